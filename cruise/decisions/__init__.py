@@ -1,0 +1,1 @@
+"""Pure decisions: plain frozen data in, data with its reason out."""

@@ -1,0 +1,165 @@
+"""What cruise does to a cluster, and what it says where it does nothing."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from cruise.domain.cluster import ContainerRole, WorkloadRef
+from cruise.domain.policy import EvictionRanking
+from cruise.domain.resources import Amounts, ResourceName, Resources
+
+
+class Reason(StrEnum):
+    """Why a pod or a node is left as it is, or why something was done to it; stable for users and scripts."""
+
+    # left alone
+    EXCLUDED_NAMESPACE = "excluded-namespace"
+    MODE_OFF = "mode-off"
+    MODE_OBSERVE = "mode-observe"
+    MODE_INITIAL = "mode-initial"
+    UNREADABLE_ANNOTATION = "unreadable-annotation"
+    STATIC_POD = "static-pod"
+    WINDOWS = "windows"
+    TERMINAL = "terminal"
+    TERMINATING = "terminating"
+    GUARANTEED = "guaranteed"
+    BEST_EFFORT = "best-effort"
+    POD_LEVEL_RESOURCES = "pod-level-resources"
+    EXTENDED_RESOURCES = "extended-resources"
+    NO_CONTROLLER = "no-controller"
+    NO_STATISTICS = "no-statistics"
+    STALE_STATISTICS = "stale-statistics"
+    NEW_WORKLOAD = "new-workload"
+    AUTOSCALED = "hpa"
+    RESIZE_UNSUPPORTED = "resize-unsupported"
+    LIMIT_RANGE = "limit-range"
+    QOS_CHANGE = "qos-change"
+    REFUSED = "refused"
+    WAITING_FOR_ROOM = "waiting-for-room"
+    RESIZE_DEFERRED = "resize-deferred"
+    RESIZE_INFEASIBLE = "resize-infeasible"
+    SETTLED = "settled"
+    PAUSED = "paused"
+    MODE = "mode"
+    COOLING_DOWN = "cooling-down"
+    BUDGET_NODE = "budget-node"
+    BUDGET_WORKLOAD = "budget-workload"
+    BUDGET_HOUR = "budget-hour"
+    CHANGED_SINCE = "changed-since"
+    GONE = "gone"
+    DISRUPTION_BUDGET = "disruption-budget"
+    UNMOVABLE = "unmovable"
+    MEMORY_UNMANAGED = "memory-unmanaged"
+    NO_ROOM = "no-room"
+    # nodes
+    OVERSUBSCRIBED = "oversubscribed"
+    # why something is done
+    RIGHTSIZED = "rightsized"
+    DOES_NOT_FIT = "does-not-fit"
+    WITHDRAWN = "withdrawn"
+    OOM_KILLED = "oom-killed"
+    OVERLOADED = "overloaded"
+    LOAD_FELL = "load-fell"
+    REVERTED = "reverted"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerTarget:
+    """The values to write for one container; None leaves a value as it is."""
+
+    container: str
+    role: ContainerRole
+    requests: Amounts
+    limits: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePod:
+    """Resize a pod in place, all containers and both resources at once, fenced on its uid.
+
+    `growth` is what the pod's counted requests rise by on its node, never negative: zero for a pure shrink.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str | None
+    workload: WorkloadRef | None
+    containers: tuple[ContainerTarget, ...]
+    growth: Resources
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Evict a pod through the Eviction API, with its uid as precondition."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str | None
+    workload: WorkloadRef | None
+    ranking: EvictionRanking
+    resource: ResourceName
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class TaintNode:
+    """Put cruise's own overload taint on a node."""
+
+    node: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class UntaintNode:
+    """Remove cruise's own overload taint from a node."""
+
+    node: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A pod left as it is, with the reason, a detail for people, and until when where that is known."""
+
+    namespace: str
+    pod: str
+    reason: Reason
+    detail: str = ""
+    until: datetime | None = None
+
+
+Action = ResizePod | EvictPod | TaintNode | UntaintNode
+
+
+class Verdict(StrEnum):
+    """How an action ended."""
+
+    DONE = "done"
+    OBSERVED = "observed"  # would have been done: the mode or a pause forbade it
+    HELD = "held"  # a budget, a guard or the re-validation kept it back
+    REFUSED = "refused"  # the API server or the kubelet said no
+    FAILED = "failed"  # the world was not reachable
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One action as it ended: a line of the audit."""
+
+    at: datetime
+    action: Action
+    verdict: Verdict
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTarget:
+    """A resize that the kubelet or the server refused: not asked again unchanged for this pod."""
+
+    pod_uid: str
+    containers: tuple[ContainerTarget, ...]
+    reason: Reason
+    at: datetime

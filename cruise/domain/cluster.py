@@ -1,0 +1,218 @@
+"""The state of a cluster as decisions read it: nodes, pods, their owners, and what constrains them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Taint
+
+
+class ContainerRole(StrEnum):
+    """How a container takes part in its pod's life."""
+
+    MAIN = "main"
+    SIDECAR = "sidecar"  # an init container with restartPolicy Always
+    INIT = "init"
+
+
+class QosClass(StrEnum):
+    """Kubernetes' quality-of-service classes."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of a pod: what its spec asks for and what the kubelet reports.
+
+    `allocated` and `actual` are the requests in `status.containerStatuses[].allocatedResources` and
+    `….resources.requests`, None where the kubelet reports nothing; `actual_limits` is `….resources.limits`.
+    """
+
+    name: str
+    role: ContainerRole = ContainerRole.MAIN
+    requests: Amounts = NO_AMOUNTS
+    limits: Amounts = NO_AMOUNTS
+    allocated: Amounts | None = None
+    actual: Amounts | None = None
+    actual_limits: Amounts | None = None
+    cpu_resize_restarts: bool = False
+    memory_resize_restarts: bool = False
+    restart_count: int = 0
+
+
+class ResizePending(StrEnum):
+    """Why the kubelet has not taken up a resize."""
+
+    DEFERRED = "Deferred"
+    INFEASIBLE = "Infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeState:
+    """The resize conditions of a pod; `pending_since` is the condition's last transition."""
+
+    pending: ResizePending | None = None
+    pending_since: datetime | None = None
+    in_progress: bool = False
+    error: bool = False
+
+
+NO_RESIZE = ResizeState()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WorkloadRef:
+    """The topmost controller of a pod, such as Deployment/web; a bare pod has none."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        """Format as `Kind/name`, the form used in files and tables."""
+        return f"{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod, bound (`node` set) or pending.
+
+    `containers` holds init containers and sidecars in spec order, then the main ones. `annotations` is trimmed to
+    the keys that decisions read. `identity` tells pods of one workload apart where their usage differs by nature:
+    the ordinal of a StatefulSet pod, the node of a DaemonSet pod, empty otherwise.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    containers: tuple[Container, ...]
+    node: str | None = None
+    workload: WorkloadRef | None = None
+    owner_kind: str | None = None
+    owner_name: str | None = None
+    identity: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    phase: str = "Running"
+    terminating: bool = False
+    created_at: datetime | None = None
+    priority: int = 0
+    qos: QosClass = QosClass.BURSTABLE
+    overhead: Resources = NO_RESOURCES
+    pod_requests: Amounts | None = None
+    pod_limits: Amounts | None = None
+    extended_requests: tuple[tuple[str, int], ...] = ()
+    windows: bool = False
+    mirror: bool = False
+    resize: ResizeState = NO_RESIZE
+    placement: Placement = ANYWHERE
+    unschedulable_since: datetime | None = None
+    scheduling_gated: bool = False
+
+    @property
+    def terminal(self) -> bool:
+        """Tell whether the pod has finished and holds nothing on its node."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node; `kubelet_version` is (major, minor), None where unknown."""
+
+    name: str
+    allocatable: Resources
+    allocatable_pods: int = 110
+    allocatable_extended: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    kubelet_version: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A controller object; `replicas` is None where the kind has none or it is unknown."""
+
+    namespace: str
+    ref: WorkloadRef
+    replicas: int | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget: what it selects and how many disruptions its status allows now."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector
+    disruptions_allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """A HorizontalPodAutoscaler and the resources on which it targets utilisation."""
+
+    namespace: str
+    name: str
+    target: WorkloadRef
+    utilisation_of: frozenset[ResourceName]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeItem:
+    """One entry of a LimitRange's `limits` for type Container or Pod; absent bounds are None."""
+
+    of_pod: bool
+    minimum: Amounts = NO_AMOUNTS
+    maximum: Amounts = NO_AMOUNTS
+    max_cpu_ratio: float | None = None
+    max_memory_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A whole cluster at one moment; nodes sorted by name, pods by (namespace, name).
+
+    `workloads` is keyed by (namespace, workload), `namespace_annotations` and `limit_ranges` by namespace.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    workloads: Mapping[tuple[str, WorkloadRef], Workload] = field(default_factory=dict)
+    budgets: tuple[DisruptionBudget, ...] = ()
+    autoscalers: tuple[Autoscaler, ...] = ()
+    limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OomKill:
+    """One container killed for lack of memory: terminated with reason OOMKilled and exit code 137.
+
+    Limit and request are those in force at the kill, None where unstated; `last_working_set_bytes` is the last
+    observation before it, None where there is none.
+    """
+
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    workload: WorkloadRef | None
+    identity: str
+    node: str | None
+    finished_at: datetime
+    memory_limit_bytes: int | None
+    memory_request_bytes: int | None
+    last_working_set_bytes: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, datetime]:
+        """What makes a replay of the same kill recognisable."""
+        return (self.pod_uid, self.container, self.finished_at)

@@ -1,0 +1,102 @@
+"""What the operator asks for: the policy of the installation and the overrides nearest to a pod."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import IntEnum, StrEnum
+
+from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+
+
+class Mode(IntEnum):
+    """How far cruise may go; the lowest of cluster, namespace and workload counts."""
+
+    OFF = 0
+    OBSERVE = 1
+    INITIAL = 2
+    RESIZE = 3
+    FULL = 4
+
+    @property
+    def label(self) -> str:
+        """The name used in settings, annotations and files."""
+        return self.name.lower()
+
+
+class EvictionRanking(IntEnum):
+    """Who goes first: LOW is evicted before MEDIUM before HIGH, NEVER not at all."""
+
+    LOW = 0
+    MEDIUM = 1
+    HIGH = 2
+    NEVER = 3
+
+    @property
+    def label(self) -> str:
+        """The name used in annotations and files."""
+        return self.name.lower()
+
+
+class HeadroomModel(StrEnum):
+    """How a node's shared headroom is found."""
+
+    SHARED_MAX = "shared-max"
+
+
+class OomReaction(StrEnum):
+    """What follows an out-of-memory kill."""
+
+    RESIZE_THEN_EVICT = "resize-then-evict"
+    EVICT = "evict"
+    RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Smallest and largest request that an override allows; None is no bound."""
+
+    minimum: Amounts = Amounts()
+    maximum: Amounts = Amounts()
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What annotations or the API ask for one pod, each field None (or empty) where nothing is asked.
+
+    `container_bounds` is keyed by container name; `bounds` holds for the others.
+    """
+
+    mode: Mode | None = None
+    ranking: EvictionRanking | None = None
+    resources: frozenset[ResourceName] | None = None
+    bounds: Bounds = Bounds()
+    container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    headroom_factor: float | None = None
+
+
+NO_OVERRIDES = Overrides()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings that decisions read, resolved once at the edge."""
+
+    mode: Mode = Mode.OBSERVE
+    excluded_namespaces: frozenset[str] = frozenset({"kube-system", "cruise"})
+    allow_extended_resources: bool = False
+    max_age: timedelta = timedelta(minutes=15)
+    look_ahead: timedelta = timedelta(minutes=15)
+    pass_interval: timedelta = timedelta(minutes=5)
+    new_workload_age: timedelta = timedelta(hours=1)
+    oom_cooldown: timedelta = timedelta(minutes=5)
+    oom_reaction: OomReaction = OomReaction.RESIZE_THEN_EVICT
+    deferred_patience: timedelta = timedelta(minutes=5)
+    max_evictions_per_node: int = 1
+    max_evictions_per_workload: int = 1
+    max_evictions_per_hour: int = 20
+    headroom: HeadroomModel = HeadroomModel.SHARED_MAX
+    floor: Resources = Resources(10, 16 * MEBIBYTE)
+    dead_band_share: float = 0.05
+    dead_band: Resources = Resources(10, 16 * MEBIBYTE)
+    overload_above: float = 1.0
+    overload_below: float = 0.9

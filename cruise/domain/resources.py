@@ -1,0 +1,62 @@
+"""CPU and memory, in whole millicores and bytes."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MEBIBYTE = 1 << 20
+
+
+class ResourceName(StrEnum):
+    """The two resources that cruise sizes."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """CPU and memory, absolute or as a difference."""
+
+    cpu_millicores: int = 0
+    memory_bytes: int = 0
+
+    def __add__(self, other: "Resources") -> "Resources":
+        """Add resource by resource."""
+        return Resources(self.cpu_millicores + other.cpu_millicores, self.memory_bytes + other.memory_bytes)
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        """Subtract resource by resource; the result may be negative."""
+        return Resources(self.cpu_millicores - other.cpu_millicores, self.memory_bytes - other.memory_bytes)
+
+    def at_least(self, other: "Resources") -> "Resources":
+        """Return the larger value of each resource."""
+        return Resources(
+            max(self.cpu_millicores, other.cpu_millicores),
+            max(self.memory_bytes, other.memory_bytes),
+        )
+
+    def fits_in(self, room: "Resources") -> bool:
+        """Tell whether both resources are within `room`."""
+        return self.cpu_millicores <= room.cpu_millicores and self.memory_bytes <= room.memory_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """CPU and memory as a container states them: either may be absent (None)."""
+
+    cpu_millicores: int | None = None
+    memory_bytes: int | None = None
+
+    @property
+    def resources(self) -> Resources:
+        """The same with nothing counted for what is absent."""
+        return Resources(self.cpu_millicores or 0, self.memory_bytes or 0)
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether neither resource is stated (a stated zero counts as absent, as in Kubernetes' QoS rules)."""
+        return not self.cpu_millicores and not self.memory_bytes
+
+
+NO_RESOURCES = Resources()
+NO_AMOUNTS = Amounts()

@@ -1,0 +1,250 @@
+"""Usage as it is read (minute samples, columnar) and as it is summed up (statistics, one row a container)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.domain.cluster import WorkloadRef
+
+Int64Array = NDArray[np.int64]
+Float64Array = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
+BoolArray = NDArray[np.bool_]
+
+
+class ContainerKey(NamedTuple):
+    """One container of one pod."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+class PeakKey(NamedTuple):
+    """What peaks belong to: a container of a workload, told apart by identity (see `Pod.identity`)."""
+
+    namespace: str
+    workload: str  # Kind/name
+    container: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBlock:
+    """Samples of many containers on one regular grid of times.
+
+    `times` has the T grid times as Unix seconds, ascending and evenly spaced; the matrices have one row a container
+    of `keys` and T columns, NaN where there is no sample. `cpu_demand_millicores` is usage × (1 + psi) over the step
+    that ends at the time; `memory_bytes` is the working set at the time. `psi_known` is False for a container
+    whose pressure series is absent.
+    """
+
+    keys: Sequence[ContainerKey]
+    times: Int64Array
+    cpu_demand_millicores: Float32Array
+    memory_bytes: Float64Array
+    psi_known: BoolArray
+
+
+class StatisticKey(NamedTuple):
+    """Whom a statistic speaks for; an empty `pod` means every pod of the workload that has none of its own."""
+
+    namespace: str
+    pod: str
+    workload: str  # Kind/name, empty for a bare pod
+    container: str
+    identity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsTable:
+    """Statistics of many containers, one row each; all arrays have one entry a key.
+
+    `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown). Rows whose base is not known
+    yet are not in the table. `oom_memory_bytes` is 0 where there was no kill in the last 7 days.
+    """
+
+    keys: Sequence[StatisticKey]
+    updated_at: Int64Array
+    history_since: Int64Array
+    cpu_base_millicores: Int64Array
+    cpu_peak_millicores: Int64Array
+    memory_base_bytes: Int64Array
+    memory_peak_bytes: Int64Array
+    memory_7d_max_bytes: Int64Array
+    oom_memory_bytes: Int64Array
+    memory_last_bytes: Int64Array
+    psi_known: BoolArray
+    row_of_container: Mapping[ContainerKey, int] = field(default_factory=dict)
+    row_of_workload: Mapping[PeakKey, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of_rows(rows: Sequence["Statistic"]) -> "StatisticsTable":
+        """Build a table from single statistics, in their order."""
+        keys = [row.key for row in rows]
+
+        def column(name: str) -> Int64Array:
+            return np.array([getattr(row, name) for row in rows], dtype=np.int64)
+
+        return StatisticsTable(
+            keys=keys,
+            updated_at=column("updated_at"),
+            history_since=column("history_since"),
+            cpu_base_millicores=column("cpu_base_millicores"),
+            cpu_peak_millicores=column("cpu_peak_millicores"),
+            memory_base_bytes=column("memory_base_bytes"),
+            memory_peak_bytes=column("memory_peak_bytes"),
+            memory_7d_max_bytes=column("memory_7d_max_bytes"),
+            oom_memory_bytes=column("oom_memory_bytes"),
+            memory_last_bytes=column("memory_last_bytes"),
+            psi_known=np.array([row.psi_known for row in rows], dtype=np.bool_),
+            row_of_container=index_of_containers(keys),
+            row_of_workload=index_of_workloads(keys),
+        )
+
+    def row(self, index: int) -> "Statistic":
+        """Return one row as a plain statistic, for explanations and single decisions."""
+        return Statistic(
+            key=self.keys[index],
+            updated_at=int(self.updated_at[index]),
+            history_since=int(self.history_since[index]),
+            cpu_base_millicores=int(self.cpu_base_millicores[index]),
+            cpu_peak_millicores=int(self.cpu_peak_millicores[index]),
+            memory_base_bytes=int(self.memory_base_bytes[index]),
+            memory_peak_bytes=int(self.memory_peak_bytes[index]),
+            memory_7d_max_bytes=int(self.memory_7d_max_bytes[index]),
+            oom_memory_bytes=int(self.oom_memory_bytes[index]),
+            memory_last_bytes=int(self.memory_last_bytes[index]),
+            psi_known=bool(self.psi_known[index]),
+        )
+
+    def find(self, namespace: str, pod: str, workload: WorkloadRef | None, container: str, identity: str) -> int | None:
+        """Return the row that speaks for a container: its own, else its workload's, else None."""
+        row = self.row_of_container.get(ContainerKey(namespace, pod, container))
+        if row is not None or workload is None:
+            return row
+        row = self.row_of_workload.get(PeakKey(namespace, str(workload), container, identity))
+        if row is None and identity:
+            row = self.row_of_workload.get(PeakKey(namespace, str(workload), container, ""))
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """One row of a `StatisticsTable`; times in Unix seconds."""
+
+    key: StatisticKey
+    updated_at: int
+    history_since: int
+    cpu_base_millicores: int
+    cpu_peak_millicores: int
+    memory_base_bytes: int
+    memory_peak_bytes: int
+    memory_7d_max_bytes: int
+    oom_memory_bytes: int = 0
+    memory_last_bytes: int = 0
+    psi_known: bool = True
+
+
+def index_of_containers(keys: Sequence[StatisticKey]) -> dict[ContainerKey, int]:
+    """Map each pod-level key to its row."""
+    return {ContainerKey(key.namespace, key.pod, key.container): row for row, key in enumerate(keys) if key.pod}
+
+
+def index_of_workloads(keys: Sequence[StatisticKey]) -> dict[PeakKey, int]:
+    """Map each workload-level key to its row."""
+    return {
+        PeakKey(key.namespace, key.workload, key.container, key.identity): row
+        for row, key in enumerate(keys)
+        if not key.pod
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class CounterTail:
+    """The last raw counters of a partition, so that the next read continues without asking for them again.
+
+    One row a series (`series` identifies it within the container: the runtime's id); NaN where a counter is absent.
+    """
+
+    at: int  # Unix seconds of the grid time that the counters were read for
+    keys: Sequence[ContainerKey]
+    series: Sequence[str]
+    cpu_seconds: Float64Array
+    cpu_waiting_seconds: Float64Array
+
+
+@dataclass(frozen=True, slots=True)
+class OomRecord:
+    """An out-of-memory kill as it is remembered."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+    workload: str
+    container: str
+    identity: str
+    node: str | None
+    finished_at: datetime
+    memory_limit_bytes: int | None
+    memory_request_bytes: int | None
+    last_working_set_bytes: int | None
+    oom_memory_bytes: int  # what it teaches: the limit at the kill, else the last observed peak
+
+
+@dataclass(frozen=True, slots=True)
+class HourlyPeaks:
+    """Largest samples of clock hours, one row a (key, hour); `hours` counts hours since the Unix epoch.
+
+    NaN where a resource had no sample in the hour.
+    """
+
+    keys: Sequence[PeakKey]
+    hours: Int64Array
+    cpu_demand_millicores: Float64Array
+    memory_bytes: Float64Array
+
+
+@dataclass(frozen=True, slots=True)
+class PeakSummary:
+    """Maxima over chosen hours, one row a key; NaN where there was no sample.
+
+    `cpu_peak_millicores` and `memory_peak_bytes` over the hours asked for, `memory_7d_max_bytes` over all hours
+    since the start asked for, `first_hour` the earliest of these hours with a sample.
+    """
+
+    keys: Sequence[PeakKey]
+    cpu_peak_millicores: Float64Array
+    memory_peak_bytes: Float64Array
+    memory_7d_max_bytes: Float64Array
+    first_hour: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """How far a partition's samples were read: everything in [read_from, read_until], but for `gaps`.
+
+    Unix seconds. A gap is (start, end, times asked); one asked twice in vain stays unknown.
+    """
+
+    read_from: int
+    read_until: int
+    gaps: tuple[tuple[int, int, int], ...] = ()
+    tail: CounterTail | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAdvance:
+    """What one read of one partition adds: stored whole or not at all.
+
+    `block` holds only samples young enough for the windows (None if none are).
+    """
+
+    partition: str
+    progress: PartitionProgress
+    peaks: HourlyPeaks
+    block: SampleBlock | None

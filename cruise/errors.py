@@ -1,0 +1,46 @@
+"""What the world can refuse, translated once at the edge.
+
+CruiseError
+├── BadInput                a file, a setting or an answer that cannot be used: exit 2
+├── Conflict                the object changed since it was read
+├── NotFound                the object is gone
+├── Refused                 the server or the kubelet said no for good, with its reason
+├── Throttled               try again after `retry_after_seconds`
+└── Unavailable             nothing answered, or too late
+"""
+
+
+class CruiseError(Exception):
+    """The root of every failure that cruise expects from the world."""
+
+
+class BadInput(CruiseError):
+    """Input that cannot be used; the message names the place and the fix."""
+
+
+class Conflict(CruiseError):
+    """The object changed since it was read."""
+
+
+class NotFound(CruiseError):
+    """The object is gone."""
+
+
+class Refused(CruiseError):
+    """A write that was refused for good; `cause` is the server's machine-readable cause, such as NodeCapacity."""
+
+    def __init__(self, message: str, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class Throttled(CruiseError):
+    """Too many requests; `retry_after_seconds` is None where the server gave no time."""
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unavailable(CruiseError):
+    """Nothing answered, or too late."""

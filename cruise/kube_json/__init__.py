@@ -1,0 +1,1 @@
+"""Kubernetes' JSON in and out of the domain: pure, no I/O."""

@@ -1,0 +1,1 @@
+"""Passes over the three ports: gather, decide, apply."""

@@ -1,0 +1,141 @@
+"""The three ports through which passes see the world."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from cruise.domain.actions import Action, Outcome, RefusedTarget
+from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
+from cruise.domain.policy import Overrides
+from cruise.domain.usage import (
+    CounterTail,
+    HourlyPeaks,
+    OomRecord,
+    PartitionProgress,
+    PeakSummary,
+    SampleBlock,
+    StatisticsTable,
+    UsageAdvance,
+)
+
+
+class Cluster(Protocol):
+    """The cluster: one snapshot to decide from, single pods to re-validate, actions to perform."""
+
+    async def snapshot(self) -> Snapshot:
+        """Return the cluster as it is now."""
+        ...
+
+    async def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return one pod freshly read, None if there is none of that name."""
+        ...
+
+    def oom_kills(self) -> AsyncIterator[OomKill]:
+        """Yield out-of-memory kills as they are seen; the same kill may come again."""
+        ...
+
+    async def perform(self, action: Action) -> None:
+        """Do one action. Raises Conflict, NotFound, Refused, Throttled, Unavailable."""
+        ...
+
+
+class UsageSource(Protocol):
+    """Where usage samples come from; a partition is a part of the cluster that one query may cover."""
+
+    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+        """Return the partitions that cover the snapshot's pods, stable from call to call for the same pods."""
+        ...
+
+    async def read(
+        self, partition: str, start: int, end: int, tail: CounterTail | None
+    ) -> tuple[SampleBlock, CounterTail | None]:
+        """Return the samples of the grid times in (start, end] and the tail to continue from.
+
+        `start` and `end` are Unix seconds on the grid; `tail` continues counters read up to `start`.
+        Raises BadInput, Throttled, Unavailable.
+        """
+        ...
+
+    async def node_loads(self, at: int) -> Mapping[str, float]:
+        """Return the 1-minute load average of each node that has a reading."""
+        ...
+
+
+class Store(Protocol):
+    """What outlives a process."""
+
+    async def write_statistics(self, table: StatisticsTable) -> None:
+        """Replace the statistics of the table's keys; others stay."""
+        ...
+
+    async def read_statistics(self) -> StatisticsTable:
+        """Return all statistics."""
+        ...
+
+    async def record_usage(self, advance: UsageAdvance) -> None:
+        """Store one read whole or not at all; peaks are merged by maximum."""
+        ...
+
+    async def usage_progress(self) -> Mapping[str, PartitionProgress]:
+        """Return how far each partition was read."""
+        ...
+
+    async def recent_blocks(self, since: int) -> Sequence[SampleBlock]:
+        """Return stored sample blocks with a time after `since` (Unix seconds), oldest first."""
+        ...
+
+    async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
+        """Sum up hourly peaks over `hours`, and over all hours from `since_hour` on."""
+        ...
+
+    async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
+        """Return one workload's hourly peaks, for explanations; sorted by key and hour."""
+        ...
+
+    async def record_oom(self, record: OomRecord) -> bool:
+        """Remember a kill; False if the same (pod uid, container, finished_at) is known already."""
+        ...
+
+    async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
+        """Return the kills finished since a time, oldest first."""
+        ...
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        """Append to the audit."""
+        ...
+
+    async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
+        """Return the newest audit lines since a time, newest first."""
+        ...
+
+    async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
+        """Return the evictions done since a time: what the budgets have spent."""
+        ...
+
+    async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
+        """Return the stored overrides by (namespace, workload)."""
+        ...
+
+    async def put_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
+        """Store one override, or remove it with None."""
+        ...
+
+    async def paused(self) -> bool:
+        """Tell whether every write is stopped."""
+        ...
+
+    async def set_paused(self, paused: bool) -> None:
+        """Stop every write, or let them go on."""
+        ...
+
+    async def refused_targets(self) -> Mapping[str, RefusedTarget]:
+        """Return the refused resize of each pod uid."""
+        ...
+
+    async def remember_refused(self, refused: RefusedTarget) -> None:
+        """Remember a refused resize, in place of an earlier one for the pod."""
+        ...
+
+    async def prune(self, now: datetime) -> None:
+        """Drop what is past its retention."""
+        ...
