@@ -1,0 +1,45 @@
+# `make help` lists the targets. Set-up runs when something it depends on has changed, and says nothing otherwise.
+SHELL := /bin/bash
+BIN := .venv/bin
+# Two workers by default; a test file stays on one of them, so that its module fixtures are built once.
+TEST_WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-dev demo test check bench format lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: ## .venv with cruise in it, dependencies pinned by hash
+	@scripts/install.sh runtime
+
+install-dev: ## the same, with what tests and checks need
+	@scripts/install.sh dev
+
+demo: install ## the whole controller on an embedded cluster; DEMO_SECONDS=60 ends it by itself
+	@$(BIN)/cruise demo $(ARGS)
+
+test: install-dev ## every test; ARGS="tests/domain -x" narrows
+	@scripts/test_setup.sh
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(ARGS)
+
+check: install-dev ## format, lint, types, import contracts
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: install-dev ## the benchmarks as one table; ARGS="--list", ARGS="--only NAME"
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+format: install-dev ## rewrite the sources as `make check` wants them
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format --quiet
+
+lock: ## choose versions again from pyproject.toml and pin them with hashes; ARGS="--upgrade" for the newest
+	@scripts/lock.sh $(ARGS)
+
+clean: ## remove .venv and every cache inside the checkout
+	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

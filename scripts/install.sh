@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Makes .venv with cruise in it: `install.sh runtime`, or `install.sh dev` for tests and checks as well.
+# A stamp keyed by what the environment is made from lets a second call return at once.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tier=${1:-runtime}
+
+case $tier in
+runtime) requirements=(requirements-build.txt requirements.txt) ;;
+dev) requirements=(requirements-build.txt requirements-dev.txt) ;;
+*)
+    echo "install.sh: the tier is runtime or dev, not '$tier'" >&2
+    exit 2
+    ;;
+esac
+
+# The checkout's own path counts too: a virtual environment does not survive a move.
+fingerprint() {
+    { pwd && cat pyproject.toml requirements-build.txt requirements.txt requirements-dev.txt scripts/install.sh; } |
+        sha256sum | cut -d ' ' -f 1
+}
+
+stamped() {
+    [[ -f .venv/stamp-$1 && $(<".venv/stamp-$1") == "$key" ]]
+}
+
+# The newest interpreter that runs; a name on PATH may be a stub for a version that is not there.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3.14 python3.13 python3.12 python3.11 python3}; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    echo "install: no Python 3.11 or newer was found (apt-get install python3, or set PYTHON)" >&2
+    return 1
+}
+
+as_root() {
+    if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+# Debian leaves venv and ensurepip out of the interpreter's own package.
+ensure_venv_module() {
+    local python=$1 package
+    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then return; fi
+    package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+    echo "install: Debian's $package"
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$package" >/dev/null
+}
+
+key=$(fingerprint)
+if stamped dev || stamped "$tier"; then exit 0; fi
+
+rm -f .venv/stamp-*
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || [[ ! -f .venv/path || $(<.venv/path) != "$PWD" ]]; then
+    python=$(find_python)
+    ensure_venv_module "$python"
+    echo "install: .venv with $("$python" --version) ($python)"
+    rm -rf .venv
+    "$python" -m venv .venv
+    pwd >.venv/path
+fi
+
+for file in "${requirements[@]}"; do
+    echo "install: $file ($(grep -c '==' "$file") packages)"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --only-binary :all: \
+        -r "$file"
+done
+echo "install: cruise"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-index \
+    --no-build-isolation --editable .
+printf '%s\n' "$key" >".venv/stamp-$tier"
