@@ -32,6 +32,7 @@ class Reason(StrEnum):
     NEW_WORKLOAD = "new-workload"
     AUTOSCALED = "hpa"
     RESIZE_UNSUPPORTED = "resize-unsupported"
+    RESIZE_RESTARTS = "resize-restarts"
     LIMIT_RANGE = "limit-range"
     QOS_CHANGE = "qos-change"
     REFUSED = "refused"
@@ -51,6 +52,8 @@ class Reason(StrEnum):
     UNMOVABLE = "unmovable"
     MEMORY_UNMANAGED = "memory-unmanaged"
     NO_ROOM = "no-room"
+    CAPPED = "capped"
+    RECORDED = "recorded"
     # nodes
     OVERSUBSCRIBED = "oversubscribed"
     # why something is done

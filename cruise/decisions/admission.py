@@ -1,0 +1,194 @@
+"""What a pod that is being created shall ask for: its workload's peak."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cruise.decisions.recommendation import ContainerBounds, container_bounds
+from cruise.decisions.resize import becomes_guaranteed, breaks_limit_range
+from cruise.decisions.scope import Scope
+from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod
+from cruise.domain.overrides import Guidance, Unreadable
+from cruise.domain.policy import Policy
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.usage import Statistic, StatisticsTable
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The pod is created as it is, with the reason."""
+
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutate:
+    """The pod is created with other resources: the whole requests and limits of each sized container."""
+
+    containers: tuple[ContainerTarget, ...]
+
+
+def decide_admission(
+    pod: Pod,
+    scope: Scope,
+    statistics: StatisticsTable,
+    nodes: Sequence[Node],
+    limit_ranges: Sequence[LimitRangeItem],
+    policy: Policy,
+) -> Mutate | Leave:
+    """Size a pod at its creation: requests from the peak, memory limit from the 7-day maximum, no CPU limit.
+
+    Deciding again on the mutated pod leaves it. `nodes` are those that exist now.
+    """
+    guidance = scope.guidance_of(pod)
+    reason = scope.why_untouchable_at_admission(pod, guidance)
+    if reason is not None or isinstance(guidance, Unreadable):
+        detail = guidance.detail if isinstance(guidance, Unreadable) else ""
+        return Leave(reason or Reason.UNREADABLE_ANNOTATION, detail)
+    managed = scope.managed(pod, guidance)
+    if not managed:
+        return Leave(Reason.AUTOSCALED)
+    sized = [container for container in pod.containers if container.role is not ContainerRole.INIT]
+    rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
+    reason = scope.why_statistics_forbid(pod, rows)
+    if reason is not None:
+        return Leave(reason)
+    known = [statistics.row(row) for row in rows if row is not None]
+    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, policy)
+    return _judged(pod, sized, _within_largest_node(pod, targets, managed, nodes), limit_ranges)
+
+
+def _judged(
+    pod: Pod, sized: Sequence[Container], targets: list[ContainerTarget], limit_ranges: Sequence[LimitRangeItem]
+) -> Mutate | Leave:
+    """Leave the pod where the API server would refuse the sizes, or where they change nothing."""
+    if limit_ranges and breaks_limit_range(pod, targets, limit_ranges):
+        return Leave(Reason.LIMIT_RANGE)
+    if becomes_guaranteed(pod, targets):
+        return Leave(Reason.QOS_CHANGE)
+    if all(_unchanged(container, target) for container, target in zip(sized, targets, strict=True)):
+        return Leave(Reason.SETTLED)
+    return Mutate(tuple(targets))
+
+
+def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
+    """Return the pod as it is created after a mutation, with annotations added."""
+    targets = {target.container: target for target in mutation.containers}
+    containers = tuple(
+        replace(container, requests=targets[container.name].requests, limits=targets[container.name].limits)
+        if container.name in targets
+        else container
+        for container in pod.containers
+    )
+    return replace(pod, containers=containers, annotations={**annotations, **pod.annotations})
+
+
+def _targets(
+    pod: Pod,
+    sized: Sequence[Container],
+    known: Sequence[Statistic],
+    guidance: Guidance,
+    managed: frozenset[ResourceName],
+    limit_ranges: Sequence[LimitRangeItem],
+    policy: Policy,
+) -> list[ContainerTarget]:
+    targets = []
+    for container, statistic in zip(sized, known, strict=True):
+        bounds = container_bounds(guidance, container.name, limit_ranges, policy.floor)
+        requests, limits = container.requests, container.limits
+        if ResourceName.CPU in managed:
+            cpu = _clamp(statistic.cpu_peak_millicores, bounds.whole[0], bounds.whole[1])
+            requests = replace(requests, cpu_millicores=cpu)
+            limits = replace(limits, cpu_millicores=_cpu_limit(cpu, bounds, limit_ranges))
+        if ResourceName.MEMORY in managed:
+            memory = _memory_request(statistic, bounds)
+            requests = replace(requests, memory_bytes=memory)
+            limits = replace(limits, memory_bytes=_memory_limit(statistic, memory, bounds))
+        targets.append(ContainerTarget(container.name, container.role, requests, limits))
+    return targets
+
+
+def _memory_request(statistic: Statistic, bounds: ContainerBounds) -> int:
+    peak = max(statistic.memory_peak_bytes, statistic.oom_memory_bytes)
+    return _clamp(_up(peak), bounds.whole[2], bounds.whole[3])
+
+
+def _memory_limit(statistic: Statistic, request: int, bounds: ContainerBounds) -> int:
+    wanted = _up(2 * max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes))
+    capped = min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted)))
+    return max(capped, request)
+
+
+def _cpu_limit(request: int, bounds: ContainerBounds, limit_ranges: Sequence[LimitRangeItem]) -> int | None:
+    """Return no CPU limit, but where a LimitRange demands one, the largest that it allows."""
+    demanded = any(
+        not item.of_pod and (item.maximum.cpu_millicores is not None or item.max_cpu_ratio is not None)
+        for item in limit_ranges
+    )
+    return int(max(request, min(bounds.whole[4], request * bounds.ratios[0]))) if demanded else None
+
+
+def _within_largest_node(
+    pod: Pod, targets: Sequence[ContainerTarget], managed: frozenset[ResourceName], nodes: Sequence[Node]
+) -> list[ContainerTarget]:
+    """Scale requests down to the largest node that the pod could run on, so that it does not stay pending for good."""
+    rooms = [
+        node.allocatable
+        for node in nodes
+        if pod.placement.admits(node.name, node.labels) and pod.placement.tolerates_all(node.taints)
+    ]
+    need = _need(pod, targets)
+    if not rooms or any(need.fits_in(room) for room in rooms):
+        return list(targets)
+    largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
+    room = largest - pod.overhead
+    asked = NO_RESOURCES
+    for target in targets:
+        asked += target.requests.resources
+    return [_scaled(target, asked, room, managed) for target in targets]
+
+
+def _need(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
+    return counted_requests(admitted(pod, Mutate(tuple(targets)), {}))
+
+
+def _share(room: Resources, need: Resources) -> float:
+    """Return how much of the need a node holds, by its scarcer resource."""
+    return min(
+        1.0,
+        room.cpu_millicores / max(1, need.cpu_millicores),
+        room.memory_bytes / max(1, need.memory_bytes),
+    )
+
+
+def _scaled(
+    target: ContainerTarget, asked: Resources, room: Resources, managed: frozenset[ResourceName]
+) -> ContainerTarget:
+    requests = target.requests
+    if ResourceName.CPU in managed and asked.cpu_millicores > room.cpu_millicores:
+        cpu = requests.resources.cpu_millicores * room.cpu_millicores // asked.cpu_millicores
+        requests = replace(requests, cpu_millicores=max(1, cpu))
+    if ResourceName.MEMORY in managed and asked.memory_bytes > room.memory_bytes:
+        memory = requests.resources.memory_bytes * room.memory_bytes // asked.memory_bytes
+        requests = replace(requests, memory_bytes=max(MEBIBYTE, memory // MEBIBYTE * MEBIBYTE))
+    return replace(target, requests=requests)
+
+
+def _unchanged(container: Container, target: ContainerTarget) -> bool:
+    return container.requests == target.requests and container.limits == target.limits
+
+
+def _clamp(value: int, least: int, most: int) -> int:
+    return min(max(value, least), most)
+
+
+def _up(value: int) -> int:
+    return -(-value // MEBIBYTE) * MEBIBYTE
+
+
+def original_amounts(pod: Pod, mutation: Mutate) -> dict[str, tuple[Amounts, Amounts]]:
+    """Return requests and limits that a mutation replaces, by container name."""
+    named = {target.container for target in mutation.containers}
+    return {c.name: (c.requests, c.limits) for c in pod.containers if c.name in named}
