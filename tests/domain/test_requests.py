@@ -1,6 +1,7 @@
 """What kube-scheduler counts, against cases worked out by hand from KEP-753, KEP-1287 and KEP-2837."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ def container(name: str, cpu: int | None, mebibytes: int | None = 0, role: Conta
     return Container(name=name, role=role, requests=Amounts(cpu, memory))
 
 
-def pod(*containers: Container, **fields: object) -> Pod:
+def pod(*containers: Container, **fields: Any) -> Pod:
     return replace(Pod(namespace="a", name="p", uid="u", containers=containers), **fields)
 
 
