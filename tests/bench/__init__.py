@@ -1,0 +1,1 @@
+"""Benchmarks: one module `bench_*.py` each, with `NAME: str` and `run() -> list[Row]`."""

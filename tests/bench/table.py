@@ -1,0 +1,88 @@
+"""The row that benchmarks report, and the table that shows all of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured figure, beside what it is compared with.
+
+    `ratio` is value over the figure that `beside` names; None where nothing is compared.
+    """
+
+    benchmark: str
+    measure: str
+    value: float
+    unit: str
+    beside: str = ""
+    ratio: float | None = None
+    memory_mib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one benchmark's own process left: its rows and its peak memory, or the reason why it has none."""
+
+    rows: tuple[Row, ...] = ()
+    peak_memory_mib: float | None = None
+    failure: str | None = None
+
+
+def peak_memory_mib() -> float:
+    """Largest resident set of this process so far.
+
+    Read from VmHWM: getrusage's ru_maxrss starts at what the parent had when it forked.
+    """
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("/proc/self/status has no VmHWM line")
+
+
+def number(value: float) -> str:
+    """Four significant digits, with thousands separated."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def render(outcomes: Mapping[str, Outcome]) -> Table:
+    """One table for all benchmarks, in the mapping's order, with a section for each."""
+    table = Table(title="cruise: benchmarks", title_justify="left")
+    for heading in ("benchmark", "measure"):
+        table.add_column(heading)
+    table.add_column("value", justify="right")
+    table.add_column("unit")
+    table.add_column("beside")
+    table.add_column("ratio", justify="right")
+    table.add_column("memory MiB", justify="right")
+    for name, outcome in outcomes.items():
+        for cells in _cells(name, outcome):
+            table.add_row(*cells)
+        table.add_section()
+    return table
+
+
+def _cells(name: str, outcome: Outcome) -> Sequence[tuple[str, ...]]:
+    if outcome.failure is not None:
+        return [(name, f"failed: {outcome.failure}", "", "", "", "", "")]
+    rows = [
+        (
+            row.benchmark,
+            row.measure,
+            number(row.value),
+            row.unit,
+            row.beside,
+            "" if row.ratio is None else number(row.ratio),
+            "" if row.memory_mib is None else number(row.memory_mib),
+        )
+        for row in outcome.rows
+    ]
+    peak = "" if outcome.peak_memory_mib is None else number(outcome.peak_memory_mib)
+    return [*rows, (name, "peak of the process", "", "", "", "", peak)]
