@@ -48,6 +48,7 @@ class Reason(StrEnum):
     BUDGET_HOUR = "budget-hour"
     CHANGED_SINCE = "changed-since"
     GONE = "gone"
+    THROTTLED = "throttled"
     DISRUPTION_BUDGET = "disruption-budget"
     UNMOVABLE = "unmovable"
     MEMORY_UNMANAGED = "memory-unmanaged"

@@ -1,0 +1,143 @@
+"""The OOM reactor: remember every kill, then grow, evict or hold."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import structlog
+
+from cruise.decisions.oom import decide_oom_reaction, learn_from
+from cruise.decisions.scope import Scope
+from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.cluster import ContainerRole, OomKill, Pod, Snapshot
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
+from cruise.runtime.apply import apply
+from cruise.runtime.ports import Cluster, Store
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """What followed one kill: the decision, and how it ended (None where nothing was tried)."""
+
+    record: OomRecord
+    decision: ResizePod | EvictPod | Hold
+    outcome: Outcome | None
+
+
+class OomReactor:
+    """Reacts to kills one at a time; a kill that is known already changes nothing."""
+
+    def __init__(self, cluster: Cluster, store: Store, policy: Policy) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._policy = policy
+        self._reacted_at: dict[tuple[str, str], datetime] = {}
+
+    async def react(self, kill: OomKill, now: datetime) -> Reaction | None:
+        """Record a kill and act on it; None for a replay of one that is known."""
+        statistics = await self._store.read_statistics()
+        row = statistics.find(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
+        record = learn_from(kill, statistics.row(row) if row is not None else None)
+        if not await self._store.record_oom(record):
+            return None
+        statistics = taught(statistics, record)
+        snapshot = await self._cluster.snapshot()
+        pod = await self._cluster.pod(kill.namespace, kill.pod)
+        decision = await self._decide(record, pod, snapshot, statistics, now)
+        outcome = None
+        if not isinstance(decision, Hold):
+            fresh = _with_fresh(snapshot, pod)
+            [outcome] = await apply([decision], fresh, self._cluster, self._store, self._policy, now)
+            if outcome.verdict is Verdict.DONE:
+                self._reacted_at[(kill.pod_uid, kill.container)] = now
+        log.info(
+            "out of memory",
+            namespace=kill.namespace,
+            pod=kill.pod,
+            container=kill.container,
+            reason=decision.reason.value,
+            verdict=outcome.verdict.value if outcome is not None else "held",
+        )
+        return Reaction(record, decision, outcome)
+
+    async def _decide(
+        self, record: OomRecord, pod: Pod | None, snapshot: Snapshot, statistics: StatisticsTable, now: datetime
+    ) -> ResizePod | EvictPod | Hold:
+        policy = self._policy
+        decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
+        scope = Scope(snapshot, statistics, await self._store.overrides(), decided_as, now)
+        return decide_oom_reaction(
+            record,
+            pod,
+            scope,
+            _statistics_of(pod, statistics) if pod is not None else {},
+            _room_on(pod.node, snapshot) if pod is not None else NO_RESOURCES,
+            snapshot.limit_ranges.get(record.namespace, ()),
+            await self._last_reaction(record, now),
+            decided_as,
+            now,
+        )
+
+    async def _last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
+        """Return when this container was last reacted to; after a restart the audit tells."""
+        known = self._reacted_at.get((record.pod_uid, record.container))
+        if known is not None:
+            return known
+        for outcome in await self._store.outcomes(now - self._policy.oom_cooldown):
+            action = outcome.action
+            if outcome.verdict is not Verdict.DONE or not isinstance(action, ResizePod | EvictPod):
+                continue
+            if action.reason is Reason.OOM_KILLED and action.uid == record.pod_uid and _touches(action, record):
+                return outcome.at
+        return None
+
+
+def taught(statistics: StatisticsTable, record: OomRecord) -> StatisticsTable:
+    """Return the statistics with the lesson of one kill in the rows that it concerns."""
+    oom = statistics.oom_memory_bytes.copy()
+    for row, key in enumerate(statistics.keys):
+        same_place = key.namespace == record.namespace and key.container == record.container
+        if same_place and (
+            key.pod == record.pod or (key.workload == record.workload and key.identity == record.identity)
+        ):
+            oom[row] = max(int(oom[row]), record.oom_memory_bytes)
+    return replace(statistics, oom_memory_bytes=oom)
+
+
+def _touches(action: ResizePod | EvictPod, record: OomRecord) -> bool:
+    return isinstance(action, EvictPod) or any(target.container == record.container for target in action.containers)
+
+
+def _statistics_of(pod: Pod, statistics: StatisticsTable) -> dict[str, Statistic]:
+    found = {}
+    for container in pod.containers:
+        if container.role is not ContainerRole.INIT:
+            row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+            if row is not None:
+                found[container.name] = statistics.row(row)
+    return found
+
+
+def _room_on(node_name: str | None, snapshot: Snapshot) -> Resources:
+    node = next((node for node in snapshot.nodes if node.name == node_name), None)
+    if node is None:
+        return NO_RESOURCES
+    counted = NO_RESOURCES
+    for pod in snapshot.pods:
+        if pod.node == node_name:
+            counted += counted_requests(pod)
+    return node.allocatable - counted
+
+
+def _with_fresh(snapshot: Snapshot, pod: Pod | None) -> Snapshot:
+    """Return the snapshot with one pod as it was read last, since the decision was made on that reading."""
+    if pod is None:
+        return snapshot
+    pods = tuple(
+        pod if (other.namespace, other.name) == (pod.namespace, pod.name) else other for other in snapshot.pods
+    )
+    return replace(snapshot, pods=pods)

@@ -1,0 +1,68 @@
+"""The node pass: one snapshot and the statistics in, plans for all nodes, and what became of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import structlog
+
+from cruise.decisions.rightsizing import NodePlan, decide_node_plans
+from cruise.domain.actions import Action, Outcome, Verdict
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Mode, Policy
+from cruise.runtime.apply import apply
+from cruise.runtime.ports import Cluster, Store
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class NodePass:
+    """What one node pass saw, decided and did."""
+
+    at: datetime
+    snapshot: Snapshot
+    plans: Sequence[NodePlan]
+    outcomes: Sequence[Outcome]
+
+
+async def node_pass(cluster: Cluster, store: Store, policy: Policy, now: datetime) -> NodePass:
+    """Rightsize every node once.
+
+    In mode `observe` the plans are those of mode `full`, so that people see what would be done; nothing is written.
+    Raises Unavailable where the cluster or the store is out of reach: then the pass is dropped whole.
+    """
+    snapshot = await cluster.snapshot()
+    statistics = await store.read_statistics()
+    decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
+    plans = decide_node_plans(
+        snapshot,
+        statistics,
+        decided_as,
+        now,
+        stored=await store.overrides(),
+        refused=await store.refused_targets(),
+    )
+    outcomes = await apply(ordered(plans), snapshot, cluster, store, policy, now)
+    verdicts = Counter(outcome.verdict for outcome in outcomes)
+    log.info(
+        "node pass",
+        nodes=len(plans),
+        oversubscribed=sum(not plan.fits for plan in plans),
+        held=dict(Counter(hold.reason.value for plan in plans for hold in plan.hold)),
+        **{verdict.value: verdicts[verdict] for verdict in Verdict if verdicts[verdict]},
+    )
+    return NodePass(now, snapshot, plans, outcomes)
+
+
+def ordered(plans: Sequence[NodePlan]) -> list[Action]:
+    """Return all actions of a pass: every node's shrinks, then the evictions, then the grows."""
+    resizes = [resize for plan in plans for resize in plan.resize]
+    shrinks = [resize for resize in resizes if not _grows(resize.growth.cpu_millicores, resize.growth.memory_bytes)]
+    grows = [resize for resize in resizes if _grows(resize.growth.cpu_millicores, resize.growth.memory_bytes)]
+    return [*shrinks, *(eviction for plan in plans for eviction in plan.evict), *grows]
+
+
+def _grows(cpu_millicores: int, memory_bytes: int) -> bool:
+    return cpu_millicores > 0 or memory_bytes > 0
