@@ -1,12 +1,14 @@
+import io
+
 from rich.console import Console
 
 from tests.bench.table import Outcome, Row, number, peak_memory_mib, render
 
 
 def shown(outcomes: dict[str, Outcome]) -> str:
-    console = Console(width=160, record=True, quiet=True)
-    console.print(render(outcomes))
-    return console.export_text()
+    text = io.StringIO()
+    Console(file=text, width=160).print(render(outcomes))
+    return text.getvalue()
 
 
 def test_a_figure_keeps_four_significant_digits():
