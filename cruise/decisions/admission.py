@@ -43,11 +43,11 @@ def decide_admission(
     Deciding again on the mutated pod leaves it. `nodes` are those that exist now.
     """
     guidance = scope.guidance_of(pod)
-    reason = scope.why_untouchable_at_admission(pod, guidance)
+    reason = scope.why_untouchable_at_admission(pod)
     if reason is not None or isinstance(guidance, Unreadable):
         detail = guidance.detail if isinstance(guidance, Unreadable) else ""
         return Leave(reason or Reason.UNREADABLE_ANNOTATION, detail)
-    managed = scope.managed(pod, guidance)
+    managed = scope.managed(pod)
     if not managed:
         return Leave(Reason.AUTOSCALED)
     sized = [container for container in pod.containers if container.role is not ContainerRole.INIT]

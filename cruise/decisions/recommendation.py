@@ -73,9 +73,9 @@ def recommend(
     pod_of = np.repeat(np.arange(len(pods), dtype=np.int64), counts)
     rows = np.fromiter((row for pod in pods for row in pod.rows), dtype=np.int64, count=int(counts.sum()))
     bounds = _Bounds(limit_ranges, policy)
-    bounded = [bounds.of(pod.pod.namespace, pod.guidance, container.name) for pod in pods for container in pod.sized]
-    bound_rows = np.array([bound.whole for bound in bounded], dtype=np.int64).reshape(-1, 6)
-    ratios = np.array([bound.ratios for bound in bounded], dtype=np.float64).reshape(-1, 2)
+    bounded = [number for pod in pods for number in bounds.of_pod(pod)]
+    bound_rows = np.array([bound.whole for bound in bounds.found], dtype=np.int64).reshape(-1, 6)[bounded]
+    ratios = np.array([bound.ratios for bound in bounds.found], dtype=np.float64).reshape(-1, 2)[bounded]
     spec = np.array(
         [
             (
@@ -193,21 +193,29 @@ def _join(
 
 
 class _Bounds:
-    """Bounds of containers, worked out once for each guidance and namespace."""
+    """Bounds of containers, worked out once for each guidance and namespace, and numbered in `found`."""
 
     def __init__(self, limit_ranges: Mapping[str, Sequence[LimitRangeItem]], policy: Policy) -> None:
         self._limit_ranges = limit_ranges
         self._floor = policy.floor
-        self._known: dict[tuple[str, int, str], ContainerBounds] = {}
+        self._numbers: dict[tuple[str, int, str], int] = {}
+        self.found: list[ContainerBounds] = []
 
-    def of(self, namespace: str, guidance: Guidance, container: str) -> ContainerBounds:
+    def of_pod(self, pod: Touchable) -> list[int]:
+        """Return the number of each sized container's bounds."""
+        if not pod.guidance.container_bounds:
+            return [self._number(pod, "")] * len(pod.sized)
+        return [self._number(pod, container.name) for container in pod.sized]
+
+    def _number(self, pod: Touchable, container: str) -> int:
         # Guidance objects outlive the table that is being built, so their ids are theirs alone meanwhile.
-        key = (namespace, id(guidance), container if guidance.container_bounds else "")
-        known = self._known.get(key)
-        if known is None:
-            items = self._limit_ranges.get(namespace, ())
-            known = self._known[key] = container_bounds(guidance, container, items, self._floor)
-        return known
+        key = (pod.pod.namespace, id(pod.guidance), container)
+        number = self._numbers.get(key)
+        if number is None:
+            items = self._limit_ranges.get(pod.pod.namespace, ())
+            number = self._numbers[key] = len(self.found)
+            self.found.append(container_bounds(pod.guidance, container, items, self._floor))
+        return number
 
 
 def _demand(

@@ -12,7 +12,7 @@ from cruise.decisions.scope import Touchable
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, ResizePending
 from cruise.domain.policy import Policy
-from cruise.domain.resources import NO_AMOUNTS, Amounts, ResourceName, Resources
+from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.usage import Int64Array
 
 
@@ -20,8 +20,7 @@ from cruise.domain.usage import Int64Array
 class PodSizes:
     """The sizes decided for all containers of a `DemandTable`, in its order; a limit of 0 is none.
 
-    `counted_before` and `counted_after` are each pod's requests as kube-scheduler counts them; the latter without
-    overhead and zero for a resource that is not managed.
+    `growth` is what each pod's requests, as kube-scheduler counts them, rise by: 0 where they fall or stay.
     """
 
     table: DemandTable
@@ -29,8 +28,7 @@ class PodSizes:
     memory_bytes: Int64Array
     memory_limit_bytes: Int64Array
     cpu_limit_millicores: Int64Array
-    counted_before: Sequence[Resources]
-    counted_after: Mapping[ResourceName, Int64Array]
+    growth: Mapping[ResourceName, Int64Array]
     stays: NDArray[np.bool_]
 
 
@@ -42,48 +40,35 @@ def choose_resizes(
     now: datetime,
 ) -> tuple[list[ResizePod | None], list[Hold | None]]:
     """Return for each pod of the table its resize, or why it is held back; both None where it is settled."""
-    moved = _moved(sizes, policy)
-    resizes: list[ResizePod | None] = [None] * len(sizes.table.pods)
-    holds: list[Hold | None] = [None] * len(sizes.table.pods)
-    written = [
-        column.tolist()
-        for column in (
-            sizes.cpu_millicores,
-            sizes.memory_bytes,
-            sizes.cpu_limit_millicores,
-            sizes.memory_limit_bytes,
-        )
-    ]
-    first = sizes.table.first_container.tolist()
-    after_cpu = sizes.counted_after[ResourceName.CPU].tolist()
-    after_memory = sizes.counted_after[ResourceName.MEMORY].tolist()
-    for index, pod in enumerate(sizes.table.pods):
-        if not sizes.stays[index]:
-            continue
-        pending = pod.pod.resize.pending
-        if pending is not None:
+    table = sizes.table
+    resizes: list[ResizePod | None] = [None] * len(table.pods)
+    holds: list[Hold | None] = [None] * len(table.pods)
+    for index, pod in enumerate(table.pods):
+        if pod.pod.resize.pending is not None and sizes.stays[index]:
             resizes[index], holds[index] = _pending(pod, policy, now)
-            continue
-        if not moved[index]:
+    values = list(
+        zip(
+            sizes.cpu_millicores.tolist(),
+            sizes.memory_bytes.tolist(),
+            sizes.cpu_limit_millicores.tolist(),
+            sizes.memory_limit_bytes.tolist(),
+            strict=True,
+        )
+    )
+    first = table.first_container.tolist()
+    growth_cpu, growth_memory = (sizes.growth[resource].tolist() for resource in ResourceName)
+    for index in np.flatnonzero(_moved(sizes, policy) & sizes.stays).tolist():
+        pod = table.pods[index]
+        if pod.pod.resize.pending is not None:
             continue
         at = first[index]
-        targets = tuple(
-            _target(container, *(column[at + offset] for column in written))
-            for offset, container in enumerate(pod.sized)
-        )
+        targets = tuple([_target(container, *values[at + nth]) for nth, container in enumerate(pod.sized)])
         reason = _why_not(pod, targets, limit_ranges, refused)
         if reason is not None:
             holds[index] = Hold(pod.pod.namespace, pod.pod.name, reason)
             continue
-        before = sizes.counted_before[index]
-        growth = Resources(
-            max(0, after_cpu[index] + pod.pod.overhead.cpu_millicores - before.cpu_millicores)
-            if pod.manages_cpu
-            else 0,
-            max(0, after_memory[index] + pod.pod.overhead.memory_bytes - before.memory_bytes)
-            if pod.manages_memory
-            else 0,
-        )
+        grows = growth_cpu[index] or growth_memory[index]
+        growth = Resources(growth_cpu[index], growth_memory[index]) if grows else NO_RESOURCES
         resizes[index] = _resize(pod.pod, targets, growth, Reason.RIGHTSIZED)
     return resizes, holds
 
@@ -99,8 +84,7 @@ def _moved(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:
         | _leaves_band(table.cpu_limit, sizes.cpu_limit_millicores, policy.dead_band.cpu_millicores, policy)
         | _leaves_band(table.memory_limit, sizes.memory_limit_bytes, policy.dead_band.memory_bytes, policy)
     )
-    of_pods: NDArray[np.bool_] = np.logical_or.reduceat(moves, table.first_container)
-    return of_pods
+    return np.asarray(np.logical_or.reduceat(moves, table.first_container), dtype=np.bool_)
 
 
 def _leaves_band(current: Int64Array, wanted: Int64Array, least: int, policy: Policy) -> NDArray[np.bool_]:

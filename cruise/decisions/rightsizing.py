@@ -6,6 +6,7 @@ All nodes are decided together, in columns; only a node that does not hold its p
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +33,10 @@ from cruise.domain.usage import Float64Array, Int64Array, StatisticsTable
 FIRST_KUBELET_LOWERING_MEMORY_LIMITS = (1, 34)
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerSize:
-    """What one container shall have; `memory_limit_bytes` is None where it has no limit and gets none.
+class ContainerSize(NamedTuple):
+    """What one container shall have; `memory_limit_bytes` is 0 where it has no limit and gets none.
 
-    `base`, `headroom` and `share` say how the request came about: request = base + share, rounded and clamped.
+    The bases and headrooms say how the requests came about: base + share of the node's headroom, rounded, clamped.
     """
 
     namespace: str
@@ -45,9 +45,11 @@ class ContainerSize:
     role: ContainerRole
     cpu_millicores: int
     memory_bytes: int
-    memory_limit_bytes: int | None
-    base: Resources
-    headroom: Resources
+    memory_limit_bytes: int
+    cpu_base_millicores: int
+    cpu_headroom_millicores: int
+    memory_base_bytes: int
+    memory_headroom_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,23 @@ class _Room:
     """What a node has left for touchable pods, added up pod by pod."""
 
     node: Node
-    available: Resources
-    counted: Resources = Resources()
     touchable: list[Touchable] = field(default_factory=list)
     touchable_counted: list[Resources] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
+    counted_cpu: int = 0
+    counted_memory: int = 0
+    taken_cpu: int = 0
+    taken_memory: int = 0
+
+    @property
+    def available(self) -> Resources:
+        """What is left once fixed pods and overheads are taken off."""
+        return self.node.allocatable - Resources(self.taken_cpu, self.taken_memory)
+
+    @property
+    def counted(self) -> Resources:
+        """What kube-scheduler counts on the node now."""
+        return Resources(self.counted_cpu, self.counted_memory)
 
 
 def decide_node_plans(
@@ -105,24 +119,25 @@ def decide_node_plans(
 
 def _rooms(snapshot: Snapshot, scope: Scope, nodes: frozenset[str] | None) -> list[_Room]:
     """Sort every bound pod to its node, as touchable or as fixed, and take what is fixed from the node's room."""
-    rooms = {node.name: _Room(node, node.allocatable) for node in snapshot.nodes if nodes is None or node.name in nodes}
+    rooms = {node.name: _Room(node) for node in snapshot.nodes if nodes is None or node.name in nodes}
     for pod in snapshot.pods:
         room = rooms.get(pod.node) if pod.node is not None else None
         if room is None:
             continue
         counted = counted_requests(pod)
-        room.counted += counted
+        cpu, memory = counted.cpu_millicores, counted.memory_bytes
+        room.counted_cpu += cpu
+        room.counted_memory += memory
         verdict = scope.of(pod)
         if isinstance(verdict, Hold):
             room.holds.append(verdict)
-            room.available -= counted
+            room.taken_cpu += cpu
+            room.taken_memory += memory
         else:
             room.touchable.append(verdict)
             room.touchable_counted.append(counted)
-            room.available -= Resources(
-                pod.overhead.cpu_millicores if verdict.manages_cpu else counted.cpu_millicores,
-                pod.overhead.memory_bytes if verdict.manages_memory else counted.memory_bytes,
-            )
+            room.taken_cpu += pod.overhead.cpu_millicores if verdict.manages_cpu else cpu
+            room.taken_memory += pod.overhead.memory_bytes if verdict.manages_memory else memory
     return [rooms[name] for name in sorted(rooms)]
 
 
@@ -182,12 +197,30 @@ class _Fit:
             memory_bytes=memory,
             memory_limit_bytes=limits,
             cpu_limit_millicores=self._cpu_limits(cpu),
-            counted_before=[counted for room in self._rooms for counted in room.touchable_counted],
-            counted_after=self._pod_sums(cpu, memory),
+            growth=self._growth(self._pod_sums(cpu, memory)),
             stays=stays,
         )
         resizes, held = choose_resizes(sizes, snapshot.limit_ranges, policy, refused, now)
         return self._assemble(sizes, fits, evictions, resizes, held, stays)
+
+    def _growth(self, after: Mapping[ResourceName, Int64Array]) -> dict[ResourceName, Int64Array]:
+        """Return what each pod's counted requests rise by, 0 where they fall or are not managed."""
+        pods = self._table.pods
+        before = [counted for room in self._rooms for counted in room.touchable_counted]
+        of = {
+            ResourceName.CPU: [
+                (c.cpu_millicores - p.pod.overhead.cpu_millicores) for c, p in zip(before, pods, strict=True)
+            ],
+            ResourceName.MEMORY: [
+                (c.memory_bytes - p.pod.overhead.memory_bytes) for c, p in zip(before, pods, strict=True)
+            ],
+        }
+        return {
+            resource: np.where(
+                self._manages[resource], np.maximum(after[resource] - np.array(of[resource], dtype=np.int64), 0), 0
+            )
+            for resource in ResourceName
+        }
 
     def _evict(
         self,
@@ -422,38 +455,27 @@ class _Fit:
 
 
 def _targets(table: DemandTable, sizes: PodSizes) -> list[ContainerSize | None]:
-    stays = sizes.stays[table.pod_of].tolist()
+    """Return the size of each container of the table, None for those of evicted pods."""
+    named = [
+        (pod.pod.namespace, pod.pod.name, container.name, container.role)
+        for pod in table.pods
+        for container in pod.sized
+    ]
     columns = zip(
-        table.pod_of.tolist(),
         sizes.cpu_millicores.tolist(),
         sizes.memory_bytes.tolist(),
         sizes.memory_limit_bytes.tolist(),
         table.cpu.raw_base.tolist(),
-        table.memory.raw_base.tolist(),
         table.cpu.headroom.tolist(),
+        table.memory.raw_base.tolist(),
         table.memory.headroom.tolist(),
-        stays,
-        [container for pod in table.pods for container in pod.sized],
         strict=True,
     )
-    found: list[ContainerSize | None] = []
-    for pod_index, cpu, memory, limit, base_cpu, base_memory, head_cpu, head_memory, staying, container in columns:
-        pod: Pod = table.pods[pod_index].pod
-        found.append(
-            ContainerSize(
-                pod.namespace,
-                pod.name,
-                container.name,
-                container.role,
-                cpu,
-                memory,
-                limit or None,
-                Resources(base_cpu, base_memory),
-                Resources(head_cpu, head_memory),
-            )
-            if staying
-            else None
-        )
+    found: list[ContainerSize | None] = [
+        ContainerSize._make(name + values) for name, values in zip(named, columns, strict=True)
+    ]
+    for index in np.flatnonzero(~sizes.stays[table.pod_of]):
+        found[index] = None
     return found
 
 

@@ -41,6 +41,18 @@ class Touchable:
     manages_memory: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What is the same for all pods of a workload: guidance, why all are held, what is managed."""
+
+    guidance: Guidance | Unreadable
+    held: Reason | None
+    managed: frozenset[ResourceName]
+    manages_cpu: bool
+    manages_memory: bool
+    is_new: bool
+
+
 class Scope:
     """The rules on who may be touched, prepared for one snapshot; every answer is pure.
 
@@ -59,7 +71,6 @@ class Scope:
         self._statistics = statistics
         self._stored = stored
         self._policy = policy
-        self._now_seconds = int(now.timestamp())
         self._oldest_seconds = int((now - policy.max_age).timestamp())
         self._newest_start_seconds = int((now - policy.new_workload_age).timestamp())
         self._updated_at = statistics.updated_at.tolist()
@@ -68,33 +79,32 @@ class Scope:
         self._budgets: dict[str, list[int]] = {}
         for index, budget in enumerate(snapshot.budgets):
             self._budgets.setdefault(budget.namespace, []).append(index)
-        self._kubelets = {node.name: node.kubelet_version for node in snapshot.nodes}
-        self._guidance: dict[tuple[str, WorkloadRef | None], Guidance | Unreadable] = {}
-        self._new: dict[tuple[str, WorkloadRef], bool] = {}
+        self._kubelets: dict[str | None, tuple[int, int] | None] = {
+            node.name: node.kubelet_version for node in snapshot.nodes
+        }
+        self._groups: dict[tuple[str, WorkloadRef | None], _Group] = {}
         self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
 
     def of(self, pod: Pod) -> Touchable | Hold:
         """Tell whether a bound pod may be resized, and under which guidance, or why it is left alone."""
-        guidance = self.guidance_of(pod)
-        reason = self._why_untouchable(pod, guidance)
-        if reason is not None:
+        group = self._group_of(pod)
+        reason = _why_over(pod) or group.held or self._why_unfit(pod)
+        guidance = group.guidance
+        if reason is not None or isinstance(guidance, Unreadable):
             detail = guidance.detail if isinstance(guidance, Unreadable) else ""
-            return Hold(pod.namespace, pod.name, reason, detail)
-        assert isinstance(guidance, Guidance)
-        kubelet = self._kubelets.get(pod.node or "")
+            return Hold(pod.namespace, pod.name, reason or Reason.UNREADABLE_ANNOTATION, detail)
+        kubelet = self._kubelets.get(pod.node)
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_UNSUPPORTED, f"kubelet {kubelet[0]}.{kubelet[1]}")
-        return self._with_statistics(pod, guidance)
+        if not group.managed:
+            return Hold(
+                pod.namespace, pod.name, Reason.AUTOSCALED, "an HPA targets utilisation of what cruise may size"
+            )
+        return self._with_statistics(pod, guidance, group)
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
         """Resolve the overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""
-        key = (pod.namespace, pod.workload)
-        if pod.annotations:
-            return self._resolve(pod.annotations, key)
-        known = self._guidance.get(key)
-        if known is None:
-            known = self._guidance[key] = self._resolve({}, key)
-        return known
+        return self._group_of(pod).guidance
 
     def ranking_of(self, pod: Pod, guidance: Guidance) -> EvictionRanking:
         """Return the asked ranking; by default medium for StatefulSets and single replicas, low for the rest."""
@@ -124,73 +134,97 @@ class Scope:
             return f"more than one PodDisruptionBudget ({', '.join(sorted(matching))})"
         return None
 
-    def why_untouchable_at_admission(self, pod: Pod, guidance: Guidance | Unreadable) -> Reason | None:
+    def why_untouchable_at_admission(self, pod: Pod) -> Reason | None:
         """Tell why a pod that is being created is left as it is, statistics apart."""
-        return self._why_untouchable(pod, guidance, needs=Mode.INITIAL)
+        group = self._group_of(pod)
+        return (
+            _why_over(pod)
+            or self._why_group_is_held(pod.namespace, group.guidance, Mode.INITIAL)
+            or self._why_unfit(pod)
+        )
 
-    def managed(self, pod: Pod, guidance: Guidance) -> frozenset[ResourceName]:
+    def managed(self, pod: Pod) -> frozenset[ResourceName]:
         """Return the resources that neither an override nor an autoscaler takes from cruise."""
-        if pod.workload is None:
-            return guidance.resources
-        return guidance.resources - self._autoscaled.get((pod.namespace, pod.workload), frozenset())
+        return self._group_of(pod).managed
 
     def why_statistics_forbid(self, pod: Pod, rows: Sequence[int | None]) -> Reason | None:
         """Tell what is wrong with a pod's statistics: missing, stale, or from a workload under an hour old."""
-        known = [row for row in rows if row is not None]
-        if len(known) < len(rows) or not known:
-            return Reason.NO_STATISTICS
-        if any(self._updated_at[row] < self._oldest_seconds for row in known):
-            return Reason.STALE_STATISTICS
-        if any(self._history_since[row] > self._newest_start_seconds for row in known) or self._workload_is_new(pod):
-            return Reason.NEW_WORKLOAD
-        return None
+        return self._why_rows_forbid(rows, self._group_of(pod))
 
-    def _with_statistics(self, pod: Pod, guidance: Guidance) -> Touchable | Hold:
-        managed = self.managed(pod, guidance)
-        if not managed:
-            return Hold(
-                pod.namespace, pod.name, Reason.AUTOSCALED, "an HPA targets utilisation of what cruise may size"
-            )
-        sized = tuple(container for container in pod.containers if container.role is not ContainerRole.INIT)
+    def _why_rows_forbid(self, rows: Sequence[int | None], group: "_Group") -> Reason | None:
+        reason = Reason.NEW_WORKLOAD if group.is_new else None
+        for row in rows:
+            if row is None:
+                return Reason.NO_STATISTICS
+            if self._updated_at[row] < self._oldest_seconds:
+                reason = Reason.STALE_STATISTICS
+            elif reason is None and self._history_since[row] > self._newest_start_seconds:
+                reason = Reason.NEW_WORKLOAD
+        return reason if rows else Reason.NO_STATISTICS
+
+    def _with_statistics(self, pod: Pod, guidance: Guidance, group: "_Group") -> Touchable | Hold:
+        sized = tuple([container for container in pod.containers if container.role is not ContainerRole.INIT])
         find = self._statistics.find
         rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in sized]
-        reason = self.why_statistics_forbid(pod, rows)
+        reason = self._why_rows_forbid(rows, group)
         if reason is not None:
             lacking = ", ".join(container.name for container, row in zip(sized, rows, strict=True) if row is None)
             return Hold(pod.namespace, pod.name, reason, lacking)
-        manages_cpu = ResourceName.CPU in managed and not any(c.cpu_resize_restarts for c in sized)
-        manages_memory = ResourceName.MEMORY in managed and not any(c.memory_resize_restarts for c in sized)
+        manages_cpu, manages_memory = group.manages_cpu, group.manages_memory
+        for container in sized:
+            manages_cpu = manages_cpu and not container.cpu_resize_restarts
+            manages_memory = manages_memory and not container.memory_resize_restarts
         if not manages_cpu and not manages_memory:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_RESTARTS, "resizePolicy RestartContainer")
-        return Touchable(
-            pod, guidance, sized, tuple(row for row in rows if row is not None), manages_cpu, manages_memory
-        )
-
-    def _why_untouchable(self, pod: Pod, guidance: Guidance | Unreadable, needs: Mode = Mode.RESIZE) -> Reason | None:
-        if pod.terminal:
-            return Reason.TERMINAL
-        if pod.terminating:
-            return Reason.TERMINATING
-        if pod.namespace in self._policy.excluded_namespaces:
-            return Reason.EXCLUDED_NAMESPACE
-        if isinstance(guidance, Unreadable):
-            return Reason.UNREADABLE_ANNOTATION
-        if guidance.mode < needs:
-            return _HOLD_BY_MODE[guidance.mode]
-        return self._why_unfit(pod)
+        return Touchable(pod, guidance, sized, tuple(rows), manages_cpu, manages_memory)  # type: ignore[arg-type]
 
     def _why_unfit(self, pod: Pod) -> Reason | None:
         """Tell what about the pod itself forbids a resize."""
-        checks = (
-            (pod.mirror, Reason.STATIC_POD),
-            (pod.windows, Reason.WINDOWS),
-            (pod.qos is QosClass.GUARANTEED, Reason.GUARANTEED),
-            (pod.qos is QosClass.BEST_EFFORT, Reason.BEST_EFFORT),
-            (pod.pod_requests is not None or pod.pod_limits is not None, Reason.POD_LEVEL_RESOURCES),
-            (bool(pod.extended_requests) and not self._policy.allow_extended_resources, Reason.EXTENDED_RESOURCES),
-            (pod.workload is None, Reason.NO_CONTROLLER),
+        reason = None
+        if pod.mirror:
+            reason = Reason.STATIC_POD
+        elif pod.windows:
+            reason = Reason.WINDOWS
+        elif pod.qos is not QosClass.BURSTABLE:
+            reason = Reason.GUARANTEED if pod.qos is QosClass.GUARANTEED else Reason.BEST_EFFORT
+        elif pod.pod_requests is not None or pod.pod_limits is not None:
+            reason = Reason.POD_LEVEL_RESOURCES
+        elif pod.extended_requests and not self._policy.allow_extended_resources:
+            reason = Reason.EXTENDED_RESOURCES
+        elif pod.workload is None:
+            reason = Reason.NO_CONTROLLER
+        return reason
+
+    def _group_of(self, pod: Pod) -> "_Group":
+        if pod.annotations:
+            return self._make_group(pod.annotations, pod.namespace, pod.workload)
+        key = (pod.namespace, pod.workload)
+        known = self._groups.get(key)
+        if known is None:
+            known = self._groups[key] = self._make_group({}, pod.namespace, pod.workload)
+        return known
+
+    def _make_group(self, annotations: Mapping[str, str], namespace: str, ref: WorkloadRef | None) -> "_Group":
+        guidance = self._resolve(annotations, (namespace, ref))
+        managed: frozenset[ResourceName] = frozenset()
+        if isinstance(guidance, Guidance):
+            taken = self._autoscaled.get((namespace, ref), frozenset()) if ref is not None else frozenset()
+            managed = guidance.resources - taken
+        return _Group(
+            guidance=guidance,
+            held=self._why_group_is_held(namespace, guidance, Mode.RESIZE),
+            managed=managed,
+            manages_cpu=ResourceName.CPU in managed,
+            manages_memory=ResourceName.MEMORY in managed,
+            is_new=ref is not None and self._workload_is_new(namespace, ref),
         )
-        return next((reason for applies, reason in checks if applies), None)
+
+    def _why_group_is_held(self, namespace: str, guidance: Guidance | Unreadable, needed: Mode) -> Reason | None:
+        if namespace in self._policy.excluded_namespaces:
+            return Reason.EXCLUDED_NAMESPACE
+        if isinstance(guidance, Unreadable):
+            return Reason.UNREADABLE_ANNOTATION
+        return _HOLD_BY_MODE[guidance.mode] if guidance.mode < needed else None
 
     def _resolve(self, annotations: Mapping[str, str], key: tuple[str, WorkloadRef | None]) -> Guidance | Unreadable:
         namespace, ref = key
@@ -209,17 +243,10 @@ class Scope:
             layers.append(self._stored[(namespace, ref)])
         return resolve_guidance(self._policy.mode, layers)
 
-    def _workload_is_new(self, pod: Pod) -> bool:
-        if pod.workload is None:
-            return False
-        key = (pod.namespace, pod.workload)
-        known = self._new.get(key)
-        if known is None:
-            workload = self._snapshot.workloads.get(key)
-            created = workload.created_at if workload is not None else None
-            known = created is not None and self._newest_start_seconds < created.timestamp() <= self._now_seconds
-            self._new[key] = known
-        return known
+    def _workload_is_new(self, namespace: str, ref: WorkloadRef) -> bool:
+        workload = self._snapshot.workloads.get((namespace, ref))
+        created = workload.created_at if workload is not None else None
+        return created is not None and created.timestamp() > self._newest_start_seconds
 
     def _replicas(self, pod: Pod) -> int:
         assert pod.workload is not None
@@ -234,6 +261,13 @@ class Scope:
                 if other.workload is not None and not other.terminal
             )
         return self._pods_of_workload[key]
+
+
+def _why_over(pod: Pod) -> Reason | None:
+    """Tell whether the pod is finished, or on its way out."""
+    if pod.terminal:
+        return Reason.TERMINAL
+    return Reason.TERMINATING if pod.terminating else None
 
 
 def _autoscaled_resources(
