@@ -89,7 +89,7 @@ def _moved(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:
 
 def _leaves_band(current: Int64Array, wanted: Int64Array, least: int, policy: Policy) -> NDArray[np.bool_]:
     step = np.abs(wanted - current)
-    return (step >= least) & (step >= current * policy.dead_band_share)
+    return np.asarray((step >= least) & (step >= current * policy.dead_band_share), dtype=np.bool_)
 
 
 def _target(container: Container, cpu: int, memory: int, cpu_limit: int, memory_limit: int) -> ContainerTarget:

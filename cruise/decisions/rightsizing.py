@@ -239,13 +239,10 @@ class _Pass:
         table, targets = self._table, _targets(self._table, sizes)
         base = self._columns.pod_sums(np.where(stays[table.pod_of], table.cpu.base, 0), table.memory.base)
         node_base = {r: self._columns.node_sum(np.where(stays, base[r], 0)) for r in ResourceName}
+        staying = stays[table.pod_of]
         node_headroom = {
-            ResourceName.CPU: self._columns.node_maximum_of_containers(
-                np.where(stays[table.pod_of], table.cpu.headroom, 0)
-            ),
-            ResourceName.MEMORY: self._columns.node_maximum_of_containers(
-                np.where(stays[table.pod_of], table.memory.headroom, 0)
-            ),
+            resource: self._columns.node_maximum_of_containers(np.where(staying, demand.headroom, 0))
+            for resource, demand in ((ResourceName.CPU, table.cpu), (ResourceName.MEMORY, table.memory))
         }
         pod_bounds = np.searchsorted(self._columns.node_of_pod, np.arange(len(self._rooms) + 1)).tolist()
         container_bounds = np.searchsorted(self._columns.node_of, np.arange(len(self._rooms) + 1)).tolist()
