@@ -1,0 +1,134 @@
+"""A snapshot put together from objects that come one by one, in any order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from cruise.domain.cluster import (
+    Autoscaler,
+    DisruptionBudget,
+    LimitRangeItem,
+    Node,
+    Pod,
+    Snapshot,
+    Workload,
+    WorkloadRef,
+)
+from cruise.errors import BadInput
+from cruise.kube_json import wire
+from cruise.kube_json.annotations import StringMaps, trimmed
+from cruise.kube_json.node import decode_node
+from cruise.kube_json.objects import control_of, decode_autoscaler, decode_budget, decode_limit_range, decode_workload
+from cruise.kube_json.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
+from cruise.kube_json.pod import OS_LABEL, PodReader
+from cruise.kube_json.refusals import label_of
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Objects decoded so far; equal parts of pods are shared for as long as it lives."""
+
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    workloads: dict[tuple[str, WorkloadRef], Workload] = field(default_factory=dict)
+    controllers: dict[OwnerKey, WorkloadRef | None] = field(default_factory=dict)
+    budgets: list[DisruptionBudget] = field(default_factory=list)
+    autoscalers: list[Autoscaler] = field(default_factory=list)
+    limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    namespace_annotations: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _maps: StringMaps = field(default_factory=StringMaps)
+    _pod_reader: PodReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Share labels between nodes and pods."""
+        self._pod_reader = PodReader(maps=self._maps)
+
+    def add(self, document: wire.AnyObject) -> None:
+        """Decode one object. Raises BadInput that names object, place and fix."""
+        if not document.metadata.name:
+            kind = document.__struct_config__.tag
+            raise BadInput(f"{kind} in namespace {document.metadata.namespace}: has no name; add metadata.name")
+        match document:
+            case wire.PodObject():
+                self.pods.append(self._pod_reader.read(document))
+            case wire.NodeObject():
+                self.nodes.append(decode_node(document, self._maps))
+            case wire.WorkloadObject():
+                self._add_workload(document)
+            case wire.BudgetObject():
+                budget = decode_budget(document)
+                self.budgets += [budget] if budget else []
+            case wire.AutoscalerObject():
+                self.autoscalers.append(decode_autoscaler(document))
+            case wire.LimitRangeObject() | wire.NamespaceObject():
+                self._add_namespaced(document)
+
+    def _add_workload(self, document: wire.WorkloadObject) -> None:
+        control = control_of(document)
+        if control is not None:
+            key, controller = control
+            self.controllers[key] = controller
+            if controller is not None:
+                return
+        workload = decode_workload(document)
+        self.workloads[(workload.namespace, workload.ref)] = workload
+
+    def _add_namespaced(self, document: wire.LimitRangeObject | wire.NamespaceObject) -> None:
+        if isinstance(document, wire.NamespaceObject):
+            annotations = trimmed(document.metadata.annotations)
+            if annotations:
+                self.namespace_annotations[document.metadata.name] = annotations
+            return
+        namespace = document.metadata.namespace or "default"
+        self.limit_ranges[namespace] = self.limit_ranges.get(namespace, ()) + decode_limit_range(document)
+
+    def snapshot(self) -> Snapshot:
+        """Return everything as one snapshot, sorted, with owners followed to the top.
+
+        Pods that have finished or are going, on a node that is gone already, are left out: they hold nothing.
+        Raises BadInput for duplicates and for other pods on unknown nodes.
+        """
+        nodes = sorted(self.nodes, key=lambda node: node.name)
+        _refuse_duplicates("Node", [("", node.name) for node in nodes])
+        pods = sorted(self._finished_pods(nodes), key=lambda pod: (pod.namespace, pod.name))
+        _refuse_duplicates("Pod", [(pod.namespace, pod.name) for pod in pods])
+        return Snapshot(
+            nodes=tuple(nodes),
+            pods=tuple(pods),
+            workloads=self.workloads,
+            budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
+            autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
+            limit_ranges=self.limit_ranges,
+            namespace_annotations=self.namespace_annotations,
+        )
+
+    def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
+        """Yield the pods with what only the other objects tell: the topmost controller, the node's system."""
+        owners = Owners(self.controllers)
+        windows = {node.name: node.labels.get(OS_LABEL) == "windows" for node in nodes}
+        for pod in self.pods:
+            on_windows = False
+            if pod.node is not None:
+                if pod.node not in windows:
+                    if pod.terminal or pod.terminating:
+                        continue
+                    label = label_of("Pod", pod.namespace, pod.name)
+                    raise BadInput(
+                        f"{label}: is on node {pod.node}, which is not in the list; print nodes and pods together"
+                    )
+                on_windows = windows[pod.node]
+            changes: dict[str, object] = {}
+            if pod.owner_kind in INTERMEDIATE_KINDS:
+                workload = owners.workload_of(pod.namespace, pod.owner_kind, pod.owner_name, pod.labels)
+                if workload != pod.workload:
+                    changes["workload"] = workload
+            if on_windows and not pod.windows:
+                changes["windows"] = True
+            yield replace(pod, **changes) if changes else pod  # type: ignore[arg-type]
+
+
+def _refuse_duplicates(kind: str, names: Sequence[tuple[str, str]]) -> None:
+    """Refuse two equal neighbours in sorted names."""
+    for earlier, later in pairwise(names):
+        if earlier == later:
+            raise BadInput(f"{label_of(kind, *later)}: is in the list twice; keep one of the two")

@@ -1,0 +1,79 @@
+"""Quantities where they stand in objects: read with their place, written as a resources block."""
+
+from cruise.domain.quantity import (
+    QuantityError,
+    format_cpu_millicores,
+    format_memory_bytes,
+    parse_cpu_millicores,
+    parse_memory_bytes,
+)
+from cruise.domain.resources import NO_AMOUNTS, Amounts
+from cruise.errors import BadInput
+from cruise.kube_json.wire import QuantityMap, QuantityText
+
+MOST = 1 << 53
+"""More millicores or bytes than any machine has; capped here, so that the sums of a node stay within 64 bits."""
+
+
+def read_cpu(value: QuantityText | None, place: str) -> int | None:
+    """Read a CPU quantity in millicores; None for null. Raises BadInput that names `place`."""
+    if value is None:
+        return None
+    try:
+        return _checked(parse_cpu_millicores(value if type(value) is str else str(value)), value, place)
+    except QuantityError as error:
+        raise BadInput(f"{place}: {error}") from error
+
+
+def read_memory(value: QuantityText | None, place: str) -> int | None:
+    """Read a memory quantity in bytes, or a plain count; None for null. Raises BadInput that names `place`."""
+    if value is None:
+        return None
+    try:
+        return _checked(parse_memory_bytes(value if type(value) is str else str(value)), value, place)
+    except QuantityError as error:
+        raise BadInput(f"{place}: {error}") from error
+
+
+def _checked(amount: int, value: QuantityText, place: str) -> int:
+    if amount < 0:
+        raise BadInput(f'{place}: "{value}" is negative; write an amount of 0 or more')
+    return min(amount, MOST)
+
+
+def read_amounts(values: QuantityMap | None, place: str) -> Amounts:
+    """Read CPU and memory of a resource list; what is absent or null stays absent."""
+    if not values:
+        return NO_AMOUNTS
+    return Amounts(
+        read_cpu(values.get("cpu"), f"{place}.cpu"),
+        read_memory(values.get("memory"), f"{place}.memory"),
+    )
+
+
+def is_extended(resource: str) -> bool:
+    """Tell whether a resource is neither CPU nor memory nor one that every node has, such as a GPU."""
+    return resource not in ("cpu", "memory", "ephemeral-storage", "pods") and not resource.startswith(
+        ("hugepages-", "attachable-volumes-")
+    )
+
+
+def read_extended(values: QuantityMap | None, place: str) -> dict[str, int]:
+    """Read the counts of extended resources in a resource list."""
+    counts = {}
+    for resource, value in (values or {}).items():
+        if is_extended(resource):
+            count = read_memory(value, f"{place}.{resource}")
+            if count is not None:
+                counts[resource] = count
+    return counts
+
+
+def write_amounts(amounts: Amounts) -> dict[str, str]:
+    """Write the stated amounts as a resource list, such as `{"cpu": "130m", "memory": "257Mi"}`."""
+    written = {}
+    if amounts.cpu_millicores is not None:
+        written["cpu"] = format_cpu_millicores(amounts.cpu_millicores)
+    if amounts.memory_bytes is not None:
+        written["memory"] = format_memory_bytes(amounts.memory_bytes)
+    return written

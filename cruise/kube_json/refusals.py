@@ -1,0 +1,58 @@
+"""What the decoder says about objects of the wrong shape, turned into one line with place and fix."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from cruise.errors import BadInput
+
+T = TypeVar("T")
+
+_PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
+_EXPECTED = re.compile(r"Expected `(.*)`, got `(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+
+
+def label_of(kind: str, namespace: str | None, name: str) -> str:
+    """Name an object for people: `Pod shop/web-1`, `Node n1`."""
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def convert(document: Mapping[str, Any], shape: type[T]) -> T:
+    """Turn decoded JSON into a struct. Raises BadInput that names object, place and fix."""
+    try:
+        return msgspec.convert(document, shape)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{label_of_document(document)}: {explained(error)}") from error
+
+
+def label_of_document(document: object) -> str:
+    """Name an object that may have any shape."""
+    fields = document if isinstance(document, Mapping) else {}
+    metadata = fields.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    kind, namespace, name = fields.get("kind"), metadata.get("namespace"), metadata.get("name")
+    return label_of(
+        kind if isinstance(kind, str) else "an object without kind",
+        namespace if isinstance(namespace, str) else None,
+        name if isinstance(name, str) else "without a name",
+    )
+
+
+def explained(error: msgspec.ValidationError) -> str:
+    """Say `place: problem; fix` for a validation error on one object."""
+    message = str(error)
+    place = _PLACE.search(message)
+    problem = message[: place.start()] if place else message
+    where = place.group(1).lstrip(".") if place else ""
+    expected, missing = _EXPECTED.fullmatch(problem), _MISSING.fullmatch(problem)
+    if expected:
+        wanted = expected.group(1).replace(" | null", "").replace(" | ", " or ")
+        problem = f"is {expected.group(2)} where {wanted} belongs; write it as kubectl prints it"
+    elif missing:
+        problem = f"has no {missing.group(1)}; add it"
+    else:
+        problem = f"{problem[:1].lower()}{problem[1:]}; write it as kubectl prints it"
+    return f"{where}: {problem}" if where else problem

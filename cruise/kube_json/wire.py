@@ -1,0 +1,374 @@
+"""The few fields of Kubernetes objects that cruise reads, as msgspec structs: one shape for bytes and for dicts.
+
+Unknown fields are skipped. Everything that Go clients may print as null is optional.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+# Quantities are strings; YAML and hand-written JSON also have bare numbers, which the API server accepts.
+QuantityText = str | int | float
+QuantityMap = dict[str, QuantityText | None]
+Timestamp = Annotated[datetime, Meta(tz=True)]
+
+
+class Wire(Struct, rename="camel", frozen=True, gc=False):
+    """Root of all structs: no cycles are possible, so the garbage collector need not look."""
+
+
+class OwnerReference(Wire, frozen=True):
+    """An owner; only the controller counts."""
+
+    kind: str
+    name: str
+    controller: bool | None = None
+
+
+class Metadata(Wire, frozen=True):
+    """Object metadata."""
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: Timestamp | None = None
+    deletion_timestamp: Timestamp | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+
+class ResourceRequirements(Wire, frozen=True):
+    """Requests and limits of a container, a pod, or as the kubelet reports them."""
+
+    requests: QuantityMap | None = None
+    limits: QuantityMap | None = None
+
+
+class ResizeRule(Wire, frozen=True):
+    """One entry of `resizePolicy`."""
+
+    resource_name: str
+    restart_policy: str
+
+
+class ContainerSpec(Wire, frozen=True):
+    """A container or an init container."""
+
+    name: str
+    resources: ResourceRequirements | None = None
+    resize_policy: tuple[ResizeRule, ...] | None = None
+    restart_policy: str | None = None
+
+
+class ContainerStatus(Wire, frozen=True):
+    """What the kubelet reports of a container."""
+
+    name: str
+    restart_count: int = 0
+    allocated_resources: QuantityMap | None = None
+    resources: ResourceRequirements | None = None
+
+
+class Condition(Wire, frozen=True):
+    """A condition of a pod or a node."""
+
+    type: str
+    status: str
+    reason: str | None = None
+    last_transition_time: Timestamp | None = None
+
+
+class SelectorRequirement(Wire, frozen=True):
+    """One requirement of a node or label selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(Wire, frozen=True):
+    """One term of a required node affinity."""
+
+    match_expressions: tuple[SelectorRequirement, ...] | None = None
+    match_fields: tuple[SelectorRequirement, ...] | None = None
+
+
+class NodeSelector(Wire, frozen=True):
+    """The required part of a node affinity."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...]
+
+
+class NodeAffinity(Wire, frozen=True):
+    """Node affinity; preferences are not read."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(Wire, frozen=True):
+    """A pod's affinity."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(Wire, frozen=True):
+    """A pod's toleration."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class OperatingSystem(Wire, frozen=True):
+    """`spec.os`."""
+
+    name: str
+
+
+class SchedulingGate(Wire, frozen=True):
+    """One scheduling gate."""
+
+    name: str
+
+
+class PodSpec(Wire, frozen=True):
+    """A pod's spec."""
+
+    containers: tuple[ContainerSpec, ...]
+    init_containers: tuple[ContainerSpec, ...] | None = None
+    node_name: str | None = None
+    priority: int | None = None
+    overhead: QuantityMap | None = None
+    resources: ResourceRequirements | None = None
+    os: OperatingSystem | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] | None = None
+
+
+class PodStatus(Wire, frozen=True):
+    """A pod's status; `resize` is written by servers up to 1.32."""
+
+    phase: str | None = None
+    qos_class: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resize: str | None = None
+
+
+class PodObject(Wire, frozen=True, tag_field="kind", tag="Pod"):
+    """A Pod."""
+
+    metadata: Metadata
+    spec: PodSpec
+    status: PodStatus | None = None
+
+
+class NodeTaint(Wire, frozen=True):
+    """A node's taint."""
+
+    key: str
+    effect: str
+    value: str | None = None
+
+
+class NodeSpec(Wire, frozen=True):
+    """A node's spec."""
+
+    unschedulable: bool | None = None
+    taints: tuple[NodeTaint, ...] | None = None
+
+
+class NodeSystem(Wire, frozen=True):
+    """`status.nodeInfo`."""
+
+    kubelet_version: str = ""
+
+
+class NodeStatus(Wire, frozen=True):
+    """A node's status."""
+
+    allocatable: QuantityMap | None = None
+    capacity: QuantityMap | None = None
+    conditions: tuple[Condition, ...] | None = None
+    node_info: NodeSystem | None = None
+
+
+class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):
+    """A Node."""
+
+    metadata: Metadata
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class JobTemplateSpec(Wire, frozen=True):
+    """The spec of a CronJob's jobs."""
+
+    parallelism: int | None = None
+
+
+class JobTemplate(Wire, frozen=True):
+    """A CronJob's template."""
+
+    spec: JobTemplateSpec | None = None
+
+
+class WorkloadSpec(Wire, frozen=True):
+    """What tells the number of replicas, over all workload kinds."""
+
+    replicas: int | None = None
+    parallelism: int | None = None
+    job_template: JobTemplate | None = None
+
+
+class WorkloadObject(Wire, frozen=True):
+    """What all workload kinds share."""
+
+    metadata: Metadata
+    spec: WorkloadSpec | None = None
+
+
+class DeploymentObject(WorkloadObject, frozen=True, tag_field="kind", tag="Deployment"):
+    """A Deployment."""
+
+
+class ReplicaSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="ReplicaSet"):
+    """A ReplicaSet."""
+
+
+class StatefulSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="StatefulSet"):
+    """A StatefulSet."""
+
+
+class DaemonSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="DaemonSet"):
+    """A DaemonSet."""
+
+
+class JobObject(WorkloadObject, frozen=True, tag_field="kind", tag="Job"):
+    """A Job."""
+
+
+class CronJobObject(WorkloadObject, frozen=True, tag_field="kind", tag="CronJob"):
+    """A CronJob."""
+
+
+class Selector(Wire, frozen=True):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[SelectorRequirement, ...] | None = None
+
+
+class BudgetSpec(Wire, frozen=True):
+    """A disruption budget's spec."""
+
+    selector: Selector | None = None
+
+
+class BudgetStatus(Wire, frozen=True):
+    """A disruption budget's status."""
+
+    disruptions_allowed: int = 0
+
+
+class BudgetObject(Wire, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
+    """A PodDisruptionBudget."""
+
+    metadata: Metadata
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
+class ScaleTarget(Wire, frozen=True):
+    """What an autoscaler scales."""
+
+    kind: str
+    name: str
+
+
+class MetricTarget(Wire, frozen=True):
+    """The target of a metric."""
+
+    type: str = ""
+
+
+class ResourceMetric(Wire, frozen=True):
+    """A Resource or ContainerResource metric; `targetAverageUtilization` is the form inside v1's annotation."""
+
+    name: str
+    target: MetricTarget | None = None
+    target_average_utilization: int | None = None
+
+
+class Metric(Wire, frozen=True):
+    """One metric of an autoscaler."""
+
+    type: str
+    resource: ResourceMetric | None = None
+    container_resource: ResourceMetric | None = None
+
+
+class AutoscalerSpec(Wire, frozen=True):
+    """An autoscaler's spec, v2 and v1 together."""
+
+    scale_target_ref: ScaleTarget
+    metrics: tuple[Metric, ...] | None = None
+    target_cpu_utilization_percentage: int | None = field(name="targetCPUUtilizationPercentage", default=None)
+
+
+class AutoscalerObject(Wire, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
+    """A HorizontalPodAutoscaler."""
+
+    metadata: Metadata
+    spec: AutoscalerSpec
+
+
+class LimitRangeEntry(Wire, frozen=True):
+    """One entry of a LimitRange."""
+
+    type: str
+    min: QuantityMap | None = None
+    max: QuantityMap | None = None
+    max_limit_request_ratio: QuantityMap | None = None
+
+
+class LimitRangeSpec(Wire, frozen=True):
+    """A LimitRange's spec."""
+
+    limits: tuple[LimitRangeEntry, ...] | None = None
+
+
+class LimitRangeObject(Wire, frozen=True, tag_field="kind", tag="LimitRange"):
+    """A LimitRange."""
+
+    metadata: Metadata
+    spec: LimitRangeSpec | None = None
+
+
+class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
+    """A Namespace."""
+
+    metadata: Metadata
+
+
+AnyObject = (
+    PodObject
+    | NodeObject
+    | ReplicaSetObject
+    | DeploymentObject
+    | StatefulSetObject
+    | DaemonSetObject
+    | JobObject
+    | CronJobObject
+    | BudgetObject
+    | AutoscalerObject
+    | LimitRangeObject
+    | NamespaceObject
+)
+"""Every object that a snapshot is made of."""
