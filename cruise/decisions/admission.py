@@ -10,8 +10,10 @@ from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod
 from cruise.domain.overrides import Guidance, Unreadable
 from cruise.domain.policy import Policy
+from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
 
 
@@ -74,15 +76,9 @@ def _judged(
 
 
 def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
-    """Return the pod as it is created after a mutation, with annotations added."""
-    targets = {target.container: target for target in mutation.containers}
-    containers = tuple(
-        replace(container, requests=targets[container.name].requests, limits=targets[container.name].limits)
-        if container.name in targets
-        else container
-        for container in pod.containers
-    )
-    return replace(pod, containers=containers, annotations={**annotations, **pod.annotations})
+    """Return the pod as it is created after a mutation, with annotations added; its own win."""
+    sized = with_sizes(pod, mutation.containers)
+    return replace(sized, annotations={**annotations, **pod.annotations}, qos=qos_class(sized))
 
 
 def _targets(
@@ -151,7 +147,7 @@ def _within_largest_node(
 
 
 def _need(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
-    return counted_requests(admitted(pod, Mutate(tuple(targets)), {}))
+    return counted_requests(with_sizes(pod, targets))
 
 
 def _share(room: Resources, need: Resources) -> float:

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from cruise.decisions.recommendation import DemandTable
 from cruise.decisions.scope import Touchable
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, ResizePending
+from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending
 from cruise.domain.policy import Policy
+from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Int64Array
 
 
@@ -154,15 +156,10 @@ def _sum(targets: Sequence[ContainerTarget]) -> Resources:
 
 
 def becomes_guaranteed(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
-    """Tell whether a Burstable pod would become Guaranteed: every container's limits equal to its requests."""
-    planned = {target.container: target for target in targets}
-    for container in pod.containers:
-        target = planned.get(container.name)
-        requests = container.requests if target is None else target.requests
-        limits = container.limits if target is None else target.limits
-        if limits.cpu_millicores is None or limits.memory_bytes is None or requests != limits:
-            return False
-    return True
+    """Tell whether the sizes would make a Burstable pod Guaranteed."""
+    if not all(target.limits.cpu_millicores for target in targets):
+        return False
+    return qos_class(with_sizes(pod, targets)) is QosClass.GUARANTEED
 
 
 def breaks_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequence[LimitRangeItem]) -> bool:
