@@ -1,0 +1,90 @@
+"""Override annotations: read, refused, resolved nearest first."""
+
+import pytest
+
+from cruise.domain.overrides import Guidance, Unreadable, parse_overrides, resolve_guidance
+from cruise.domain.policy import Bounds, EvictionRanking, Mode, Overrides
+from cruise.domain.resources import Amounts, ResourceName
+
+
+def test_every_annotation_is_read() -> None:
+    read = parse_overrides(
+        {
+            "cruise.io/mode": "resize",
+            "cruise.io/eviction-ranking": "no-eviction",
+            "cruise.io/resources": "memory",
+            "cruise.io/cpu-min": "100m",
+            "cruise.io/memory-max": "1Gi",
+            "cruise.io/memory-max.app": "2Gi",
+            "cruise.io/headroom-factor": "1.5",
+            "cruise.io/original-resources": "{}",
+            "example.com/other": "anything",
+        }
+    )
+    assert read == Overrides(
+        mode=Mode.RESIZE,
+        ranking=EvictionRanking.NEVER,
+        resources=frozenset({ResourceName.MEMORY}),
+        bounds=Bounds(Amounts(100, None), Amounts(None, 1 << 30)),
+        container_bounds={"app": Bounds(Amounts(), Amounts(None, 2 << 30))},
+        headroom_factor=1.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("cruise.io/mode", "ful", "no mode"),
+        ("cruise.io/mdoe", "full", "cruise.io/mode"),
+        ("cruise.io/eviction-ranking", "lowest", "no ranking"),
+        ("cruise.io/resources", "cpu,disk", "no resources"),
+        ("cruise.io/resources", "", "no resources"),
+        ("cruise.io/cpu-max", "1.5Gx", "not a quantity"),
+        ("cruise.io/memory-min", "-1Gi", "negative"),
+        ("cruise.io/headroom-factor", "nan", "no factor"),
+        ("cruise.io/headroom-factor", "-1", "no factor"),
+    ],
+)
+def test_what_cannot_be_read_names_the_key_and_the_fix(key: str, value: str, said: str) -> None:
+    read = parse_overrides({key: value})
+    assert isinstance(read, Unreadable)
+    assert key in read.detail
+    assert said in read.detail
+
+
+def test_a_minimum_above_the_maximum_is_unreadable() -> None:
+    assert isinstance(parse_overrides({"cruise.io/cpu-min": "2", "cruise.io/cpu-max": "1"}), Unreadable)
+
+
+def test_the_foreign_exclusion_counts_as_off() -> None:
+    assert parse_overrides({"cruisekube.truefoundry.com/excluded": "true"}) == Overrides(mode=Mode.OFF)
+    both = parse_overrides({"cruisekube.truefoundry.com/excluded": "true", "cruise.io/mode": "full"})
+    assert both == Overrides(mode=Mode.OFF)
+    assert parse_overrides({"cruisekube.truefoundry.com/excluded": "false"}) == Overrides()
+
+
+def test_the_lowest_mode_counts_and_the_nearest_value_wins() -> None:
+    pod = Overrides(mode=Mode.FULL, bounds=Bounds(maximum=Amounts(500, None)))
+    workload = Overrides(mode=Mode.RESIZE, ranking=EvictionRanking.HIGH, bounds=Bounds(maximum=Amounts(900, 1 << 30)))
+    namespace = Overrides(ranking=EvictionRanking.LOW, headroom_factor=2.0)
+    assert resolve_guidance(Mode.FULL, [pod, workload, namespace]) == Guidance(
+        mode=Mode.RESIZE,
+        ranking=EvictionRanking.HIGH,
+        headroom_factor=2.0,
+        bounds=Bounds(maximum=Amounts(500, 1 << 30)),
+    )
+    assert resolve_guidance(Mode.OBSERVE, [pod]).mode is Mode.OBSERVE
+
+
+def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
+    guidance = resolve_guidance(
+        Mode.FULL,
+        [
+            Overrides(
+                bounds=Bounds(Amounts(100, 1), Amounts(200, 2)),
+                container_bounds={"app": Bounds(maximum=Amounts(300, None))},
+            )
+        ],
+    )
+    assert guidance.bounds_of("app") == Bounds(Amounts(100, 1), Amounts(300, 2))
+    assert guidance.bounds_of("other") == Bounds(Amounts(100, 1), Amounts(200, 2))
