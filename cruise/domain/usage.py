@@ -40,7 +40,8 @@ class SampleBlock:
     `times` has the T grid times as Unix seconds, ascending and evenly spaced; the matrices have one row a container
     of `keys` and T columns, NaN where there is no sample. `cpu_demand_millicores` is usage × (1 + psi) over the step
     that ends at the time; `memory_bytes` is the working set at the time. `psi_known` is False for a container
-    whose pressure series is absent.
+    whose pressure series is absent. `nodes` has the node of each container, empty where the source does not tell;
+    it may be left out whole.
     """
 
     keys: Sequence[ContainerKey]
@@ -48,6 +49,7 @@ class SampleBlock:
     cpu_demand_millicores: Float32Array
     memory_bytes: Float64Array
     psi_known: BoolArray
+    nodes: Sequence[str] = ()
 
 
 class StatisticKey(NamedTuple):
