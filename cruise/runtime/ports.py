@@ -65,11 +65,21 @@ class Store(Protocol):
     """What outlives a process."""
 
     async def write_statistics(self, table: StatisticsTable) -> None:
-        """Replace the statistics of the table's keys; others stay."""
+        """Replace the statistics of the table's containers and workloads; others stay.
+
+        A container of a pod has one row, whatever workload it is written under.
+        """
         ...
 
     async def read_statistics(self) -> StatisticsTable:
         """Return all statistics."""
+        ...
+
+    async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
+        """Return the statistics that may speak for one pod, in two indexed look-ups.
+
+        They are its own and those of its workload (Kind/name) for its identity or for none.
+        """
         ...
 
     async def record_usage(self, advance: UsageAdvance) -> None:
@@ -85,7 +95,7 @@ class Store(Protocol):
         ...
 
     async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
-        """Sum up hourly peaks over `hours`, and over all hours from `since_hour` on."""
+        """Sum up hourly peaks over `hours`, and over all hours from `since_hour` on; none before it counts."""
         ...
 
     async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:

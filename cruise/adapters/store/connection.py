@@ -1,0 +1,136 @@
+"""Connections: where the database is, how to reach it, and one transaction at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from cruise.adapters.embedded_postgres import EmbeddedPostgres
+from cruise.adapters.store.failures import DRIVER_ERRORS, translated
+from cruise.errors import BadInput
+
+CONNECT_SECONDS = 10.0
+STATEMENT_SECONDS = 300.0
+POOL_SIZE = 5
+OLDEST_SERVER = 15
+
+
+def dsn_of(database_url: str) -> str:
+    """Turn a URL in SQLAlchemy's or libpq's form into libpq's, which the driver reads whole, SSL parameters included.
+
+    Raises BadInput; its message never shows the password.
+    """
+    try:
+        parts = urlsplit(database_url)
+        _ = parts.port
+    except ValueError as error:
+        raise BadInput(f"database_url cannot be read: {error}") from error
+    if parts.scheme.partition("+")[0] not in ("postgresql", "postgres"):
+        raise BadInput(
+            f"database_url must begin with postgresql://, not with {parts.scheme or 'nothing'}:// "
+            "(the form is postgresql://USER:PASSWORD@HOST:PORT/DATABASE)"
+        )
+    try:
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise BadInput("database_url has parameters after '?' that are not NAME=VALUE") from error
+    # SQLAlchemy's name for the driver's own parameter.
+    parameters = [("sslmode" if name == "ssl" else name, value) for name, value in query]
+    encoded = urlencode(parameters, quote_via=quote, safe="/:,")
+    return urlunsplit(("postgresql", parts.netloc, parts.path, encoded, ""))
+
+
+def place_of(dsn: str) -> str:
+    """Name the database of a DSN for people: host, port and name, no user and no password."""
+    parts = urlsplit(dsn)
+    directory = dict(parse_qsl(parts.query)).get("host", "")
+    address = parts.netloc.rpartition("@")[2] or directory or "the default address"
+    return f"{address}{parts.path if parts.path != '/' else ''}"
+
+
+class Database:
+    """One Postgres database: hands out transactions, and reconnects by itself when one was lost.
+
+    With `server`, the embedded one, it is started again when it is found dead.
+    """
+
+    def __init__(self, dsn: str, server: EmbeddedPostgres | None = None) -> None:
+        self._dsn = dsn
+        self._server = server
+        self.place = str(server.data_dir) if server else place_of(dsn)
+        self._engine = create_async_engine(
+            "postgresql+asyncpg://",
+            async_creator=self._connect,
+            pool_size=POOL_SIZE,
+            pool_pre_ping=True,
+        )
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction: committed at the end, rolled back by any exception. Raises BadInput, Unavailable."""
+        try:
+            async with self._engine.begin() as connection:
+                yield connection
+        except DRIVER_ERRORS as error:
+            raise translated(error, self.place) from error
+
+    async def start_server(self) -> None:
+        """Start the embedded server, where there is one. Raises BadInput, Unavailable."""
+        if self._server is not None:
+            await _to_its_end(self._server.start)
+
+    async def check(self) -> None:
+        """See that the server answers and is new enough. Raises BadInput, Unavailable."""
+        async with self.transaction() as connection:
+            number = await connection.scalar(text("SELECT current_setting('server_version_num')::int"))
+        major = int(number or 0) // 10_000
+        if major < OLDEST_SERVER:
+            raise BadInput(f"Postgres at {self.place} is version {major}: cruise needs {OLDEST_SERVER} or newer")
+
+    async def close(self) -> None:
+        """Close every connection, and leave the embedded server to its other users or stop it."""
+        try:
+            await self._engine.dispose()
+        finally:
+            if self._server is not None:
+                await _to_its_end(self._server.release)
+
+    async def _connect(self) -> Any:  # noqa: ANN401 - the driver has no types
+        if self._server is None:
+            return await self._connect_once()
+        try:
+            return await self._connect_once()
+        except OSError:
+            await self.start_server()
+            return await self._connect_once()
+
+    async def _connect_once(self) -> Any:  # noqa: ANN401 - the driver has no types
+        return await asyncpg.connect(
+            self._dsn,
+            timeout=CONNECT_SECONDS,
+            command_timeout=STATEMENT_SECONDS,
+            server_settings={"application_name": "cruise"},
+        )
+
+
+async def driver_in_transaction(connection: AsyncConnection) -> Any:  # noqa: ANN401 - the driver has no types
+    """Return asyncpg's own connection for COPY and plain fetches, inside the transaction of `connection`."""
+    # SQLAlchemy begins the transaction with its first statement, and what the driver runs does not count as one.
+    await connection.execute(text("SELECT 1"))
+    raw = await connection.get_raw_connection()
+    return raw.driver_connection
+
+
+async def _to_its_end(step: Callable[[], None]) -> None:
+    """Run a blocking step in a thread; a cancellation waits for it, so that no server is left half-started."""
+    running = asyncio.ensure_future(asyncio.to_thread(step))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await running
+        raise

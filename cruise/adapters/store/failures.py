@@ -1,0 +1,47 @@
+"""Every failure of the driver and of SQLAlchemy, told in cruise's own words."""
+
+import socket
+import ssl
+
+import asyncpg
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from cruise.errors import BadInput, CruiseError, Unavailable
+
+DRIVER_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+# What waiting does not heal, by SQLSTATE or its class: who we are, where to, what for, and values that do not fit.
+_FOR_GOOD = ("28", "3D", "42501", "22")
+
+
+def translated(error: Exception, place: str) -> CruiseError:
+    """Return BadInput for what the settings must mend, Unavailable for the rest; `place` names the database."""
+    cause = _driver_error(error)
+    state = getattr(cause, "sqlstate", None) or ""
+    if state.startswith(_FOR_GOOD) or isinstance(cause, asyncpg.ClientConfigurationError):
+        return BadInput(f"Postgres at {place}: {_first_line(cause)}")
+    if isinstance(cause, ssl.SSLCertVerificationError) or "rejected SSL upgrade" in str(cause):
+        return BadInput(f"Postgres at {place}: {_first_line(cause)}: check sslmode and sslrootcert")
+    return Unavailable(f"Postgres at {place}: {_reason(cause)}")
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """Return the driver's own error below SQLAlchemy's wrappings, whose text would carry statements and values."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        return error.orig.__cause__ or error.orig
+    return error
+
+
+def _reason(cause: BaseException) -> str:
+    if isinstance(cause, socket.gaierror):
+        return "the host name is not known"
+    if isinstance(cause, TimeoutError):
+        return "no answer in time"
+    if isinstance(cause, ConnectionRefusedError | FileNotFoundError) or "Connect call failed" in str(cause):
+        return "nothing listens there"
+    return _first_line(cause)
+
+
+def _first_line(cause: BaseException) -> str:
+    lines = str(cause).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(cause).__name__

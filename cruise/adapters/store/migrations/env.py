@@ -1,0 +1,51 @@
+"""Runs migrations: inside the program on its own connection, or by hand with `alembic upgrade head`.
+
+By hand the database is `-x database_url=…`, else CRUISE_DATABASE_URL, else the embedded Postgres of CRUISE_DATA_DIR
+or of the default data directory.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+from alembic import context
+from sqlalchemy import Connection, func, select
+
+from cruise.adapters.embedded_postgres import EmbeddedPostgres, default_data_dir
+from cruise.adapters.store.connection import Database, dsn_of
+from cruise.adapters.store.schema import MIGRATION_LOCK
+from cruise.adapters.store.tables import metadata
+
+
+def migrate(connection: Connection) -> None:
+    """Run what was asked for on one connection."""
+    context.configure(connection=connection, target_metadata=metadata)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+async def migrate_by_hand() -> None:
+    """Open the database that the environment names, and run what was asked for in one transaction."""
+    url = context.get_x_argument(as_dictionary=True).get("database_url") or os.environ.get("CRUISE_DATABASE_URL")
+    if url:
+        database = Database(dsn_of(url))
+    else:
+        data_dir = os.environ.get("CRUISE_DATA_DIR")
+        server = EmbeddedPostgres(Path(data_dir) if data_dir else default_data_dir(os.environ))
+        database = Database(server.dsn, server)
+    try:
+        async with database.transaction() as connection:
+            await connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+            await connection.run_sync(migrate)
+    finally:
+        await database.close()
+
+
+if context.is_offline_mode():
+    context.configure(dialect_name="postgresql", target_metadata=metadata, literal_binds=True)
+    with context.begin_transaction():
+        context.run_migrations()
+elif "connection" in context.config.attributes:
+    migrate(context.config.attributes["connection"])
+else:
+    asyncio.run(migrate_by_hand())

@@ -1,0 +1,117 @@
+"""The store in Postgres: every method is one transaction."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from cruise.adapters.store import audit, oom, overrides, peaks, refusals, statistics, usage
+from cruise.adapters.store.connection import Database
+from cruise.domain.actions import Outcome, RefusedTarget
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.policy import Overrides
+from cruise.domain.retention import RETENTION
+from cruise.domain.usage import (
+    HourlyPeaks,
+    OomRecord,
+    PartitionProgress,
+    PeakSummary,
+    SampleBlock,
+    StatisticsTable,
+    UsageAdvance,
+)
+
+
+class PostgresStore:
+    """Implements `runtime.ports.Store`; every method may raise Unavailable, and then nothing of it is stored."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def write_statistics(self, table: StatisticsTable) -> None:
+        async with self._database.transaction() as connection:
+            await statistics.write(connection, table)
+
+    async def read_statistics(self) -> StatisticsTable:
+        async with self._database.transaction() as connection:
+            return await statistics.read_all(connection)
+
+    async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
+        async with self._database.transaction() as connection:
+            return await statistics.read_of_pod(connection, namespace, pod, workload, identity)
+
+    async def record_usage(self, advance: UsageAdvance) -> None:
+        async with self._database.transaction() as connection:
+            await usage.record(connection, advance)
+
+    async def usage_progress(self) -> Mapping[str, PartitionProgress]:
+        async with self._database.transaction() as connection:
+            return await usage.progress(connection)
+
+    async def recent_blocks(self, since: int) -> Sequence[SampleBlock]:
+        async with self._database.transaction() as connection:
+            return await usage.recent_blocks(connection, since)
+
+    async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
+        async with self._database.transaction() as connection:
+            return await peaks.summary(connection, hours, since_hour)
+
+    async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
+        async with self._database.transaction() as connection:
+            return await peaks.of_workload(connection, namespace, workload, since_hour)
+
+    async def record_oom(self, record: OomRecord) -> bool:
+        async with self._database.transaction() as connection:
+            return await oom.remember(connection, record)
+
+    async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
+        async with self._database.transaction() as connection:
+            return await oom.since(connection, since)
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        async with self._database.transaction() as connection:
+            await audit.append(connection, outcomes)
+
+    async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
+        async with self._database.transaction() as connection:
+            return await audit.newest(connection, since, limit)
+
+    async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
+        async with self._database.transaction() as connection:
+            return await audit.evictions_done(connection, since)
+
+    async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
+        async with self._database.transaction() as connection:
+            return await overrides.of_workloads(connection)
+
+    async def put_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
+        async with self._database.transaction() as connection:
+            await overrides.put(connection, namespace, workload, override)
+
+    async def paused(self) -> bool:
+        async with self._database.transaction() as connection:
+            return await overrides.paused(connection)
+
+    async def set_paused(self, paused: bool) -> None:
+        async with self._database.transaction() as connection:
+            await overrides.set_paused(connection, paused)
+
+    async def refused_targets(self) -> Mapping[str, RefusedTarget]:
+        async with self._database.transaction() as connection:
+            return await refusals.of_pods(connection)
+
+    async def remember_refused(self, refused: RefusedTarget) -> None:
+        async with self._database.transaction() as connection:
+            await refusals.remember(connection, refused)
+
+    async def prune(self, now: datetime) -> None:
+        kept = RETENTION
+        async with self._database.transaction() as connection:
+            await statistics.prune(connection, int((now - kept.statistics).timestamp()))
+            await usage.prune(
+                connection,
+                blocks_until=int((now - kept.sample_blocks).timestamp()),
+                partitions_before=int((now - kept.partitions).timestamp()),
+            )
+            await peaks.prune(connection, int((now - kept.hourly_peaks).timestamp()) // 3600)
+            await oom.prune(connection, now - kept.oom_records)
+            await audit.prune(connection, now - kept.outcomes)
+            await refusals.prune(connection, now - kept.refused_targets)

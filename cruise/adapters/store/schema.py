@@ -1,0 +1,40 @@
+"""The schema brought up to date at start, by one process at a time."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from cruise.errors import BadInput
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATION_LOCK = 0x6372_7569_7365_0001  # "cruise", 1
+
+
+async def bring_up_to_date(connection: AsyncConnection, place: str) -> None:
+    """Run the migrations that are missing, in the connection's transaction: all of them or none.
+
+    Raises BadInput where the schema is newer than these migrations; `place` names the database in it.
+    """
+    await connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+    await connection.run_sync(_upgrade, place)
+
+
+def _upgrade(connection: Connection, place: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    scripts = ScriptDirectory.from_config(config)
+    current = MigrationContext.configure(connection).get_current_revision()
+    if current == scripts.get_current_head():
+        return
+    if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+        raise BadInput(
+            f"the schema of Postgres at {place} ({current}) is newer than this cruise knows "
+            f"({scripts.get_current_head()}): start the newer cruise, or use another database"
+        )
+    command.upgrade(config, "head")

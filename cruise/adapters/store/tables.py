@@ -1,0 +1,167 @@
+"""The schema, as statements name it; `migrations/versions` makes it.
+
+Key columns compare byte by byte whatever the database's locale, and columns that each pass updates are in no index,
+so that an update stays on its page.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    Identity,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData()
+
+
+def _key(name: str, *, primary: bool = True) -> Column[str]:
+    return Column(name, Text(collation="C"), primary_key=primary, nullable=False)
+
+
+def _figures() -> list[Column[int]]:
+    names = (
+        "updated_at",
+        "history_since",
+        "cpu_base_millicores",
+        "cpu_peak_millicores",
+        "memory_base_bytes",
+        "memory_peak_bytes",
+        "memory_7d_max_bytes",
+        "oom_memory_bytes",
+        "memory_last_bytes",
+    )
+    return [Column(name, BigInteger, nullable=False) for name in names]
+
+
+pod_statistic = Table(
+    "pod_statistic",
+    metadata,
+    _key("namespace"),
+    _key("pod"),
+    _key("container"),
+    _key("workload", primary=False),
+    _key("identity", primary=False),
+    *_figures(),
+    Column("psi_known", Boolean, nullable=False),
+)
+
+workload_statistic = Table(
+    "workload_statistic",
+    metadata,
+    _key("namespace"),
+    _key("workload"),
+    _key("identity"),
+    _key("container"),
+    *_figures(),
+    Column("psi_known", Boolean, nullable=False),
+)
+
+# What hourly peaks belong to, told by a number of four bytes: there are 192 rows of peaks for each.
+peak_key = Table(
+    "peak_key",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    _key("namespace", primary=False),
+    _key("workload", primary=False),
+    _key("container", primary=False),
+    _key("identity", primary=False),
+)
+
+# `hour` counts hours since the Unix epoch. It leads the primary key: writes and pruning each stay in one place of it.
+hourly_peak = Table(
+    "hourly_peak",
+    metadata,
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    Column("key_id", Integer, primary_key=True, autoincrement=False),
+    Column("cpu_demand_millicores", Double),
+    Column("memory_bytes", Double),
+)
+
+# Times in Unix seconds; `gaps` as [[start, end, times asked], ...]; `tail` is packed by `packing`.
+usage_partition = Table(
+    "usage_partition",
+    metadata,
+    _key("partition"),
+    Column("read_from", BigInteger, nullable=False),
+    Column("read_until", BigInteger, nullable=False),
+    Column("gaps", JSONB, nullable=False),
+    Column("tail", LargeBinary),
+)
+
+# One read's samples; `last_time` in Unix seconds, `samples` packed by `packing`.
+sample_block = Table(
+    "sample_block",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("last_time", BigInteger, nullable=False),
+    Column("samples", LargeBinary, nullable=False),
+)
+
+oom_record = Table(
+    "oom_record",
+    metadata,
+    _key("pod_uid"),
+    _key("container"),
+    Column("finished_at", DateTime(timezone=True), primary_key=True),
+    Column("namespace", Text, nullable=False),
+    Column("pod", Text, nullable=False),
+    Column("workload", Text, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("node", Text),
+    Column("memory_limit_bytes", BigInteger),
+    Column("memory_request_bytes", BigInteger),
+    Column("last_working_set_bytes", BigInteger),
+    Column("oom_memory_bytes", BigInteger, nullable=False),
+)
+
+# The audit. `action` is the whole action as JSON; the columns beside it are for people who query by hand.
+outcome = Table(
+    "outcome",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("namespace", Text),
+    Column("pod", Text),
+    Column("pod_uid", Text),
+    Column("node", Text),
+    Column("workload", Text),
+    Column("action", JSONB, nullable=False),
+)
+
+workload_override = Table(
+    "workload_override",
+    metadata,
+    _key("namespace"),
+    _key("workload_kind"),
+    _key("workload_name"),
+    Column("override", JSONB, nullable=False),
+)
+
+refused_target = Table(
+    "refused_target",
+    metadata,
+    _key("pod_uid"),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("containers", JSONB, nullable=False),
+)
+
+# One row: what the operator has switched for the whole installation.
+control = Table(
+    "control",
+    metadata,
+    Column("singleton", Boolean, primary_key=True),
+    Column("paused", Boolean, nullable=False),
+)

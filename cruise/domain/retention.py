@@ -1,0 +1,20 @@
+"""How long each kind of record is kept."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The age past which `Store.prune` drops a record."""
+
+    sample_blocks: timedelta = timedelta(minutes=70)  # the 60-minute window and two passes
+    hourly_peaks: timedelta = timedelta(days=8)  # the 7-day windows and the hours of a day on either side
+    oom_records: timedelta = timedelta(days=8)
+    statistics: timedelta = timedelta(days=8)
+    partitions: timedelta = timedelta(days=8)  # nothing left to continue from: read anew
+    outcomes: timedelta = timedelta(days=30)
+    refused_targets: timedelta = timedelta(days=1)
+
+
+RETENTION = Retention()
