@@ -48,7 +48,8 @@ ensure_venv_module() {
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     echo "install: Debian's $package"
     as_root apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$package" >/dev/null
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 \
+        "$package" >/dev/null
 }
 
 key=$(fingerprint)
