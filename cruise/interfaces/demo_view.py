@@ -1,0 +1,215 @@
+"""The demo's live picture and its closing summary, for a terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.measure import Measurement
+from rich.panel import Panel
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from cruise.domain.resources import Resources
+
+GIBIBYTE = 1 << 30
+_USED = Style(color="green")
+_IDLE = Style(color="yellow")
+_FREE = Style(color="bright_black")
+_OVER = Style(color="red")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """One node: what it has, what its pods request as kube-scheduler counts, what they use."""
+
+    name: str
+    allocatable: Resources
+    requested: Resources
+    used: Resources
+    pods: int
+    overloaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """One thing that happened, for people."""
+
+    at: datetime
+    kind: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Sums over the cluster at one moment, and what has happened until then."""
+
+    requested: Resources
+    used: Resources
+    allocatable: Resources
+    pending: int
+    resizes: int = 0
+    evictions: int = 0
+    kills: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFrame:
+    """What the demo shows at one moment.
+
+    `before` is the cluster as requested, before cruise wrote anything; `without` is the same cluster, at the same
+    moment, left alone; `kills_by_cruise` are out-of-memory kills that the original limits would have spared.
+    """
+
+    at: datetime
+    running: timedelta
+    left: timedelta | None
+    pace: float
+    store: str
+    nodes: Sequence[NodeLine]
+    before: Tally
+    now: Tally
+    without: Tally
+    kills_by_cruise: int
+    events: Sequence[EventLine]
+
+
+class Bar:
+    """A bar of used, requested but idle, and free."""
+
+    def __init__(self, used: int, requested: int, whole: int) -> None:
+        self._used, self._requested, self._whole = used, requested, max(whole, 1)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        requested = min(width, round(width * self._requested / self._whole))
+        used = min(width, round(width * self._used / self._whole))
+        within = min(used, requested)
+        yield Segment("█" * within, _USED)
+        yield Segment("█" * (used - within), _OVER)
+        yield Segment("▒" * (requested - within - (used - within) if requested > used else 0), _IDLE)
+        yield Segment("·" * (width - max(used, requested)), _FREE)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(6, options.max_width)
+
+
+def render_frame(frame: DemoFrame, width: int) -> Group:
+    """Return the whole picture for a terminal `width` columns wide."""
+    parts = [_headline(frame), _nodes(frame.nodes, width), _totals(frame), _events(frame.events, width)]
+    return Group(*parts)
+
+
+def render_summary(frame: DemoFrame) -> Group:
+    """Return the closing summary: before, with cruise, and the same cluster without it."""
+    table = Table(title="What cruise did", title_justify="left", expand=False, pad_edge=False)
+    table.add_column("")
+    for name in ("before", "with cruise", "without"):
+        table.add_column(name, justify="right")
+    columns = (frame.before, frame.now, frame.without)
+    table.add_row("CPU requested", *(cores(tally.requested.cpu_millicores) for tally in columns))
+    table.add_row("CPU used", *(cores(tally.used.cpu_millicores) for tally in columns))
+    table.add_row("memory requested", *(gib(tally.requested.memory_bytes) for tally in columns))
+    table.add_row("memory used", *(gib(tally.used.memory_bytes) for tally in columns))
+    table.add_row("pods pending", *(str(tally.pending) for tally in columns))
+    table.add_row("resized in place", "-", str(frame.now.resizes), "-")
+    table.add_row("evicted", "-", str(frame.now.evictions), "-")
+    table.add_row("OOM kills", "-", str(frame.now.kills), str(frame.without.kills))
+    return Group(table, Text(summary_line(frame)))
+
+
+def summary_line(frame: DemoFrame) -> str:
+    """Return the summary in one sentence."""
+    cpu = _change(frame.before.requested.cpu_millicores, frame.now.requested.cpu_millicores)
+    memory = _change(frame.before.requested.memory_bytes, frame.now.requested.memory_bytes)
+    return (
+        f"In {span(frame.running * frame.pace)} of simulated time requested CPU went {cpu} and requested memory {memory}; "
+        f"{frame.kills_by_cruise} OOM kills that the original limits would have spared."
+    )
+
+
+def cores(millicores: int) -> str:
+    """Write CPU for people."""
+    return f"{millicores / 1000:.1f} cores"
+
+
+def gib(size_bytes: int) -> str:
+    """Write memory for people."""
+    return f"{size_bytes / GIBIBYTE:.1f} GiB"
+
+
+def span(time: timedelta) -> str:
+    """Write a duration for people, to the minute."""
+    minutes = round(time.total_seconds() / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _change(before: int, now: int) -> str:
+    share = (now - before) / before if before > 0 else 0.0
+    if round(share, 2) == 0:
+        return "unchanged"
+    return f"{'down' if share < 0 else 'up'} {abs(share):.0%}"
+
+
+def _headline(frame: DemoFrame) -> Text:
+    left = "" if frame.left is None else f", ends in {max(0, round(frame.left.total_seconds()))} s"
+    text = Text.assemble(
+        ("cruise demo ", "bold"), f"{frame.at:%a %H:%M} simulated, {frame.pace:g} times real time{left}"
+    )
+    text.append(f"  store: {frame.store}", style="bright_black")
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _nodes(nodes: Sequence[NodeLine], width: int) -> Table:
+    table = Table(expand=True, pad_edge=False, box=None, padding=(0, 1))
+    table.add_column("node", no_wrap=True)
+    table.add_column("pods", justify="right", no_wrap=True)
+    table.add_column("CPU", ratio=1)
+    table.add_column("used/req", justify="right", no_wrap=True)
+    table.add_column("memory", ratio=1)
+    table.add_column("used/req", justify="right", no_wrap=True)
+    for node in nodes:
+        name = Text(node.name, style="red" if node.overloaded else "")
+        used, requested, whole = node.used, node.requested, node.allocatable
+        table.add_row(
+            name,
+            str(node.pods),
+            Bar(used.cpu_millicores, requested.cpu_millicores, whole.cpu_millicores),
+            f"{used.cpu_millicores / 1000:.1f}/{requested.cpu_millicores / 1000:.1f}",
+            Bar(used.memory_bytes, requested.memory_bytes, whole.memory_bytes),
+            f"{used.memory_bytes / GIBIBYTE:.0f}/{requested.memory_bytes / GIBIBYTE:.0f}",
+        )
+    return table
+
+
+def _totals(frame: DemoFrame) -> Panel:
+    now, before = frame.now, frame.before
+    kills = f"OOM kills {now.kills} (without cruise {frame.without.kills})"
+    lines = (
+        f"requested: CPU {_cores_change(before, now)}, memory {_memory_change(before, now)}",
+        f"resized {now.resizes}, evicted {now.evictions}, pending {before.pending} → {now.pending}, {kills}",
+    )
+    return Panel(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), border_style="bright_black")
+
+
+def _cores_change(before: Tally, now: Tally) -> str:
+    return f"{before.requested.cpu_millicores / 1000:.1f} → {cores(now.requested.cpu_millicores)}"
+
+
+def _memory_change(before: Tally, now: Tally) -> str:
+    return f"{before.requested.memory_bytes / GIBIBYTE:.1f} → {gib(now.requested.memory_bytes)}"
+
+
+def _events(events: Sequence[EventLine], width: int) -> Table:
+    table = Table(expand=True, pad_edge=False, box=None, padding=(0, 1))
+    table.add_column("time", no_wrap=True)
+    table.add_column("event", no_wrap=True)
+    table.add_column("what", no_wrap=True, overflow="ellipsis", ratio=2)
+    table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1 if width < 120 else 2)
+    for event in events:
+        table.add_row(f"{event.at:%H:%M}", event.kind, event.what, event.why)
+    return table
