@@ -99,8 +99,7 @@ class Bar:
 
 def render_frame(frame: DemoFrame, width: int) -> Group:
     """Return the whole picture for a terminal `width` columns wide."""
-    parts = [_headline(frame), _nodes(frame.nodes, width), _totals(frame), _events(frame.events, width)]
-    return Group(*parts)
+    return Group(_headline(frame), _nodes(frame.nodes, width), _totals(frame), _events(frame.events, width))
 
 
 def render_summary(frame: DemoFrame) -> Group:
@@ -126,7 +125,7 @@ def summary_line(frame: DemoFrame) -> str:
     cpu = _change(frame.before.requested.cpu_millicores, frame.now.requested.cpu_millicores)
     memory = _change(frame.before.requested.memory_bytes, frame.now.requested.memory_bytes)
     return (
-        f"In {span(frame.running * frame.pace)} of simulated time requested CPU went {cpu} and requested memory {memory}; "
+        f"In {span(frame.running * frame.pace)} of simulated time requested CPU went {cpu}, requested memory {memory}; "
         f"{frame.kills_by_cruise} OOM kills that the original limits would have spared."
     )
 
