@@ -180,7 +180,8 @@ class LimitRangeItem:
 class Snapshot:
     """A whole cluster at one moment; nodes sorted by name, pods by (namespace, name).
 
-    `workloads` is keyed by (namespace, workload), `namespace_annotations` and `limit_ranges` by namespace.
+    `workloads` is keyed by (namespace, workload), `namespace_annotations` and `limit_ranges` by namespace. `oom_kills`
+    are those that the pods' statuses still show, in the pods' order.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -190,6 +191,7 @@ class Snapshot:
     autoscalers: tuple[Autoscaler, ...] = ()
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
     namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    oom_kills: tuple["OomKill", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
