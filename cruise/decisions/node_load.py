@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from cruise.domain.actions import Reason, TaintNode, UntaintNode
+from cruise.domain.actions import OVERLOADED, Reason, TaintNode, UntaintNode
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
-from cruise.domain.scheduling import Taint, TaintEffect
 
-OVERLOADED = Taint("cruise.io/overloaded", "true", TaintEffect.NO_SCHEDULE)
 READINGS_IN_A_ROW = 2
 
 

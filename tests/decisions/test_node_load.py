@@ -2,8 +2,8 @@
 
 import pytest
 
-from cruise.decisions.node_load import OVERLOADED, decide_node_load, load_of
-from cruise.domain.actions import Reason, TaintNode, UntaintNode
+from cruise.decisions.node_load import decide_node_load, load_of
+from cruise.domain.actions import OVERLOADED, Reason, TaintNode, UntaintNode
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Resources
