@@ -48,7 +48,8 @@ def _rounded_up(text: str, extra_power_of_ten: int) -> int:
         power += max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, int(suffix[1:])))
     else:
         raise _not_a_quantity(text)
-    value = value * 10**power if power >= 0 else -(-value // 10**-power)
+    scale: int = 10 ** abs(power)
+    value = value * scale if power >= 0 else -(-value // scale)
     value = min(value, LARGEST)
     return -value if sign == "-" else value
 
