@@ -131,3 +131,6 @@ class Placement:
 
 
 ANYWHERE = Placement()
+
+# The one taint that cruise puts on nodes and takes off again.
+OVERLOADED = Taint("cruise.io/overloaded", "true", TaintEffect.NO_SCHEDULE)

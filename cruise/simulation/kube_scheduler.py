@@ -1,0 +1,85 @@
+"""A small kube-scheduler: filters, then the LeastAllocated score."""
+
+import numpy as np
+
+from cruise.domain.cluster import ContainerRole, Pod
+from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.domain.scheduling import Placement
+from cruise.domain.usage import BoolArray, Int64Array
+from cruise.simulation.state import ClusterState, PodKey, PodRecord
+from cruise.simulation.workloads import UNSCHEDULABLE
+
+DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
+
+
+class KubeScheduler:
+    """Chooses nodes for pending pods: one after the other, as each binding takes room from the next."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._admitting: dict[Placement, BoolArray] = {}
+        self._nodes_version = state.nodes_version
+
+    def queue(self) -> list[PodRecord]:
+        """Return the pending pods in scheduling order: priority, then age, then namespace and name."""
+        ready = (record for record in self._state.unbound.values() if not record.pod.scheduling_gated)
+        return sorted(ready, key=_place_in_queue)
+
+    def choose(self, record: PodRecord) -> str | None:
+        """Return the node for a pod, None where no node passes the filters; of equal scores the first name wins."""
+        need = record.counted
+        fits = self._admits(record.pod.placement) & self._has_room(record.pod, need)
+        if not fits.any():
+            return None
+        scores = np.where(fits, self._scores(record.pod, need), -1)
+        return self._state.node_names[int(scores.argmax())]
+
+    def _has_room(self, pod: Pod, need: Resources) -> BoolArray:
+        state = self._state
+        fits: BoolArray = state.pods_on < state.allocatable_pods
+        # As in kube-scheduler, who asks for nothing of a resource is not kept out by its shortage.
+        if need.cpu_millicores:
+            fits = fits & (state.counted_cpu + need.cpu_millicores <= state.allocatable_cpu)
+        if need.memory_bytes:
+            fits = fits & (state.counted_memory + need.memory_bytes <= state.allocatable_memory)
+        for name, amount in pod.extended_requests:
+            free = state.extended_free.get(name)
+            fits = fits & (np.zeros_like(fits) if free is None else free >= amount)
+        return fits
+
+    def _scores(self, pod: Pod, need: Resources) -> Int64Array:
+        """Return LeastAllocated: the mean free share of CPU and memory with the pod on board, 0 to 100, whole."""
+        state = self._state
+        mains = sum(container.role is ContainerRole.MAIN for container in pod.containers)
+        cpu = need.cpu_millicores or mains * DEFAULT_SCORED.cpu_millicores
+        memory = need.memory_bytes or mains * DEFAULT_SCORED.memory_bytes
+        shares = _free_share(state.allocatable_cpu, state.counted_cpu + cpu)
+        return (shares + _free_share(state.allocatable_memory, state.counted_memory + memory)) // 2
+
+    def _admits(self, placement: Placement) -> BoolArray:
+        if self._nodes_version != self._state.nodes_version:
+            self._admitting.clear()
+            self._nodes_version = self._state.nodes_version
+        admits = self._admitting.get(placement)
+        if admits is None:
+            admits = self._admitting[placement] = np.array(
+                [
+                    node.ready
+                    and placement.admits(node.name, node.labels)
+                    and placement.tolerates_all((*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints)
+                    for node in self._state.nodes.values()
+                ],
+                dtype=np.bool_,
+            )
+        return admits
+
+
+def _place_in_queue(record: PodRecord) -> tuple[int, float, PodKey]:
+    created = record.pod.created_at
+    return (-record.pod.priority, 0.0 if created is None else created.timestamp(), record.key)
+
+
+def _free_share(allocatable: Int64Array, used: Int64Array) -> Int64Array:
+    free = np.clip(allocatable - used, 0, None) * 100
+    share: Int64Array = free // np.maximum(allocatable, 1)
+    return share
