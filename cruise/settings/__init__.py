@@ -1,0 +1,9 @@
+"""What the operator sets: `CRUISE_*` environment over a TOML file over defaults, read once at the edge.
+
+`forms` reads single values, `table` has every setting with its default, `loading` joins the sources.
+"""
+
+from cruise.settings.loading import load_settings
+from cruise.settings.table import Settings
+
+__all__ = ["Settings", "load_settings"]

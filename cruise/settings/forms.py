@@ -1,0 +1,163 @@
+"""Forms of values: how each is written, in the environment (always text) and in TOML."""
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+", re.ASCII)
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way of writing values: `read` turns text or a TOML value into the setting, or raises ValueError.
+
+    `what` completes "is not …"; a `secret` value is never quoted.
+    """
+
+    what: str
+    example: str
+    read: Callable[[object], object]
+    secret: bool = False
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration such as 90s, 5m, 1h30m or 7d. Raises ValueError for anything else."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not text or len(text) > 20:
+        raise ValueError(text)
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    try:
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError as error:
+        raise ValueError(text) from error
+
+
+def _text_of(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(value)
+    return value.strip()
+
+
+def duration(example: str = "15m or 1h30m", least: timedelta = timedelta(seconds=1)) -> Form:
+    """A duration of at least `least`."""
+
+    def read(value: object) -> timedelta:
+        found = parse_duration(_text_of(value))
+        if found < least:
+            raise ValueError(value)
+        return found
+
+    what = "a duration" if least <= timedelta(seconds=1) else f"a duration of at least {least.total_seconds():g}s"
+    return Form(what, example, read)
+
+
+def count(example: str, least: int = 0) -> Form:
+    """A whole number."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError(value)
+        found = int(value) if isinstance(value, int) or value.strip().isdecimal() else -1
+        if found < least:
+            raise ValueError(value)
+        return found
+
+    return Form(f"a whole number of at least {least}", example, read)
+
+
+def number(example: str) -> Form:
+    """A positive number."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(value)
+        found = float(value)
+        if not math.isfinite(found) or found <= 0:
+            raise ValueError(value)
+        return found
+
+    return Form("a positive number", example, read)
+
+
+def _read_flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = _text_of(value).lower()
+    if text not in _TRUE + _FALSE:
+        raise ValueError(value)
+    return text in _TRUE
+
+
+def choice(what: str, values: Iterable[tuple[str, object]]) -> Form:
+    """One of several names."""
+    named = dict(values)
+
+    def read(value: object) -> object:
+        text = _text_of(value).lower()
+        if text not in named:
+            raise ValueError(value)
+        return named[text]
+
+    return Form(what, " or ".join([", ".join(list(named)[:-1]), list(named)[-1]] if len(named) > 1 else named), read)
+
+
+def _read_names(value: object) -> frozenset[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError(value)
+    return frozenset(part.strip() for part in parts if part.strip())
+
+
+def _read_url(value: object) -> str:
+    text = _text_of(value)
+    if not re.match(r"https?://[^/\s]+", text) or re.search(r"\s", text):
+        raise ValueError(value)
+    return text
+
+
+def _read_address(value: object) -> str:
+    text = _text_of(value)
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match.group(1)) > 65535:
+        raise ValueError(value)
+    return text
+
+
+def _read_headers(value: object) -> dict[str, str]:
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        value = {name.strip(): text.strip() if equals else None for name, equals, text in pairs}
+    if not isinstance(value, dict):
+        raise ValueError(value)
+    for name, text in value.items():
+        if not _HEADER_NAME.fullmatch(name) or not isinstance(text, str) or not text.isprintable():
+            raise ValueError(name)
+    return dict(value)
+
+
+def _read_path(value: object) -> Path:
+    # Unlike Path.expanduser, this leaves the home of an unknown user as it is written.
+    return Path(os.path.expanduser(_text_of(value)))
+
+
+def _read_label(value: object) -> str:
+    return "" if value in ("", "-") else _text_of(value)
+
+
+TEXT = Form("text", "web", _text_of)
+SECRET = Form("text", "'…'", _text_of, secret=True)
+NAME = Form("the name of a series or a label", "namespace", _text_of)
+NAME_OR_NONE = Form("the name of a label, or - for none", "container_id", _read_label)
+PATH = Form("a path", "/etc/cruise/token", _read_path)
+FLAG = Form("true or false", "true", _read_flag)
+NAMES = Form("a list of names", "kube-system,monitoring", _read_names)
+URL = Form("an address", "http://prometheus.monitoring:9090", _read_url)
+ADDRESS = Form("an address to listen on", "127.0.0.1:8080", _read_address)
+HEADERS = Form("a list of headers", "X-Scope-OrgID=tenant", _read_headers, secret=True)

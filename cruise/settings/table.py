@@ -1,0 +1,164 @@
+"""Every setting with its default; below `app` and `cli` only the frozen values made from them are known."""
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cruise.domain.policy import HeadroomModel, Mode, OomReaction, Policy
+from cruise.errors import BadInput
+from cruise.settings import forms
+from cruise.settings.forms import Form
+
+if TYPE_CHECKING:
+    from cruise.adapters.prometheus.settings import PrometheusSettings
+
+_POLICY = Policy()
+
+
+def _setting(form: Form, default: object) -> Any:  # noqa: ANN401 - the type is stated at the field
+    return field(default=default, repr=not form.secret, metadata={"form": form})
+
+
+_MODE = forms.choice("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
+_HEADROOM = forms.choice("a headroom model", [(model.value, model) for model in HeadroomModel])
+_OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
+_DURATION = forms.duration()
+_PAUSE = forms.duration(least=timedelta(0))
+_MINUTES = forms.duration("60s", least=timedelta(seconds=5))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings, resolved; None where nothing is set and the default depends on the machine.
+
+    Every key but the URL and credentials of the Prometheus settings means what its field of `PrometheusSettings` says,
+    and the keys that `Policy` has too mean what they mean there.
+    """
+
+    kubeconfig: Path | None = _setting(forms.PATH, None)
+    prometheus_url: str | None = _setting(forms.URL, None)
+    prometheus_token_file: Path | None = _setting(forms.PATH, None)
+    prometheus_user: str | None = _setting(forms.TEXT, None)
+    prometheus_password: str | None = _setting(forms.SECRET, None)
+    prometheus_password_file: Path | None = _setting(forms.PATH, None)
+    prometheus_headers: Mapping[str, str] | None = _setting(forms.HEADERS, None)
+    prometheus_ca_file: Path | None = _setting(forms.PATH, None)
+    prometheus_insecure_tls: bool = _setting(forms.FLAG, False)
+    prometheus_matchers: str = _setting(Form("text", 'cluster="prod"', forms.TEXT.read), "")
+    prometheus_namespace_label: str = _setting(forms.NAME, "namespace")
+    prometheus_pod_label: str = _setting(forms.NAME, "pod")
+    prometheus_container_label: str = _setting(forms.NAME, "container")
+    prometheus_id_label: str = _setting(forms.NAME_OR_NONE, "id")
+    prometheus_node_label: str = _setting(forms.NAME_OR_NONE, "node")
+    prometheus_node_load_label: str = _setting(forms.NAME_OR_NONE, "node")
+    prometheus_cpu_metric: str = _setting(forms.NAME, "container_cpu_usage_seconds_total")
+    prometheus_cpu_waiting_metric: str = _setting(forms.NAME, "container_pressure_cpu_waiting_seconds_total")
+    prometheus_memory_metric: str = _setting(forms.NAME, "container_memory_working_set_bytes")
+    prometheus_node_load_metric: str = _setting(forms.NAME, "node_load1")
+    prometheus_step: timedelta = _setting(_MINUTES, timedelta(minutes=1))
+    prometheus_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
+    prometheus_concurrency: int = _setting(forms.count("4", least=1), 4)
+    prometheus_max_series_per_query: int = _setting(forms.count("20000", least=1), 20_000)
+    prometheus_max_samples_per_query: int = _setting(forms.count("1000000", least=1), 1_000_000)
+    prometheus_accept_partial: bool = _setting(forms.FLAG, False)
+    database_url: str | None = _setting(
+        Form("a database's address", "postgresql://cruise@db:5432/cruise", forms.TEXT.read, secret=True), None
+    )
+    data_dir: Path | None = _setting(forms.PATH, None)
+    mode: Mode = _setting(_MODE, _POLICY.mode)
+    http_address: str = _setting(forms.ADDRESS, "127.0.0.1:8080")
+    webhook_address: str = _setting(forms.ADDRESS, "0.0.0.0:8443")
+    tls_dir: Path | None = _setting(forms.PATH, None)
+    api_token_file: Path | None = _setting(forms.PATH, None)
+    pass_interval: timedelta = _setting(_DURATION, _POLICY.pass_interval)
+    max_age: timedelta = _setting(_DURATION, _POLICY.max_age)
+    look_ahead: timedelta = _setting(_PAUSE, _POLICY.look_ahead)
+    new_workload_age: timedelta = _setting(_PAUSE, _POLICY.new_workload_age)
+    deferred_patience: timedelta = _setting(_DURATION, _POLICY.deferred_patience)
+    oom_cooldown: timedelta = _setting(_PAUSE, _POLICY.oom_cooldown)
+    oom_reaction: OomReaction = _setting(_OOM_REACTION, _POLICY.oom_reaction)
+    max_evictions_per_node: int = _setting(forms.count("1"), _POLICY.max_evictions_per_node)
+    max_evictions_per_workload: int = _setting(forms.count("1"), _POLICY.max_evictions_per_workload)
+    max_evictions_per_hour: int = _setting(forms.count("20"), _POLICY.max_evictions_per_hour)
+    headroom: HeadroomModel = _setting(_HEADROOM, _POLICY.headroom)
+    excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
+    allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
+    overload_above: float = _setting(forms.number("1.0"), _POLICY.overload_above)
+    overload_below: float = _setting(forms.number("0.9"), _POLICY.overload_below)
+
+    def __post_init__(self) -> None:
+        """Refuse settings that contradict each other."""
+        if self.overload_below > self.overload_above:
+            raise BadInput(
+                f"overload_below ({self.overload_below:g}) is above overload_above ({self.overload_above:g}); "
+                "a node could never settle: lower it, e.g. to 0.9"
+            )
+        if self.prometheus_token_file is not None and self.prometheus_user is not None:
+            raise BadInput("prometheus_token_file and prometheus_user are both set; keep one way of signing in")
+        if self.prometheus_password is not None and self.prometheus_password_file is not None:
+            raise BadInput("prometheus_password and prometheus_password_file are both set; keep one")
+
+    def policy(self) -> Policy:
+        """Return what decisions read."""
+        shared = {name: getattr(self, name) for name in FORMS if name in Policy.__dataclass_fields__}
+        return Policy(**shared)
+
+    def prometheus(self, url: str | None = None) -> "PrometheusSettings":
+        """Return how the Prometheus server is reached, at `url` if one is given. Raises BadInput without any."""
+        from cruise.adapters.prometheus.settings import Labels, Metrics, PrometheusSettings
+
+        address = url or self.prometheus_url
+        if address is None:
+            raise BadInput("no Prometheus server is known; set prometheus_url, e.g. http://prometheus.monitoring:9090")
+        return PrometheusSettings(
+            url=address,
+            token_file=self.prometheus_token_file,
+            user=self.prometheus_user,
+            password=self._password(),
+            headers=self.prometheus_headers or {},
+            ca_file=self.prometheus_ca_file,
+            insecure_tls=self.prometheus_insecure_tls,
+            matchers=self.prometheus_matchers,
+            labels=Labels(
+                self.prometheus_namespace_label,
+                self.prometheus_pod_label,
+                self.prometheus_container_label,
+                self.prometheus_id_label,
+                self.prometheus_node_label,
+            ),
+            metrics=Metrics(
+                self.prometheus_cpu_metric,
+                self.prometheus_cpu_waiting_metric,
+                self.prometheus_memory_metric,
+                self.prometheus_node_load_metric,
+            ),
+            node_load_label=self.prometheus_node_load_label,
+            timeout_seconds=self.prometheus_timeout.total_seconds(),
+            concurrency=self.prometheus_concurrency,
+            max_series_per_query=self.prometheus_max_series_per_query,
+            max_samples_per_query=self.prometheus_max_samples_per_query,
+            step_seconds=int(self.prometheus_step.total_seconds()),
+            accept_partial=self.prometheus_accept_partial,
+        )
+
+    def _password(self) -> str | None:
+        if self.prometheus_password_file is None:
+            return self.prometheus_password
+        try:
+            return self.prometheus_password_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(
+                f"prometheus_password_file {self.prometheus_password_file} cannot be read: {error}"
+            ) from error
+
+
+def _form_of(entry: "Field[Any]") -> Form:
+    form = entry.metadata["form"]
+    assert isinstance(form, Form)
+    return form
+
+
+FORMS: Mapping[str, Form] = {entry.name: _form_of(entry) for entry in fields(Settings)}
+"""How each setting is written, by its key."""

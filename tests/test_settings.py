@@ -1,0 +1,186 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.domain.policy import Mode, Policy
+from cruise.errors import BadInput
+from cruise.settings import Settings, load_settings
+from cruise.settings.forms import parse_duration
+from cruise.settings.loading import nearest_key
+from cruise.settings.table import FORMS
+
+
+def refusal(environment=None, config=None) -> str:
+    with pytest.raises(BadInput) as refused:
+        load_settings(environment or {}, config)
+    return str(refused.value)
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "cruise.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_anything_set_the_policy_is_the_default_one():
+    assert load_settings({"HOME": "/nowhere"}).policy() == Policy()
+
+
+def test_environment_wins_over_file_and_file_over_default(tmp_path):
+    path = written(tmp_path, 'max_age = "20m"\nlook_ahead = "0s"\nmax_evictions_per_hour = 3\n')
+    settings = load_settings({"CRUISE_MAX_AGE": "1h30m"}, path)
+    assert settings.max_age == timedelta(minutes=90)
+    assert settings.look_ahead == timedelta(0)
+    assert settings.policy().max_evictions_per_hour == 3
+    assert settings.policy().max_age == timedelta(minutes=90)
+
+
+def test_every_setting_of_the_policy_reaches_it(tmp_path):
+    path = written(
+        tmp_path,
+        'mode = "full"\nexcluded_namespaces = ["kube-system", "ops"]\noom_reaction = "record"\n'
+        "allow_extended_resources = true\noverload_above = 2\noverload_below = 1.5\n",
+    )
+    policy = load_settings({}, path).policy()
+    assert policy.mode is Mode.FULL
+    assert policy.excluded_namespaces == {"kube-system", "ops"}
+    assert policy.allow_extended_resources
+    assert (policy.overload_above, policy.overload_below) == (2.0, 1.5)
+
+
+def test_an_unknown_key_names_the_nearest_one_and_its_place(tmp_path):
+    assert refusal({"CRUISE_MAXAGE": "5m"}) == "CRUISE_MAXAGE: no such setting; did you mean CRUISE_MAX_AGE?"
+    path = written(tmp_path, 'mod = "full"')
+    assert refusal(config=path) == f"{path}: mod: no such setting; did you mean mode?"
+
+
+def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
+    assert refusal({"CRUISE_MAX_AGE": "5 minutes"}) == (
+        'CRUISE_MAX_AGE: "5 minutes" is not a duration; write e.g. 15m or 1h30m'
+    )
+    path = written(tmp_path, "max_evictions_per_node = -1")
+    assert refusal(config=path) == (
+        f"{path}: max_evictions_per_node: -1 is not a whole number of at least 0; write e.g. 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mode", "off"),
+        ("mode", "Everything"),
+        ("headroom", "sum"),
+        ("oom_reaction", "panic"),
+        ("pass_interval", "0s"),
+        ("max_age", "99999999999d"),
+        ("look_ahead", "-5m"),
+        ("max_evictions_per_hour", "many"),
+        ("max_evictions_per_hour", "1.5"),
+        ("prometheus_concurrency", "0"),
+        ("prometheus_step", "1s"),
+        ("prometheus_url", "prometheus:9090"),
+        ("prometheus_headers", "no equals sign"),
+        ("prometheus_insecure_tls", "perhaps"),
+        ("http_address", "8080"),
+        ("http_address", "localhost:99999"),
+        ("overload_above", "nan"),
+        ("overload_above", "0"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused(key, value):
+    assert refusal({f"CRUISE_{key.upper()}": value}).startswith(f"CRUISE_{key.upper()}: ")
+
+
+@pytest.mark.parametrize(
+    "text", ["mode = 3", "max_age = 15", "prometheus_insecure_tls = 1", "excluded_namespaces = [1]", "data_dir = ''"]
+)
+def test_values_of_another_type_are_refused_in_a_file(tmp_path, text):
+    assert text.partition(" ")[0] in refusal(config=written(tmp_path, text))
+
+
+def test_a_secret_is_neither_quoted_nor_printed(tmp_path):
+    path = written(tmp_path, "prometheus_password = 12345\n")
+    assert "12345" not in refusal(config=path)
+    settings = load_settings({"CRUISE_PROMETHEUS_PASSWORD": "hush", "CRUISE_DATABASE_URL": "postgresql://u:pw@h/d"})
+    assert "hush" not in repr(settings)
+    assert "pw" not in repr(settings)
+
+
+def test_a_file_that_is_absent_or_broken_is_refused_with_its_place(tmp_path):
+    assert "cannot be read: No such file" in refusal(config=tmp_path / "absent.toml")
+    assert "not TOML" in refusal(config=written(tmp_path, "max_age = 15m"))
+    (tmp_path / "latin.toml").write_bytes(b'mode = "\xe9"')
+    assert "not UTF-8" in refusal(config=tmp_path / "latin.toml")
+
+
+def test_addresses_of_services_that_kubernetes_injects_are_nobodys_settings():
+    injected = {
+        "CRUISE_SERVICE_HOST": "10.0.0.1",
+        "CRUISE_SERVICE_PORT": "8080",
+        "CRUISE_SERVICE_PORT_HTTP": "8080",
+        "CRUISE_PORT": "tcp://10.0.0.1:8080",
+        "CRUISE_PORT_8080_TCP": "tcp://10.0.0.1:8080",
+        "CRUISE_WEBHOOK_PORT_443_TCP_ADDR": "10.0.0.2",
+    }
+    assert load_settings(injected) == Settings()
+    assert "CRUISE_HTTP_PORT" in refusal({"CRUISE_HTTP_PORT": "8080"})
+
+
+def test_what_a_manifest_leaves_empty_is_not_set():
+    assert load_settings({"CRUISE_PROMETHEUS_URL": "", "CRUISE_MAX_AGE": " "}) == Settings()
+
+
+def test_settings_that_contradict_each_other_are_refused():
+    assert "overload_below" in refusal({"CRUISE_OVERLOAD_BELOW": "2"})
+    assert "one way" in refusal({"CRUISE_PROMETHEUS_TOKEN_FILE": "/t", "CRUISE_PROMETHEUS_USER": "me"})
+
+
+def test_prometheus_settings_carry_what_was_set(tmp_path):
+    (tmp_path / "password").write_text("s3cret\n", encoding="utf-8")
+    settings = load_settings(
+        {
+            "CRUISE_PROMETHEUS_URL": "https://mimir.example/prometheus",
+            "CRUISE_PROMETHEUS_USER": "cruise",
+            "CRUISE_PROMETHEUS_PASSWORD_FILE": str(tmp_path / "password"),
+            "CRUISE_PROMETHEUS_HEADERS": "X-Scope-OrgID=team-a, X-Other=b",
+            "CRUISE_PROMETHEUS_MATCHERS": 'cluster="prod"',
+            "CRUISE_PROMETHEUS_NAMESPACE_LABEL": "kubernetes_namespace",
+            "CRUISE_PROMETHEUS_ID_LABEL": "-",
+            "CRUISE_PROMETHEUS_STEP": "30s",
+            "CRUISE_PROMETHEUS_TIMEOUT": "1m",
+        }
+    ).prometheus()
+    assert settings.url == "https://mimir.example/prometheus"
+    assert (settings.user, settings.password) == ("cruise", "s3cret")
+    assert settings.headers == {"X-Scope-OrgID": "team-a", "X-Other": "b"}
+    assert settings.matchers == 'cluster="prod"'
+    assert (settings.labels.namespace, settings.labels.id, settings.labels.pod) == ("kubernetes_namespace", "", "pod")
+    assert (settings.step_seconds, settings.timeout_seconds) == (30, 60.0)
+
+
+def test_prometheus_without_an_address_is_refused_and_a_given_one_wins():
+    with pytest.raises(BadInput, match="set prometheus_url"):
+        Settings().prometheus()
+    assert load_settings({"CRUISE_PROMETHEUS_URL": "http://a"}).prometheus("http://b").url == "http://b"
+
+
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
+def test_durations_add_up(days, hours, minutes, seconds):
+    text = f"{days}d{hours}h{minutes}m{seconds}s"
+    assert parse_duration(text) == timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+@given(st.text(max_size=25))
+def test_any_unknown_key_has_a_nearest_one(text):
+    assert nearest_key(text) in FORMS
+
+
+@given(st.sampled_from(sorted(FORMS)), st.text(max_size=40).filter(lambda text: "\0" not in text))
+def test_any_text_is_read_or_refused_in_one_line(key, text):
+    try:
+        load_settings({f"CRUISE_{key.upper()}": text})
+    except BadInput as error:
+        assert "\n" not in str(error)
