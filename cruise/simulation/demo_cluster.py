@@ -1,0 +1,200 @@
+"""The demo's cluster: eight nodes filled by requests, not by use, with one of everything that cruise minds."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cruise.domain.cluster import Autoscaler, Container, ContainerRole, Node, Pod, WorkloadRef
+from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.simulation.behaviour import Behaviour
+from cruise.simulation.cluster import SimulatedCluster, as_created
+from cruise.simulation.controllers import Admit
+from cruise.simulation.demand import DemandSource, Profile, Replay, TraceUsage
+from cruise.simulation.evictions import BudgetRule
+from cruise.simulation.generators import Bursty, Correlated, Diurnal, Leaking
+from cruise.simulation.trace import SHIPPED_TRACE, Trace, read_trace
+from cruise.simulation.usage import SimulatedUsage
+from cruise.simulation.workloads import SimulatedWorkload
+
+NODES = 8
+NODE_SIZE = Resources(8000, 32 * 1024 * MEBIBYTE)
+REPLICAS = 2
+OLD = timedelta(days=8)
+YOUNG = timedelta(minutes=90)
+_REPLICA_OFFSET_SECONDS = 7 * 3600
+_SERIES_OFFSET_SECONDS = 61
+
+
+def demo_cluster(
+    start: datetime, seed: int = 0, admit: Admit = as_created, trace_directory: Path = SHIPPED_TRACE
+) -> tuple[SimulatedCluster, SimulatedUsage]:
+    """Return the demo's cluster and its usage; the same start and seed give its twin. Raises BadInput for the trace."""
+    trace = read_trace(trace_directory)
+    workloads = [
+        *_replayed(trace, start, seed),
+        *_stateful(start, seed),
+        *_guarded(start, seed),
+        *_batch(start, seed),
+        *_restless(start, seed),
+    ]
+    cluster = SimulatedCluster(
+        [_node(number) for number in range(1, NODES + 1)],
+        workloads,
+        start,
+        Behaviour(seed=seed),
+        admit=admit,
+        budgets=[
+            BudgetRule("data", "postgres", _app("postgres"), max_unavailable=1),
+            BudgetRule("train", "gateway", _app("ts-gateway-service"), min_available=1),
+        ],
+        autoscalers=[Autoscaler("shop", "search", _deployment("search"), frozenset({ResourceName.CPU}))],
+    )
+    return cluster, SimulatedUsage(cluster)
+
+
+def _replayed(trace: Trace, start: datetime, seed: int) -> list[SimulatedWorkload]:
+    """Return a Deployment for each series, its replicas hours apart in the trace."""
+    shift = seed % len(trace.series) * 600
+    replays = [
+        Replay(row, shift + replica * _REPLICA_OFFSET_SECONDS + row * _SERIES_OFFSET_SECONDS)
+        for row in range(len(trace.series))
+        for replica in range(REPLICAS)
+    ]
+    usage = TraceUsage(trace, start, replays, loop=True)
+    found = []
+    for row, series in enumerate(trace.series):
+        asked = Amounts(series.requests.cpu_millicores, series.requests.memory_bytes)
+        # Limits as most charts have them: memory at its request, CPU at twice or open.
+        limits = Amounts(2 * series.requests.cpu_millicores if row % 3 == 0 else None, asked.memory_bytes)
+        members = tuple(range(row * REPLICAS, (row + 1) * REPLICAS))
+        found.append(
+            SimulatedWorkload(
+                "train",
+                _deployment(series.workload),
+                _pod(series.workload, Container("app", requests=asked, limits=limits)),
+                replicas=REPLICAS,
+                profiles={"app": Profile(usage, members)},
+                created_at=start - OLD,
+            )
+        )
+    return found
+
+
+def _stateful(start: datetime, seed: int) -> list[SimulatedWorkload]:
+    """Return what is not a Deployment but runs on: a StatefulSet, a DaemonSet, and the cluster's own DNS."""
+    postgres = Diurnal(seed + 1, 150, 600, _mib(1200), _mib(1900))
+    agent = Correlated(seed + 2, 20, 60, _mib(80), _mib(60))
+    return [
+        _workload("data", WorkloadRef("StatefulSet", "postgres"), _main(1000, 4096, 6144), 3, postgres, start - OLD),
+        _workload("monitoring", WorkloadRef("DaemonSet", "agent"), _main(200, 256, 512), NODES, agent, start - OLD),
+        _workload("kube-system", _deployment("dns"), _main(100, 70, 170), 2, agent, start - OLD),
+    ]
+
+
+def _guarded(start: datetime, seed: int) -> list[SimulatedWorkload]:
+    """Return what is left alone in part: Guaranteed, scaled by an autoscaler, and with a native sidecar."""
+    ledger = Container("app", requests=_amounts(500, 1024), limits=_amounts(500, 1024))
+    search = Diurnal(seed + 3, 80, 350, _mib(300), _mib(500), peak_hour=12)
+    checkout = Correlated(seed + 4, 30, 150, _mib(180), _mib(120))
+    proxy = Correlated(seed + 5, 5, 20, _mib(40), _mib(20))
+    members = tuple(range(2))
+    return [
+        _workload(
+            "bank", _deployment("ledger"), ledger, 1, Diurnal(seed + 6, 60, 200, _mib(350), _mib(500)), start - OLD
+        ),
+        _workload("shop", _deployment("search"), _main(500, 1024, 1536), 3, search, start - OLD),
+        SimulatedWorkload(
+            "shop",
+            _deployment("checkout"),
+            _pod(
+                "checkout",
+                Container("migrate", ContainerRole.INIT, _amounts(500, 256), _amounts(None, 512)),
+                Container("proxy", ContainerRole.SIDECAR, _amounts(100, 128), _amounts(None, 256)),
+                _main(250, 768, 1024),
+            ),
+            replicas=2,
+            profiles={"app": Profile(checkout, members), "proxy": Profile(proxy, members)},
+            created_at=start - OLD,
+        ),
+    ]
+
+
+def _batch(start: datetime, seed: int) -> list[SimulatedWorkload]:
+    """Return what runs to completion."""
+    report = Bursty(seed + 7, 100, 250, _mib(150), _mib(350), period_seconds=240, burst_seconds=120)
+    run = _pod("report", _main(300, 512, 1024))
+    imports = _pod("import", _main(400, 512, 1024))
+    return [
+        SimulatedWorkload(
+            "batch",
+            WorkloadRef("CronJob", "report"),
+            run,
+            profiles={"app": Profile(report, tuple(range(8)))},
+            created_at=start - OLD,
+            period_seconds=900,
+            duration_seconds=240,
+        ),
+        SimulatedWorkload(
+            "batch",
+            WorkloadRef("Job", "import"),
+            imports,
+            profiles={"app": Profile(report, (8,))},
+            created_at=start,
+            duration_seconds=1800,
+        ),
+    ]
+
+
+def _restless(start: datetime, seed: int) -> list[SimulatedWorkload]:
+    """Return what makes a cluster interesting: a leak, bursts, and pods that find no room among all the requests."""
+    leak = Leaking(seed + 8, 40, _mib(150), _mib(400))
+    bursts = Bursty(seed + 9, 30, 900, _mib(120), _mib(600), period_seconds=1800, burst_seconds=300)
+    waiting = Diurnal(seed + 10, 100, 400, _mib(500), _mib(900))
+    return [
+        _workload("shop", _deployment("thumbnails"), _main(250, 512, 768), 2, leak, start - YOUNG),
+        _workload("shop", _deployment("mailer"), _main(500, 512, 1024), 3, bursts, start - OLD),
+        _workload("shop", _deployment("recommender"), _main(2500, 4096, 6144), 4, waiting, start),
+    ]
+
+
+def _workload(
+    namespace: str, ref: WorkloadRef, container: Container, replicas: int, source: DemandSource, created_at: datetime
+) -> SimulatedWorkload:
+    return SimulatedWorkload(
+        namespace,
+        ref,
+        _pod(ref.name, container),
+        replicas=replicas,
+        profiles={container.name: Profile(source, tuple(range(replicas)))},
+        created_at=created_at,
+    )
+
+
+def _node(number: int) -> Node:
+    name = f"node-{number}"
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+    return Node(name, NODE_SIZE, labels=labels, kubelet_version=Behaviour().server_version)
+
+
+def _pod(app: str, *containers: Container) -> Pod:
+    return Pod("", "", "", containers, labels={"app": app})
+
+
+def _main(cpu: int, memory: int, memory_limit: int) -> Container:
+    return Container("app", requests=_amounts(cpu, memory), limits=_amounts(None, memory_limit))
+
+
+def _amounts(cpu: int | None, mebibytes: int) -> Amounts:
+    return Amounts(cpu, mebibytes * MEBIBYTE)
+
+
+def _mib(mebibytes: int) -> float:
+    return float(mebibytes * MEBIBYTE)
+
+
+def _deployment(name: str) -> WorkloadRef:
+    return WorkloadRef("Deployment", name)
+
+
+def _app(name: str) -> LabelSelector:
+    return LabelSelector((Requirement("app", Operator.IN, (name,)),))
