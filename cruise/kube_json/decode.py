@@ -2,34 +2,42 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
 
 from cruise.errors import BadInput
-from cruise.kube_json.split import BrokenJson, Run
+from cruise.kube_json.split import BrokenJson, ItemList, Run
 
 T = TypeVar("T")
 
 _SEPARATOR = re.compile(r"[ \t\r\n]*(,?)[ \t\r\n]*")
 
 
-def decode_run(
-    run: Run, all_at_once: msgspec.json.Decoder[list[T]], one_by_one: Callable[[object], T | None]
+def decode_items(
+    items: ItemList,
+    decoder_of: Callable[[Mapping[str, object]], msgspec.json.Decoder[list[T]]],
+    one_by_one: Callable[[object], T | None],
 ) -> Iterator[T]:
-    """Yield the structs of a run.
+    """Yield the structs of a document's items.
 
-    Where the whole run does not decode, every item is parsed by itself and given to `one_by_one`, which passes over
-    it (None), repairs it or raises BadInput that names it. So items in front of a fault are yielded before the
-    BrokenJson that tells its place.
+    `decoder_of` chooses by the document's fields read so far, and may refuse them. Where a whole run does not decode,
+    every item is parsed by itself and given to `one_by_one`, which passes over it (None), repairs it or raises
+    BadInput that names it. So items in front of a fault are yielded before the BrokenJson that tells its place.
     """
-    try:
-        decoded = all_at_once.decode(b"[" + run.text + b"]")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        yield from (item for item in map(one_by_one, _parse_items(run)) if item is not None)
-    else:
-        yield from decoded
+
+    def parse(text: memoryview) -> list[T] | None:
+        try:
+            return decoder_of(items.fields).decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+    for run, decoded in items.runs(parse):
+        if decoded is not None:
+            yield from decoded
+        elif run is not None:
+            yield from (item for item in map(one_by_one, _parse_items(run)) if item is not None)
 
 
 def _parse_items(run: Run) -> Iterator[object]:

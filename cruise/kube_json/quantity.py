@@ -1,12 +1,6 @@
-"""Quantities where they stand in objects: read with their place, written as a resources block."""
+"""Quantities where they stand in objects: refusals name the place."""
 
-from cruise.domain.quantity import (
-    QuantityError,
-    format_cpu_millicores,
-    format_memory_bytes,
-    parse_cpu_millicores,
-    parse_memory_bytes,
-)
+from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
 from cruise.domain.resources import NO_AMOUNTS, Amounts
 from cruise.errors import BadInput
 from cruise.kube_json.wire import QuantityMap, QuantityText
@@ -67,13 +61,3 @@ def read_extended(values: QuantityMap | None, place: str) -> dict[str, int]:
             if count is not None:
                 counts[resource] = count
     return counts
-
-
-def write_amounts(amounts: Amounts) -> dict[str, str]:
-    """Write the stated amounts as a resource list, such as `{"cpu": "130m", "memory": "257Mi"}`."""
-    written = {}
-    if amounts.cpu_millicores is not None:
-        written["cpu"] = format_cpu_millicores(amounts.cpu_millicores)
-    if amounts.memory_bytes is not None:
-        written["memory"] = format_memory_bytes(amounts.memory_bytes)
-    return written

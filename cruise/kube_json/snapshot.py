@@ -8,10 +8,10 @@ import msgspec
 from cruise.domain.cluster import Snapshot
 from cruise.errors import BadInput
 from cruise.kube_json import wire
-from cruise.kube_json.decode import broken_input, decode_run
+from cruise.kube_json.decode import broken_input, decode_items
 from cruise.kube_json.gathering import Gathering
 from cruise.kube_json.refusals import convert, label_of, label_of_document
-from cruise.kube_json.split import BrokenJson, ItemList, Run
+from cruise.kube_json.split import BrokenJson, ItemList
 
 _HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
 _SHAPES: Mapping[str, type[wire.AnyObject]] = {
@@ -37,11 +37,9 @@ def read_snapshot(chunks: Iterable[bytes], name: str) -> Snapshot:
     last: wire.AnyObject | None = None
     try:
         try:
-            for run in items.runs():
-                _refuse_other_documents(items.fields)
-                for document in _decode(run, items.fields):
-                    gathering.add(document)
-                    last = document
+            for document in _documents(items):
+                gathering.add(document)
+                last = document
         except BrokenJson as error:
             _refuse_other_documents(items.fields)
             raise broken_input(error, _label(last), _HOW) from error
@@ -60,16 +58,22 @@ def _refuse_other_documents(fields: Mapping[str, object]) -> None:
         raise BadInput(f"is a {kind}, not a List; {_HOW}")
 
 
-def _decode(run: Run, fields: Mapping[str, object]) -> Iterator[wire.AnyObject]:
-    list_kind = str(fields.get("kind", "List"))
+def _documents(items: ItemList) -> Iterator[wire.AnyObject]:
+    def decoder_of(fields: Mapping[str, object]) -> _Decoder:
+        _refuse_other_documents(fields)
+        return _OF_KIND.get(_list_kind(fields), _MIXED)
 
     def decode_one(document: object) -> wire.AnyObject | None:
         if not isinstance(document, dict):
             raise BadInput(f"items: {document!r:.40} is not an object; {_HOW}")
-        kind = _kind(document, list_kind)
+        kind = _kind(document, _list_kind(items.fields))
         return convert({**document, "kind": kind}, _SHAPES[kind]) if kind in _SHAPES else None
 
-    yield from decode_run(run, _OF_KIND.get(list_kind, _MIXED), decode_one)
+    yield from decode_items(items, decoder_of, decode_one)
+
+
+def _list_kind(fields: Mapping[str, object]) -> str:
+    return str(fields.get("kind", "List"))
 
 
 def _kind(document: Mapping[str, Any], list_kind: str) -> str:

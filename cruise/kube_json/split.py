@@ -6,16 +6,21 @@ looked at, for a whole chunk at a time; what is inside an item is left to its de
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 LONGEST_ITEM = 64 << 20
 """Bytes; no object of a cluster comes near (etcd takes 1.5 MB), so a longer item is no list's item."""
 
 _QUOTE, _BACKSLASH, _CLOSE_BRACKET, _OPEN_BRACE, _CLOSE_BRACE = b'"\\]{}'
+_SEAM = re.compile(rb'\}[ \t\r\n]*,[ \t\r\n]*\{[ \t\r\n]*"[^"\\]*"[ \t\r\n]*:')
+_SECOND_KEY = re.compile(rb'[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*("[^"\\]*")')
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -38,42 +43,106 @@ class Run:
     byte: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Seam:
+    """What stands between two items, up to the later one's first key, and that one's second key if it is known."""
+
+    text: bytes
+    second_key: bytes | None
+
+    @staticmethod
+    def at(text: bytearray, end: int) -> "_Seam | None":
+        """Learn the seam behind the item that ends at `end`; None where no item follows."""
+        seam = _SEAM.match(text, end - 1)
+        if seam is None:
+            return None
+        second = _SECOND_KEY.match(text, seam.end())
+        return _Seam(bytes(seam.group()), bytes(second.group(1)) if second else None)
+
+    def last_end(self, text: bytearray) -> int:
+        """Return where the last item ends that such a seam follows, 0 if none does."""
+        at = text.rfind(self.text)
+        while at >= 0:
+            second = _SECOND_KEY.match(text, at + len(self.text))
+            if self.second_key is None or (second and second.group(1) == self.second_key):
+                return at + 1
+            at = text.rfind(self.text, 0, at)
+        return 0
+
+
 class ItemList:
-    """The items of one document, in runs; `fields` are the document's other fields as far as they were read."""
+    """The items of one document, in runs; `fields` are the document's other fields as far as they were read.
+
+    To look up where items end costs more than to decode them. So the end of a run is guessed first, by what stood
+    between items before, and the guess holds if the run parses: what is a whole array once it stands in brackets ends
+    between two items. Only where it does not, the end is looked up.
+    """
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self.fields: dict[str, object] = {}
         self._chunks = iter(chunks)
+        # What was read and not yielded, behind the bracket that makes it an array without a copy; `_byte` is where
+        # it stands in the document.
+        self._text = bytearray(b"[")
         self._byte = 0
+        self._may_follow = b"{]"
+        self._seam: _Seam | None = None
 
-    def runs(self) -> Iterator[Run]:
-        """Yield the items; afterwards `fields` is complete. Raises BrokenJson."""
-        rest = self._read_head()
-        after_item = False
+    def runs(self, parse: Callable[[memoryview], T | None]) -> Iterator[tuple[Run | None, T | None]]:
+        """Yield what `parse` makes of each run of items as a JSON array, or the run itself where that is None.
+
+        Afterwards `fields` is complete. A run that `parse` cannot use may be shown to it twice, with different ends.
+        Raises BrokenJson.
+        """
+        self._text += self._read_head()
         while True:
-            start = _skip_space(rest, 0)
-            # A comma belongs between two items; the decoder sees it only within a run.
-            if after_item and rest[start : start + 1] == b",":
-                start = _skip_space(rest, start + 1)
-            elif after_item and rest[start : start + 1] not in (b"", b"]"):
-                raise BrokenJson("not JSON: a comma or the end of the list belongs", self._byte + start)
-            if rest[start : start + 1] == b"]":
-                self._read_tail(rest[start + 1 :], self._byte + start + 1)
+            if self._next_mark() == b"]":
+                self._read_tail(bytes(self._text[2:]), self._byte + 1)
                 return
-            end = _end_of_whole_items(rest)
+            end = self._seam.last_end(self._text) if self._seam else 0
+            parsed = self._parsed_until(end, parse) if end else None
+            if parsed is None:
+                end = _end_of_whole_items(self._text)
+                if end:
+                    self._seam = _Seam.at(self._text, end)
+                    parsed = self._parsed_until(end, parse)
             if end:
-                yield Run(rest[start:end], self._byte + start)
-                self._byte += end
-                rest, after_item = rest[end:], True
+                yield (None if parsed is not None else Run(bytes(self._text[1:end]), self._byte)), parsed
+                self._drop(end)
+                self._may_follow = b",]"
                 continue
-            if start < len(rest) and rest[start] != _OPEN_BRACE:
-                raise BrokenJson("not JSON: an item of the list must be an object", self._byte + start)
-            if len(rest) > LONGEST_ITEM:
-                raise BrokenJson(f"an item of more than {LONGEST_ITEM >> 20} MiB", self._byte + start)
+            if len(self._text) > LONGEST_ITEM:
+                raise BrokenJson(f"an item of more than {LONGEST_ITEM >> 20} MiB", self._byte)
             chunk = next(self._chunks, None)
             if chunk is None:
-                raise BrokenJson("truncated: the text ends inside the list", self._byte + len(rest))
-            rest += chunk
+                raise BrokenJson("truncated: the text ends inside the list", self._byte + len(self._text) - 1)
+            self._text += chunk
+
+    def _next_mark(self) -> bytes:
+        """Drop what stands in front of the next item or the end of the list; return that one's first byte."""
+        while True:
+            self._drop(_skip_space(self._text, 1))
+            mark = bytes(self._text[1:2])
+            if mark not in self._may_follow:
+                wanted = " or ".join(chr(mark) for mark in self._may_follow)
+                raise BrokenJson(f"not JSON: {wanted} belongs", self._byte)
+            if mark != b",":
+                return mark
+            self._drop(2)
+            self._may_follow = b"{"
+
+    def _drop(self, end: int) -> None:
+        del self._text[1:end]
+        self._byte += end - 1
+
+    def _parsed_until(self, end: int, parse: Callable[[memoryview], T | None]) -> T | None:
+        """Parse the items in front of `end`, for as long as a closing bracket stands there."""
+        behind = self._text[end : end + 1]
+        self._text[end : end + 1] = b"]"
+        with memoryview(self._text) as whole, whole[: end + 1] as array:
+            parsed = parse(array)
+        self._text[end : end + 1] = behind
+        return parsed
 
     def _read_head(self) -> bytes:
         """Read up to the opening bracket of `items`; return what was read behind it."""
@@ -142,7 +211,7 @@ class ItemList:
         self.fields |= rest
 
 
-def _skip_space(text: bytes, at: int) -> int:
+def _skip_space(text: bytes | bytearray, at: int) -> int:
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
@@ -158,12 +227,12 @@ def _whole_document(text: bytes) -> dict[str, object]:
     return document if isinstance(document, dict) else {}
 
 
-def _end_of_whole_items(text: bytes) -> int:
+def _end_of_whole_items(text: bytearray) -> int:
     """Return where the last whole item of `text` ends that still belongs to the list, 0 if none does.
 
-    `text` starts between two items.
+    `text` is a bracket and what starts with a whole item.
     """
-    data = np.frombuffer(text, dtype=np.uint8)
+    data = np.frombuffer(text, dtype=np.uint8, offset=1)
     # With bit 5 set, brackets become braces; 7B-7D then also has the backslash, and nothing but a bar besides.
     marked = ((data | 0x20) - np.uint8(_OPEN_BRACE)) <= _CLOSE_BRACE - _OPEN_BRACE
     marked |= data == _QUOTE
@@ -180,7 +249,7 @@ def _end_of_whole_items(text: bytes) -> int:
     ends_of_items = np.flatnonzero(closing & on_top)
     if ends_of_list.size:
         ends_of_items = ends_of_items[: np.searchsorted(ends_of_items, ends_of_list[0])]
-    return int(places[ends_of_items[-1]]) + 1 if ends_of_items.size else 0
+    return int(places[ends_of_items[-1]]) + 2 if ends_of_items.size else 0
 
 
 def _escaped(places: NDArray[np.int64], backslashes: NDArray[np.bool_]) -> NDArray[np.bool_]:
