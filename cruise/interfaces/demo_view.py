@@ -120,6 +120,15 @@ def render_summary(frame: DemoFrame) -> Group:
     return Group(table, Text(summary_line(frame)))
 
 
+def status_line(frame: DemoFrame) -> str:
+    """Return one line on how things stand, for output that is no terminal."""
+    now, before = frame.now, frame.before
+    return (
+        f"{frame.at:%a %H:%M}  requested CPU {_cores_change(before, now)}, memory {_memory_change(before, now)}; "
+        f"resized {now.resizes}, evicted {now.evictions}, pending {now.pending}, OOM kills {now.kills}"
+    )
+
+
 def summary_line(frame: DemoFrame) -> str:
     """Return the summary in one sentence."""
     cpu = _change(frame.before.requested.cpu_millicores, frame.now.requested.cpu_millicores)

@@ -115,6 +115,11 @@ class SimulatedCluster:
         return replace(self._tally, kills_of=dict(self._tally.kills_of))
 
     @property
+    def pending_pods(self) -> int:
+        """How many pods wait for a node."""
+        return len(self._scheduler.queue())
+
+    @property
     def loads(self) -> Sequence[NodeLoad]:
         """The nodes' loads of past steps, in the order of their names, oldest first."""
         return self._measuring.loads

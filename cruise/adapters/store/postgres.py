@@ -3,8 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+from sqlalchemy import text
+
 from cruise.adapters.store import audit, oom, overrides, peaks, refusals, statistics, usage
 from cruise.adapters.store.connection import Database
+from cruise.adapters.store.tables import metadata
 from cruise.domain.actions import Outcome, RefusedTarget
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import Overrides
@@ -115,3 +118,9 @@ class PostgresStore:
             await oom.prune(connection, now - kept.oom_records)
             await audit.prune(connection, now - kept.outcomes)
             await refusals.prune(connection, now - kept.refused_targets)
+
+    async def clear(self) -> None:
+        """Drop every record, for a store of made-up ones."""
+        names = ", ".join(table.name for table in metadata.sorted_tables)
+        async with self._database.transaction() as connection:
+            await connection.execute(text(f"TRUNCATE {names}"))

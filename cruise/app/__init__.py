@@ -1,0 +1,1 @@
+"""The composition root: settings become concrete classes, jobs and programs."""
