@@ -1,0 +1,184 @@
+"""HTTP to a Prometheus server: connection, credentials, and every refusal as one clear line."""
+
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import requests
+from prometheus_api_client.prometheus_connect import PrometheusConnect
+from requests.auth import AuthBase, HTTPBasicAuth
+from urllib3.util.retry import Retry
+
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.errors import BadInput, Throttled, Unavailable
+
+LONGEST_QUOTE = 160
+
+
+class PrometheusClient(PrometheusConnect):
+    """Prometheus-api-client's connection, returning the bytes of answers.
+
+    Queries are posted as a form, since a selector may outgrow what servers take as an address.
+    """
+
+    def __init__(self, settings: PrometheusSettings) -> None:
+        url = settings.url.rstrip("/")
+        if not re.match(r"https?://[^/]", url):
+            raise BadInput(f"prometheus_url is {settings.url!r}, expected http://… or https://…")
+        # Only a connection that was never made is tried again: a query that was heard may have cost its work already.
+        retry = Retry(total=1, connect=1, read=0, redirect=0, status=0, other=0, backoff_factor=0.2)
+        # One encoding: inside a cluster the bytes are cheaper than the packing.
+        headers = {"Accept-Encoding": "identity", **settings.headers}
+        super().__init__(url=url, headers=headers, retry=retry, method="POST")
+        self._seconds = settings.timeout_seconds
+        self._session.verify = _verification(settings)
+        self._credentials = _credentials(settings)
+        self._has_credentials = settings.token_file is not None or settings.user is not None
+
+    def query_range(self, query: str, first: int, last: int, step: int) -> bytes:
+        """Return the answer to a range query. Raises BadInput, Throttled, Unavailable."""
+        return self._ask("query_range", {"query": query, "start": first, "end": last, "step": step})
+
+    def query(self, query: str, at: int) -> bytes:
+        """Return the answer to an instant query. Raises BadInput, Throttled, Unavailable."""
+        return self._ask("query", {"query": query, "time": at})
+
+    def _ask(self, endpoint: str, form: Mapping[str, str | int]) -> bytes:
+        # Thanos then refuses what it cannot answer whole; the others ignore the field.
+        form = {**form, "partial_response": "false", "timeout": f"{self._seconds:g}s"}
+        who = f"Prometheus at {self.url}"
+        try:
+            with self._session.post(
+                f"{self.url}/api/v1/{endpoint}",
+                data=form,
+                headers=self.headers,
+                auth=self._credentials,
+                timeout=self._seconds,
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                if response.status_code != requests.codes.ok:
+                    raise self._refusal(response)
+                return self._body(response)
+        except requests.exceptions.SSLError as error:
+            raise BadInput(f"{who}: TLS failed: {_shortened(str(error))}; set its CA file") from error
+        except requests.exceptions.Timeout as error:
+            raise Unavailable(f"{who} did not answer within {self._seconds:g} s") from error
+        except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
+            raise Unavailable(f"{who}: the answer broke off") from error
+        except requests.exceptions.ConnectionError as error:
+            raise Unavailable(f"{who} cannot be reached: {_cause(error)}") from error
+        except requests.exceptions.RequestException as error:
+            raise BadInput(f"{who}: {_shortened(str(error))}") from error
+
+    def _body(self, response: requests.Response) -> bytes:
+        """Read the whole answer; the library's time-out bounds each wait alone, and a trickle could go on for ever."""
+        deadline = time.monotonic() + self._seconds
+        pieces: list[bytes] = []
+        for piece in response.iter_content(1 << 20):
+            pieces.append(piece)
+            if time.monotonic() > deadline:
+                raise Unavailable(f"Prometheus at {self.url} did not finish its answer within {self._seconds:g} s")
+        return b"".join(pieces)
+
+    def _refusal(self, response: requests.Response) -> BadInput | Throttled | Unavailable:
+        who, status, said = f"Prometheus at {self.url}", response.status_code, _said(response)
+        if status in (401, 403):
+            hint = "refused the credentials" if self._has_credentials else "asks for credentials"
+            return BadInput(f"{who} {hint} ({status}): set prometheus_token_file, or a user and password")
+        if status == 429:
+            return Throttled(f"{who} asks to slow down (429){said}", _retry_after(response))
+        if status in (408, 500, 502, 503, 504):
+            return Unavailable(f"{who} cannot answer now ({status}){said}")
+        if 300 <= status < 400:
+            target = response.headers.get("Location", "somewhere else")
+            return BadInput(
+                f"{who} redirects to {_shortened(target)} ({status}): set prometheus_url to the final address"
+            )
+        if status == 404:
+            return BadInput(
+                f"{who} has no query API there (404){said}: set prometheus_url to the address before /api/v1"
+            )
+        return BadInput(f"{who} refused the query ({status}){said}")
+
+
+class _Token(AuthBase):
+    """A bearer token from a file, read again when the file changes, as a mounted token does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._token = ""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        try:
+            status = self._path.stat()
+            if (status.st_mtime_ns, status.st_ino) != self._seen:
+                self._token = self._path.read_text(encoding="ascii").strip()
+                self._seen = (status.st_mtime_ns, status.st_ino)
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"prometheus_token_file {self._path} cannot be read: {error}") from error
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+class _NoCredentials(AuthBase):
+    """Nothing; given explicitly, so that requests does not look for some in a .netrc file."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+def _credentials(settings: PrometheusSettings) -> AuthBase:
+    if settings.token_file is not None:
+        return _Token(settings.token_file)
+    if settings.user is not None:
+        return HTTPBasicAuth(settings.user, settings.password or "")
+    return _NoCredentials()
+
+
+def _verification(settings: PrometheusSettings) -> bool | str:
+    if settings.insecure_tls:
+        return False
+    if settings.ca_file is None:
+        return True
+    if not settings.ca_file.is_file():
+        raise BadInput(f"Prometheus' CA file {settings.ca_file} is not there")
+    return str(settings.ca_file)
+
+
+def _said(response: requests.Response) -> str:
+    """Return what the server gave as its reason, ready to be appended."""
+    try:
+        document: Any = response.json()
+    except ValueError:
+        return ""
+    reason = document.get("error") if isinstance(document, dict) else None
+    return f": {_shortened(reason)}" if isinstance(reason, str) and reason else ""
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_QUOTE else f"{line[:LONGEST_QUOTE]}…"
+
+
+def _cause(error: requests.exceptions.ConnectionError) -> str:
+    """Return the system's own words, without the layers that wrapped them."""
+    pattern = r"\[Errno -?\d+\] ([^'\")]+)|(Remote end closed connection[a-z ]*|Connection aborted|Read timed out)"
+    found = re.search(pattern, str(error))
+    return (found.group(1) or found.group(2)) if found else _shortened(str(error))
+
+
+def _retry_after(response: requests.Response) -> float | None:
+    """Return the seconds of `Retry-After`, whose date form is read against the server's own clock."""
+    value = response.headers.get("Retry-After", "")
+    if value.isdecimal():
+        return float(value)
+    try:
+        then = parsedate_to_datetime(value)
+        return max(0.0, (then - parsedate_to_datetime(response.headers.get("Date", ""))).total_seconds())
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,161 @@
+"""Answers of the HTTP API into numpy, straight from their bytes.
+
+The library's own way, `json` and then a list a sample, takes four times as long even before anything is in numpy:
+0.47 s of CPU against 0.12 s for 2,000 series of 360 samples, 0.20 s against 0.045 s for 25,000 series of 5.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cruise.adapters.prometheus.settings import Labels
+from cruise.domain.usage import Float64Array
+from cruise.errors import BadInput, Unavailable
+
+# Rows become objects for a moment only. This many bytes at a time, these objects stay in the processor's cache;
+# decoding a whole answer at once takes twice as long.
+BATCH_BYTES = 1 << 16
+
+
+class SeriesName(msgspec.Struct, frozen=True, gc=False):
+    """Whose a series is: its container, the runtime's id and the node, the last two empty where unlabelled."""
+
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    id: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Series on a grid: one row a series and one column a step, NaN where there is no sample."""
+
+    series: Sequence[SeriesName]
+    values: Float64Array
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoad:
+    """One reading of a node's load average; either name may be empty."""
+
+    node: str
+    instance: str
+    value: float
+
+
+class MatrixDecoder:
+    """Decodes range answers whose series carry the given labels."""
+
+    def __init__(self, labels: Labels, accept_partial: bool = False) -> None:
+        names = {field: getattr(labels, field) for field in Labels.__slots__ if getattr(labels, field)}
+        fields = [(field, str, "") for field in Labels.__slots__]
+        metric = msgspec.defstruct("Metric", fields, bases=(SeriesName,), rename=names, frozen=True, gc=False)
+        row = msgspec.defstruct("Row", [("metric", metric), ("values", list[tuple[float, float]])], gc=False)
+        self._batches = _decoder("matrix", row, accept_partial)
+
+    def matrix(self, body: bytes, first: int, last: int, step: int) -> Matrix:
+        """Return the answer to a query over the grid from `first` to `last`.
+
+        NaN and infinite values count as no sample, and a step that a series skips is NaN. Raises BadInput for what
+        is no range answer or is off the grid, Unavailable for an answer that the server calls incomplete.
+        """
+        columns = (last - first) // step + 1
+        series: list[SeriesName] = []
+        values: list[Float64Array] = []
+        for rows in self._batches(body):
+            series.extend(row.metric for row in rows)
+            values.append(_on_grid([row.values for row in rows], first, step, columns))
+        return Matrix(series, np.concatenate(values) if values else np.empty((0, columns)))
+
+
+def _on_grid(rows: Sequence[Sequence[tuple[float, float]]], first: int, step: int, columns: int) -> Float64Array:
+    lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+    numbers = chain.from_iterable(chain.from_iterable(rows))
+    pairs = np.fromiter(numbers, np.float64, 2 * int(lengths.sum())).reshape(-1, 2)
+    steps = (pairs[:, 0] - first) / step
+    places = steps.astype(np.int64)
+    of_row = np.repeat(np.arange(len(rows)), lengths)
+    on_grid = (places == steps) & (steps >= 0) & (steps < columns)
+    on_grid[1:] &= (np.diff(places) > 0) | (np.diff(of_row) > 0)
+    if not on_grid.all():
+        raise BadInput(f"Prometheus answered with times other than those asked for, every {step} s from {first}")
+    values = np.full((len(rows), columns), np.nan)
+    values[of_row, places] = np.where(np.isfinite(pairs[:, 1]), pairs[:, 1], np.nan)
+    return values
+
+
+class NodeLoadDecoder:
+    """Decodes the instant answer to the query for load averages."""
+
+    def __init__(self, node_label: str, accept_partial: bool = False) -> None:
+        names = {"node": node_label} if node_label else {}
+        fields = [("node", str, ""), ("instance", str, "")] if node_label != "instance" else [("node", str, "")]
+        metric = msgspec.defstruct("Metric", fields, rename=names, gc=False)
+        row = msgspec.defstruct("Row", [("metric", metric), ("value", tuple[float, float])], gc=False)
+        self._batches = _decoder("vector", row, accept_partial)
+
+    def loads(self, body: bytes) -> list[NodeLoad]:
+        """Return the readings. Raises BadInput and Unavailable as `MatrixDecoder.matrix` does."""
+        return [
+            NodeLoad(row.metric.node, getattr(row.metric, "instance", ""), row.value[1])
+            for rows in self._batches(body)
+            for row in rows
+        ]
+
+
+def _decoder(result_type: str, row: type[Any], accept_partial: bool) -> Callable[[bytes], Iterator[list[Any]]]:
+    # A result of another type has rows of another shape, so they are looked at only once the type is known.
+    answer = msgspec.defstruct("Answer", [("resultType", str), ("result", msgspec.Raw, msgspec.Raw(b"[]"))])
+    envelope = msgspec.json.Decoder(
+        msgspec.defstruct(
+            "Envelope",
+            [
+                ("status", str),
+                ("data", answer),
+                ("warnings", list[str] | None, None),
+                ("isPartial", bool, False),
+            ],
+        )
+    )
+    raw_rows = msgspec.json.Decoder(list[msgspec.Raw])
+    # Values are strings that hold numbers.
+    rows = msgspec.json.Decoder(list[row], strict=False)  # type: ignore[valid-type]
+
+    def batches(body: bytes) -> Iterator[list[Any]]:
+        try:
+            document: Any = envelope.decode(body)
+        except msgspec.DecodeError as error:
+            raise _unreadable(body, error) from error
+        if document.status != "success" or document.data.resultType != result_type:
+            what = document.data.resultType or document.status
+            raise BadInput(f"Prometheus answered with a {what} where a {result_type} was asked for")
+        if (document.warnings or document.isPartial) and not accept_partial:
+            said = document.warnings[0] if document.warnings else "isPartial"
+            raise Unavailable(f"Prometheus calls its own answer incomplete: {' '.join(said.split())[:160]}")
+        try:
+            pieces = raw_rows.decode(document.data.result)
+            several = max(1, BATCH_BYTES * len(pieces) // len(body))
+            for start in range(0, len(pieces), several):
+                batch = b"[" + b",".join(pieces[start : start + several]) + b"]"
+                # msgspec reads Inf, but not as Prometheus writes it.
+                yield rows.decode(batch.replace(b'"+Inf"', b'"Inf"'))
+        except msgspec.DecodeError as error:
+            raise BadInput(f"Prometheus answered with a {result_type} of another shape: {error}") from error
+
+    return batches
+
+
+def _unreadable(body: bytes, error: msgspec.DecodeError) -> BadInput | Unavailable:
+    start = body[:200].lstrip()
+    if start[:1] == b"<":
+        return BadInput("Prometheus answered with a web page: set prometheus_url to the API's own address")
+    if not start:
+        return Unavailable("Prometheus answered with nothing")
+    if start[:1] == b"{" and "truncated" in str(error):
+        return Unavailable("the answer of Prometheus broke off")
+    return BadInput(f"the answer of Prometheus is not what its API returns: {error}")

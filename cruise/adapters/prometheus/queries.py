@@ -1,0 +1,31 @@
+"""The queries: one sample a series and step, and nothing computed by the server."""
+
+from cruise.adapters.prometheus.settings import PrometheusSettings
+
+
+def usage_query(settings: PrometheusSettings, metric: str, pods: str) -> str:
+    """Return the query for a metric of all containers whose pod's name matches the regular expression `pods`.
+
+    An instant selector costs the server one sample a step. `max by` drops the labels that nobody reads and folds
+    twins, such as those of a highly available pair of servers.
+    """
+    labels = settings.labels
+    kept = dict.fromkeys((labels.namespace, labels.pod, labels.container, labels.id, labels.node))
+    matchers = [f'{labels.container}!=""', f'{labels.container}!="POD"']
+    if settings.matchers:
+        matchers.append(settings.matchers)
+    matchers.append(f"{labels.pod}=~{quoted(pods)}")
+    return f"max by ({', '.join(label for label in kept if label)}) ({metric}{{{','.join(matchers)}}})"
+
+
+def node_load_query(settings: PrometheusSettings) -> str:
+    """Return the query for the 1-minute load averages of all nodes."""
+    labels = dict.fromkeys((settings.node_load_label, "instance"))
+    selector = f"{settings.metrics.node_load}{{{settings.matchers}}}"
+    return f"max by ({', '.join(label for label in labels if label)}) ({selector})"
+
+
+def quoted(text: str) -> str:
+    """Return a PromQL string literal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,58 @@
+"""How a Prometheus server is reached, and how it names what cruise reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The label names of cAdvisor's series; an empty `id` or `node` means that the series carry no such label.
+
+    `id` is the runtime's id, which tells a container from its restarted self.
+    """
+
+    namespace: str = "namespace"
+    pod: str = "pod"
+    container: str = "container"
+    id: str = "id"
+    node: str = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The names of the series that cruise reads."""
+
+    cpu: str = "container_cpu_usage_seconds_total"
+    cpu_waiting: str = "container_pressure_cpu_waiting_seconds_total"
+    memory: str = "container_memory_working_set_bytes"
+    node_load: str = "node_load1"
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSettings:
+    """Everything that may differ from one server to the next.
+
+    `matchers` is added to every selector as it stands, such as `cluster="prod"`. `token_file` is read again when it
+    changes. `headers` go with every request (`X-Scope-OrgID` for Mimir). `node_load_label` names the node on
+    `node_load1`; a series without it is known by its `instance`, without the port. `accept_partial` takes answers
+    that the server itself calls incomplete.
+    """
+
+    url: str
+    token_file: Path | None = None
+    user: str | None = None
+    password: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ca_file: Path | None = None
+    insecure_tls: bool = False
+    matchers: str = ""
+    labels: Labels = Labels()
+    metrics: Metrics = Metrics()
+    node_load_label: str = "node"
+    timeout_seconds: float = 30.0
+    concurrency: int = 4
+    max_series_per_query: int = 20_000
+    max_samples_per_query: int = 1_000_000
+    step_seconds: int = 60
+    accept_partial: bool = False

@@ -1,0 +1,149 @@
+"""The usage port on a Prometheus server."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.counters import Answers, CountersBefore, usage_of
+from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder, NodeLoadDecoder
+from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
+from cruise.adapters.prometheus.queries import node_load_query, usage_query
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import CounterTail, Int64Array, SampleBlock
+from cruise.errors import BadInput, CruiseError, Unavailable
+
+# What one container may use within a step, where no node tells how many cores there are.
+MANY_CORES = 1024.0
+
+Piece = tuple[SampleBlock, CounterTail]
+
+
+class PrometheusSource:
+    """Usage and node load from Prometheus; every sample costs the server one sample, and is asked for once.
+
+    Containers are counted from the snapshot last given to `partitions`, to bound what one query covers.
+    """
+
+    def __init__(self, settings: PrometheusSettings) -> None:
+        self._settings = settings
+        self._client = PrometheusClient(settings)
+        self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
+        self._node_loads = NodeLoadDecoder(settings.node_load_label, settings.accept_partial)
+        self._queries_at_once = asyncio.Semaphore(settings.concurrency)
+        self._containers: dict[str, dict[str, int]] = {}
+        self._running: set[tuple[str, str]] = set()
+        self._cores = MANY_CORES
+        self._pressured_nodes: set[str] = set()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+        containers: dict[str, dict[str, int]] = {name: {} for name in PARTITIONS}
+        for pod in snapshot.pods:
+            of_partition = containers[partition_of(pod.name)]
+            of_partition[pod.name] = of_partition.get(pod.name, 0) + len(pod.containers)
+        self._containers = containers
+        self._running = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.phase == "Running"}
+        cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0)
+        self._cores = cores or MANY_CORES
+        return list(PARTITIONS)
+
+    async def read(
+        self, partition: str, start: int, end: int, tail: CounterTail | None
+    ) -> tuple[SampleBlock, CounterTail | None]:
+        step = self._settings.step_seconds
+        if partition not in PARTITIONS or start % step or end % step or (tail is not None and tail.at != start):
+            raise ValueError(f"cannot read {partition!r} from {start} to {end} every {step} s")
+        times = np.arange(start + step, end + 1, step, dtype=np.int64)
+        if not len(times):
+            return _joined([], times), tail
+        before = CountersBefore.of(tail)
+        limit = min(self._settings.max_series_per_query, max(1, self._settings.max_samples_per_query // len(times)))
+        pieces = selectors(partition, self._containers.get(partition, {}), limit)
+        try:
+            async with asyncio.TaskGroup() as group:
+                reads = [group.create_task(self._read_piece(pods, times, before)) for pods in pieces]
+        except ExceptionGroup as failures:
+            refusals, others = failures.split(CruiseError)
+            if refusals is None or others is not None:
+                raise
+            raise _first(refusals) from failures
+        read = [one.result() for one in reads]
+        block = _joined([one for one, _ in read], times)
+        if not block.keys and any(key[:2] in self._running for key in before.containers):
+            raise Unavailable(f"Prometheus has no usage after {start} of containers that it had usage of, and that run")
+        return block, _joined_tail([one for _, one in read], end)
+
+    async def node_loads(self, at: int) -> Mapping[str, float]:
+        async with self._queries_at_once:
+            body = await asyncio.to_thread(self._client.query, node_load_query(self._settings), at)
+        loads: dict[str, float] = {}
+        for load in self._node_loads.loads(body):
+            name = load.node or load.instance.rpartition(":")[0] or load.instance
+            if name and np.isfinite(load.value):
+                loads[name] = max(load.value, loads.get(name, 0.0))
+        return loads
+
+    async def _read_piece(self, pods: str, times: Int64Array, before: CountersBefore) -> Piece:
+        async with self._queries_at_once:
+            return await asyncio.to_thread(self._ask, pods, times, before)
+
+    def _ask(self, pods: str, times: Int64Array, before: CountersBefore) -> Piece:
+        metrics, step = self._settings.metrics, self._settings.step_seconds
+        answers = Answers(
+            cpu_seconds=self._matrix(metrics.cpu, pods, times),
+            cpu_waiting_seconds=self._matrix(metrics.cpu_waiting, pods, times),
+            memory_bytes=self._matrix(metrics.memory, pods, times),
+        )
+        return usage_of(answers, times, step, before, self._cores, self._pressured_nodes)
+
+    def _matrix(self, metric: str, pods: str, times: Int64Array) -> Matrix:
+        first, last, step = int(times[0]), int(times[-1]), self._settings.step_seconds
+        body = self._client.query_range(usage_query(self._settings, metric, pods), first, last, step)
+        matrix = self._matrices.matrix(body, first, last, step)
+        if matrix.series and not any(name.namespace and name.pod and name.container for name in matrix.series):
+            labels = self._settings.labels
+            raise BadInput(
+                f"the series of {metric} lack a label {labels.namespace}, {labels.pod} or {labels.container}: "
+                "set the label names"
+            )
+        return matrix
+
+
+def _first(refusals: ExceptionGroup[CruiseError]) -> CruiseError:
+    """Return one refusal to speak for all: what the reader can mend goes first."""
+    flat = [refusal for refusal in refusals.exceptions if isinstance(refusal, CruiseError)]
+    return next((refusal for refusal in flat if isinstance(refusal, BadInput)), flat[0])
+
+
+def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:
+    if len(blocks) == 1:
+        return blocks[0]
+    nothing = np.empty((0, len(times)))
+    return SampleBlock(
+        keys=[key for block in blocks for key in block.keys],
+        times=times,
+        cpu_demand_millicores=np.concatenate(
+            [nothing.astype(np.float32), *(block.cpu_demand_millicores for block in blocks)]
+        ),
+        memory_bytes=np.concatenate([nothing, *(block.memory_bytes for block in blocks)]),
+        psi_known=np.concatenate([np.zeros(0, dtype=np.bool_), *(block.psi_known for block in blocks)]),
+        nodes=[node for block in blocks for node in block.nodes],
+    )
+
+
+def _joined_tail(tails: Sequence[CounterTail], at: int) -> CounterTail:
+    if len(tails) == 1:
+        return tails[0]
+    return CounterTail(
+        at=at,
+        keys=[key for tail in tails for key in tail.keys],
+        series=[series for tail in tails for series in tail.series],
+        cpu_seconds=np.concatenate([tail.cpu_seconds for tail in tails]),
+        cpu_waiting_seconds=np.concatenate([tail.cpu_waiting_seconds for tail in tails]),
+    )

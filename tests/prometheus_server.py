@@ -1,0 +1,107 @@
+"""A real Prometheus for tests: blocks made by promtool, and a server on a free loopback port."""
+
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cruise"
+
+
+def binary(name: str) -> Path:
+    """Find Prometheus' server or tool; skips the test where there is none."""
+    unpacked = CACHE / "prometheus" / "usr" / "bin" / name
+    found = unpacked if unpacked.is_file() else shutil.which(name)
+    if found is None:
+        pytest.skip(f"no {name} on this machine: tests/setup/10-prometheus.sh says why")
+    return Path(found)
+
+
+def blocks(write: Callable[[Path], None], sources: list[Path], keep: bool = False) -> Path:
+    """Make the blocks of the OpenMetrics text that `write` writes.
+
+    With `keep` they stay in the cache, under a hash of the `sources` that they follow from.
+    """
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    home = CACHE / "prometheus-blocks"
+    place = home / digest
+    if keep and place.is_dir():
+        return place
+    home.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="making-", dir=home))
+    text, made = work / "samples.txt", work / "blocks"
+    try:
+        write(text)
+        # One block for all, or the text is read once for every two hours.
+        command = [str(binary("promtool")), "tsdb", "create-blocks-from", "--max-block-duration=768h"]
+        command += ["openmetrics", str(text), str(made)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=work)
+        assert done.returncode == 0, done.stderr
+        if not keep:
+            place = Path(tempfile.mkdtemp(prefix="once-", dir=home)) / "blocks"
+        if not place.is_dir():
+            made.rename(place)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return place
+
+
+@contextmanager
+def running_prometheus(blocks_directory: Path | None = None, arguments: tuple[str, ...] = ()) -> Iterator[str]:
+    """Run a server on a copy of the blocks; yields its address."""
+    program = str(binary("prometheus"))
+    with tempfile.TemporaryDirectory(prefix="prometheus-") as directory:
+        storage = Path(directory) / "storage"
+        if blocks_directory is None:
+            storage.mkdir()
+        else:
+            shutil.copytree(blocks_directory, storage)
+        (Path(directory) / "prometheus.yml").write_text("global:\n  scrape_interval: 1h\n")
+        port = free_port()
+        command = [
+            program,
+            f"--config.file={directory}/prometheus.yml",
+            f"--storage.tsdb.path={storage}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--storage.tsdb.retention.time=100y",
+            "--log.level=error",
+            *arguments,
+        ]
+        with (Path(directory) / "log").open("w") as log:
+            server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            address = f"http://127.0.0.1:{port}"
+            wait_until_ready(server, f"{address}/-/ready", Path(directory) / "log")
+            yield address
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+
+
+def wait_until_ready(server: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+    """Wait until a server answers; fails with its log where it ends, or takes longer than 30 s."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.02)
+    raise AssertionError(f"the server did not start: {log.read_text()}")
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
