@@ -27,14 +27,14 @@ class ContainerReader:
         """
         entries = []
         if spec.init_containers:
-            reports = _by_name(status.init_container_statuses if status else None)
+            reports = status.init_container_statuses or () if status else ()
             for index, container in enumerate(spec.init_containers):
                 role = ContainerRole.SIDECAR if container.restart_policy == "Always" else ContainerRole.INIT
-                report = reports.get(container.name) if role is ContainerRole.SIDECAR else None
+                report = _report_of(container.name, index, reports) if role is ContainerRole.SIDECAR else None
                 entries.append(self._read(container, role, report, "spec.initContainers", index))
-        reports = _by_name(status.container_statuses if status else None)
+        reports = status.container_statuses or () if status else ()
         for index, container in enumerate(spec.containers):
-            report = reports.get(container.name)
+            report = _report_of(container.name, index, reports)
             entries.append(self._read(container, ContainerRole.MAIN, report, "spec.containers", index))
         if len(entries) > 1:
             _refuse_equal_names([container.name for container, _ in entries])
@@ -65,8 +65,11 @@ def _hashable(values: QuantityMap | None) -> tuple[object, ...] | None:
     return None if values is None else tuple(values.items())
 
 
-def _by_name(reports: tuple[ContainerStatus, ...] | None) -> dict[str, ContainerStatus]:
-    return {report.name: report for report in reports} if reports else {}
+def _report_of(name: str, index: int, reports: tuple[ContainerStatus, ...]) -> ContainerStatus | None:
+    """Return the status of the container called `name`; mostly it stands where the container does."""
+    if index < len(reports) and reports[index].name == name:
+        return reports[index]
+    return next((report for report in reports if report.name == name), None)
 
 
 def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str) -> _Entry:

@@ -13,6 +13,16 @@ T = TypeVar("T")
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 _EXPECTED = re.compile(r"Expected `(.*)`, got `(.*)`")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
+_IN_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number with a fraction",
+    "int": "a whole number",
+    "int | float": "a number",
+    "int | float | str": "a quantity",
+    "object": "an object",
+    "str": "a text",
+}
 
 
 def label_of(kind: str, namespace: str | None, name: str) -> str:
@@ -49,10 +59,13 @@ def explained(error: msgspec.ValidationError) -> str:
     where = place.group(1).lstrip(".") if place else ""
     expected, missing = _EXPECTED.fullmatch(problem), _MISSING.fullmatch(problem)
     if expected:
-        wanted = expected.group(1).replace(" | null", "").replace(" | ", " or ")
-        problem = f"is {expected.group(2)} where {wanted} belongs; write it as kubectl prints it"
+        wanted = expected.group(1).removesuffix(" | null")
+        wanted, found = _IN_WORDS.get(wanted, wanted), _IN_WORDS.get(expected.group(2), expected.group(2))
+        problem = f"is {found} where {wanted} belongs; write {wanted}"
     elif missing:
         problem = f"has no {missing.group(1)}; add it"
+    elif "RFC3339" in problem or "timezone" in problem:
+        problem = "is not a time; write e.g. 2026-01-01T00:00:00Z"
     else:
-        problem = f"{problem[:1].lower()}{problem[1:]}; write it as kubectl prints it"
+        problem = f"{problem[:1].lower()}{problem[1:]}; correct it"
     return f"{where}: {problem}" if where else problem

@@ -1,0 +1,104 @@
+"""Snapshot and usage files: from disk or standard input, gzipped or not, read in small pieces."""
+
+import gc
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import StatisticsTable
+from cruise.errors import BadInput
+from cruise.kube_json.snapshot import read_snapshot
+from cruise.kube_json.usage_file import read_usage
+
+STANDARD_INPUT = "-"
+_CHUNK_BYTES = 1 << 20
+_GZIP_MARK = b"\x1f\x8b"
+
+
+def load_snapshot(path: str) -> Snapshot:
+    """Read a snapshot file, or standard input for `-`. Raises BadInput, one line that names file, place and fix."""
+    with _collector_paused():
+        return read_snapshot(read_chunks(path), _shown(path))
+
+
+def load_usage(
+    path: str, snapshot: Snapshot | None = None, now: datetime | None = None
+) -> tuple[StatisticsTable, datetime]:
+    """Read a usage file and the time it is judged at, as `read_usage` does. Raises BadInput as that does."""
+    with _collector_paused():
+        return read_usage(read_chunks(path), _shown(path), snapshot, now)
+
+
+def _shown(path: str) -> str:
+    return "standard input" if path == STANDARD_INPUT else path
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Spare the garbage collector what cannot be garbage: a million objects without cycles that all stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def read_chunks(path: str) -> Iterator[bytes]:
+    """Yield a file's content in pieces, unpacked where it is gzip, whatever its name.
+
+    Raises BadInput for what cannot be read; whoever knows what the file is for adds its name.
+    """
+    if path == STANDARD_INPUT:
+        yield from _unpacked(sys.stdin.buffer)
+        return
+    try:
+        with Path(path).open("rb") as file:
+            yield from _unpacked(file)
+    except FileNotFoundError as error:
+        raise BadInput("no such file") from error
+    except IsADirectoryError as error:
+        raise BadInput("is a directory; name the file in it") from error
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}") from error
+
+
+def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+    chunks = iter(lambda: file.read(_CHUNK_BYTES), b"")
+    first = next(chunks, b"")
+    # A pipe may hand over a single byte at first.
+    while len(first) < len(_GZIP_MARK) and (more := next(chunks, b"")):
+        first += more
+    if first.startswith(_GZIP_MARK):
+        yield from _gunzipped(first, chunks)
+        return
+    yield first
+    yield from chunks
+
+
+def _gunzipped(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Unpack gzip data of one or more members, never more than one chunk at a time."""
+    unpacker, packed = zlib.decompressobj(zlib.MAX_WBITS | 16), first
+    try:
+        while packed:
+            yield unpacker.decompress(packed, _CHUNK_BYTES)
+            packed = unpacker.unconsumed_tail
+            if unpacker.eof:
+                packed = unpacker.unused_data or next(chunks, b"")
+                # Padding with zeros behind the last member is common.
+                if packed.strip(b"\0"):
+                    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                else:
+                    return
+            elif not packed:
+                packed = next(chunks, b"")
+    except zlib.error as error:
+        raise BadInput(f"is gzip, but damaged ({error}); write it again") from error
+    raise BadInput("is gzip, but ends early; write it again")
