@@ -2,14 +2,12 @@
 
 import numpy as np
 
-from cruise.domain.cluster import ContainerRole, Pod
-from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.domain.cluster import Pod
+from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Placement
 from cruise.domain.usage import BoolArray, Int64Array
 from cruise.simulation.state import ClusterState, PodKey, PodRecord
 from cruise.simulation.workloads import UNSCHEDULABLE
-
-DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
 
 
 class KubeScheduler:
@@ -31,7 +29,7 @@ class KubeScheduler:
         fits = self._admits(record.pod.placement) & self._has_room(record.pod, need)
         if not fits.any():
             return None
-        scores = np.where(fits, self._scores(record.pod, need), -1)
+        scores = np.where(fits, self._scores(record.scored), -1)
         return self._state.node_names[int(scores.argmax())]
 
     def _has_room(self, pod: Pod, need: Resources) -> BoolArray:
@@ -47,14 +45,11 @@ class KubeScheduler:
             fits = fits & (np.zeros_like(fits) if free is None else free >= amount)
         return fits
 
-    def _scores(self, pod: Pod, need: Resources) -> Int64Array:
+    def _scores(self, need: Resources) -> Int64Array:
         """Return LeastAllocated: the mean free share of CPU and memory with the pod on board, 0 to 100, whole."""
         state = self._state
-        mains = sum(container.role is ContainerRole.MAIN for container in pod.containers)
-        cpu = need.cpu_millicores or mains * DEFAULT_SCORED.cpu_millicores
-        memory = need.memory_bytes or mains * DEFAULT_SCORED.memory_bytes
-        shares = _free_share(state.allocatable_cpu, state.counted_cpu + cpu)
-        return (shares + _free_share(state.allocatable_memory, state.counted_memory + memory)) // 2
+        cpu = _free_share(state.allocatable_cpu, state.scored_cpu + need.cpu_millicores)
+        return (cpu + _free_share(state.allocatable_memory, state.scored_memory + need.memory_bytes)) // 2
 
     def _admits(self, placement: Placement) -> BoolArray:
         if self._nodes_version != self._state.nodes_version:

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.domain.cluster import Node, Pod
+from cruise.domain.cluster import ContainerRole, Node, Pod
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, Resources
 from cruise.simulation.workloads import SimulatedWorkload
 
+# What kube-scheduler's scores, not its filters, take a container for that asks for nothing.
+DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
 PodKey = tuple[str, str]
 
 
@@ -28,6 +30,7 @@ class PodRecord:
     slot: int
     rows: dict[str, int] = field(default_factory=dict)
     counted: Resources = NO_RESOURCES
+    scored: Resources = NO_RESOURCES
     granted: Resources = NO_RESOURCES
     granted_limits: dict[str, Amounts] = field(default_factory=dict)
     grants: int = 0
@@ -51,7 +54,7 @@ class PodRecord:
 class ClusterState:
     """Nodes and pods; array columns have one entry a node, in the order of `node_names`.
 
-    `counted_…` is what kube-scheduler counts, `granted_…` what the kubelets have allocated.
+    `counted_…` is what kube-scheduler counts, `scored_…` what its scores see, `granted_…` what kubelets have allocated.
     """
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -63,6 +66,7 @@ class ClusterState:
         self.allocatable_pods = self._column([node.allocatable_pods for node in self.nodes.values()])
         empty = [0] * len(self.nodes)
         self.counted_cpu, self.counted_memory = self._column(empty), self._column(empty)
+        self.scored_cpu, self.scored_memory = self._column(empty), self._column(empty)
         self.granted_cpu, self.granted_memory = self._column(empty), self._column(empty)
         self.pods_on = self._column(empty)
         self.extended_free: dict[str, NDArray[np.int64]] = {}
@@ -105,7 +109,7 @@ class ClusterState:
 
     def add(self, record: PodRecord) -> None:
         """Add a pod that is not bound yet."""
-        record.counted = counted_requests(record.pod)
+        self._count(record)
         self.records[record.key] = record
         self.unbound[record.key] = record
         self._pods = self._sorted = None
@@ -128,7 +132,7 @@ class ClusterState:
             del self.unbound[record.key]
             self.bound[self.node_index[pod.node]][record.key] = record
         record.pod = pod
-        record.counted = counted_requests(pod)
+        self._count(record)
         record.granted = NO_RESOURCES if pod.terminal else record.granted if granted is None else granted
         if pod.node is not None:
             self._take(record, 1)
@@ -139,6 +143,8 @@ class ClusterState:
         index = self.index_of(record.pod)
         self.counted_cpu[index] += sign * record.counted.cpu_millicores
         self.counted_memory[index] += sign * record.counted.memory_bytes
+        self.scored_cpu[index] += sign * record.scored.cpu_millicores
+        self.scored_memory[index] += sign * record.scored.memory_bytes
         self.granted_cpu[index] += sign * record.granted.cpu_millicores
         self.granted_memory[index] += sign * record.granted.memory_bytes
         if not record.pod.terminal:
@@ -146,6 +152,15 @@ class ClusterState:
             for name, amount in record.pod.extended_requests:
                 if name in self.extended_free:
                     self.extended_free[name][index] -= sign * amount
+
+    @staticmethod
+    def _count(record: PodRecord) -> None:
+        record.counted = counted = counted_requests(record.pod)
+        mains = 0 if record.pod.terminal else sum(one.role is ContainerRole.MAIN for one in record.pod.containers)
+        record.scored = Resources(
+            counted.cpu_millicores or mains * DEFAULT_SCORED.cpu_millicores,
+            counted.memory_bytes or mains * DEFAULT_SCORED.memory_bytes,
+        )
 
     @staticmethod
     def _column(values: list[int]) -> NDArray[np.int64]:

@@ -1,0 +1,125 @@
+"""Small clusters for tests: containers whose demand a test turns up and down by hand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from cruise.domain.actions import ContainerTarget, EvictPod, Reason, ResizePod
+from cruise.domain.cluster import Container, ContainerRole, Node, Pod, WorkloadRef
+from cruise.domain.policy import EvictionRanking
+from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.usage import Float64Array, Int64Array
+from cruise.simulation.behaviour import Behaviour
+from cruise.simulation.cluster import SimulatedCluster
+from cruise.simulation.demand import Profile
+from cruise.simulation.workloads import SimulatedWorkload
+
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+NAMESPACE = "shop"
+# Steps of a second show each state of a kubelet.
+BY_SECOND = Behaviour(step_seconds=1)
+
+
+class Dial:
+    """A demand source under a test's control: `cpu` and `mebibytes` by member."""
+
+    def __init__(self, cpu: float = 100, mebibytes: float = 100, members: int = 16) -> None:
+        self.cpu = np.full(members, float(cpu))
+        self.mebibytes = np.full(members, float(mebibytes))
+
+    def demand(self, members: Int64Array, at: Int64Array, age: Int64Array) -> tuple[Float64Array, Float64Array]:
+        shape = np.broadcast_shapes(np.shape(members), np.shape(at), np.shape(age))
+        cpu = np.broadcast_to(self.cpu[members], shape).copy()
+        return cpu, np.broadcast_to(self.mebibytes[members] * MEBIBYTE, shape).copy()
+
+
+def amounts(cpu: int | None = None, mebibytes: int | None = None) -> Amounts:
+    return Amounts(cpu, None if mebibytes is None else mebibytes * MEBIBYTE)
+
+
+def resources(cpu: int, mebibytes: int) -> Resources:
+    return Resources(cpu, mebibytes * MEBIBYTE)
+
+
+def node(name: str = "n1", cpu: int = 4000, mebibytes: int = 8192, **fields: Any) -> Node:
+    return Node(name, resources(cpu, mebibytes), **fields)
+
+
+def container(
+    cpu: int | None = 500,
+    mebibytes: int | None = 512,
+    limits: Amounts = NO_AMOUNTS,
+    name: str = "app",
+    role: ContainerRole = ContainerRole.MAIN,
+) -> Container:
+    return Container(name, role, amounts(cpu, mebibytes), limits)
+
+
+def template(*containers: Container, **fields: Any) -> Pod:
+    return replace(Pod("", "", "", containers or (container(),)), **fields)
+
+
+def workload(
+    name: str = "web",
+    pod: Pod | None = None,
+    dial: Dial | None = None,
+    kind: str = "Deployment",
+    first_member: int = 0,
+    **fields: Any,
+) -> SimulatedWorkload:
+    pod = template() if pod is None else pod
+    pod = replace(pod, labels={"app": name, **pod.labels})
+    profiles: Mapping[str, Profile] = {}
+    if dial is not None:
+        members = tuple(range(first_member, len(dial.cpu)))
+        profiles = {one.name: Profile(dial, members) for one in pod.containers}
+    one = SimulatedWorkload(NAMESPACE, WorkloadRef(kind, name), pod, profiles=profiles)
+    return replace(one, **fields)
+
+
+def cluster(
+    workloads: Sequence[SimulatedWorkload] | SimulatedWorkload,
+    nodes: Sequence[Node] | None = None,
+    behaviour: Behaviour = BY_SECOND,
+    **fields: Any,
+) -> SimulatedCluster:
+    many = [workloads] if isinstance(workloads, SimulatedWorkload) else workloads
+    return SimulatedCluster([node()] if nodes is None else nodes, many, START, behaviour, **fields)
+
+
+def run(world: SimulatedCluster, seconds: float) -> None:
+    world.advance(world.now + timedelta(seconds=seconds))
+
+
+async def pods(world: SimulatedCluster, app: str | None = None) -> list[Pod]:
+    snapshot = await world.snapshot()
+    return [pod for pod in snapshot.pods if app is None or pod.labels.get("app") == app]
+
+
+async def only_pod(world: SimulatedCluster, app: str | None = None) -> Pod:
+    (pod,) = await pods(world, app)
+    return pod
+
+
+def resize(pod: Pod, requests: Amounts = NO_AMOUNTS, limits: Amounts = NO_AMOUNTS, name: str = "app") -> ResizePod:
+    role = next((one.role for one in pod.containers if one.name == name), ContainerRole.MAIN)
+    target = ContainerTarget(name, role, requests, limits)
+    return ResizePod(
+        pod.namespace, pod.name, pod.uid, pod.node, pod.workload, (target,), NO_RESOURCES, Reason.RIGHTSIZED
+    )
+
+
+def evict(pod: Pod) -> EvictPod:
+    return EvictPod(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        pod.node,
+        pod.workload,
+        EvictionRanking.LOW,
+        ResourceName.MEMORY,
+        Reason.DOES_NOT_FIT,
+    )
