@@ -1,0 +1,320 @@
+"""What every cluster keeps: one suite for each implementation of the Cluster port.
+
+A scene is described once, in the simulation's terms; an implementation builds it and says how to let time pass until
+its controllers and kubelets have come to rest.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Protocol
+
+import pytest
+
+from cruise.domain.actions import Reason, TaintNode, UntaintNode
+from cruise.domain.cluster import LimitRangeItem, Node, Pod, ResizePending
+from cruise.domain.resources import NO_RESOURCES, Amounts
+from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Requirement, Taint, TaintEffect
+from cruise.errors import Conflict, NotFound, Refused, Throttled
+from cruise.runtime.ports import Cluster
+from cruise.simulation.behaviour import Behaviour
+from cruise.simulation.cluster import SimulatedCluster
+from cruise.simulation.evictions import BudgetRule
+from cruise.simulation.workloads import SimulatedWorkload
+from tests.simulation.scenes import NAMESPACE, START, amounts, container, evict, node, resize, template, workload
+
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+FOREIGN = Taint("example.com/odd", "yes", TaintEffect.PREFER_NO_SCHEDULE)
+LIMITED = container(200, 128, Amounts(None, amounts(0, 256).memory_bytes))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What there is in a cluster before the test."""
+
+    workloads: Sequence[SimulatedWorkload] = ()
+    nodes: Sequence[Node] = (node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}))
+    budgets: Sequence[BudgetRule] = ()
+    limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+
+
+class World(Protocol):
+    """A cluster under test."""
+
+    port: Cluster
+
+    async def settle(self) -> None:
+        """Wait until what was asked for is done and every replacement runs."""
+
+
+Build = Callable[[Scene], AbstractAsyncContextManager[World]]
+
+
+class SimulatedWorld:
+    """A scene in the simulated cluster."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.simulated = SimulatedCluster(
+            scene.nodes,
+            scene.workloads,
+            START,
+            Behaviour(step_seconds=5),
+            budgets=scene.budgets,
+            limit_ranges=scene.limit_ranges,
+        )
+        self.port: Cluster = self.simulated
+
+    async def settle(self) -> None:
+        self.simulated.advance(self.simulated.now + timedelta(minutes=2))
+
+
+@asynccontextmanager
+async def simulated(scene: Scene) -> AsyncIterator[World]:
+    world = SimulatedWorld(scene)
+    yield world
+    world.simulated.close()
+
+
+@pytest.fixture(params=[simulated])
+def build(request: pytest.FixtureRequest) -> Build:
+    builder: Build = request.param
+    return builder
+
+
+def web(replicas: int = 1, kind: str = "Deployment") -> SimulatedWorkload:
+    return workload(pod=template(LIMITED), replicas=replicas, kind=kind, grace_seconds=1)
+
+
+async def pods_of(world: World) -> list[Pod]:
+    return [pod for pod in (await world.port.snapshot()).pods if pod.namespace == NAMESPACE]
+
+
+async def first_pod(world: World) -> Pod:
+    return next(pod for pod in await pods_of(world) if not pod.terminating)
+
+
+async def again(world: World, pod: Pod) -> Pod:
+    found = await world.port.pod(pod.namespace, pod.name)
+    assert found is not None
+    return found
+
+
+async def test_snapshot_is_sorted_and_resolves_owners(build: Build) -> None:
+    async with build(Scene([web(3), workload("db", template(LIMITED), kind="StatefulSet")])) as world:
+        await world.settle()
+        snapshot = await world.port.snapshot()
+        names = [one.name for one in snapshot.nodes]
+        assert names == sorted(names)
+        keys = [(pod.namespace, pod.name) for pod in snapshot.pods]
+        assert keys == sorted(keys)
+        found = await pods_of(world)
+        assert len(found) == 4
+        for pod in found:
+            assert pod.node in names
+            assert pod.workload is not None
+            assert (pod.namespace, pod.workload) in snapshot.workloads
+        assert {str(pod.workload) for pod in found} == {"Deployment/web", "StatefulSet/db"}
+        assert {(pod.name, pod.identity) for pod in found if pod.owner_kind == "StatefulSet"} == {("db-0", "0")}
+
+
+async def test_single_pod_is_the_snapshots_pod(build: Build) -> None:
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        assert await world.port.pod(pod.namespace, pod.name) == pod
+        assert await world.port.pod(pod.namespace, "nobody") is None
+        assert await world.port.pod("nowhere", pod.name) is None
+
+
+async def test_resize_is_in_the_spec_at_once_and_in_force_soon(build: Build) -> None:
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        before = await first_pod(world)
+        await world.port.perform(resize(before, amounts(400), amounts(None, 512)))
+        asked = await again(world, before)
+        assert asked.containers[0].requests == amounts(400, 128)
+        assert asked.containers[0].limits == amounts(None, 512)
+        assert asked.uid == before.uid
+        await world.settle()
+        (one,) = (await again(world, before)).containers
+        assert one.allocated == one.actual == amounts(400, 128)
+        assert one.actual_limits == amounts(None, 512)
+        assert one.restart_count == 0
+
+
+async def test_pending_pod_can_be_resized_so_that_it_schedules(build: Build) -> None:
+    huge = workload(pod=template(container(9000, 128)))
+    async with build(Scene([huge])) as world:
+        await world.settle()
+        pending = await first_pod(world)
+        assert (pending.node, pending.phase) == (None, "Pending")
+        assert pending.unschedulable_since is not None
+        await world.port.perform(resize(pending, amounts(300)))
+        await world.settle()
+        bound = await again(world, pending)
+        assert bound.node is not None
+        assert bound.unschedulable_since is None
+
+
+async def test_resize_beyond_any_node_never_comes_into_force(build: Build) -> None:
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        try:
+            await world.port.perform(resize(pod, amounts(100_000)))
+        except Refused as refused:
+            assert refused.cause == "NodeCapacity"
+            assert (await again(world, pod)).containers[0].requests == amounts(200, 128)
+        else:
+            await world.settle()
+            stuck = await again(world, pod)
+            assert stuck.resize.pending is ResizePending.INFEASIBLE
+            assert stuck.containers[0].actual == amounts(200, 128)
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits"),
+    [
+        (amounts(None, 512), Amounts()),  # above the memory limit
+        (amounts(200, 256), amounts(200, 256)),  # would make it Guaranteed
+    ],
+)
+async def test_invalid_resize_is_refused_and_changes_nothing(build: Build, requests: Amounts, limits: Amounts) -> None:
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        with pytest.raises(Refused) as refused:
+            await world.port.perform(resize(pod, requests, limits))
+        assert refused.value.cause
+        assert str(refused.value)
+        assert (await again(world, pod)).containers == pod.containers
+
+
+async def test_resize_beyond_a_limit_range_is_refused(build: Build) -> None:
+    ranges = {NAMESPACE: (LimitRangeItem(of_pod=False, maximum=Amounts(None, amounts(0, 512).memory_bytes)),)}
+    async with build(Scene([web()], limit_ranges=ranges)) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        with pytest.raises(Refused):
+            await world.port.perform(resize(pod, limits=amounts(None, 1024)))
+        assert (await again(world, pod)).containers[0].limits == amounts(None, 256)
+
+
+async def test_unknown_container_is_refused(build: Build) -> None:
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        with pytest.raises(Refused):
+            await world.port.perform(resize(await first_pod(world), amounts(300), name="nobody"))
+
+
+async def test_actions_are_fenced_on_the_uid(build: Build) -> None:
+    stale = "00000000-0000-0000-0000-000000000000"
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        for action in (replace(resize(pod, amounts(300)), uid=stale), replace(evict(pod), uid=stale)):
+            with pytest.raises(Conflict):
+                await world.port.perform(action)
+        assert (await again(world, pod)).containers == pod.containers
+        assert not (await again(world, pod)).terminating
+
+
+async def test_actions_on_what_is_gone_are_not_found(build: Build) -> None:
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        gone = replace(await first_pod(world), name="nobody")
+        for action in (
+            resize(gone, amounts(300)),
+            evict(gone),
+            TaintNode("nowhere", Reason.OVERLOADED),
+            UntaintNode("nowhere", Reason.LOAD_FELL),
+        ):
+            with pytest.raises(NotFound):
+                await world.port.perform(action)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+async def test_evicted_pod_is_replaced(build: Build, kind: str) -> None:
+    async with build(Scene([web(2, kind)])) as world:
+        await world.settle()
+        old = await pods_of(world)
+        await world.port.perform(evict(old[0]))
+        await world.settle()
+        new = await pods_of(world)
+        assert len(new) == 2
+        assert old[0].uid not in {pod.uid for pod in new}
+        assert old[1].uid in {pod.uid for pod in new}
+        assert all(pod.phase == "Running" for pod in new)
+        assert (old[0].name in {pod.name for pod in new}) == (kind == "StatefulSet")
+
+
+async def test_spent_disruption_budget_throttles(build: Build) -> None:
+    budget = BudgetRule(NAMESPACE, "web", WEB, min_available=2)
+    async with build(Scene([web(2)], budgets=[budget])) as world:
+        await world.settle()
+        (shown,) = (await world.port.snapshot()).budgets
+        assert (shown.namespace, shown.name, shown.disruptions_allowed) == (NAMESPACE, "web", 0)
+        pod = await first_pod(world)
+        with pytest.raises(Throttled, match="disruption budget"):
+            await world.port.perform(evict(pod))
+        assert not (await again(world, pod)).terminating
+
+
+async def test_budget_allows_what_it_says(build: Build) -> None:
+    budget = BudgetRule(NAMESPACE, "web", WEB, min_available=1)
+    async with build(Scene([web(2)], budgets=[budget])) as world:
+        await world.settle()
+        (shown,) = (await world.port.snapshot()).budgets
+        assert shown.disruptions_allowed == 1
+        first, second = await pods_of(world)
+        await world.port.perform(evict(first))
+        with pytest.raises(Throttled):
+            await world.port.perform(evict(second))
+        await world.settle()
+        await world.port.perform(evict(second))
+
+
+async def test_pod_under_two_budgets_is_never_evicted(build: Build) -> None:
+    budgets = [BudgetRule(NAMESPACE, name, WEB, max_unavailable=2) for name in ("one", "two")]
+    async with build(Scene([web(2)], budgets=budgets)) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        with pytest.raises(Refused):
+            await world.port.perform(evict(pod))
+        assert not (await again(world, pod)).terminating
+
+
+async def test_only_the_overload_taint_is_touched(build: Build) -> None:
+    async with build(Scene([web()], [node("n1", taints=(FOREIGN,)), node("n2")])) as world:
+
+        async def taints() -> dict[str, set[Taint]]:
+            return {one.name: set(one.taints) for one in (await world.port.snapshot()).nodes}
+
+        for _ in range(2):  # asked twice, done once
+            await world.port.perform(TaintNode("n1", Reason.OVERLOADED))
+            assert await taints() == {"n1": {FOREIGN, OVERLOADED}, "n2": set()}
+        for _ in range(2):
+            await world.port.perform(UntaintNode("n1", Reason.LOAD_FELL))
+            assert await taints() == {"n1": {FOREIGN}, "n2": set()}
+
+
+async def test_overloaded_node_gets_no_new_pods(build: Build) -> None:
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        assert pod.node is not None
+        await world.port.perform(TaintNode(pod.node, Reason.OVERLOADED))
+        await world.settle()
+        assert (await again(world, pod)).uid == pod.uid
+        await world.port.perform(evict(pod))
+        await world.settle()
+        assert (await first_pod(world)).node not in (None, pod.node)
+
+
+async def test_growth_of_an_action_is_not_for_the_cluster_to_judge(build: Build) -> None:
+    async with build(Scene([web()])) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        await world.port.perform(replace(resize(pod, amounts(300)), growth=NO_RESOURCES, reason=Reason.REVERTED))
+        assert (await again(world, pod)).containers[0].requests == amounts(300, 128)
