@@ -9,6 +9,7 @@ from cruise.domain.cluster import (
     DisruptionBudget,
     LimitRangeItem,
     Node,
+    OomKill,
     Pod,
     Snapshot,
     Workload,
@@ -19,6 +20,7 @@ from cruise.kube_json import wire
 from cruise.kube_json.annotations import StringMaps, trimmed
 from cruise.kube_json.node import decode_node
 from cruise.kube_json.objects import control_of, decode_autoscaler, decode_budget, decode_limit_range, decode_workload
+from cruise.kube_json.oom_kills import oom_kills_of
 from cruise.kube_json.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
 from cruise.kube_json.pod import OS_LABEL, PodReader
 from cruise.kube_json.refusals import label_of
@@ -34,6 +36,7 @@ class Gathering:
     controllers: dict[OwnerKey, WorkloadRef | None] = field(default_factory=dict)
     budgets: list[DisruptionBudget] = field(default_factory=list)
     autoscalers: list[Autoscaler] = field(default_factory=list)
+    oom_kills: list[OomKill] = field(default_factory=list)
     limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
     namespace_annotations: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _maps: StringMaps = field(default_factory=StringMaps)
@@ -50,7 +53,9 @@ class Gathering:
             raise BadInput(f"{kind} in namespace {document.metadata.namespace}: has no name; add metadata.name")
         match document:
             case wire.PodObject():
-                self.pods.append(self._pod_reader.read(document))
+                pod = self._pod_reader.read(document)
+                self.pods.append(pod)
+                self.oom_kills.extend(oom_kills_of(pod, document.status))
             case wire.NodeObject():
                 self.nodes.append(decode_node(document, self._maps))
             case wire.WorkloadObject():
@@ -100,6 +105,7 @@ class Gathering:
             autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
             limit_ranges=self.limit_ranges,
             namespace_annotations=self.namespace_annotations,
+            oom_kills=tuple(_with_workloads(self.oom_kills, pods)),
         )
 
     def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
@@ -125,6 +131,16 @@ class Gathering:
             if on_windows and not pod.windows:
                 changes["windows"] = True
             yield replace(pod, **changes) if changes else pod  # type: ignore[arg-type]
+
+
+def _with_workloads(kills: Iterable[OomKill], pods: Iterable[Pod]) -> Iterable[OomKill]:
+    """Yield the kills of `pods` in the pods' order, with the workloads that the pods were found to have."""
+    of_pods: dict[tuple[str, str], list[OomKill]] = {}
+    for kill in kills:
+        of_pods.setdefault((kill.namespace, kill.pod), []).append(kill)
+    for pod in pods if of_pods else ():
+        for kill in of_pods.get((pod.namespace, pod.name), ()):
+            yield replace(kill, workload=pod.workload)
 
 
 def _refuse_duplicates(kind: str, names: Sequence[tuple[str, str]]) -> None:

@@ -6,7 +6,16 @@ from datetime import datetime
 from sys import intern
 from typing import Any
 
-from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, Pod, QosClass, ResizePending, ResizeState
+from cruise.domain.cluster import (
+    NO_RESIZE,
+    Container,
+    ContainerRole,
+    Pod,
+    QosClass,
+    ResizePending,
+    ResizeState,
+    WorkloadRef,
+)
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.errors import BadInput
@@ -20,6 +29,7 @@ from cruise.kube_json.wire import Condition, PodObject, PodSpec, PodStatus
 
 OS_LABEL = "kubernetes.io/os"
 _NO_STATUS = PodStatus()
+_QOS_CLASSES = {stated.value: stated for stated in QosClass}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,7 @@ class PodReader:
     maps: StringMaps = field(default_factory=StringMaps)
     _containers: ContainerReader = field(default_factory=ContainerReader)
     _placements: PlacementReader = field(default_factory=PlacementReader)
+    _workloads: dict[WorkloadRef | None, WorkloadRef | None] = field(default_factory=dict)
 
     def read(self, document: PodObject) -> Pod:
         """Return the pod. Raises BadInput that names pod, place and fix."""
@@ -59,7 +70,7 @@ class PodReader:
             uid=metadata.uid or "",
             containers=containers,
             node=node,
-            workload=workload,
+            workload=self._workloads.setdefault(workload, workload),
             owner_kind=owner_kind,
             owner_name=owner_name,
             identity=intern(identity),
@@ -122,11 +133,10 @@ def _sum_or(limit: int | None, requests: list[int | None]) -> int | None:
 def _stated_qos(status: PodStatus) -> QosClass | None:
     if not status.qos_class:
         return None
-    try:
-        return QosClass(status.qos_class)
-    except ValueError as error:
-        names = ", ".join(QosClass)
-        raise BadInput(f'status.qosClass: "{status.qos_class}" is no class; write one of {names}') from error
+    stated = _QOS_CLASSES.get(status.qos_class)
+    if stated is None:
+        raise BadInput(f'status.qosClass: "{status.qos_class}" is no class; write one of {", ".join(QosClass)}')
+    return stated
 
 
 def _is_windows(spec: PodSpec) -> bool:

@@ -62,6 +62,20 @@ class ContainerSpec(Wire, frozen=True):
     restart_policy: str | None = None
 
 
+class Terminated(Wire, frozen=True):
+    """How a container ended."""
+
+    exit_code: int
+    reason: str | None = None
+    finished_at: Timestamp | None = None
+
+
+class ContainerState(Wire, frozen=True):
+    """One state of a container; running and waiting are not read."""
+
+    terminated: Terminated | None = None
+
+
 class ContainerStatus(Wire, frozen=True):
     """What the kubelet reports of a container."""
 
@@ -69,6 +83,8 @@ class ContainerStatus(Wire, frozen=True):
     restart_count: int = 0
     allocated_resources: QuantityMap | None = None
     resources: ResourceRequirements | None = None
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
 
 
 class Condition(Wire, frozen=True):
