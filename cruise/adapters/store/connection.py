@@ -84,13 +84,13 @@ class Database:
         if self._server is not None:
             await _to_its_end(self._server.start)
 
-    async def check(self) -> None:
-        """See that the server answers and is new enough. Raises BadInput, Unavailable."""
+    async def check(self, oldest: int = OLDEST_SERVER) -> None:
+        """See that the server answers and is of no version before `oldest`. Raises BadInput, Unavailable."""
         async with self.transaction() as connection:
             number = await connection.scalar(text("SELECT current_setting('server_version_num')::int"))
         major = int(number or 0) // 10_000
-        if major < OLDEST_SERVER:
-            raise BadInput(f"Postgres at {self.place} is version {major}: cruise needs {OLDEST_SERVER} or newer")
+        if major < oldest:
+            raise BadInput(f"Postgres at {self.place} is version {major}: cruise needs {oldest} or newer")
 
     async def close(self) -> None:
         """Close every connection, and leave the embedded server to its other users or stop it."""
@@ -105,7 +105,7 @@ class Database:
             return await self._connect_once()
         try:
             return await self._connect_once()
-        except OSError:
+        except (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError):
             await self.start_server()
             return await self._connect_once()
 

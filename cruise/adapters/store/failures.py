@@ -10,8 +10,8 @@ from cruise.errors import BadInput, CruiseError, Unavailable
 
 DRIVER_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
-# What waiting does not heal, by SQLSTATE or its class: who we are, where to, what for, and values that do not fit.
-_FOR_GOOD = ("28", "3D", "42501", "22")
+# What waiting does not heal, by class of SQLSTATE: who we are, where to, names and rights, values that do not fit.
+_FOR_GOOD = ("28", "3D", "42", "22")
 
 
 def translated(error: Exception, place: str) -> CruiseError:

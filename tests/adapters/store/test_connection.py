@@ -1,0 +1,75 @@
+"""URLs in, the driver's own form out, and never a password in what people read."""
+
+import pytest
+
+from cruise.adapters.store import open_store
+from cruise.adapters.store.connection import dsn_of, place_of
+from cruise.errors import BadInput
+from tests.postgres_servers import PASSWORD, DebianServer, debian_server
+
+
+@pytest.mark.parametrize(
+    ("given", "dsn"),
+    [
+        ("postgresql://u:p@db:5433/cruise", "postgresql://u:p@db:5433/cruise"),
+        ("postgres://u@db/cruise", "postgresql://u@db/cruise"),
+        ("postgresql+asyncpg://u@db/cruise", "postgresql://u@db/cruise"),
+        ("postgresql+psycopg://u@db/cruise", "postgresql://u@db/cruise"),
+        ("postgresql://u@db/c?ssl=require", "postgresql://u@db/c?sslmode=require"),
+        (
+            "postgresql://u@db/c?sslmode=verify-full&sslrootcert=/etc/ca.crt",
+            "postgresql://u@db/c?sslmode=verify-full&sslrootcert=/etc/ca.crt",
+        ),
+        ("postgresql://u@/c?host=/run/postgresql", "postgresql://u@/c?host=/run/postgresql"),
+    ],
+)
+def test_every_form_of_url_becomes_the_drivers(given, dsn):
+    assert dsn_of(given) == dsn
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://u:s3cret@db/c", "s3cret", "", "postgresql://u:s3cret@db:port/c", "postgresql://u:s3cret@[db/c"]
+)
+def test_other_urls_are_refused_in_one_line_without_the_password(url):
+    with pytest.raises(BadInput) as refused:
+        dsn_of(url)
+    assert "s3cret" not in str(refused.value)
+    assert "database_url" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_place_is_told_without_user_and_password():
+    assert place_of("postgresql://u:s3cret@db:5433/cruise?sslmode=require") == "db:5433/cruise"
+    assert place_of("postgresql://postgres@/postgres?host=/var/lib/cruise") == "/var/lib/cruise/postgres"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with debian_server() as running:
+        yield running
+
+
+def unexpected(line: str) -> None:
+    raise AssertionError(f"this heals by no waiting: {line}")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda url: url.replace("pass%20word", "wrong"), "password authentication failed"),
+        (lambda url: url.removesuffix("/postgres") + "/missing", '"missing" does not exist'),
+        (lambda url: url.replace("//postgres:", "//nobody-known:"), "authentication failed"),
+        (lambda url: f"{url}?sslmode=require", "sslmode"),
+        (lambda url: f"{url}?sslmode=perhaps", "sslmode"),
+        (lambda url: f"{url}?no_such_setting=1", "no_such_setting"),
+    ],
+    ids=["password", "database", "user", "no SSL there", "SSL mode", "parameter"],
+)
+async def test_what_the_url_gets_wrong_is_told_in_one_line(server: DebianServer, change, says):
+    with pytest.raises(BadInput) as refused:
+        async with open_store(change(server.url), server.directory, unexpected):
+            pass
+    line = str(refused.value)
+    assert says in line
+    assert "\n" not in line
+    assert PASSWORD not in line and "pass%20word" not in line

@@ -1,0 +1,116 @@
+"""kill -9 of the embedded server while usage is recorded: each read is there whole or not at all, and work goes on."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cruise.adapters.store import PostgresStore, open_store
+from cruise.domain.usage import (
+    ContainerKey,
+    CounterTail,
+    HourlyPeaks,
+    PartitionProgress,
+    PeakKey,
+    SampleBlock,
+    UsageAdvance,
+)
+from cruise.errors import Unavailable
+from tests.postgres_servers import embedded_server
+
+CONTAINERS = 1000
+
+
+@pytest.fixture
+def data_dir():
+    with embedded_server() as directory:
+        yield directory
+
+
+def read_number(number: int) -> UsageAdvance:
+    """The number-th read: it is the only one with a block that ends then, and with peaks of that hour."""
+    keys = [ContainerKey("shop", f"web-{container}", "app") for container in range(CONTAINERS)]
+    figures = np.full(CONTAINERS, float(number))
+    return UsageAdvance(
+        partition="a",
+        progress=PartitionProgress(0, number, tail=CounterTail(number, keys, [""] * CONTAINERS, figures, figures)),
+        peaks=HourlyPeaks(
+            keys=[PeakKey("shop", f"Deployment/web-{container}", "app", "") for container in range(CONTAINERS)],
+            hours=np.full(CONTAINERS, number, dtype=np.int64),
+            cpu_demand_millicores=figures,
+            memory_bytes=figures,
+        ),
+        block=SampleBlock(
+            keys=keys,
+            times=np.array([number], dtype=np.int64),
+            cpu_demand_millicores=figures.astype(np.float32).reshape(-1, 1),
+            memory_bytes=figures.reshape(-1, 1),
+            psi_known=np.ones(CONTAINERS, dtype=np.bool_),
+        ),
+    )
+
+
+def kill(data_dir: Path) -> None:
+    os.kill(int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
+
+async def stored_reads(store: PostgresStore) -> int:
+    """How many reads are stored, after a look at every part of each."""
+    progress = (await store.usage_progress())["a"]
+    last = progress.read_until
+    assert progress.tail is not None and progress.tail.at == last
+    assert progress.tail.cpu_seconds.tolist() == [float(last)] * CONTAINERS
+    assert [block.times.tolist() for block in await store.recent_blocks(0)] == [[n] for n in range(1, last + 1)]
+    peaks = await store.hourly_peaks("shop", "Deployment/web-7", 0)
+    assert peaks.hours.tolist() == list(range(1, last + 1))
+    summary = await store.peak_summary([last], 0)
+    assert summary.cpu_peak_millicores.tolist() == [float(last)] * CONTAINERS
+    return last
+
+
+async def record_until_killed(
+    store: PostgresStore, data_dir: Path, number: int, pause_seconds: float
+) -> tuple[int, bool]:
+    """Record one read after the other while the server is killed: how many are acknowledged, and if one was lost."""
+    killed = asyncio.Event()
+
+    async def kill_soon() -> None:
+        await asyncio.sleep(pause_seconds)
+        kill(data_dir)
+        killed.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(kill_soon())
+        # A server that is lost between two reads may be started again unseen; then there is nothing to see here.
+        reads_after_it = 0
+        while reads_after_it < 2:
+            try:
+                await store.record_usage(read_number(number + 1))
+            except Unavailable:
+                await killed.wait()
+                return number, True
+            number += 1
+            reads_after_it += killed.is_set()
+    return number, False
+
+
+async def test_a_read_is_stored_whole_or_not_at_all(data_dir):
+    losses = 0
+    async with open_store(None, data_dir, pytest.fail) as store:
+        number = 1
+        await store.record_usage(read_number(number))
+        for turn in range(40):
+            acknowledged, lost = await record_until_killed(store, data_dir, number, 0.003 + 0.0071 * turn)
+            number = await stored_reads(store)
+            # The read that was under way may have been stored without our hearing of it.
+            assert acknowledged <= number <= acknowledged + 1
+            await store.record_usage(read_number(number + 1))
+            number += 1
+            assert await stored_reads(store) == number
+            losses += lost
+            if losses == 5:
+                break
+    assert losses == 5

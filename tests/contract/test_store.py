@@ -1,0 +1,547 @@
+"""What every store keeps: one suite for the memory store, the embedded Postgres and a Postgres reached by URL."""
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from cruise.adapters.store import open_store
+from cruise.adapters.store.connection import Database, dsn_of
+from cruise.adapters.store.tables import metadata
+from cruise.domain.actions import (
+    Action,
+    ContainerTarget,
+    EvictPod,
+    Outcome,
+    Reason,
+    RefusedTarget,
+    ResizePod,
+    TaintNode,
+    UntaintNode,
+    Verdict,
+)
+from cruise.domain.cluster import ContainerRole, WorkloadRef
+from cruise.domain.policy import Bounds, EvictionRanking, Mode, Overrides
+from cruise.domain.resources import Amounts, ResourceName, Resources
+from cruise.domain.retention import RETENTION
+from cruise.domain.usage import (
+    ContainerKey,
+    CounterTail,
+    HourlyPeaks,
+    OomRecord,
+    PartitionProgress,
+    PeakKey,
+    SampleBlock,
+    Statistic,
+    StatisticKey,
+    StatisticsTable,
+    UsageAdvance,
+)
+from cruise.runtime.ports import Store
+from cruise.simulation.store import MemoryStore
+from tests.postgres_servers import debian_server, embedded_server
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, 890123, tzinfo=UTC)
+NOW_SECONDS = int(NOW.timestamp())
+NOW_HOUR = NOW_SECONDS // 3600
+FEW_EXAMPLES = settings(max_examples=25)
+
+StoreOpener = Callable[[], AbstractAsyncContextManager[Store]]
+
+
+@pytest.fixture(scope="module", params=["memory", "embedded", "debian"])
+def open_empty(request: pytest.FixtureRequest) -> Iterator[StoreOpener]:
+    """Opens an empty store of one kind, as often as a test likes."""
+    match request.param:
+        case "memory":
+            yield _memory_store
+        case "embedded":
+            with embedded_server() as data_dir:
+                yield lambda: _postgres_store(None, data_dir)
+        case _:
+            with debian_server() as server:
+                yield lambda: _postgres_store(server.url, server.directory)
+
+
+@asynccontextmanager
+async def _memory_store() -> AsyncIterator[Store]:
+    yield MemoryStore()
+
+
+@asynccontextmanager
+async def _postgres_store(url, data_dir) -> AsyncIterator[Store]:
+    def surprised(line: str) -> None:
+        raise AssertionError(f"the server is there, and yet: {line}")
+
+    async with open_store(url, data_dir, surprised) as store:
+        place = dsn_of(url) if url else f"postgresql://postgres@/postgres?host={data_dir}/postgres"
+        database = Database(place)
+        async with database.transaction() as connection:
+            await connection.execute(text(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY"))
+        await database.close()
+        yield store
+
+
+@pytest.fixture
+async def store(open_empty: StoreOpener) -> AsyncIterator[Store]:
+    async with open_empty() as opened:
+        yield opened
+
+
+# ---- statistics ----
+
+names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)
+figures = st.integers(0, (1 << 63) - 1)
+statistic_keys = st.builds(StatisticKey, names, names, names, names, names)
+statistic_rows = st.builds(
+    Statistic,
+    statistic_keys,
+    figures,
+    figures,
+    figures,
+    figures,
+    figures,
+    figures,
+    figures,
+    figures,
+    figures,
+    st.booleans(),
+)
+
+
+def subject(key: StatisticKey) -> tuple[str, ...]:
+    """What has one row: a container of a pod, or of a workload and identity."""
+    if key.pod:
+        return (key.namespace, key.pod, key.container)
+    return (key.namespace, key.workload, key.container, key.identity)
+
+
+def rows_of(table: StatisticsTable) -> dict[tuple[str, ...], Statistic]:
+    assert len({subject(key) for key in table.keys}) == len(table.keys)
+    return {subject(key): table.row(row) for row, key in enumerate(table.keys)}
+
+
+def statistic(pod="", workload="Deployment/web", container="app", identity="", updated_at=NOW_SECONDS, cpu_base=10):
+    key = StatisticKey("shop", pod, workload, container, identity)
+    return Statistic(key, updated_at, 1, cpu_base, 20, 30, 40, 50)
+
+
+@given(first=st.lists(statistic_rows, max_size=8), second=st.lists(statistic_rows, max_size=8), again=st.booleans())
+@FEW_EXAMPLES
+async def test_statistics_come_back_as_written_and_later_rows_replace_earlier_ones(open_empty, first, second, again):
+    if again:
+        second = second + [replace(row, cpu_base_millicores=7) for row in first[:3]]
+    async with open_empty() as store:
+        await store.write_statistics(StatisticsTable.of_rows(first))
+        await store.write_statistics(StatisticsTable.of_rows(second))
+        table = await store.read_statistics()
+    assert rows_of(table) == {subject(row.key): row for row in [*first, *second]}
+    assert set(table.row_of_container.values()) | set(table.row_of_workload.values()) == set(range(len(table.keys)))
+
+
+async def test_no_statistics_at_first(store):
+    table = await store.read_statistics()
+    assert (len(table.keys), len(table.updated_at), table.psi_known.dtype) == (0, 0, np.bool_)
+
+
+async def test_a_container_of_a_pod_that_changes_its_workload_keeps_one_row(store):
+    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0", "StatefulSet/web", identity="0")]))
+    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0", "Deployment/web", cpu_base=99)]))
+    table = await store.read_statistics()
+    assert [table.row(0)] == [statistic("web-0", "Deployment/web", cpu_base=99)]
+    assert len(table.keys) == 1
+
+
+async def test_the_statistics_of_a_pod_are_its_own_and_its_workloads(store):
+    own = statistic("agent-x", "DaemonSet/agent", identity="node-1", cpu_base=1)
+    of_identity = statistic("", "DaemonSet/agent", identity="node-1", cpu_base=2)
+    of_all = statistic("", "DaemonSet/agent", cpu_base=3)
+    others = [
+        statistic("agent-y", "DaemonSet/agent", identity="node-2"),
+        statistic("", "DaemonSet/agent", identity="node-2"),
+        statistic("", "DaemonSet/other", identity="node-1"),
+        statistic("", "DaemonSet/other"),
+    ]
+    elsewhere = Statistic(StatisticKey("other", "agent-x", "DaemonSet/agent", "app", "node-1"), 1, 1, 1, 1, 1, 1, 1)
+    await store.write_statistics(StatisticsTable.of_rows([own, of_identity, of_all, *others, elsewhere]))
+
+    table = await store.statistics_of_pod("shop", "agent-x", "DaemonSet/agent", "node-1")
+    assert rows_of(table) == {subject(row.key): row for row in (own, of_identity, of_all)}
+    row = table.find("shop", "agent-x", WorkloadRef("DaemonSet", "agent"), "app", "node-1")
+    assert row is not None and table.row(row) == own
+
+    new_pod = await store.statistics_of_pod("shop", "", "DaemonSet/agent", "node-3")
+    assert rows_of(new_pod) == {subject(of_all.key): of_all}
+
+
+# ---- usage ----
+
+
+def peak_key(number: int, identity: str = "") -> PeakKey:
+    return PeakKey("shop", f"Deployment/web-{number}", "app", identity)
+
+
+def hourly(*rows: tuple[PeakKey, int, float, float]) -> HourlyPeaks:
+    return HourlyPeaks(
+        keys=[row[0] for row in rows],
+        hours=np.array([row[1] for row in rows], dtype=np.int64),
+        cpu_demand_millicores=np.array([row[2] for row in rows], dtype=np.float64),
+        memory_bytes=np.array([row[3] for row in rows], dtype=np.float64),
+    )
+
+
+def block_at(last_time: int, containers: int = 2, steps: int = 3) -> SampleBlock:
+    shape = (containers, steps)
+    memory = np.arange(containers * steps, dtype=np.float64).reshape(shape) * 4096
+    memory[0, 0] = np.nan
+    return SampleBlock(
+        keys=[ContainerKey("shop", f"web-{number}", "app") for number in range(containers)],
+        times=last_time - 60 * np.arange(steps, dtype=np.int64)[::-1],
+        cpu_demand_millicores=np.linspace(0, 1, containers * steps, dtype=np.float32).reshape(shape),
+        memory_bytes=memory,
+        psi_known=np.arange(containers) % 2 == 0,
+    )
+
+
+def advance(partition="a", read_until=NOW_SECONDS, peaks=None, block=None, **progress) -> UsageAdvance:
+    return UsageAdvance(partition, PartitionProgress(0, read_until, **progress), peaks or hourly(), block)
+
+
+def assert_same_block(one: SampleBlock, other: SampleBlock) -> None:
+    assert list(one.keys) == list(other.keys)
+    for name in ("times", "cpu_demand_millicores", "memory_bytes", "psi_known"):
+        left, right = getattr(one, name), getattr(other, name)
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+
+
+async def test_progress_comes_back_with_gaps_and_counters(store):
+    tail = CounterTail(
+        at=NOW_SECONDS,
+        keys=[ContainerKey("shop", "web-0", "app"), ContainerKey("shop", "web-0", "app")],
+        series=["containerd://old", "containerd://new"],
+        cpu_seconds=np.array([1.25, 0.1]),
+        cpu_waiting_seconds=np.array([np.nan, 1e-300]),
+    )
+    await store.record_usage(advance("a", read_until=60, gaps=((10, 20, 1), (30, 40, 2)), tail=tail))
+    await store.record_usage(advance("b", read_until=70))
+    await store.record_usage(advance("b", read_until=80))
+    progress = await store.usage_progress()
+    assert progress["b"] == PartitionProgress(0, 80)
+    kept = progress["a"]
+    assert (kept.read_from, kept.read_until, kept.gaps) == (0, 60, ((10, 20, 1), (30, 40, 2)))
+    assert kept.tail is not None
+    assert (kept.tail.at, list(kept.tail.keys), list(kept.tail.series)) == (tail.at, tail.keys, tail.series)
+    np.testing.assert_array_equal(kept.tail.cpu_seconds, tail.cpu_seconds)
+    np.testing.assert_array_equal(kept.tail.cpu_waiting_seconds, tail.cpu_waiting_seconds)
+
+
+async def test_recent_blocks_are_those_with_a_later_time_oldest_first(store):
+    blocks = [block_at(1200, containers=1), block_at(600, containers=2), block_at(900, containers=3)]
+    for number, block in enumerate(blocks):
+        await store.record_usage(advance(f"partition-{number}", block=block))
+    found = await store.recent_blocks(600)
+    assert len(found) == 2
+    assert_same_block(found[0], blocks[2])
+    assert_same_block(found[1], blocks[0])
+    assert len(await store.recent_blocks(599)) == 3
+    assert len(await store.recent_blocks(1200)) == 0
+
+
+peaks_of_hours = st.lists(
+    st.tuples(
+        st.integers(0, 4).map(peak_key),
+        st.integers(NOW_HOUR - 6, NOW_HOUR),
+        st.one_of(st.just(math.nan), st.floats(0, 1e6, width=64)),
+        st.one_of(st.just(math.nan), st.floats(0, 1e12, width=64)),
+    ),
+    max_size=12,
+)
+
+
+def highest(values: list[float]) -> float:
+    return max((value for value in values if not math.isnan(value)), default=math.nan)
+
+
+@given(
+    reads=st.lists(peaks_of_hours, max_size=4),
+    hours=st.sets(st.integers(NOW_HOUR - 6, NOW_HOUR)),
+    since_hour=st.integers(NOW_HOUR - 6, NOW_HOUR),
+)
+@FEW_EXAMPLES
+async def test_peaks_are_the_highest_of_all_reads(open_empty, reads, hours, since_hour):
+    async with open_empty() as store:
+        for rows in reads:
+            await store.record_usage(advance(peaks=hourly(*rows)))
+        summary = await store.peak_summary(hours, since_hour)
+        of_one = await store.hourly_peaks("shop", "Deployment/web-1", since_hour)
+
+    counted = [row for rows in reads for row in rows if row[1] >= since_hour and not math.isnan(highest([*row[2:]]))]
+    expected = {
+        key: (
+            highest([row[2] for row in counted if row[0] == key and row[1] in hours]),
+            highest([row[3] for row in counted if row[0] == key and row[1] in hours]),
+            highest([row[3] for row in counted if row[0] == key]),
+            min(row[1] for row in counted if row[0] == key),
+        )
+        for key in {row[0] for row in counted}
+    }
+    found = dict(
+        zip(
+            summary.keys,
+            zip(
+                summary.cpu_peak_millicores.tolist(),
+                summary.memory_peak_bytes.tolist(),
+                summary.memory_7d_max_bytes.tolist(),
+                summary.first_hour.tolist(),
+                strict=True,
+            ),
+            strict=True,
+        )
+    )
+    assert repr(sorted(found.items())) == repr(sorted(expected.items()))
+
+    hours_of_one = sorted({row[1] for row in counted if row[0] == peak_key(1)})
+    assert (list(of_one.keys), of_one.hours.tolist()) == ([peak_key(1)] * len(hours_of_one), hours_of_one)
+    for hour, cpu, memory in zip(of_one.hours, of_one.cpu_demand_millicores, of_one.memory_bytes, strict=True):
+        rows = [row for row in counted if row[0] == peak_key(1) and row[1] == hour]
+        np.testing.assert_equal([cpu, memory], [highest([row[2] for row in rows]), highest([row[3] for row in rows])])
+
+
+async def test_hourly_peaks_of_a_workload_are_sorted_by_key_and_hour(store):
+    late, early = NOW_HOUR, NOW_HOUR - 1
+    rows = [(peak_key(1, identity), hour, 1.0, 2.0) for identity in ("b", "A", "a") for hour in (late, early)]
+    await store.record_usage(advance(peaks=hourly(*rows, (peak_key(2), late, 9.0, 9.0))))
+    peaks = await store.hourly_peaks("shop", "Deployment/web-1", early)
+    order = [(key.identity, hour) for key, hour in zip(peaks.keys, peaks.hours.tolist(), strict=True)]
+    assert order == [("A", early), ("A", late), ("a", early), ("a", late), ("b", early), ("b", late)]
+
+
+# ---- kills, actions, refusals ----
+
+times = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+amounts = st.builds(Amounts, st.none() | figures, st.none() | figures)
+references = st.builds(WorkloadRef, names, names)
+targets = st.builds(ContainerTarget, names, st.sampled_from(ContainerRole), amounts, amounts)
+reasons = st.sampled_from(Reason)
+actions = st.one_of(
+    st.builds(
+        ResizePod,
+        names,
+        names,
+        names,
+        st.none() | names,
+        st.none() | references,
+        st.lists(targets, max_size=3).map(tuple),
+        st.builds(Resources, figures, figures),
+        reasons,
+    ),
+    st.builds(
+        EvictPod,
+        names,
+        names,
+        names,
+        st.none() | names,
+        st.none() | references,
+        st.sampled_from(EvictionRanking),
+        st.sampled_from(ResourceName),
+        reasons,
+    ),
+    st.builds(TaintNode, names, reasons),
+    st.builds(UntaintNode, names, reasons),
+)
+outcomes = st.builds(Outcome, times, actions, st.sampled_from(Verdict), reasons, names)
+
+
+@given(written=st.lists(outcomes, max_size=8), since=times)
+@FEW_EXAMPLES
+async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written, since):
+    async with open_empty() as store:
+        await store.record_outcomes(written[:3])
+        await store.record_outcomes(written[3:])
+        found = await store.outcomes(since)
+        spent = await store.evictions_since(since)
+    by_time = sorted((line for line in written if line.at >= since), key=lambda line: line.at)
+    assert list(found) == by_time[::-1]
+    assert list(spent) == [
+        line for line in by_time if isinstance(line.action, EvictPod) and line.verdict is Verdict.DONE
+    ]
+
+
+def eviction(number: int, verdict: Verdict = Verdict.DONE) -> Outcome:
+    action: Action = EvictPod(
+        "shop", f"web-{number}", "uid", "n1", None, EvictionRanking.LOW, ResourceName.CPU, Reason.DOES_NOT_FIT
+    )
+    return Outcome(NOW + timedelta(minutes=number), action, verdict, Reason.DOES_NOT_FIT)
+
+
+async def test_outcomes_are_limited_to_the_newest(store):
+    lines = [eviction(number) for number in range(5)]
+    await store.record_outcomes(lines)
+    assert list(await store.outcomes(NOW, limit=2)) == [lines[4], lines[3]]
+    assert list(await store.outcomes(NOW + timedelta(minutes=3))) == [lines[4], lines[3]]
+
+
+async def test_only_evictions_that_were_done_spend_budgets(store):
+    lines = [eviction(number, verdict) for number, verdict in enumerate(Verdict)]
+    await store.record_outcomes(lines)
+    assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.DONE]
+
+
+def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomRecord:
+    values = {
+        "namespace": "shop",
+        "pod": "web-0",
+        "pod_uid": "uid-0",
+        "workload": "Deployment/web",
+        "container": container,
+        "identity": "",
+        "node": None,
+        "finished_at": NOW + timedelta(minutes=minutes),
+        "memory_limit_bytes": 1 << 28,
+        "memory_request_bytes": None,
+        "last_working_set_bytes": None,
+        "oom_memory_bytes": 1 << 28,
+    }
+    return OomRecord(**(values | changed))  # type: ignore[arg-type]
+
+
+async def test_a_kill_is_remembered_once(store):
+    first, second = kill(), kill("sidecar", minutes=-5, node="n1", memory_request_bytes=1, last_working_set_bytes=2)
+    assert await store.record_oom(first) is True
+    assert await store.record_oom(first) is False
+    assert await store.record_oom(kill(oom_memory_bytes=5)) is False
+    assert await store.record_oom(second) is True
+    assert list(await store.oom_records(NOW - timedelta(hours=1))) == [second, first]
+    assert list(await store.oom_records(NOW)) == [first]
+
+
+@given(containers=st.lists(targets, max_size=3).map(tuple), reason=reasons, at=times, uid=names)
+@FEW_EXAMPLES
+async def test_a_refused_target_is_remembered_until_the_next_one(open_empty, containers, reason, at, uid):
+    async with open_empty() as store:
+        await store.remember_refused(RefusedTarget(uid, (), Reason.REFUSED, NOW))
+        await store.remember_refused(RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW))
+        await store.remember_refused(RefusedTarget(uid, containers, reason, at))
+        refused = await store.refused_targets()
+    assert refused == {
+        uid: RefusedTarget(uid, containers, reason, at),
+        f"{uid}-other": RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW),
+    }
+
+
+# ---- what the operator asks for ----
+
+bounds = st.builds(Bounds, amounts, amounts)
+overrides = st.builds(
+    Overrides,
+    st.none() | st.sampled_from(Mode),
+    st.none() | st.sampled_from(EvictionRanking),
+    st.none() | st.frozensets(st.sampled_from(ResourceName)),
+    bounds,
+    st.dictionaries(names, bounds, max_size=2),
+    st.none() | st.floats(0, 100),
+)
+
+
+@given(stored=st.dictionaries(st.tuples(names, references), overrides, max_size=4), replacement=overrides)
+@FEW_EXAMPLES
+async def test_overrides_are_stored_replaced_and_removed(open_empty, stored, replacement):
+    web = ("shop", WorkloadRef("Deployment", "web"))
+    async with open_empty() as store:
+        for (namespace, workload), override in stored.items():
+            await store.put_override(namespace, workload, override)
+        await store.put_override(*web, Overrides(mode=Mode.OFF))
+        await store.put_override(*web, replacement)
+        assert await store.overrides() == {**stored, web: replacement}
+        await store.put_override(*web, None)
+        await store.put_override(*web, None)
+        assert await store.overrides() == {key: override for key, override in stored.items() if key != web}
+
+
+async def test_the_pause_holds_until_it_is_lifted(store):
+    assert await store.paused() is False
+    await store.set_paused(True)
+    await store.set_paused(True)
+    assert await store.paused() is True
+    await store.set_paused(False)
+    assert await store.paused() is False
+
+
+# ---- retention ----
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in time", "past it"])
+async def test_each_kind_is_kept_for_its_time(store, late):
+    """Everything is written at the last moment of its retention, or one step of its clock before it."""
+    step = timedelta(seconds=1) if late else timedelta(0)
+
+    def last_moment(kept: timedelta) -> datetime:
+        return NOW - kept - step
+
+    def seconds(kept: timedelta) -> int:
+        return int(last_moment(kept).timestamp())
+
+    oldest_hour = int((NOW - RETENTION.hourly_peaks).timestamp()) // 3600 - int(late)
+    rows = [
+        statistic("web-0", updated_at=seconds(RETENTION.statistics)),
+        statistic("", updated_at=seconds(RETENTION.statistics)),
+    ]
+    await store.write_statistics(StatisticsTable.of_rows(rows))
+    # A block is out once its last time is as old as the retention.
+    block = block_at(seconds(RETENTION.sample_blocks) + int(not late))
+    peaks = hourly((peak_key(1), oldest_hour, 1.0, 2.0))
+    await store.record_usage(advance("old", read_until=seconds(RETENTION.partitions), peaks=peaks, block=block))
+    await store.record_oom(kill(finished_at=last_moment(RETENTION.oom_records)))
+    done = eviction(0)
+    await store.record_outcomes([Outcome(last_moment(RETENTION.outcomes), done.action, done.verdict, done.reason)])
+    await store.remember_refused(RefusedTarget("uid", (), Reason.REFUSED, last_moment(RETENTION.refused_targets)))
+    await store.set_paused(True)
+    await store.put_override("shop", WorkloadRef("Deployment", "web"), Overrides(mode=Mode.OFF))
+
+    await store.prune(NOW)
+
+    long_ago = NOW - timedelta(days=400)
+    counts = {
+        "statistics": len((await store.read_statistics()).keys),
+        "blocks": len(await store.recent_blocks(0)),
+        "partitions": len(await store.usage_progress()),
+        "peaks": len((await store.peak_summary([], 0)).keys),
+        "kills": len(await store.oom_records(long_ago)),
+        "outcomes": len(await store.outcomes(long_ago)),
+        "evictions": len(await store.evictions_since(long_ago)),
+        "refusals": len(await store.refused_targets()),
+    }
+    kept = {name: 2 if name == "statistics" else 1 for name in counts}
+    assert counts == ({name: 0 for name in counts} if late else kept)
+    assert await store.paused() is True
+    assert len(await store.overrides()) == 1
+
+
+async def test_pruning_leaves_younger_neighbours_as_they_are(store):
+    old_hour = NOW_HOUR - 24 * 9
+    rows = [(peak_key(1), old_hour, 1.0, 1.0), (peak_key(2), old_hour, 1.0, 1.0), (peak_key(2), NOW_HOUR, 3.0, 4.0)]
+    await store.record_usage(advance("a", peaks=hourly(*rows), block=block_at(NOW_SECONDS)))
+    await store.write_statistics(
+        StatisticsTable.of_rows([statistic("web-0", updated_at=NOW_SECONDS - 9 * 86400), statistic("web-1")])
+    )
+    await store.prune(NOW)
+    await store.record_usage(
+        advance("a", peaks=hourly((peak_key(3), NOW_HOUR, 5.0, 6.0), (peak_key(1), NOW_HOUR, 7.0, 8.0)))
+    )
+
+    summary = await store.peak_summary([NOW_HOUR], 0)
+    found = dict(zip(summary.keys, summary.cpu_peak_millicores.tolist(), strict=True))
+    assert found == {peak_key(1): 7.0, peak_key(2): 3.0, peak_key(3): 5.0}
+    assert summary.first_hour.tolist() == [NOW_HOUR] * 3
+    table = await store.read_statistics()
+    assert list(table.row_of_container) == [ContainerKey("shop", "web-1", "app")]
+    assert table.row(table.row_of_container[ContainerKey("shop", "web-1", "app")]) == statistic("web-1")
+    assert len(await store.recent_blocks(0)) == 1

@@ -1,0 +1,117 @@
+"""Postgres servers for tests: the embedded one, and Debian's over TCP with a password."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cruise.adapters.embedded_postgres import EmbeddedPostgres
+from cruise.errors import CruiseError
+
+PASSWORD = "pass word/1"
+
+
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """A directory that other users may enter: pytest's own is closed to them, and Postgres does not run as root."""
+    path = Path(tempfile.mkdtemp(prefix="cruise-", dir="/tmp"))
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def embedded_server() -> Iterator[Path]:
+    """The data directory of an embedded server that runs for as long as this lasts; skips where none can."""
+    with open_directory() as data_dir:
+        server = EmbeddedPostgres(data_dir)
+        try:
+            server.start()
+        except CruiseError as error:
+            pytest.skip(f"no embedded Postgres on this machine: {error}")
+        try:
+            yield data_dir
+        finally:
+            server.release()
+
+
+@dataclass(frozen=True, slots=True)
+class DebianServer:
+    """A server of Debian's packages; `start` and `stop` may follow each other."""
+
+    programs: Path
+    directory: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The URL of its only database, password included."""
+        return (
+            f"postgresql://postgres:{PASSWORD.replace(' ', '%20').replace('/', '%2F')}@127.0.0.1:{self.port}/postgres"
+        )
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.directory} -c fsync=off"
+        self._run("pg_ctl", "-D", str(self.directory / "data"), "-w", "-l", "/dev/null", "-o", options, "start")
+
+    def stop(self) -> None:
+        """Stop, dropping whoever is connected."""
+        self._run("pg_ctl", "-D", str(self.directory / "data"), "-m", "immediate", "-w", "stop")
+
+    def initialise(self) -> None:
+        """Make the cluster, with password authentication everywhere."""
+        password_file = self.directory / "password"
+        password_file.write_text(PASSWORD)
+        password_file.chmod(0o644)
+        arguments = ("-A", "scram-sha-256", f"--pwfile={password_file}", "-U", "postgres", "-E", "UTF8", "--no-sync")
+        self._run("initdb", "-D", str(self.directory / "data"), *arguments)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        as_user = _account() if os.geteuid() == 0 else None
+        command: Sequence[str] = [str(self.programs / program), *arguments]
+        user = {"user": as_user.pw_uid, "group": as_user.pw_gid, "extra_groups": ()} if as_user else {}
+        subprocess.run(command, check=True, capture_output=True, cwd="/", **user)  # type: ignore[call-overload]
+
+
+def _account() -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        return pwd.getpwnam("nobody")
+
+
+@contextmanager
+def debian_server() -> Iterator[DebianServer]:
+    """A running server of Debian's packages; skips where they are not installed."""
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    if not installed:
+        pytest.skip("no Debian PostgreSQL on this machine (apt install postgresql)")
+    with open_directory() as directory:
+        if os.geteuid() == 0:
+            os.chown(directory, _account().pw_uid, _account().pw_gid)
+        server = DebianServer(installed[-1].parent, directory, free_port())
+        server.initialise()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
