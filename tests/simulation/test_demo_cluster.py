@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from cruise.domain.cluster import ContainerRole, Pod, QosClass
 from cruise.simulation.demo_cluster import NODES, demo_cluster
+from tests.simulation.scenes import amounts, resize
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
@@ -66,6 +67,21 @@ async def test_twin_has_the_same_bytes_and_kills_only_what_leaks() -> None:
     assert pickle.dumps(await one.snapshot()) == pickle.dumps(await twin.snapshot())
     assert one.kills == twin.kills
     assert {str(kill.workload) for kill in one.kills} == {"Deployment/thumbnails"}
+
+
+async def test_shrinking_what_is_replayed_makes_room_and_kills_nobody() -> None:
+    (cluster, _), (twin, _) = demo_cluster(START), demo_cluster(START)
+    for pod in (await cluster.snapshot()).pods:
+        if pod.namespace == "train":
+            await cluster.perform(resize(pod, amounts(50, 450)))
+    for world in (cluster, twin):
+        world.advance(START + timedelta(minutes=30))
+    waiting = [pod for pod in (await twin.snapshot()).pods if pod.node is None]
+    assert len(waiting) == 4
+    assert [pod for pod in (await cluster.snapshot()).pods if pod.node is None] == []
+    assert cluster.tally.kills_of == twin.tally.kills_of
+    before, after = (sum(one.requested.cpu_millicores for one in world.node_figures()) for world in (twin, cluster))
+    assert after < before / 2
 
 
 async def test_other_seeds_give_another_cluster() -> None:
