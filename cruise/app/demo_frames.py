@@ -90,13 +90,20 @@ def _line(outcome: Outcome) -> EventLine:
     action = outcome.action
     match action:
         case ResizePod():
-            return EventLine(outcome.at, "resized", f"{action.namespace}/{action.pod} {_sizes(action)}", action.reason)
+            return EventLine(outcome.at, "resized", f"{_name(action)} {_sizes(action)}", action.reason)
         case EvictPod():
             why = f"{action.reason}: {action.resource}, ranking {action.ranking.label}"
-            return EventLine(outcome.at, "evicted", f"{action.namespace}/{action.pod}", why)
+            return EventLine(outcome.at, "evicted", _name(action), why)
         case TaintNode() | UntaintNode():
             kind = "tainted" if isinstance(action, TaintNode) else "untainted"
             return EventLine(outcome.at, kind, action.node, action.reason)
+
+
+def _name(action: ResizePod | EvictPod) -> str:
+    """Return the workload, which people know, and of the pod's name only what tells it from its siblings."""
+    if action.workload is None:
+        return f"{action.namespace}/{action.pod}"
+    return f"{action.namespace}/{action.workload.name}-{action.pod.rsplit('-', 1)[-1]}"
 
 
 def _sizes(action: ResizePod) -> str:

@@ -104,7 +104,7 @@ def render_frame(frame: DemoFrame, width: int) -> Group:
 
 def render_summary(frame: DemoFrame) -> Group:
     """Return the closing summary: before, with cruise, and the same cluster without it."""
-    table = Table(title="What cruise did", title_justify="left", expand=False, pad_edge=False)
+    table = Table(title="What cruise did", title_justify="left")
     table.add_column("")
     for name in ("before", "with cruise", "without"):
         table.add_column(name, justify="right")
@@ -216,7 +216,7 @@ def _events(events: Sequence[EventLine], width: int) -> Table:
     table = Table(expand=True, pad_edge=False, box=None, padding=(0, 1))
     table.add_column("time", no_wrap=True)
     table.add_column("event", no_wrap=True)
-    table.add_column("what", no_wrap=True, overflow="ellipsis", ratio=2)
+    table.add_column("what", no_wrap=True, overflow="ellipsis", ratio=3)
     table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1 if width < 120 else 2)
     for event in events:
         table.add_row(f"{event.at:%H:%M}", event.kind, event.what, event.why)

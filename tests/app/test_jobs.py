@@ -1,0 +1,93 @@
+"""Jobs: failures of the world are told and tried again, mistakes of ours end the process."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from cruise.app.jobs import Jobs
+from cruise.errors import Unavailable
+
+SOON = timedelta(milliseconds=10)
+NOW = timedelta(0)
+
+
+async def until(condition: asyncio.Event) -> None:
+    await asyncio.wait_for(condition.wait(), 20)
+
+
+async def test_a_refusal_drops_the_run_and_the_next_turn_tries_again() -> None:
+    through = asyncio.Event()
+    runs: list[int] = []
+
+    async def job() -> None:
+        runs.append(len(runs))
+        if len(runs) < 3:
+            raise Unavailable("Postgres is away")
+        through.set()
+
+    async with Jobs() as jobs:
+        jobs.every(SOON, "refresh", job, delay=NOW)
+        await until(through)
+        await asyncio.sleep(0)
+        assert jobs.latest["refresh"].error is None
+        assert jobs.latest["refresh"].failures_in_a_row == 0
+    assert runs[:3] == [0, 1, 2]
+
+
+async def test_a_failure_is_kept_with_how_often_it_came() -> None:
+    twice = asyncio.Event()
+    runs: list[int] = []
+
+    async def job() -> None:
+        runs.append(1)
+        if len(runs) > 2:
+            twice.set()
+            await asyncio.sleep(60)
+        raise Unavailable("Prometheus is away")
+
+    async with Jobs() as jobs:
+        jobs.every(SOON, "refresh", job, delay=NOW)
+        await until(twice)
+        assert jobs.latest["refresh"].error == "Prometheus is away"
+        assert jobs.latest["refresh"].failures_in_a_row == 2
+
+
+async def test_a_job_never_runs_beside_itself() -> None:
+    done = asyncio.Event()
+    inside = 0
+    most = 0
+    runs = 0
+
+    async def job() -> None:
+        nonlocal inside, most, runs
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.05)
+        inside -= 1
+        runs += 1
+        if runs == 3:
+            done.set()
+
+    async with Jobs() as jobs:
+        jobs.every(SOON, "slow", job, delay=NOW)
+        await until(done)
+    assert most == 1
+
+
+async def test_a_mistake_ends_the_run() -> None:
+    async def job() -> None:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError):
+        async with Jobs() as jobs:
+            jobs.every(SOON, "broken", job, delay=NOW)
+            await asyncio.wait_for(jobs.until(asyncio.Event()), 20)
+
+
+async def test_stop_ends_the_wait() -> None:
+    stop = asyncio.Event()
+    async with Jobs() as jobs:
+        stop.set()
+        await asyncio.wait_for(jobs.until(stop), 20)
+        assert jobs.latest == {}
