@@ -75,7 +75,7 @@ def _report_of(name: str, index: int, reports: tuple[ContainerStatus, ...]) -> C
 def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str) -> _Entry:
     """Build one container; requests that are absent are what kube-apiserver makes them, the limits."""
     if not spec.name:
-        raise BadInput(f"{place}: has no name")
+        raise BadInput(f"{place}: has no name; add it")
     stated = spec.resources
     requests = read_amounts(stated.requests if stated else None, f"{place}.resources.requests")
     limits = read_amounts(stated.limits if stated else None, f"{place}.resources.limits")

@@ -24,7 +24,7 @@ from cruise.kube_json.containers import ContainerReader, stated_or
 from cruise.kube_json.owners import NO_OWNERS, Owners, controller_of, identity_of
 from cruise.kube_json.placement import PlacementReader, pinned_node
 from cruise.kube_json.quantity import read_amounts
-from cruise.kube_json.refusals import convert, label_of
+from cruise.kube_json.refusals import convert, label_of, one_line
 from cruise.kube_json.wire import Condition, PodObject, PodSpec, PodStatus
 
 OS_LABEL = "kubernetes.io/os"
@@ -48,7 +48,8 @@ class PodReader:
             return self._read(document)
         except BadInput as error:
             metadata = document.metadata
-            raise BadInput(f"{label_of('Pod', metadata.namespace or 'default', metadata.name)}: {error}") from error
+            label = label_of("Pod", metadata.namespace or "default", metadata.name)
+            raise BadInput(one_line(f"{label}: {error}")) from error
 
     def _read(self, document: PodObject) -> Pod:
         metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS

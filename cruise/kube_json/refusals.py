@@ -25,6 +25,11 @@ _IN_WORDS = {
 }
 
 
+def one_line(message: object) -> str:
+    """Return a message without line breaks and other control characters, which quoted input may bring."""
+    return "".join(letter if letter.isprintable() else "�" for letter in str(message))
+
+
 def label_of(kind: str, namespace: str | None, name: str) -> str:
     """Name an object for people: `Pod shop/web-1`, `Node n1`."""
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
@@ -35,7 +40,7 @@ def convert(document: Mapping[str, Any], shape: type[T]) -> T:
     try:
         return msgspec.convert(document, shape)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{label_of_document(document)}: {explained(error)}") from error
+        raise BadInput(one_line(f"{label_of_document(document)}: {explained(error)}")) from error
 
 
 def label_of_document(document: object) -> str:

@@ -10,7 +10,7 @@ from cruise.errors import BadInput
 from cruise.kube_json import wire
 from cruise.kube_json.decode import broken_input, decode_items
 from cruise.kube_json.gathering import Gathering
-from cruise.kube_json.refusals import convert, label_of, label_of_document
+from cruise.kube_json.refusals import convert, label_of, label_of_document, one_line
 from cruise.kube_json.split import BrokenJson, ItemList
 
 _HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
@@ -48,7 +48,7 @@ def read_snapshot(chunks: Iterable[bytes], name: str) -> Snapshot:
             raise BadInput(f"is not a List: it has no kind; {_HOW}")
         return gathering.snapshot()
     except BadInput as error:
-        raise BadInput(f"{name}: {error}") from error
+        raise BadInput(one_line(f"{name}: {error}")) from error
 
 
 def _refuse_other_documents(fields: Mapping[str, object]) -> None:

@@ -20,7 +20,7 @@ from cruise.domain.usage import (
 from cruise.errors import BadInput
 from cruise.kube_json.decode import broken_input, decode_items
 from cruise.kube_json.quantity import MOST
-from cruise.kube_json.refusals import explained
+from cruise.kube_json.refusals import explained, one_line
 from cruise.kube_json.split import BrokenJson, ItemList
 from cruise.kube_json.usage_keys import KeyReader
 from cruise.kube_json.wire import UsageItem
@@ -56,7 +56,7 @@ def read_usage(
         table = reading.table()
         return table, _time_of(table, now)
     except BadInput as error:
-        raise BadInput(f"{name}: {error}") from error
+        raise BadInput(one_line(f"{name}: {error}")) from error
 
 
 def _batches(items: Iterator[UsageItem]) -> Iterator[list[UsageItem]]:
