@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from cruise.domain.actions import OVERLOADED, Reason, TaintNode, UntaintNode
+from cruise.domain.actions import Reason, TaintNode, UntaintNode
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
+from cruise.domain.scheduling import OVERLOADED
 
 READINGS_IN_A_ROW = 2
 

@@ -7,10 +7,6 @@ from enum import StrEnum
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import Amounts, ResourceName, Resources
-from cruise.domain.scheduling import Taint, TaintEffect
-
-OVERLOADED = Taint("cruise.io/overloaded", "true", TaintEffect.NO_SCHEDULE)
-"""The only taint that cruise ever touches."""
 
 
 class Reason(StrEnum):

@@ -3,11 +3,11 @@
 import pytest
 
 from cruise.decisions.node_load import decide_node_load, load_of
-from cruise.domain.actions import OVERLOADED, Reason, TaintNode, UntaintNode
+from cruise.domain.actions import Reason, TaintNode, UntaintNode
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Resources
-from cruise.domain.scheduling import Taint, TaintEffect
+from cruise.domain.scheduling import OVERLOADED, Taint, TaintEffect
 
 CALM = Node("n1", Resources(4000, 1 << 34))
 TAINTED = Node("n1", Resources(4000, 1 << 34), taints=(OVERLOADED,))
