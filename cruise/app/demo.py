@@ -21,7 +21,7 @@ from cruise.app.controller import Controller
 from cruise.app.demo_frames import FrameMaker
 from cruise.domain.policy import Mode
 from cruise.errors import BadInput
-from cruise.interfaces.demo_view import DemoFrame, render_frame, render_summary, status_line
+from cruise.interfaces.demo_view import DemoFrame, render_frame, status_line
 from cruise.runtime.ports import Store
 from cruise.runtime.usage_reading import ReadingProgress, UsageReading
 from cruise.settings import Settings
@@ -36,7 +36,7 @@ _STATUS_SECONDS = 5.0
 
 
 async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds: float | None) -> DemoFrame:
-    """Run the demo until Ctrl-C, or for `seconds`, and print its summary; return the last frame.
+    """Run the demo until Ctrl-C, or for `seconds`, drawn on `console`; return the last frame.
 
     Without a database URL the store is an embedded Postgres in a directory of the demo's own. Raises BadInput where
     the database already holds something.
@@ -45,9 +45,7 @@ async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds
     with _stopping(stop), _logging_to(console), _own_directory(data_dir) as directory:
         console.print("starting: cluster, store, statistics of the past week")
         async with _empty_store(settings, directory, console) as store:
-            frame = await _run(settings, console, store, seconds, stop)
-    console.print(render_summary(frame))
-    return frame
+            return await _run(settings, console, store, seconds, stop)
 
 
 async def _run(
@@ -62,7 +60,12 @@ async def _run(
     for one in (cluster, twin):
         one.advance(START + _FIRST_MINUTE)
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console, transient=True
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     ) as bar:
         filling = bar.add_task("reading the past", total=None)
 

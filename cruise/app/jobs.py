@@ -18,6 +18,7 @@ from cruise.errors import CruiseError
 log = structlog.get_logger()
 
 _PAUSE_SECONDS = 1.0
+_GRACE = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,19 @@ class Jobs:
     """Named coroutines at intervals.
 
     A CruiseError drops the run: it is logged and kept in `latest`, and the next turn is the retry. Anything else is
-    a mistake of ours: `until` raises it and the process ends.
+    a mistake of ours: `until` raises it and the process ends. At the end what runs has `grace` to finish.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, grace: timedelta = _GRACE) -> None:
+        self._grace = grace
         self._scheduler = AsyncIOScheduler(
             executors={"default": AsyncIOExecutor()},
             job_defaults={"max_instances": 1, "coalesce": True},
             timezone=UTC,
         )
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._stopping = False
         self.latest: dict[str, JobRun] = {}
 
     def every(self, interval: timedelta, name: str, job: Callable[[], Awaitable[object]], delay: timedelta) -> None:
@@ -53,6 +57,10 @@ class Jobs:
         seconds = interval.total_seconds()
 
         async def run() -> None:
+            turn = asyncio.current_task()
+            assert turn is not None
+            self._running.add(turn)
+            turn.add_done_callback(self._running.discard)
             await self._run(name, job)
 
         self._scheduler.add_job(
@@ -91,7 +99,9 @@ class Jobs:
             error = str(refusal)
             log.warning("pass dropped", job=name, error=error)
         except asyncio.CancelledError:
-            raise
+            if not self._stopping:
+                raise
+            return
         except BaseException as mistake:
             # The scheduler's own runner would only log it and go on.
             if not self._broken.done():
@@ -109,6 +119,11 @@ class Jobs:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Take no more turns, let what runs come to its end for a while, then cancel it."""
+        self._stopping = True
+        self._scheduler.remove_all_jobs()
+        if self._running:
+            await asyncio.wait(self._running, timeout=self._grace.total_seconds())
         self._scheduler.shutdown(wait=False)
-        # A job that is still running has been cancelled; give it the turn of the loop in which it ends.
-        await asyncio.sleep(0)
+        if self._running:
+            await asyncio.wait(self._running)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.measure import Measurement
 from rich.panel import Panel
@@ -118,6 +119,33 @@ def render_summary(frame: DemoFrame) -> Group:
     table.add_row("evicted", "-", str(frame.now.evictions), "-")
     table.add_row("OOM kills", "-", str(frame.now.kills), str(frame.without.kills))
     return Group(table, Text(summary_line(frame)))
+
+
+def summary_json(frame: DemoFrame) -> bytes:
+    """Return the summary as one JSON document."""
+    document = {
+        "simulatedSeconds": round(frame.running.total_seconds() * frame.pace),
+        "before": _tally_json(frame.before),
+        "withCruise": _tally_json(frame.now),
+        "without": _tally_json(frame.without),
+        "oomKillsThatOriginalLimitsWouldHaveSpared": frame.kills_by_cruise,
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _tally_json(tally: Tally) -> dict[str, int]:
+    return {
+        "cpuRequestedMillicores": tally.requested.cpu_millicores,
+        "cpuUsedMillicores": tally.used.cpu_millicores,
+        "cpuAllocatableMillicores": tally.allocatable.cpu_millicores,
+        "memoryRequestedBytes": tally.requested.memory_bytes,
+        "memoryUsedBytes": tally.used.memory_bytes,
+        "memoryAllocatableBytes": tally.allocatable.memory_bytes,
+        "podsPending": tally.pending,
+        "resizes": tally.resizes,
+        "evictions": tally.evictions,
+        "oomKills": tally.kills,
+    }
 
 
 def status_line(frame: DemoFrame) -> str:

@@ -46,7 +46,7 @@ async def test_a_failure_is_kept_with_how_often_it_came() -> None:
             await asyncio.sleep(60)
         raise Unavailable("Prometheus is away")
 
-    async with Jobs() as jobs:
+    async with Jobs(grace=SOON) as jobs:
         jobs.every(SOON, "refresh", job, delay=NOW)
         await until(twice)
         assert jobs.latest["refresh"].error == "Prometheus is away"
@@ -91,3 +91,17 @@ async def test_stop_ends_the_wait() -> None:
         stop.set()
         await asyncio.wait_for(jobs.until(stop), 20)
         assert jobs.latest == {}
+
+
+async def test_what_runs_at_the_end_comes_to_its_end() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def job() -> None:
+        began.set()
+        await asyncio.sleep(0.1)
+        ended.set()
+
+    async with Jobs() as jobs:
+        jobs.every(timedelta(hours=1), "writing", job, delay=NOW)
+        await until(began)
+    assert ended.is_set()
