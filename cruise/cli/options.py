@@ -1,0 +1,102 @@
+"""Options that several commands share, and how their values are read."""
+
+import os
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cruise.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cruise.domain.policy import Policy
+    from cruise.settings import Settings
+
+_LARGE_FILE_BYTES = 32 << 20
+
+
+class Format(StrEnum):
+    """How a result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class ModeName(StrEnum):
+    """As which mode is decided."""
+
+    OBSERVE = "observe"
+    INITIAL = "initial"
+    RESIZE = "resize"
+    FULL = "full"
+
+
+SnapshotOption = Annotated[
+    str,
+    typer.Option(
+        "--snapshot",
+        metavar="FILE",
+        help="What `kubectl get nodes,pods,… -A -o json` printed; .gz as well, - for standard input.",
+    ),
+]
+UsageOption = Annotated[
+    str, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file; .gz as well, - for standard input.")
+]
+NowOption = Annotated[
+    str | None,
+    typer.Option("--now", metavar="TIME", help="The time to decide at, e.g. 2026-01-01T12:00:00Z.", show_default=False),
+]
+ModeOption = Annotated[ModeName, typer.Option("--mode", help="Decide as this mode of the cluster.")]
+FormatOption = Annotated[Format, typer.Option("--format", "-f", help="A table for people or one JSON document.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings in TOML; CRUISE_* variables win.", show_default=False),
+]
+
+
+def settings_of(config: Path | None) -> "Settings":
+    """Resolve the settings of this process. Raises BadInput."""
+    from cruise.settings import load_settings
+
+    return load_settings(os.environ, config)
+
+
+def policy_of(config: Path | None, mode: ModeName) -> "Policy":
+    """Return the policy to decide by, as `mode`. Raises BadInput."""
+    from dataclasses import replace
+
+    from cruise.domain.policy import Mode
+
+    return replace(settings_of(config).policy(), mode=Mode[mode.name])
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Read --now. Raises BadInput for what is no time, or a time without its zone."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadInput(f'--now: "{text}" is not a time; write e.g. 2026-01-01T12:00:00Z') from error
+    if found.tzinfo is None:
+        raise BadInput(f'--now: "{text}" lacks its zone; write e.g. {found.isoformat()}Z')
+    return found.astimezone(UTC)
+
+
+def near(name: str, names: "Iterable[str]") -> str:
+    """Return the ending of a complaint about an unknown name: those that look like it, or nothing."""
+    found = get_close_matches(name, list(names), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def is_large(path: str) -> bool:
+    """Tell whether reading a file takes long enough to say so."""
+    try:
+        return os.path.getsize(path) >= _LARGE_FILE_BYTES
+    except OSError:
+        return False

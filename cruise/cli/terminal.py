@@ -1,0 +1,83 @@
+"""Standard output and standard error: documents, tables, progress, and the one line that says what went wrong."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from rich.console import Console, RenderableType
+
+from cruise.errors import Unavailable
+
+
+class OutputClosed(Exception):
+    """Whoever read standard output has had enough, as `head` does; nothing is wrong."""
+
+
+class _Terminal(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """Leave the ending to whoever started the command."""
+        raise OutputClosed
+
+
+def table_console() -> Console:
+    """Return where tables go: as wide as the terminal or COLUMNS, without colour for a file or with NO_COLOR."""
+    _require_output()
+    return _Terminal(highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
+    """Print the parts of a report as they come. Raises OutputClosed."""
+    for part in parts:
+        console.print(part)
+
+
+def write_document(pieces: Iterable[bytes]) -> None:
+    """Write one document to standard output as it is. Raises OutputClosed."""
+    _require_output()
+    try:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
+def flush_output() -> None:
+    """Bring out what is still buffered. Raises OutputClosed."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise OutputClosed from error
+
+
+def abandon_output() -> None:
+    """Drop what is still buffered, so that the interpreter does not try to write it once more at its end."""
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def complain(message: str) -> None:
+    """Say in one line on standard error what went wrong."""
+    if sys.stderr is not None:
+        print(f"cruise: {' '.join(message.split())}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def busy(what: str, worth_telling: bool = True) -> Iterator[None]:
+    """Show on standard error that something takes a while, where people look on."""
+    if not worth_telling or sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    console = Console(stderr=True, highlight=False, markup=False)
+    with console.status(what):
+        yield
+
+
+def _require_output() -> None:
+    if sys.stdout is None:
+        raise Unavailable("standard output is closed")
