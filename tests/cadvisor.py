@@ -73,6 +73,12 @@ def traces() -> list[Trace]:
     return [trace for trace in found if trace.memory_bytes is not None]
 
 
+def trace_files() -> list[Path]:
+    """The files that `traces` reads."""
+    directories = sorted(RECORDED.iterdir()) if RECORDED.is_dir() else [SHIPPED_TRACE]
+    return [path for directory in directories for path in sorted(directory.glob("*.csv*"))]
+
+
 def demands(count: int, start: int, minutes: int, seed: int) -> Iterator[Demand]:
     """Demands from the traces' series in turn, each repeated from another point on, with some noise a minute."""
     found = traces()

@@ -9,8 +9,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -27,32 +27,36 @@ def binary(name: str) -> Path:
     return Path(found)
 
 
-def blocks(write: Callable[[Path], None], sources: list[Path], keep: bool = False) -> Path:
-    """Make the blocks of the OpenMetrics text that `write` writes.
-
-    With `keep` they stay in the cache, under a hash of the `sources` that they follow from.
-    """
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    home = CACHE / "prometheus-blocks"
-    place = home / digest
-    if keep and place.is_dir():
-        return place
-    home.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="making-", dir=home))
-    text, made = work / "samples.txt", work / "blocks"
+def make_blocks(write: Callable[[Path], None], into: Path) -> None:
+    """Make the blocks of the OpenMetrics text that `write` writes; `into` must not be there yet."""
+    text = into.with_suffix(".txt")
     try:
         write(text)
         # One block for all, or the text is read once for every two hours.
         command = [str(binary("promtool")), "tsdb", "create-blocks-from", "--max-block-duration=768h"]
-        command += ["openmetrics", str(text), str(made)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=work)
+        command += ["openmetrics", str(text), str(into)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=into.parent)
         assert done.returncode == 0, done.stderr
-        if not keep:
-            place = Path(tempfile.mkdtemp(prefix="once-", dir=home)) / "blocks"
-        if not place.is_dir():
-            made.rename(place)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        text.unlink(missing_ok=True)
+
+
+def kept_blocks(name: str, write: Callable[[Path], None], sources: Iterable[Path]) -> Path:
+    """Make blocks once, and keep them in the cache as long as the `sources` that they follow from are the same."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    home = CACHE / "prometheus-blocks"
+    place = home / f"{name}-{digest}"
+    if place.is_dir():
+        return place
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=home) as work:
+        made = Path(work) / "blocks"
+        make_blocks(write, made)
+        for outdated in home.glob(f"{name}-*"):
+            shutil.rmtree(outdated, ignore_errors=True)
+        # Another process may have been faster.
+        with suppress(OSError):
+            made.rename(place)
     return place
 
 

@@ -167,9 +167,12 @@ def _shortened(text: str) -> str:
 
 def _cause(error: requests.exceptions.ConnectionError) -> str:
     """Return the system's own words, without the layers that wrapped them."""
-    pattern = r"\[Errno -?\d+\] ([^'\")]+)|(Remote end closed connection[a-z ]*|Connection aborted|Read timed out)"
-    found = re.search(pattern, str(error))
-    return (found.group(1) or found.group(2)) if found else _shortened(str(error))
+    text = str(error)
+    for pattern in (r"\[Errno -?\d+\] ([^'\")]+)", r"(Remote end closed connection)", r"(Read timed out)"):
+        found = re.search(pattern, text)
+        if found:
+            return found.group(1)
+    return _shortened(text)
 
 
 def _retry_after(response: requests.Response) -> float | None:

@@ -129,6 +129,7 @@ def _folded(matrix: Matrix, before: CountersBefore) -> tuple[list[SeriesKey], Fl
             nodes.append(name.node)
         else:
             twins.append((place, row))
+            nodes[place] = nodes[place] or name.node
     values = matrix.values if len(keep) == len(matrix.series) else matrix.values[keep]
     for place, row in twins:
         values[place] = np.fmax(values[place], matrix.values[row])

@@ -93,8 +93,10 @@ class NodeLoadDecoder:
     """Decodes the instant answer to the query for load averages."""
 
     def __init__(self, node_label: str, accept_partial: bool = False) -> None:
-        names = {"node": node_label} if node_label else {}
-        fields = [("node", str, ""), ("instance", str, "")] if node_label != "instance" else [("node", str, "")]
+        fields = [("instance", str, "")]
+        names = {"node": node_label}
+        if node_label not in ("", "instance"):
+            fields.append(("node", str, ""))
         metric = msgspec.defstruct("Metric", fields, rename=names, gc=False)
         row = msgspec.defstruct("Row", [("metric", metric), ("value", tuple[float, float])], gc=False)
         self._batches = _decoder("vector", row, accept_partial)
@@ -102,7 +104,7 @@ class NodeLoadDecoder:
     def loads(self, body: bytes) -> list[NodeLoad]:
         """Return the readings. Raises BadInput and Unavailable as `MatrixDecoder.matrix` does."""
         return [
-            NodeLoad(row.metric.node, getattr(row.metric, "instance", ""), row.value[1])
+            NodeLoad(getattr(row.metric, "node", ""), row.metric.instance, row.value[1])
             for rows in self._batches(body)
             for row in rows
         ]

@@ -1,0 +1,220 @@
+"""Every way in which a server can refuse, each as one clear line."""
+
+import base64
+import time
+from typing import Any
+
+import pytest
+
+from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.errors import BadInput, CruiseError, Throttled, Unavailable
+from tests.http_server import Answer, Request, answering
+from tests.prometheus_server import free_port
+
+SUCCESS = b'{"status":"success","data":{"resultType":"matrix","result":[]}}'
+
+
+def ask(url: str, **settings: Any) -> bytes:
+    client = PrometheusClient(PrometheusSettings(url, **{"timeout_seconds": 5.0, **settings}))
+    try:
+        return client.query_range("up", 60, 300, 60)
+    finally:
+        client.close()
+
+
+def refused(answer: Answer, **settings: Any) -> CruiseError:
+    with answering(lambda request: answer) as url, pytest.raises(CruiseError) as caught:
+        ask(url, **settings)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+    return caught.value
+
+
+def seen(**settings: Any) -> Request:
+    requests: list[Request] = []
+
+    def respond(request: Request) -> Answer:
+        requests.append(request)
+        return Answer(body=SUCCESS)
+
+    with answering(respond) as url:
+        assert ask(url, **settings) == SUCCESS
+    return requests[0]
+
+
+def test_a_query_is_posted_as_a_form():
+    request = seen()
+    assert request.path == "/api/v1/query_range"
+    assert {name: request.form[name] for name in ("query", "start", "end", "step")} == {
+        "query": "up",
+        "start": "60",
+        "end": "300",
+        "step": "60",
+    }
+
+
+def test_an_address_may_have_a_path_and_end_in_a_slash():
+    requests: list[Request] = []
+
+    def respond(request: Request) -> Answer:
+        requests.append(request)
+        return Answer(body=SUCCESS)
+
+    with answering(respond) as url:
+        ask(f"{url}/prometheus/")
+    assert requests[0].path == "/prometheus/api/v1/query_range"
+
+
+def test_headers_go_with_every_request():
+    assert seen(headers={"X-Scope-OrgID": "team-a"}).headers["X-Scope-OrgID"] == "team-a"
+
+
+def test_a_user_and_password_are_sent():
+    credentials = seen(user="cruise", password="secret").headers["Authorization"]
+    assert base64.b64decode(credentials.removeprefix("Basic ")) == b"cruise:secret"
+
+
+def test_a_token_is_read_again_when_its_file_changes(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    sent: list[str] = []
+
+    def respond(request: Request) -> Answer:
+        sent.append(request.headers["Authorization"])
+        return Answer(body=SUCCESS)
+
+    with answering(respond) as url:
+        client = PrometheusClient(PrometheusSettings(url, token_file=token))
+        client.query_range("up", 60, 60, 60)
+        fresh = tmp_path / "fresh"
+        fresh.write_text("second\n")
+        fresh.rename(token)
+        client.query("up", 60)
+        client.close()
+    assert sent == ["Bearer first", "Bearer second"]
+
+
+def test_a_netrc_file_lends_no_credentials(tmp_path, monkeypatch):
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    assert "Authorization" not in seen().headers
+
+
+def test_a_missing_token_file_is_named(tmp_path):
+    with pytest.raises(BadInput, match=r"prometheus_token_file .*nowhere cannot be read"):
+        ask(f"http://127.0.0.1:{free_port()}", token_file=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_credentials_name_the_setting(status, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("wrong")
+    error = refused(Answer(status), token_file=token)
+    assert isinstance(error, BadInput)
+    assert "refused the credentials" in str(error)
+    assert "prometheus_token_file" in str(error)
+
+
+def test_missing_credentials_name_the_setting():
+    error = refused(Answer(401, b"Unauthorized"))
+    assert isinstance(error, BadInput)
+    assert "asks for credentials (401): set prometheus_token_file" in str(error)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_refused_query_tells_the_servers_reason_shortened(status):
+    body = b'{"status":"error","errorType":"execution","error":"query processing would load\\ntoo many samples %s"}'
+    error = refused(Answer(status, body % (b"x" * 1000)))
+    assert isinstance(error, BadInput)
+    assert f"refused the query ({status}): query processing would load too many samples" in str(error)
+    assert str(error).endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "Fri, 01 Jan 2100 00:00:20 GMT", "Date": "Fri, 01 Jan 2100 00:00:00 GMT"}, 20.0),
+        ({"Retry-After": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_too_many_requests_tell_when_to_come_again(headers, seconds):
+    with answering(lambda request: Answer(429, headers=headers)) as url, pytest.raises(Throttled) as caught:
+        ask(url)
+    assert caught.value.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_server_that_cannot_answer_is_unavailable(status):
+    error = refused(Answer(status, b'{"status":"error","error":"query timed out in expression evaluation"}'))
+    assert isinstance(error, Unavailable)
+    assert f"cannot answer now ({status}): query timed out" in str(error)
+
+
+def test_a_query_that_was_heard_is_not_sent_again():
+    requests: list[Request] = []
+
+    def respond(request: Request) -> Answer:
+        requests.append(request)
+        return Answer(503)
+
+    with answering(respond) as url, pytest.raises(Unavailable):
+        ask(url)
+    assert len(requests) == 1
+
+
+def test_a_redirect_names_its_target():
+    error = refused(Answer(302, headers={"Location": "https://login.example/"}))
+    assert isinstance(error, BadInput)
+    assert "redirects to https://login.example/ (302): set prometheus_url" in str(error)
+
+
+def test_an_address_without_the_api_is_named():
+    error = refused(Answer(404, b"404 page not found"))
+    assert isinstance(error, BadInput)
+    assert "set prometheus_url to the address before /api/v1" in str(error)
+
+
+def test_an_answer_that_breaks_off_is_unavailable():
+    error = refused(Answer(200, SUCCESS[:20], length=len(SUCCESS)))
+    assert isinstance(error, Unavailable)
+    assert "the answer broke off" in str(error)
+
+
+def test_a_connection_that_is_hung_up_is_unavailable():
+    error = refused(Answer(length=None))
+    assert isinstance(error, Unavailable)
+    assert "cannot be reached: Remote end closed connection" in str(error)
+
+
+def test_nobody_listening_is_unavailable():
+    with pytest.raises(Unavailable, match="cannot be reached: Connection refused"):
+        ask(f"http://127.0.0.1:{free_port()}")
+
+
+def test_an_answer_that_takes_too_long_is_unavailable():
+    def respond(request: Request) -> Answer:
+        time.sleep(0.5)
+        return Answer(body=SUCCESS)
+
+    with answering(respond) as url, pytest.raises(Unavailable, match=r"did not answer within 0\.1 s"):
+        ask(url, timeout_seconds=0.1)
+
+
+@pytest.mark.parametrize("url", ["prometheus:9090", "ftp://prometheus", "http://", ""])
+def test_an_address_that_is_none_is_named(url):
+    with pytest.raises(BadInput, match="prometheus_url is "):
+        ask(url)
+
+
+def test_a_server_without_tls_is_no_https_server():
+    with answering(lambda request: Answer()) as url, pytest.raises(BadInput, match="TLS failed"):
+        ask(url.replace("http://", "https://"))
+
+
+def test_a_ca_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(BadInput, match=r"CA file .*nowhere\.crt is not there"):
+        ask("https://127.0.0.1:1", ca_file=tmp_path / "nowhere.crt")

@@ -1,0 +1,69 @@
+"""A small HTTP server on a free loopback port, for answers that a real one would rarely give."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import parse_qs
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it came in: its path, headers and form."""
+
+    path: str
+    headers: Mapping[str, str]
+    form: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to send back. `length` is what the header claims; None sends nothing at all and hangs up."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = -1
+
+
+@contextmanager
+def answering(respond: Callable[[Request], Answer]) -> Iterator[str]:
+    """Serve every POST with what `respond` says; yields the server's address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            text = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            form = {name: values[0] for name, values in parse_qs(text).items()}
+            answer = respond(Request(self.path, dict(self.headers), form))
+            if answer.length is None:
+                self.close_connection = True
+                return
+            self.send_response_only(answer.status)
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            length = len(answer.body) if answer.length < 0 else answer.length
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(answer.body)
+            self.close_connection = length != len(answer.body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *arguments: object) -> None:
+            """Say nothing: some clients here are meant to hang up."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
