@@ -1,10 +1,11 @@
 """Whom to evict from a node that does not hold its pods, and whom to spare again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,7 @@ class Marked:
 
 def need_of(contenders: Sequence[Contender]) -> Resources:
     """Return what pods need together: the sum of their bases and the largest single headroom."""
-    return Resources(
-        sum(c.base.cpu_millicores for c in contenders)
-        + max((c.headroom.cpu_millicores for c in contenders), default=0),
-        sum(c.base.memory_bytes for c in contenders) + max((c.headroom.memory_bytes for c in contenders), default=0),
-    )
+    return _sum(c.base for c in contenders) + _largest(c.headroom for c in contenders)
 
 
 def rank_for_eviction(contenders: Sequence[Contender], resource: ResourceName) -> list[int]:
@@ -57,26 +54,54 @@ def decide_evictions(contenders: Sequence[Contender], available: Resources) -> l
 
     None where not even the departure of every candidate would make the rest fit: then nobody goes.
     """
-    staying = dict(enumerate(contenders))
+    staying = [True] * len(contenders)
     marked: list[Marked] = []
     for resource in (ResourceName.MEMORY, ResourceName.CPU):
-        queue = [index for index in rank_for_eviction(contenders, resource) if index in staying]
-        while not _fits(list(staying.values()), resource, available):
-            if not queue:
+        room = _of(available, resource)
+        base = sum(_of(c.base, resource) for c, stays in zip(contenders, staying, strict=True) if stays)
+        spikes = iter(sorted(range(len(contenders)), key=lambda index: -_of(contenders[index].headroom, resource)))
+        spike = _next_staying(spikes, staying)
+        queue = iter(rank_for_eviction(contenders, resource))
+        while base + (0 if spike is None else _of(contenders[spike].headroom, resource)) > room:
+            index = _next_staying(queue, staying)
+            if index is None:
                 return None
-            index = queue.pop(0)
-            del staying[index]
+            staying[index] = False
+            base -= _of(contenders[index].base, resource)
             marked.append(Marked(index, resource))
-    for mark in reversed(list(marked)):
+            if index == spike:
+                spike = _next_staying(spikes, staying)
+    return _unspared(contenders, staying, marked, available)
+
+
+def _next_staying(order: Iterator[int], staying: Sequence[bool]) -> int | None:
+    return next((index for index in order if staying[index]), None)
+
+
+def _unspared(
+    contenders: Sequence[Contender], staying: Sequence[bool], marked: Sequence[Marked], available: Resources
+) -> list[Marked]:
+    """Return the marks without those of pods whose return, last marked first, still fits."""
+    here = [contender for contender, stays in zip(contenders, staying, strict=True) if stays]
+    base = _sum(contender.base for contender in here)
+    headroom = _largest(contender.headroom for contender in here)
+    gone: list[Marked] = []
+    for mark in reversed(marked):
         back = contenders[mark.index]
-        if need_of([*staying.values(), back]).fits_in(available):
-            staying[mark.index] = back
-            marked.remove(mark)
-    return marked
+        with_base, with_headroom = base + back.base, headroom.at_least(back.headroom)
+        if (with_base + with_headroom).fits_in(available):
+            base, headroom = with_base, with_headroom
+        else:
+            gone.append(mark)
+    return gone[::-1]
 
 
-def _fits(staying: Sequence[Contender], resource: ResourceName, available: Resources) -> bool:
-    return _of(need_of(staying), resource) <= _of(available, resource)
+def _sum(parts: Iterable[Resources]) -> Resources:
+    return reduce(Resources.__add__, parts, NO_RESOURCES)
+
+
+def _largest(parts: Iterable[Resources]) -> Resources:
+    return reduce(Resources.at_least, parts, NO_RESOURCES)
 
 
 def _of(resources: Resources, resource: ResourceName) -> int:

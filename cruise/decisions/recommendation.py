@@ -15,7 +15,8 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.usage import Float64Array, Int64Array, StatisticsTable
 
-UNBOUNDED = np.iinfo(np.int64).max // 4
+# A pebibyte, or a million million cores: over any machine, and thousands of such values still add up in 64 bits.
+UNBOUNDED = 1 << 50
 UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 # Far under the least share that is not zero, far over the rounding error of a product of doubles.
 _ROUNDING = 1e-9
@@ -92,22 +93,22 @@ def recommend(
     factor = np.fromiter((pod.guidance.headroom_factor for pod in pods), dtype=np.float64, count=len(pods))[pod_of]
     manages_cpu = np.fromiter((pod.manages_cpu for pod in pods), dtype=np.bool_, count=len(pods))[pod_of]
     manages_memory = np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods))[pod_of]
-    oom = statistics.oom_memory_bytes[rows]
+    oom = capped(statistics.oom_memory_bytes[rows])
     return DemandTable(
         pods=pods,
         first_container=first,
         pod_of=pod_of,
         cpu=_demand(
-            statistics.cpu_base_millicores[rows],
-            statistics.cpu_peak_millicores[rows],
+            capped(statistics.cpu_base_millicores[rows]),
+            capped(statistics.cpu_peak_millicores[rows]),
             factor,
             bound_rows[:, 0:2],
             spec[:, 0],
             manages_cpu,
         ),
         memory=_demand(
-            statistics.memory_base_bytes[rows],
-            np.maximum(statistics.memory_peak_bytes[rows], oom),
+            capped(statistics.memory_base_bytes[rows]),
+            np.maximum(capped(statistics.memory_peak_bytes[rows]), oom),
             factor,
             bound_rows[:, 2:4],
             spec[:, 1],
@@ -115,8 +116,8 @@ def recommend(
         ),
         cpu_limit=spec[:, 2],
         memory_limit=spec[:, 3],
-        wanted_memory_limit=memory_limits(statistics.memory_7d_max_bytes[rows], oom),
-        safe_memory_limit=np.ceil(statistics.memory_last_bytes[rows] * 1.2).astype(np.int64),
+        wanted_memory_limit=memory_limits(capped(statistics.memory_7d_max_bytes[rows]), oom),
+        safe_memory_limit=np.ceil(capped(statistics.memory_last_bytes[rows]) * 1.2).astype(np.int64),
         cpu_limit_cap=bound_rows[:, 4],
         memory_limit_cap=bound_rows[:, 5],
         cpu_limit_ratio=ratios[:, 0],
@@ -127,6 +128,19 @@ def recommend(
 def memory_limits(memory_7d_max: Int64Array, oom_memory: Int64Array) -> Int64Array:
     """Return 2 x the larger of the 7-day maximum and the limit at the last kill."""
     return 2 * np.maximum(memory_7d_max, oom_memory)
+
+
+def whole_numbers(values: Sequence[int]) -> Int64Array:
+    """Return numbers of any size as a column, those beyond ± `UNBOUNDED` brought back to it."""
+    try:
+        return capped(np.array(values, dtype=np.int64))
+    except OverflowError:
+        return np.array([max(-UNBOUNDED, min(value, UNBOUNDED)) for value in values], dtype=np.int64)
+
+
+def capped(values: Int64Array) -> Int64Array:
+    """Return a column with what is beyond ± `UNBOUNDED` brought back to it, so that sums cannot overflow."""
+    return np.clip(values, -UNBOUNDED, UNBOUNDED)
 
 
 def round_up(values: NDArray[np.float64], unit: int) -> Int64Array:
@@ -227,7 +241,7 @@ def _demand(
     managed: NDArray[np.bool_],
 ) -> Demand:
     headroom = np.maximum(peak - base, 0)
-    scaled = np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64)
+    scaled = capped(np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64))
     lower, upper = bounds[:, 0], bounds[:, 1]
     return Demand(
         raw_base=np.where(managed, base, 0),

@@ -4,7 +4,7 @@ All nodes are decided together, in columns; only a node that does not hold its p
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.eviction import Contender, decide_evictions
-from cruise.decisions.recommendation import DemandTable, recommend
+from cruise.decisions.recommendation import DemandTable, recommend, whole_numbers
 from cruise.decisions.resize import PodSizes, choose_resizes
+from cruise.decisions.rooms import Room, rooms_of
 from cruise.decisions.scope import Scope, StoredOverrides, Touchable
 from cruise.decisions.sharing import NodeColumns
+from cruise.decisions.trimming import trim_growth, trim_to_room
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import ContainerRole, Node, Pod, Snapshot
+from cruise.domain.cluster import ContainerRole, Pod, Snapshot
 from cruise.domain.policy import EvictionRanking, Mode, Policy
-from cruise.domain.requests import counted_requests
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import Int64Array, StatisticsTable
 
@@ -67,30 +68,6 @@ class NodePlan:
     hold: tuple[Hold, ...] = ()
 
 
-@dataclass(slots=True)
-class _Room:
-    """What a node has left for touchable pods, added up pod by pod."""
-
-    node: Node
-    touchable: list[Touchable] = field(default_factory=list)
-    touchable_counted: list[Resources] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
-    counted_cpu: int = 0
-    counted_memory: int = 0
-    taken_cpu: int = 0
-    taken_memory: int = 0
-
-    @property
-    def available(self) -> Resources:
-        """What is left once fixed pods and overheads are taken off."""
-        return self.node.allocatable - Resources(self.taken_cpu, self.taken_memory)
-
-    @property
-    def counted(self) -> Resources:
-        """What kube-scheduler counts on the node now."""
-        return Resources(self.counted_cpu, self.counted_memory)
-
-
 def decide_node_plans(
     snapshot: Snapshot,
     statistics: StatisticsTable,
@@ -103,39 +80,15 @@ def decide_node_plans(
 ) -> list[NodePlan]:
     """Decide every node of a snapshot, or only `nodes`; sorted by node name."""
     scope = Scope(snapshot, statistics, stored or {}, policy, now)
-    rooms = _rooms(snapshot, scope, nodes)
+    rooms = rooms_of(snapshot, scope, nodes)
     table = recommend([pod for room in rooms for pod in room.touchable], statistics, snapshot.limit_ranges, policy)
     return _Pass(rooms, table, scope).plans(snapshot, policy, refused or {}, now)
-
-
-def _rooms(snapshot: Snapshot, scope: Scope, nodes: frozenset[str] | None) -> list[_Room]:
-    """Sort every bound pod to its node, as touchable or as fixed, and take what is fixed from the node's room."""
-    rooms = {node.name: _Room(node) for node in snapshot.nodes if nodes is None or node.name in nodes}
-    for pod in snapshot.pods:
-        room = rooms.get(pod.node) if pod.node is not None else None
-        if room is None:
-            continue
-        counted = counted_requests(pod)
-        cpu, memory = counted.cpu_millicores, counted.memory_bytes
-        room.counted_cpu += cpu
-        room.counted_memory += memory
-        verdict = scope.of(pod)
-        if isinstance(verdict, Hold):
-            room.holds.append(verdict)
-            room.taken_cpu += cpu
-            room.taken_memory += memory
-        else:
-            room.touchable.append(verdict)
-            room.touchable_counted.append(counted)
-            room.taken_cpu += pod.overhead.cpu_millicores if verdict.manages_cpu else cpu
-            room.taken_memory += pod.overhead.memory_bytes if verdict.manages_memory else memory
-    return [rooms[name] for name in sorted(rooms)]
 
 
 class _Pass:
     """One pass over rooms: what fits, who goes, what the others get."""
 
-    def __init__(self, rooms: Sequence[_Room], table: DemandTable, scope: Scope) -> None:
+    def __init__(self, rooms: Sequence[Room], table: DemandTable, scope: Scope) -> None:
         self._rooms = rooms
         self._table = table
         self._scope = scope
@@ -145,6 +98,10 @@ class _Pass:
             [len(room.touchable) for room in rooms],
             table,
         )
+        self._own = {
+            ResourceName.CPU: whole_numbers([own for room in rooms for own in room.own_cpu]),
+            ResourceName.MEMORY: whole_numbers([own for room in rooms for own in room.own_memory]),
+        }
 
     def plans(
         self, snapshot: Snapshot, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
@@ -169,24 +126,60 @@ class _Pass:
                 evictions[int(index)] = tuple(action for _, action in marked)
                 gone[[pod for pod, _ in marked]] = True
         stays = ~gone
-        cpu = self._columns.sizes(ResourceName.CPU, table.cpu, stays, fits)
-        memory = self._columns.sizes(ResourceName.MEMORY, table.memory, stays, fits)
-        self._columns.trim(cpu, memory, stays, fits)
-        limits = self._columns.memory_limits(memory)
-        sizes = PodSizes(
-            table=table,
+        sizes = {
+            ResourceName.CPU: self._columns.sizes(ResourceName.CPU, table.cpu, stays, fits),
+            ResourceName.MEMORY: self._columns.sizes(ResourceName.MEMORY, table.memory, stays, fits),
+        }
+        trim_to_room(self._columns, sizes, stays, fits)
+        decided = self._pod_sizes(sizes, stays)
+        resizes, held = self._resizes(decided, snapshot, policy, refused, now)
+        return self._assemble(decided, fits, evictions, resizes, held, pod_base, pod_headroom)
+
+    def _pod_sizes(self, sizes: Mapping[ResourceName, Int64Array], stays: NDArray[np.bool_]) -> PodSizes:
+        cpu, memory = sizes[ResourceName.CPU], sizes[ResourceName.MEMORY]
+        sums = self._columns.pod_sums(cpu, memory)
+        return PodSizes(
+            table=self._table,
             cpu_millicores=cpu,
             memory_bytes=memory,
-            memory_limit_bytes=limits,
+            memory_limit_bytes=self._columns.memory_limits(memory),
             cpu_limit_millicores=self._columns.cpu_limits(cpu),
-            growth=self._columns.growth(
-                [counted for room in self._rooms for counted in room.touchable_counted],
-                self._columns.pod_sums(cpu, memory),
-            ),
+            growth={
+                resource: np.where(self._columns.manages[resource], np.maximum(sums[resource] - own, 0), 0)
+                for resource, own in self._own.items()
+            },
             stays=stays,
         )
-        resizes, held = choose_resizes(sizes, snapshot.limit_ranges, policy, refused, now)
-        return self._assemble(sizes, fits, evictions, resizes, held, stays)
+
+    def _resizes(
+        self,
+        decided: PodSizes,
+        snapshot: Snapshot,
+        policy: Policy,
+        refused: Mapping[str, RefusedTarget],
+        now: datetime,
+    ) -> tuple[list[ResizePod | None], list[Hold | None]]:
+        """Choose the resizes, and cut grows to the room that pods leave which stay as they are.
+
+        A pod inside its dead band or held back may ask for more than its size. Were others to grow by the sizes
+        alone, their grows would wait for that room for ever.
+        """
+        resizes, holds = choose_resizes(decided, snapshot.limit_ranges, policy, refused, now)
+        sizes = {ResourceName.CPU: decided.cpu_millicores.copy(), ResourceName.MEMORY: decided.memory_bytes.copy()}
+        while True:
+            patched = np.array([r is not None and r.reason is Reason.RIGHTSIZED for r in resizes], dtype=np.bool_)
+            cut = trim_growth(self._columns, sizes, self._own, patched, decided.stays)
+            if not cut:
+                return resizes, holds
+            among = np.zeros(len(resizes), dtype=np.bool_)
+            among[cut] = True
+            smaller = self._pod_sizes(sizes, decided.stays & among)
+            again, held = choose_resizes(smaller, snapshot.limit_ranges, policy, refused, now)
+            for index in cut:
+                pod = self._table.pods[index].pod
+                resizes[index], holds[index] = again[index], held[index]
+                if again[index] is None and held[index] is None:
+                    holds[index] = Hold(pod.namespace, pod.name, Reason.WAITING_FOR_ROOM)
 
     def _evict(
         self,
@@ -234,15 +227,13 @@ class _Pass:
         evictions: Mapping[int, tuple[EvictPod, ...]],
         resizes: Sequence[ResizePod | None],
         held: Sequence[Hold | None],
-        stays: NDArray[np.bool_],
+        pod_base: Mapping[ResourceName, Int64Array],
+        pod_headroom: Mapping[ResourceName, Int64Array],
     ) -> list[NodePlan]:
-        table, targets = self._table, _targets(self._table, sizes)
-        base = self._columns.pod_sums(np.where(stays[table.pod_of], table.cpu.base, 0), table.memory.base)
-        node_base = {r: self._columns.node_sum(np.where(stays, base[r], 0)) for r in ResourceName}
-        staying = stays[table.pod_of]
+        targets, stays = _targets(self._table, sizes), sizes.stays
+        node_base = {r: self._columns.node_sum(np.where(stays, base, 0)) for r, base in pod_base.items()}
         node_headroom = {
-            resource: self._columns.node_maximum_of_containers(np.where(staying, demand.headroom, 0))
-            for resource, demand in ((ResourceName.CPU, table.cpu), (ResourceName.MEMORY, table.memory))
+            r: self._columns.node_maximum(np.where(stays, headroom, 0)) for r, headroom in pod_headroom.items()
         }
         pod_bounds = np.searchsorted(self._columns.node_of_pod, np.arange(len(self._rooms) + 1)).tolist()
         container_bounds = np.searchsorted(self._columns.node_of, np.arange(len(self._rooms) + 1)).tolist()
@@ -263,7 +254,9 @@ class _Pass:
                     counted=room.counted,
                     allocatable=room.node.allocatable,
                     evict=evictions.get(index, ()),
-                    targets=tuple(t for t in targets[container_bounds[index] : container_bounds[index + 1]] if t),
+                    targets=tuple(
+                        sorted(t for t in targets[container_bounds[index] : container_bounds[index + 1]] if t)
+                    ),
                     resize=tuple(own),
                     hold=tuple(sorted(holds, key=lambda hold: (hold.namespace, hold.pod))),
                 )
