@@ -49,8 +49,9 @@ class Gathering:
     def add(self, document: wire.AnyObject) -> None:
         """Decode one object. Raises BadInput that names object, place and fix."""
         if not document.metadata.name:
-            kind = document.__struct_config__.tag
-            raise BadInput(f"{kind} in namespace {document.metadata.namespace}: has no name; add metadata.name")
+            kind, namespace = document.__struct_config__.tag, document.metadata.namespace
+            where = f"{kind} in namespace {namespace}" if namespace else kind
+            raise BadInput(f"{where}: has no name; add metadata.name")
         match document:
             case wire.PodObject():
                 pod = self._pod_reader.read(document)

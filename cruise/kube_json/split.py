@@ -151,7 +151,8 @@ class ItemList:
             text += chunk
             if text.startswith(_UTF16_MARKS):
                 raise BrokenJson("UTF-16 text; write the file as UTF-8", 0)
-            found = self._scan_head(text)
+            # Byte order marks have up to three bytes.
+            found = self._scan_head(text) if len(text) > 2 else None
             if found is not None:
                 self._byte = found
                 return text[found:]
@@ -203,9 +204,9 @@ class ItemList:
         try:
             rest = json.loads('{"items":[]' + tail.decode("latin-1"))
         except json.JSONDecodeError as error:
-            at = byte + max(0, error.pos - len('{"items":[]'))
-            if at >= byte + len(tail.rstrip()):
+            if _ends_early(error):
                 raise BrokenJson("truncated: the text ends behind the list", byte + len(tail)) from error
+            at = byte + max(0, error.pos - len('{"items":[]'))
             raise BrokenJson(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", at) from error
         del rest["items"]
         self.fields |= rest
@@ -216,12 +217,17 @@ def _skip_space(text: bytes | bytearray, at: int) -> int:
     return match.end() if match else at
 
 
+def _ends_early(error: json.JSONDecodeError) -> bool:
+    """Tell whether a text is wrong only in that it ends."""
+    return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+
+
 def _whole_document(text: bytes) -> dict[str, object]:
     """Return the fields of a document that has no items. Raises BrokenJson where it is no JSON object."""
     try:
         document = json.loads(text.removeprefix(_UTF8_MARK).decode("latin-1"))
     except json.JSONDecodeError as error:
-        if error.pos >= len(text.rstrip()):
+        if _ends_early(error):
             raise BrokenJson("truncated: the text ends before the list", len(text)) from error
         raise BrokenJson(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", error.pos) from error
     return document if isinstance(document, dict) else {}

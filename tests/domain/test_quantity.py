@@ -79,7 +79,7 @@ def test_memory_is_rounded_up_to_bytes(text, memory_bytes):
     ],
 )
 def test_what_is_no_quantity_is_refused_and_quoted(text):
-    with pytest.raises(QuantityError, match="is not a quantity; write e.g. 500m, 2 or 1.5Gi") as refused:
+    with pytest.raises(QuantityError, match=r"is not a quantity; write e\.g\. 500m, 2 or 1\.5Gi") as refused:
         parse_memory_bytes(text)
     assert text in str(refused.value)
     with pytest.raises(QuantityError):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -465,7 +466,7 @@ def test_any_value_in_any_place_is_read_or_refused_by_name(data):
         conditions=[condition("PodResizePending", reason="Deferred")],
         spec={"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k"}]},
     )
-    here = document
+    here: Any = document
     while True:
         keys = list(range(len(here))) if isinstance(here, list) else sorted(here)
         key = data.draw(st.sampled_from(keys))
