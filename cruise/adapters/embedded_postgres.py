@@ -41,7 +41,6 @@ SERVER_SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "max_connections": "40",
-    "max_wal_size": "2GB",
     "checkpoint_timeout": "15min",
     "wal_compression": "on",
     "jit": "off",
@@ -91,7 +90,7 @@ class EmbeddedPostgres:
         Raises BadInput where the directory cannot be used, Unavailable where the server does not come up.
         """
         self._prepare_data_dir()
-        with self._alone():
+        with self._told(), self._alone():
             if self._use is None:
                 self._use = (self.data_dir / "postgres.users").open("w")
                 fcntl.flock(self._use, fcntl.LOCK_SH)
@@ -103,10 +102,10 @@ class EmbeddedPostgres:
                 self._launch(account, programs)
 
     def release(self) -> None:
-        """Stop using the server; the last one to do so stops it."""
+        """Stop using the server; the last one to do so stops it. Raises Unavailable where its directory is gone."""
         if self._use is None:
             return
-        with self._alone(), self._use as use:
+        with self._told(), self._alone(), self._use as use:
             self._use = None
             try:
                 fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,6 +115,13 @@ class EmbeddedPostgres:
                 account = self._account()
                 stop = ["-D", str(self.pgdata), "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
                 _run(self._programs(account), "pg_ctl", stop, account)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Unavailable(f"the embedded Postgres in {self.data_dir}: {error}") from error
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

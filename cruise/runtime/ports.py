@@ -118,6 +118,10 @@ class Store(Protocol):
         """Return the newest audit lines since a time, newest first."""
         ...
 
+    async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
+        """Return every audit line about a pod's name since a time, newest first, by an indexed look-up."""
+        ...
+
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
         """Return the evictions done since a time: what the budgets have spent."""
         ...

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 
-from cruise.domain.actions import EvictPod, Outcome, RefusedTarget, Verdict
+from cruise.domain.actions import EvictPod, Outcome, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import Overrides
 from cruise.domain.retention import RETENTION
@@ -86,6 +86,14 @@ class MemoryStore:
     async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
         first = max(bisect_left(self._outcomes, since, key=_at), len(self._outcomes) - limit)
         return self._outcomes[first:][::-1]
+
+    async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
+        return [
+            outcome
+            for outcome in await self.outcomes(since, len(self._outcomes))
+            if isinstance(outcome.action, ResizePod | EvictPod)
+            and (outcome.action.namespace, outcome.action.pod) == (namespace, pod)
+        ]
 
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
         return self._evictions[bisect_left(self._evictions, since, key=_at) :]

@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
 
 from cruise.adapters.store import open_store
-from cruise.adapters.store.connection import Database, dsn_of
-from cruise.adapters.store.tables import metadata
 from cruise.domain.actions import (
     Action,
     ContainerTarget,
@@ -81,11 +78,7 @@ async def _postgres_store(url, data_dir) -> AsyncIterator[Store]:
         raise AssertionError(f"the server is there, and yet: {line}")
 
     async with open_store(url, data_dir, surprised) as store:
-        place = dsn_of(url) if url else f"postgresql://postgres@/postgres?host={data_dir}/postgres"
-        database = Database(place)
-        async with database.transaction() as connection:
-            await connection.execute(text(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY"))
-        await database.close()
+        await store.clear()
         yield store
 
 
@@ -387,6 +380,15 @@ async def test_outcomes_are_limited_to_the_newest(store):
     await store.record_outcomes(lines)
     assert list(await store.outcomes(NOW, limit=2)) == [lines[4], lines[3]]
     assert list(await store.outcomes(NOW + timedelta(minutes=3))) == [lines[4], lines[3]]
+
+
+async def test_the_outcomes_of_a_pod_are_those_about_its_name(store):
+    taint = Outcome(NOW, TaintNode("n1", Reason.OVERLOADED), Verdict.DONE, Reason.OVERLOADED)
+    earlier, later = eviction(1), replace(eviction(1), at=NOW + timedelta(hours=1))
+    too_old = replace(eviction(1), at=NOW - timedelta(hours=1))
+    await store.record_outcomes([earlier, eviction(2), taint, later, too_old])
+    assert list(await store.outcomes_of_pod("shop", "web-1", NOW)) == [later, earlier]
+    assert list(await store.outcomes_of_pod("other", "web-1", NOW)) == []
 
 
 async def test_only_evictions_that_were_done_spend_budgets(store):

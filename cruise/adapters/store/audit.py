@@ -47,6 +47,14 @@ async def newest(connection: AsyncConnection, since: datetime, limit: int) -> Se
     return [_outcome(row) for row in await connection.execute(statement.limit(limit))]
 
 
+async def of_pod(connection: AsyncConnection, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
+    """Return the lines about one pod not before a time, newest first."""
+    whose = (outcome.c.namespace == namespace) & (outcome.c.pod == pod)
+    statement = select(outcome).where(whose, outcome.c.at >= since)
+    newest_first = statement.order_by(outcome.c.at.desc(), outcome.c.id.desc())
+    return [_outcome(row) for row in await connection.execute(newest_first)]
+
+
 async def evictions_done(connection: AsyncConnection, since: datetime) -> Sequence[Outcome]:
     """Return the evictions that were done not before a time, oldest first."""
     done: ColumnElement[bool] = (outcome.c.kind == EVICTION) & (outcome.c.verdict == Verdict.DONE.value)

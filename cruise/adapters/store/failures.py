@@ -18,7 +18,8 @@ def translated(error: Exception, place: str) -> CruiseError:
     """Return BadInput for what the settings must mend, Unavailable for the rest; `place` names the database."""
     cause = _driver_error(error)
     state = getattr(cause, "sqlstate", None) or ""
-    if state.startswith(_FOR_GOOD) or isinstance(cause, asyncpg.ClientConfigurationError):
+    # The driver's own refusals of parameters and of values are ValueErrors.
+    if state.startswith(_FOR_GOOD) or isinstance(cause, ValueError):
         return BadInput(f"Postgres at {place}: {_first_line(cause)}")
     if isinstance(cause, ssl.SSLCertVerificationError) or "rejected SSL upgrade" in str(cause):
         return BadInput(f"Postgres at {place}: {_first_line(cause)}: check sslmode and sslrootcert")

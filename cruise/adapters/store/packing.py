@@ -50,12 +50,16 @@ def pack_block(block: SampleBlock) -> bytes:
     return zlib.compress(_encode(packed), _LEVEL)
 
 
-def unpack_block(packed: bytes) -> SampleBlock:
-    """Return the sample block that `pack_block` packed."""
+def unpack_block(packed: bytes, pool: dict[ContainerKey, ContainerKey] | None = None) -> SampleBlock:
+    """Return the sample block that `pack_block` packed.
+
+    Blocks that share a `pool` share their keys: an hour of blocks names every container a dozen times.
+    """
     block = _decode_block(zlib.decompress(packed))
+    keys = block.keys if pool is None else [pool.setdefault(key, key) for key in block.keys]
     shape = (len(block.keys), -1) if block.keys else (0, len(block.times) // 8)
     return SampleBlock(
-        keys=block.keys,
+        keys=keys,
         times=_joined(block.times, "<i8"),
         cpu_demand_millicores=_joined(block.cpu_demand_millicores, "<f4").reshape(shape),
         memory_bytes=_joined(block.memory_bytes, "<f8").reshape(shape),

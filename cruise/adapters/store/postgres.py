@@ -77,6 +77,10 @@ class PostgresStore:
         async with self._database.transaction() as connection:
             return await audit.newest(connection, since, limit)
 
+    async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
+        async with self._database.transaction() as connection:
+            return await audit.of_pod(connection, namespace, pod, since)
+
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
         async with self._database.transaction() as connection:
             return await audit.evictions_done(connection, since)

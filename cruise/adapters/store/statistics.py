@@ -12,6 +12,7 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from cruise.adapters.store.collection import uncollected
 from cruise.adapters.store.connection import driver_in_transaction
 from cruise.adapters.store.tables import pod_statistic, workload_statistic
 from cruise.domain.usage import StatisticKey, StatisticsTable, index_of_containers, index_of_workloads
@@ -83,7 +84,8 @@ async def read_all(connection: AsyncConnection) -> StatisticsTable:
     driver = await driver_in_transaction(connection)
     statement = union_all(_as_table_rows(pod_statistic), _as_table_rows(workload_statistic))
     compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
-    return _table(await driver.fetch(str(compiled)))
+    with uncollected():
+        return _table(await driver.fetch(str(compiled)))
 
 
 async def read_of_pod(

@@ -7,9 +7,12 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store import peaks
+from cruise.adapters.store.collection import uncollected
 from cruise.adapters.store.packing import pack_block, pack_tail, unpack_block, unpack_tail
 from cruise.adapters.store.tables import sample_block, usage_partition
-from cruise.domain.usage import PartitionProgress, SampleBlock, UsageAdvance
+from cruise.domain.usage import ContainerKey, PartitionProgress, SampleBlock, UsageAdvance
+
+_BLOCKS_AT_ONCE = 8
 
 
 async def record(connection: AsyncConnection, advance: UsageAdvance) -> None:
@@ -51,7 +54,11 @@ async def recent_blocks(connection: AsyncConnection, since: int) -> Sequence[Sam
         .where(sample_block.c.last_time > since)
         .order_by(sample_block.c.last_time, sample_block.c.id)
     )
-    return [unpack_block(packed) for packed in await connection.scalars(statement)]
+    pool: dict[ContainerKey, ContainerKey] = {}
+    # In small batches: the packed bytes of all blocks at once would be as much again.
+    packed_blocks = await connection.stream_scalars(statement.execution_options(yield_per=_BLOCKS_AT_ONCE))
+    with uncollected():
+        return [unpack_block(packed, pool) async for packed in packed_blocks]
 
 
 async def prune(connection: AsyncConnection, blocks_until: int, partitions_before: int) -> None:

@@ -62,6 +62,7 @@ def upgrade() -> None:
         sa.Column("action", JSONB, nullable=False),
     )
     op.create_index("outcome_by_time", "outcome", ["at", "id"])
+    op.create_index("outcome_of_pod", "outcome", ["namespace", "pod", "at", "id"])
     op.create_index(
         "outcome_of_evictions", "outcome", ["at"], postgresql_where=sa.text("kind = 'evict' AND verdict = 'done'")
     )

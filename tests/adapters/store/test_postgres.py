@@ -1,0 +1,81 @@
+"""What only the store in Postgres has to prove: values it cannot hold, and plans that use its indexes."""
+
+import gc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from cruise.adapters.store import open_store
+from cruise.adapters.store.collection import uncollected
+from cruise.adapters.store.connection import Database
+from cruise.domain.usage import (
+    HourlyPeaks,
+    PartitionProgress,
+    PeakKey,
+    Statistic,
+    StatisticKey,
+    StatisticsTable,
+    UsageAdvance,
+)
+from cruise.errors import BadInput
+from tests.postgres_servers import embedded_server
+
+
+@pytest.fixture(scope="module")
+def data_dir():
+    with embedded_server() as directory:
+        yield directory
+
+
+@pytest.fixture
+async def store(data_dir):
+    async with open_store(None, data_dir, pytest.fail) as opened:
+        yield opened
+
+
+def statistic(pod: str, cpu_base: int = 1) -> Statistic:
+    return Statistic(StatisticKey("shop", pod, "Deployment/web", "app"), 1, 1, cpu_base, 1, 1, 1, 1)
+
+
+def test_the_collector_comes_back_whatever_happens():
+    with pytest.raises(ZeroDivisionError), uncollected():
+        assert not gc.isenabled()
+        _ = 1 / 0
+    assert gc.isenabled()
+
+
+async def test_a_value_that_cannot_be_held_is_bad_input_and_nothing_of_it_is_stored(store):
+    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0")]))
+    with pytest.raises(BadInput) as refused:
+        await store.write_statistics(StatisticsTable.of_rows([statistic("web-0", 2), statistic("null\0byte")]))
+    assert "\n" not in str(refused.value)
+
+    far_away = HourlyPeaks([PeakKey("a", "b", "c", "")], np.array([1 << 40]), np.ones(1), np.ones(1))
+    with pytest.raises(BadInput):
+        await store.record_usage(UsageAdvance("a", PartitionProgress(0, 1), far_away, None))
+
+    table = await store.read_statistics()
+    assert [table.row(row) for row in range(len(table.keys))] == [statistic("web-0")]
+    assert await store.usage_progress() == {}
+
+
+async def test_rows_that_a_pass_replaces_stay_on_their_page(store, data_dir):
+    """Where they do, no index is touched."""
+    database = Database(f"postgresql://postgres@/postgres?host={data_dir}/postgres")
+
+    async def pages() -> dict[str, int]:
+        async with database.transaction() as connection:
+            rows = await connection.execute(text("SELECT pod, (ctid::text::point)[0]::int FROM pod_statistic"))
+            return {pod: page for pod, page in rows}
+
+    table = StatisticsTable.of_rows([statistic(f"web-{number}") for number in range(2000)])
+    await store.write_statistics(table)
+    before = await pages()
+    for turn in range(3):
+        await store.write_statistics(replace(table, cpu_base_millicores=table.cpu_base_millicores + turn))
+    after = await pages()
+    await database.close()
+    assert sum(after[pod] == page for pod, page in before.items()) >= 0.99 * len(before)
+    assert len(set(after.values())) > 10
