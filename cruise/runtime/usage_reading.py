@@ -6,6 +6,7 @@ shrink what peaks every day.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -172,7 +173,7 @@ class UsageReader:
         self._unrecorded.pop(partition, None)
 
     def _chunks(self, start: int) -> Iterator[tuple[int, int]]:
-        length = self._reading.chunk_seconds(int(self._containers_each))
+        length = self._reading.chunk_seconds(math.ceil(self._containers_each))
         while start < self._at:
             end = min(start + length, self._at)
             yield start, end

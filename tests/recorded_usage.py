@@ -1,0 +1,70 @@
+"""A usage source of known samples that writes down what it is asked, and refuses what it is told to refuse."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import ContainerKey, CounterTail, Float64Array, Int64Array, SampleBlock
+from cruise.errors import CruiseError
+
+STEP = 60
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One read, and the time of the tail that it continued from."""
+
+    partition: str
+    start: int
+    end: int
+    continued_from: int | None
+
+
+@dataclass
+class RecordedUsage:
+    """Containers by partition; `cpu` and `memory` tell a container's samples at some times, NaN for none.
+
+    `refuse` names the error with which a read ends, if it does.
+    """
+
+    containers: Mapping[str, Sequence[ContainerKey]]
+    cpu: Callable[[ContainerKey, Int64Array], Float64Array]
+    memory: Callable[[ContainerKey, Int64Array], Float64Array]
+    refuse: Callable[[Ask], CruiseError | None] = lambda ask: None
+    asked: list[Ask] = field(default_factory=list)
+    step: int = STEP
+
+    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+        return sorted(self.containers)
+
+    async def read(
+        self, partition: str, start: int, end: int, tail: CounterTail | None
+    ) -> tuple[SampleBlock, CounterTail | None]:
+        ask = Ask(partition, start, end, None if tail is None else tail.at)
+        self.asked.append(ask)
+        error = self.refuse(ask)
+        if error is not None:
+            raise error
+        times = np.arange(start + self.step, end + 1, self.step, dtype=np.int64)
+        keys = list(self.containers[partition])
+        nothing = np.empty((0, len(times)))
+        block = SampleBlock(
+            keys,
+            times,
+            np.vstack([nothing, *(self.cpu(key, times) for key in keys)]).astype(np.float32),
+            np.vstack([nothing, *(self.memory(key, times) for key in keys)]),
+            np.ones(len(keys), dtype=np.bool_),
+        )
+        counters = np.full(len(keys), float(end))
+        return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters)
+
+    async def node_loads(self, at: int) -> Mapping[str, float]:
+        return {}
+
+    def times_asked(self) -> list[tuple[str, int]]:
+        """Every (partition, grid time) that was asked for, as often as it was."""
+        return [
+            (ask.partition, at) for ask in self.asked for at in range(ask.start + self.step, ask.end + 1, self.step)
+        ]

@@ -1,0 +1,28 @@
+"""A cluster that can be looked at and nothing more."""
+
+from collections.abc import AsyncIterator
+
+from cruise.domain.actions import Action
+from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.errors import Refused
+
+
+class ShownCluster:
+    """Implements the Cluster port over one snapshot, which may be exchanged."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.shown = snapshot
+
+    async def snapshot(self) -> Snapshot:
+        return self.shown
+
+    async def pod(self, namespace: str, name: str) -> Pod | None:
+        return next((pod for pod in self.shown.pods if (pod.namespace, pod.name) == (namespace, name)), None)
+
+    async def oom_kills(self) -> AsyncIterator[OomKill]:
+        none: tuple[OomKill, ...] = ()
+        for kill in none:
+            yield kill
+
+    async def perform(self, action: Action) -> None:
+        raise Refused("this cluster can only be looked at", "ReadOnly")
