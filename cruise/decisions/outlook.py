@@ -1,14 +1,11 @@
 """What a node plan leads to once it is done: the requests that kube-scheduler will count."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from cruise.decisions.rightsizing import NodePlan
-from cruise.domain.actions import ResizePod
-from cruise.domain.cluster import NO_RESIZE, Pod
-from cruise.domain.requests import counted_requests
+from cruise.domain.cluster import ContainerRole, Pod
+from cruise.domain.requests import counted_container, counted_requests, init_floor
 from cruise.domain.resources import Resources
-from cruise.domain.sizes import with_sizes
 
 
 def estimate_counted_after(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Resources:
@@ -20,18 +17,28 @@ def estimate_counted_after(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) 
         memory -= gone.memory_bytes
     for resize in plan.resize:
         pod = pods[(resize.namespace, resize.pod)]
-        before, after = counted_requests(pod), counted_requests(resized(pod, resize))
+        sizes = {target.container: target.requests.resources for target in resize.containers}
+        before, after = counted_requests(pod), counted_when_sized(pod, sizes)
         cpu += after.cpu_millicores - before.cpu_millicores
         memory += after.memory_bytes - before.memory_bytes
     return Resources(cpu, memory)
 
 
-def resized(pod: Pod, resize: ResizePod) -> Pod:
-    """Return the pod with a resize actual: allocated and in force as asked."""
-    asked = with_sizes(pod, resize.containers)
-    named = {target.container for target in resize.containers}
-    containers = tuple(
-        replace(container, allocated=None, actual=None, actual_limits=None) if container.name in named else container
-        for container in asked.containers
-    )
-    return replace(asked, containers=containers, resize=NO_RESIZE)
+def counted_when_sized(pod: Pod, sizes: Mapping[str, Resources]) -> Resources:
+    """Return what will count for a pod once these requests, by container, are allocated and actual.
+
+    For pods without pod-level resources, since only these are sized.
+    """
+    cpu = memory = 0
+    has_init = False
+    for container in pod.containers:
+        if container.role is ContainerRole.INIT:
+            has_init = True
+            continue
+        size = sizes.get(container.name)
+        if size is None:
+            size = counted_container(container)
+        cpu += size.cpu_millicores
+        memory += size.memory_bytes
+    total = Resources(cpu, memory)
+    return (total.at_least(init_floor(pod, sizes)) if has_init else total) + pod.overhead

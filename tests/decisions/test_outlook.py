@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from cruise.decisions.outlook import estimate_counted_after, resized
+from cruise.decisions.outlook import counted_when_sized, estimate_counted_after
 from cruise.decisions.rightsizing import decide_node_plans
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.policy import Mode, Policy
@@ -56,5 +56,12 @@ def test_what_the_kubelet_still_reports_no_longer_counts_after_the_resize():
     slow = make_pod(containers=[replace(make_container(cpu=100), actual=make_amounts(1500, 128))])
     plan, after = outlook([slow], [make_statistic_for(slow)], make_node())
     assert plan.counted.cpu_millicores == 1500
-    assert resized(slow, plan.resize[0]).containers[0].actual is None
     assert after.cpu_millicores == 200
+
+
+def test_containers_without_a_new_size_count_as_they_are_and_overhead_stays():
+    pod = make_pod(
+        containers=[make_container(cpu=100, memory_mib=64), make_container("log", cpu=30, memory_mib=32)],
+        overhead=make_resources(5, 10),
+    )
+    assert counted_when_sized(pod, {"app": make_resources(70, 20)}) == make_resources(105, 62)
