@@ -6,13 +6,31 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cruise.domain.actions import Hold, Reason
-from cruise.domain.cluster import Autoscaler, Container, ContainerRole, Pod, QosClass, Snapshot, WorkloadRef
-from cruise.domain.overrides import Guidance, Unreadable, parse_overrides, resolve_guidance
+from cruise.domain.cluster import (
+    Autoscaler,
+    Container,
+    ContainerRole,
+    DisruptionBudget,
+    Pod,
+    QosClass,
+    Snapshot,
+    WorkloadRef,
+)
+from cruise.domain.overrides import (
+    FOREIGN_EXCLUSION,
+    ORIGINAL_RESOURCES,
+    PREFIX,
+    Guidance,
+    Unreadable,
+    parse_overrides,
+    resolve_guidance,
+)
 from cruise.domain.policy import NO_OVERRIDES, EvictionRanking, Mode, Overrides, Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
+Annotations = tuple[tuple[str, str], ...]
 FIRST_RESIZING_KUBELET = (1, 33)
 
 _HOLD_BY_MODE = {Mode.OFF: Reason.MODE_OFF, Mode.OBSERVE: Reason.MODE_OBSERVE, Mode.INITIAL: Reason.MODE_INITIAL}
@@ -76,13 +94,14 @@ class Scope:
         self._updated_at = statistics.updated_at.tolist()
         self._history_since = statistics.history_since.tolist()
         self._autoscaled = _autoscaled_resources(snapshot.autoscalers)
-        self._budgets: dict[str, list[int]] = {}
-        for index, budget in enumerate(snapshot.budgets):
-            self._budgets.setdefault(budget.namespace, []).append(index)
+        self._budgets: dict[str, list[DisruptionBudget]] = {}
+        for budget in snapshot.budgets:
+            self._budgets.setdefault(budget.namespace, []).append(budget)
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }
-        self._groups: dict[tuple[str, WorkloadRef | None], _Group] = {}
+        self._groups: dict[tuple[str, WorkloadRef | None, Annotations], _Group] = {}
+        self._names_of_budgets: dict[tuple[str, Annotations], tuple[str, ...]] = {}
         self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
 
     def of(self, pod: Pod) -> Touchable | Hold:
@@ -125,14 +144,8 @@ class Scope:
         for key in _DO_NOT_DISRUPT:
             if pod.annotations.get(key, "false") != "false":
                 return f"annotation {key}: {pod.annotations[key]}"
-        matching = [
-            self._snapshot.budgets[index].name
-            for index in self._budgets.get(pod.namespace, ())
-            if self._snapshot.budgets[index].selector.selects(pod.labels)
-        ]
-        if len(matching) > 1:
-            return f"more than one PodDisruptionBudget ({', '.join(sorted(matching))})"
-        return None
+        covering = self._budgets_of(pod)
+        return f"more than one PodDisruptionBudget ({', '.join(covering)})" if len(covering) > 1 else None
 
     def why_untouchable_at_admission(self, pod: Pod) -> Reason | None:
         """Tell why a pod that is being created is left as it is, statistics apart."""
@@ -195,14 +208,25 @@ class Scope:
             reason = Reason.NO_CONTROLLER
         return reason
 
+    def _budgets_of(self, pod: Pod) -> tuple[str, ...]:
+        """Return the names of the disruption budgets that cover a pod; pods with the same labels share the answer."""
+        budgets = self._budgets.get(pod.namespace)
+        if budgets is None:
+            return ()
+        key = (pod.namespace, tuple(sorted(pod.labels.items())))
+        names = self._names_of_budgets.get(key)
+        if names is None:
+            names = tuple(sorted(budget.name for budget in budgets if budget.selector.selects(pod.labels)))
+            self._names_of_budgets[key] = names
+        return names
+
     def _group_of(self, pod: Pod) -> "_Group":
-        if pod.annotations:
-            return self._make_group(pod.annotations, pod.namespace, pod.workload)
-        key = (pod.namespace, pod.workload)
-        known = self._groups.get(key)
-        if known is None:
-            known = self._groups[key] = self._make_group({}, pod.namespace, pod.workload)
-        return known
+        stated = _stated(pod.annotations) if pod.annotations else ()
+        key = (pod.namespace, pod.workload, stated)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = self._make_group(dict(stated), pod.namespace, pod.workload)
+        return group
 
     def _make_group(self, annotations: Mapping[str, str], namespace: str, ref: WorkloadRef | None) -> "_Group":
         guidance = self._resolve(annotations, (namespace, ref))
@@ -261,6 +285,20 @@ class Scope:
                 if other.workload is not None and not other.terminal
             )
         return self._pods_of_workload[key]
+
+
+def _stated(annotations: Mapping[str, str]) -> Annotations:
+    """Return the annotations that say anything about a pod's guidance.
+
+    The record of its original resources does not, and every pod that came through admission has one of its own.
+    """
+    return tuple(
+        sorted(
+            (key, text)
+            for key, text in annotations.items()
+            if key == FOREIGN_EXCLUSION or (key.startswith(PREFIX) and key != ORIGINAL_RESOURCES)
+        )
+    )
 
 
 def _why_over(pod: Pod) -> Reason | None:
