@@ -65,15 +65,13 @@ class PrometheusSource:
         before = CountersBefore.of(tail)
         limit = min(self._settings.max_series_per_query, max(1, self._settings.max_samples_per_query // len(times)))
         pieces = selectors(partition, self._containers.get(partition, {}), limit)
-        try:
-            async with asyncio.TaskGroup() as group:
-                reads = [group.create_task(self._read_piece(pods, times, before)) for pods in pieces]
-        except ExceptionGroup as failures:
-            refusals, others = failures.split(CruiseError)
-            if refusals is None or others is not None:
-                raise
-            raise _first(refusals) from failures
-        read = [one.result() for one in reads]
+        # All are waited for: a query that goes on unheeded would not count as under way.
+        answers = await asyncio.gather(
+            *(self._read_piece(pods, times, before) for pods in pieces), return_exceptions=True
+        )
+        read = [one for one in answers if not isinstance(one, BaseException)]
+        if len(read) < len(answers):
+            raise _first([one for one in answers if isinstance(one, BaseException)])
         block = _joined([one for one, _ in read], times)
         if not block.keys and any(key[:2] in self._running for key in before.containers):
             raise Unavailable(f"Prometheus has no usage after {start} of containers that it had usage of, and that run")
@@ -115,10 +113,13 @@ class PrometheusSource:
         return matrix
 
 
-def _first(refusals: ExceptionGroup[CruiseError]) -> CruiseError:
-    """Return one refusal to speak for all: what the reader can mend goes first."""
-    flat = [refusal for refusal in refusals.exceptions if isinstance(refusal, CruiseError)]
-    return next((refusal for refusal in flat if isinstance(refusal, BadInput)), flat[0])
+def _first(failures: Sequence[BaseException]) -> BaseException:
+    """Return one failure to speak for all: a mistake of ours goes first, then what the reader can mend."""
+
+    def place(failure: BaseException) -> int:
+        return 2 - isinstance(failure, BadInput) if isinstance(failure, CruiseError) else 0
+
+    return min(failures, key=place)
 
 
 def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:

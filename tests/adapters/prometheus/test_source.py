@@ -1,0 +1,225 @@
+"""The usage port against a server whose answers are made up."""
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cruise.adapters.prometheus.partitions import PARTITIONS
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.domain.usage import ContainerKey
+from cruise.errors import BadInput, Throttled, Unavailable
+from tests.builders import make_container, make_node, make_pod, make_snapshot
+from tests.http_server import Answer, Request, answering
+
+PARTITION = "pods-ending-bcd0"
+CPU, WAITING, MEMORY = (
+    "container_cpu_usage_seconds_total",
+    "container_pressure_cpu_waiting_seconds_total",
+    "container_memory_working_set_bytes",
+)
+EMPTY = Answer(body=b'{"status":"success","data":{"resultType":"matrix","result":[]}}')
+
+
+def asked(request: Request) -> tuple[str, str, int, int]:
+    """The metric, the pods' expression, and the first and last time of a query."""
+    found = re.search(r"\((\w+)\{.*pod=~\"(.*)\"\}\)$", request.form["query"])
+    assert found is not None
+    return found.group(1), found.group(2), int(request.form["start"]), int(request.form["end"])
+
+
+def matrix(*pods: str, value: Callable[[int], float], first: int, last: int) -> Answer:
+    values = [[at, str(value(at))] for at in range(first, last + 1, 60)]
+    names = [{"namespace": "shop", "pod": pod, "container": "app", "id": "/1", "node": "n1"} for pod in pods]
+    result = [{"metric": name, "values": values} for name in names]
+    return Answer(body=json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode())
+
+
+def steady(*pods: str) -> Callable[[Request], Answer]:
+    """A tenth of a core and a mebibyte for each pod that is asked for."""
+
+    def respond(request: Request) -> Answer:
+        metric, expression, first, last = asked(request)
+        chosen = [pod for pod in pods if re.fullmatch(expression, pod)]
+        values: dict[str, Callable[[int], float]] = {
+            CPU: lambda at: at / 10,
+            WAITING: lambda at: at / 100,
+            MEMORY: lambda at: 2.0**20,
+        }
+        return matrix(*chosen, value=values[metric], first=first, last=last)
+
+    return respond
+
+
+@asynccontextmanager
+async def source(respond: Callable[[Request], Answer], *pods: str, **settings: Any) -> AsyncIterator[PrometheusSource]:
+    snapshot = make_snapshot([make_pod(pod, containers=[make_container()]) for pod in pods], [make_node("n1", 4000)])
+    with answering(respond) as url:
+        subject = PrometheusSource(PrometheusSettings(url, **settings))
+        await subject.partitions(snapshot)
+        yield subject
+        subject.close()
+
+
+async def test_a_read_asks_three_times_and_for_nothing_but_its_own_minutes():
+    requests: list[Request] = []
+
+    def respond(request: Request) -> Answer:
+        requests.append(request)
+        return steady("web-b")(request)
+
+    async with source(respond, "web-b") as subject:
+        block, tail = await subject.read(PARTITION, 600, 900, None)
+    assert [asked(request) for request in requests] == [
+        (metric, ".*[bcd0]", 660, 900) for metric in (CPU, WAITING, MEMORY)
+    ]
+    assert block.keys == [ContainerKey("shop", "web-b", "app")]
+    np.testing.assert_allclose(block.cpu_demand_millicores, [[np.nan] + [101] * 4])
+    assert block.psi_known.tolist() == [True]
+    assert list(block.nodes) == ["n1"]
+    assert tail is not None
+    assert (tail.at, tail.cpu_seconds.tolist(), tail.cpu_waiting_seconds.tolist()) == (900, [90], [9])
+
+
+async def test_a_big_partition_is_asked_for_in_parts_that_make_up_the_whole():
+    pods = [f"web-7d9f8b6c5d-{letters}" for letters in ("bcdfb", "bcdfc", "xxx2b", "xxx4b", "zzzzd")]
+    limits: list[dict[str, Any]] = [{"max_series_per_query": 2}, {"max_samples_per_query": 10}]
+    for limit in limits:
+        expressions: list[str] = []
+
+        def respond(request: Request, seen: list[str] = expressions) -> Answer:
+            seen.append(asked(request)[1])
+            return steady(*pods)(request)
+
+        async with source(respond, *pods, **limit) as subject:
+            block, tail = await subject.read(PARTITION, 600, 900, None)
+            more, _ = await subject.read(PARTITION, 900, 960, tail)
+        assert len(set(expressions)) >= 3
+        assert sorted(key.pod for key in block.keys) == sorted(pods)
+        assert set(more.keys) == set(block.keys)
+        np.testing.assert_allclose(more.cpu_demand_millicores, [[101]] * 5)
+
+
+async def test_no_more_queries_are_under_way_than_allowed():
+    under_way, most, lock = [0], [0], threading.Lock()
+
+    def respond(request: Request) -> Answer:
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        time.sleep(0.02)
+        with lock:
+            under_way[0] -= 1
+        return EMPTY
+
+    async with source(respond, concurrency=2) as subject:
+        async with asyncio.TaskGroup() as group:
+            for partition in PARTITIONS:
+                group.create_task(subject.read(partition, 600, 900, None))
+    assert most[0] == 2
+
+
+async def test_of_several_failures_the_one_that_can_be_mended_is_told():
+    def respond(request: Request) -> Answer:
+        if "c" in asked(request)[1]:
+            return Answer(400, b'{"status":"error","error":"unknown function"}')
+        return Answer(503)
+
+    async with source(respond, "web-b", "web-c", max_series_per_query=1) as subject:
+        with pytest.raises(BadInput, match="unknown function"):
+            await subject.read(PARTITION, 600, 900, None)
+
+
+async def test_a_server_that_asks_to_slow_down_is_quoted():
+    async with source(lambda request: Answer(429, headers={"Retry-After": "3"})) as subject:
+        with pytest.raises(Throttled) as caught:
+            await subject.read(PARTITION, 600, 900, None)
+    assert caught.value.retry_after_seconds == 3
+
+
+async def test_usage_that_vanishes_under_running_pods_is_no_answer():
+    gone = [False]
+
+    def respond(request: Request) -> Answer:
+        return EMPTY if gone[0] else steady("web-b")(request)
+
+    async with source(respond, "web-b") as subject:
+        _, tail = await subject.read(PARTITION, 600, 900, None)
+        gone[0] = True
+        with pytest.raises(Unavailable, match="no usage after 900 of containers that it had usage of"):
+            await subject.read(PARTITION, 900, 1200, tail)
+        await subject.partitions(make_snapshot())
+        block, tail = await subject.read(PARTITION, 900, 1200, tail)
+        assert (list(block.keys), tail is not None and list(tail.keys)) == ([], [])
+
+
+async def test_an_empty_answer_is_none_where_nothing_was_known():
+    async with source(lambda request: EMPTY, "web-b") as subject:
+        block, tail = await subject.read(PARTITION, 600, 900, None)
+    assert block.cpu_demand_millicores.shape == block.memory_bytes.shape == (0, 5)
+    assert tail is not None
+    assert list(tail.keys) == []
+
+
+async def test_series_without_the_labels_are_told_with_their_names():
+    def respond(request: Request) -> Answer:
+        _, _, first, last = asked(request)
+        return matrix("", value=float, first=first, last=last)
+
+    async with source(respond, "web-b") as subject:
+        with pytest.raises(BadInput, match="lack a label namespace, pod or container: set the label names"):
+            await subject.read(PARTITION, 600, 900, None)
+
+
+async def test_the_cores_of_the_largest_node_bound_what_a_restarted_container_used():
+    def respond(request: Request) -> Answer:
+        metric, _, first, last = asked(request)
+        if metric != CPU:
+            return steady("web-b")(request)
+        counters = {660: 1000.0, 720: 241.0, 780: 245.0, 840: 239.0}
+        return matrix("web-b", value=counters.__getitem__, first=first, last=last)
+
+    async with source(respond, "web-b") as subject:
+        block, _ = await subject.read(PARTITION, 600, 840, None)
+    assert np.isnan(block.cpu_demand_millicores).tolist() == [[True, True, False, False]]
+
+
+@pytest.mark.parametrize(("partition", "start", "end"), [("shop", 0, 60), (PARTITION, 30, 60), (PARTITION, 0, 90)])
+async def test_what_is_no_partition_or_no_grid_time_is_a_mistake(partition, start, end):
+    async with source(lambda request: EMPTY) as subject:
+        with pytest.raises(ValueError, match="cannot read"):
+            await subject.read(partition, start, end, None)
+
+
+async def test_a_tail_continues_where_it_ends_and_nowhere_else():
+    async with source(steady("web-b"), "web-b") as subject:
+        _, tail = await subject.read(PARTITION, 600, 900, None)
+        with pytest.raises(ValueError, match="cannot read"):
+            await subject.read(PARTITION, 960, 1200, tail)
+
+
+async def test_node_loads_are_by_node_or_by_the_instances_host():
+    def respond(request: Request) -> Answer:
+        rows = [
+            ({"node": "n1", "instance": "10.0.0.1:9100"}, "1.5"),
+            ({"node": "n1", "instance": "10.0.0.9:9100"}, "0.5"),
+            ({"instance": "n2:9100"}, "2"),
+            ({"instance": "n3"}, "3"),
+            ({"instance": "n4:9100"}, "NaN"),
+            ({}, "7"),
+        ]
+        result = [{"metric": metric, "value": [600, value]} for metric, value in rows]
+        return Answer(
+            body=json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+        )
+
+    async with source(respond) as subject:
+        assert await subject.node_loads(600) == {"n1": 1.5, "n2": 2.0, "n3": 3.0}

@@ -1,0 +1,153 @@
+"""What every usage source keeps: one suite for each implementation of the UsageSource port."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import ContainerKey, SampleBlock
+from cruise.runtime.ports import UsageSource
+from cruise.simulation.behaviour import Behaviour
+from cruise.simulation.usage import SimulatedUsage
+from tests import cadvisor
+from tests.builders import make_container, make_node, make_pod, make_snapshot
+from tests.cadvisor import Life, Place
+from tests.prometheus_server import make_blocks, running_prometheus
+from tests.simulation import scenes
+
+START = int(scenes.START.timestamp()) // 60 * 60
+MINUTES = 40
+END = START + 60 * MINUTES
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A source, the cluster whose usage it has between START and END, and the containers that ran all the time."""
+
+    source: UsageSource
+    snapshot: Snapshot
+    containers: frozenset[ContainerKey]
+
+
+async def simulated() -> Subject:
+    one, two = scenes.container(100, 100), scenes.container(50, 64, name="proxy")
+    workloads = [
+        scenes.workload("web", scenes.template(one, two), scenes.Dial(), replicas=3),
+        scenes.workload("db", scenes.template(one), scenes.Dial(), replicas=2),
+    ]
+    world = scenes.cluster(workloads, behaviour=Behaviour(step_seconds=60))
+    scenes.run(world, END - START)
+    snapshot = await world.snapshot()
+    return Subject(SimulatedUsage(world), snapshot, containers_of(snapshot))
+
+
+def containers_of(snapshot: Snapshot) -> frozenset[ContainerKey]:
+    return frozenset(
+        ContainerKey(pod.namespace, pod.name, container.name) for pod in snapshot.pods for container in pod.containers
+    )
+
+
+@pytest.fixture(scope="module")
+def prometheus_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    series = []
+    demands = cadvisor.demands(12, START - 600, MINUTES + 20, seed=5)
+    running = [(pod, container) for pod in monitored().pods for container in pod.containers]
+    for number, (pod, container) in enumerate(running):
+        place = Place(pod.namespace, pod.name, container.name, pod.node or "", 15, 2.5 + number)
+        life = Life(START - 600, END + 1, restarts=(START + 900,) if number == 2 else ())
+        times = cadvisor.scrape_times(place, [(START - 600, END + 1, None)])
+        series += cadvisor.scrape(place, life, next(demands), times)
+    blocks = tmp_path_factory.mktemp("usage") / "blocks"
+    make_blocks(lambda path: cadvisor.write_openmetrics(series, path), blocks)
+    with running_prometheus(blocks) as address:
+        yield address
+
+
+def monitored() -> Snapshot:
+    names = ["web-7d9f8b6c5d-x2x4z", "web-7d9f8b6c5d-bcdfg", "db-0", "db-1", "agent-k9wtq"]
+    pods = [
+        make_pod(name, node=f"n{number % 2}", containers=[make_container("app"), make_container("proxy")])
+        for number, name in enumerate(names)
+    ]
+    return make_snapshot(pods, [make_node("n0"), make_node("n1")])
+
+
+@pytest.fixture(params=["simulated", "prometheus", "prometheus in small queries"])
+async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+    if request.param == "simulated":
+        yield await simulated()
+        return
+    limit = 1 if request.param == "prometheus in small queries" else 20_000
+    settings = PrometheusSettings(request.getfixturevalue("prometheus_address"), max_series_per_query=limit)
+    with closing(PrometheusSource(settings)) as source:
+        yield Subject(source, monitored(), containers_of(monitored()))
+
+
+async def read_all(subject: Subject, start: int = START, end: int = END) -> list[SampleBlock]:
+    partitions = await subject.source.partitions(subject.snapshot)
+    return [(await subject.source.read(partition, start, end, None))[0] for partition in partitions]
+
+
+async def test_partitions_are_the_same_from_call_to_call(subject: Subject) -> None:
+    partitions = await subject.source.partitions(subject.snapshot)
+    assert len(set(partitions)) == len(partitions) > 0
+    assert await subject.source.partitions(subject.snapshot) == partitions
+
+
+async def test_every_container_comes_from_one_partition(subject: Subject) -> None:
+    found = [key for block in await read_all(subject) for key in block.keys]
+    assert len(set(found)) == len(found)
+    assert set(found) == subject.containers
+
+
+async def test_a_block_has_every_grid_time_after_the_start_up_to_the_end(subject: Subject) -> None:
+    for block in await read_all(subject, START + 300, START + 900):
+        rows = len(block.keys)
+        assert block.times.tolist() == list(range(START + 360, START + 901, 60))
+        assert block.cpu_demand_millicores.shape == block.memory_bytes.shape == (rows, 10)
+        assert block.cpu_demand_millicores.dtype == np.float32
+        assert block.memory_bytes.dtype == np.float64
+        assert block.psi_known.shape == (rows,)
+        assert len(block.nodes) in (0, rows)
+
+
+async def test_samples_are_numbers_that_make_sense(subject: Subject) -> None:
+    for block in await read_all(subject):
+        cpu, memory = block.cpu_demand_millicores[:, 5:], block.memory_bytes[:, 5:]
+        assert not np.isnan(memory).any()
+        assert (memory == np.floor(memory)).all()
+        assert (memory > 0).all()
+        assert np.isnan(cpu).sum() <= len(block.keys)
+        assert np.nanmin(cpu, initial=0) >= 0
+
+
+async def test_reading_in_parts_gives_what_reading_at_once_gives(subject: Subject) -> None:
+    for partition in await subject.source.partitions(subject.snapshot):
+        whole, _ = await subject.source.read(partition, START, END, None)
+        parts, tail, at = [], None, START
+        for end in (START + 60, START + 540, START + 900, START + 960, END):
+            block, tail = await subject.source.read(partition, at, end, tail)
+            at = end
+            parts.append(block)
+        assert all(list(part.keys) == list(whole.keys) for part in parts)
+        np.testing.assert_array_equal(
+            np.concatenate([part.cpu_demand_millicores for part in parts], axis=1), whole.cpu_demand_millicores
+        )
+        np.testing.assert_array_equal(np.concatenate([part.memory_bytes for part in parts], axis=1), whole.memory_bytes)
+
+
+async def test_nothing_is_asked_for_where_there_is_no_time(subject: Subject) -> None:
+    for block in await read_all(subject, END, END):
+        assert (len(block.times), block.memory_bytes.shape[1]) == (0, 0)
+
+
+async def test_node_loads_are_numbers_by_node(subject: Subject) -> None:
+    await subject.source.partitions(subject.snapshot)
+    loads = await subject.source.node_loads(END)
+    assert set(loads) <= {node.name for node in subject.snapshot.nodes}
+    assert all(load >= 0 for load in loads.values())
