@@ -43,9 +43,7 @@ class Cluster(NamedTuple):
 
 NAMESPACES = ("shop", "bank", "kube-system")
 POD_ANNOTATIONS: tuple[dict[str, str], ...] = (
-    {},
-    {},
-    {},
+    *[{}] * 20,
     {"cruise.io/eviction-ranking": "high"},
     {"cruise.io/eviction-ranking": "never"},
     {"cruise.io/eviction-ranking": "medium"},
@@ -134,8 +132,8 @@ resize_states = st.sampled_from(
 @st.composite
 def _pods_of(draw: st.DrawFn, index: int, nodes: Sequence[str]) -> tuple[list[Pod], Workload | None]:
     """One workload with its pods; a DaemonSet has one on each node, some pods have no controller at all."""
-    kind = draw(st.sampled_from(["Deployment"] * 5 + ["StatefulSet", "DaemonSet", "Job", "CronJob", "bare", "static"]))
-    namespace, name = draw(st.sampled_from(NAMESPACES[:2] * 4 + NAMESPACES[2:])), f"w{index}"
+    kind = draw(st.sampled_from(["Deployment"] * 6 + ["StatefulSet", "DaemonSet", "Job", "CronJob", "bare", "static"]))
+    namespace, name = draw(st.sampled_from(NAMESPACES[:2] * 8 + NAMESPACES[2:])), f"w{index}"
     template = draw(container_sets())
     annotations = draw(st.sampled_from(POD_ANNOTATIONS))
     overhead = draw(st.sampled_from([NO_RESOURCES] * 4 + [Resources(50, 20 * MEBIBYTE)]))
@@ -173,8 +171,8 @@ def _pods_of(draw: st.DrawFn, index: int, nodes: Sequence[str]) -> tuple[list[Po
         namespace=namespace,
         ref=ref,
         replicas=None if kind == "DaemonSet" else len(pods),
-        annotations=draw(st.sampled_from([{}, {}, {}, *POD_ANNOTATIONS[3:8]])),
-        created_at=draw(st.sampled_from([LONG_AGO] * 6 + [NOW - timedelta(minutes=20)])),
+        annotations=draw(st.sampled_from([{}] * 20 + [*POD_ANNOTATIONS[20:25]])),
+        created_at=draw(st.sampled_from([LONG_AGO] * 20 + [NOW - timedelta(minutes=20)])),
     )
 
 
@@ -183,7 +181,7 @@ def _in_some_state(draw: st.DrawFn, pod: Pod) -> Pod:
     """The pod as it mostly is, or in one of the many states that need care."""
     state = draw(
         st.sampled_from(
-            ["settled"] * 10
+            ["settled"] * 25
             + ["under way", "condition", "finished", "going", "windows", "extended", "pod-level", "restarts", "pending"]
         )
     )
@@ -222,8 +220,8 @@ def statistics(draw: st.DrawFn, pod: Pod, container: Container, of_workload: boo
     if draw(st.integers(0, 5)):
         base, peak = sorted((base, peak))
         memory_base, memory_peak = sorted((memory_base, memory_peak))
-    age_seconds = draw(st.sampled_from([0, 0, 60, 60, 60, 600, 600, 900, 901, 3600]))
-    history_hours = draw(st.sampled_from([200, 200, 200, 200, 24, 2, 0]))
+    age_seconds = draw(st.sampled_from([0, 60, 600, 899] * 8 + [900, 901, 3600]))
+    history_hours = draw(st.sampled_from([200] * 20 + [24, 2, 1, 0]))
     return Statistic(
         key=StatisticKey(pod.namespace, "" if of_workload else pod.name, workload, container.name, pod.identity),
         updated_at=NOW_SECONDS - age_seconds,
@@ -244,7 +242,7 @@ def _all_statistics(draw: st.DrawFn, pods: Sequence[Pod]) -> StatisticsTable:
     found: dict[StatisticKey, Statistic] = {}
     for pod in pods:
         # None at all, each pod's own, or the workload's for all pods alike.
-        source = draw(st.sampled_from(["own"] * 8 + ["none", "workload", "both"]))
+        source = draw(st.sampled_from(["own"] * 15 + ["none", "workload", "both"]))
         for container in pod.containers:
             if container.role is ContainerRole.INIT or source == "none" or draw(st.integers(0, 30)) == 0:
                 continue
@@ -290,7 +288,7 @@ def clusters(draw: st.DrawFn, max_nodes: int = 3, max_workloads: int = 5) -> Clu
             else st.just({})
         ),
         namespace_annotations=draw(
-            st.sampled_from([{}] * 6 + [{"bank": {"cruise.io/mode": "observe"}}, {"bank": {"cruise.io/mode": "?"}}])
+            st.sampled_from([{}] * 20 + [{"bank": {"cruise.io/mode": "observe"}}, {"bank": {"cruise.io/mode": "?"}}])
         ),
     )
     return Cluster(snapshot, draw(_all_statistics(pods)))
@@ -306,7 +304,7 @@ def _node_holding(draw: st.DrawFn, name: str, pods: Sequence[Pod]) -> Node:
         allocatable=counted + room,
         labels={"kubernetes.io/hostname": name},
         unschedulable=draw(st.integers(0, 9)) == 0,
-        kubelet_version=draw(st.sampled_from([(1, 34), (1, 34), (1, 36), (1, 33), (1, 32), None])),
+        kubelet_version=draw(st.sampled_from([(1, 34), (1, 36), None] * 4 + [(1, 33), (1, 32)])),
     )
 
 
