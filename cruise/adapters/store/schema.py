@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.errors import BadInput
 
-MIGRATIONS = Path(__file__).parent / "migrations"
 MIGRATION_LOCK = 0x6372_7569_7365_0001  # "cruise", 1
 
 
@@ -24,9 +23,15 @@ async def bring_up_to_date(connection: AsyncConnection, place: str) -> None:
     await connection.run_sync(_upgrade, place)
 
 
+def migrations() -> Path:
+    """Return the directory of the migrations: inside an installed package, else beside it in the checkout."""
+    packaged = Path(__file__).parent / "migrations"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"
+
+
 def _upgrade(connection: Connection, place: str) -> None:
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
     config.attributes["connection"] = connection
     scripts = ScriptDirectory.from_config(config)
     current = MigrationContext.configure(connection).get_current_revision()
