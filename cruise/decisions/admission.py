@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.recommendation import ContainerBounds, container_bounds
-from cruise.decisions.resize import becomes_guaranteed, breaks_limit_range
+from cruise.decisions.resize import becomes_guaranteed
 from cruise.decisions.scope import Scope
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod

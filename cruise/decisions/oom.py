@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.recommendation import container_bounds
-from cruise.decisions.resize import becomes_guaranteed, breaks_limit_range
+from cruise.decisions.resize import becomes_guaranteed
 from cruise.decisions.scope import Scope, Touchable
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, ResizePod
 from cruise.domain.cluster import LimitRangeItem, OomKill, Pod
@@ -109,19 +110,12 @@ def _grown(
         replace(container.requests, memory_bytes=request),
         replace(container.limits, memory_bytes=limit),
     )
-    if breaks_limit_range(pod, _with_others(verdict, target), limit_ranges):
+    if breaks_limit_range(pod, (target,), limit_ranges):
         return Hold(pod.namespace, pod.name, Reason.LIMIT_RANGE)
     if becomes_guaranteed(pod, (target,)):
         return Hold(pod.namespace, pod.name, Reason.QOS_CHANGE)
     growth = Resources(0, request - now_requested)
     return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, (target,), growth, Reason.OOM_KILLED)
-
-
-def _with_others(verdict: Touchable, target: ContainerTarget) -> tuple[ContainerTarget, ...]:
-    return tuple(
-        target if c.name == target.container else ContainerTarget(c.name, c.role, c.requests, c.limits)
-        for c in verdict.sized
-    )
 
 
 def _evict(verdict: Touchable, scope: Scope) -> EvictPod | Hold:

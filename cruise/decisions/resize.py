@@ -1,12 +1,13 @@
 """Which pods to resize now: the dead band, refused and pending resizes, and what must not be broken on the way."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.recommendation import DemandTable
 from cruise.decisions.scope import Touchable
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
@@ -45,34 +46,48 @@ def choose_resizes(
     table = sizes.table
     resizes: list[ResizePod | None] = [None] * len(table.pods)
     holds: list[Hold | None] = [None] * len(table.pods)
+    moved = _moved(sizes, policy) & sizes.stays
     for index, pod in enumerate(table.pods):
-        if pod.pod.resize.pending is not None and sizes.stays[index]:
-            resizes[index], holds[index] = _pending(pod, policy, now)
-    values = list(
-        zip(
-            sizes.cpu_millicores.tolist(),
-            sizes.memory_bytes.tolist(),
-            sizes.cpu_limit_millicores.tolist(),
-            sizes.memory_limit_bytes.tolist(),
-            strict=True,
-        )
-    )
-    first = table.first_container.tolist()
-    growth_cpu, growth_memory = (sizes.growth[resource].tolist() for resource in ResourceName)
-    for index in np.flatnonzero(_moved(sizes, policy) & sizes.stays).tolist():
-        pod = table.pods[index]
         if pod.pod.resize.pending is not None:
-            continue
-        at = first[index]
-        targets = tuple([_target(container, *values[at + nth]) for nth, container in enumerate(pod.sized)])
-        reason = _why_not(pod, targets, limit_ranges, refused)
+            moved[index] = False
+            if sizes.stays[index]:
+                resizes[index], holds[index] = _pending(pod, policy, refused, now)
+    indices = np.flatnonzero(moved)
+    growth_cpu, growth_memory = (sizes.growth[resource][indices].tolist() for resource in ResourceName)
+    limited = pods_with_cpu_limits(sizes)[indices].tolist()
+    for index, targets, more_cpu, more_memory, has_limits in zip(
+        indices.tolist(), _targets(sizes, moved), growth_cpu, growth_memory, limited, strict=True
+    ):
+        one = table.pods[index].pod
+        reason = _why_refused(one, targets, refused, policy) if refused else None
+        ranges = limit_ranges.get(one.namespace)
+        if reason is None and ranges and breaks_limit_range(one, targets, ranges):
+            reason = Reason.LIMIT_RANGE
+        if reason is None and has_limits and becomes_guaranteed(one, targets):
+            reason = Reason.QOS_CHANGE
         if reason is not None:
-            holds[index] = Hold(pod.pod.namespace, pod.pod.name, reason)
+            holds[index] = Hold(one.namespace, one.name, reason)
             continue
-        grows = growth_cpu[index] or growth_memory[index]
-        growth = Resources(growth_cpu[index], growth_memory[index]) if grows else NO_RESOURCES
-        resizes[index] = _resize(pod.pod, targets, growth, Reason.RIGHTSIZED)
+        growth = Resources(more_cpu, more_memory) if more_cpu or more_memory else NO_RESOURCES
+        resizes[index] = _resize(one, targets, growth, Reason.RIGHTSIZED)
     return resizes, holds
+
+
+def _targets(sizes: PodSizes, pods: NDArray[np.bool_]) -> Iterator[tuple[ContainerTarget, ...]]:
+    """Yield the targets of the pods that are flagged, pod by pod."""
+    table = sizes.table
+    containers = pods[table.pod_of]
+    columns = (sizes.cpu_millicores, sizes.memory_bytes, sizes.cpu_limit_millicores, sizes.memory_limit_bytes)
+    values = zip(*(column[containers].tolist() for column in columns), strict=True)
+    for index in np.flatnonzero(pods).tolist():
+        yield tuple([_target(container, *next(values)) for container in table.pods[index].sized])
+
+
+def pods_with_cpu_limits(sizes: PodSizes) -> NDArray[np.bool_]:
+    """Tell for each pod whether all its containers have a CPU limit: only then may it become Guaranteed."""
+    if not len(sizes.table.pods):
+        return np.zeros(0, dtype=np.bool_)
+    return np.asarray(np.logical_and.reduceat(sizes.cpu_limit_millicores > 0, sizes.table.first_container))
 
 
 def _moved(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:
@@ -99,53 +114,93 @@ def _target(container: Container, cpu: int, memory: int, cpu_limit: int, memory_
     return ContainerTarget(container.name, container.role, Amounts(cpu or None, memory or None), limits)
 
 
-def _pending(pod: Touchable, policy: Policy, now: datetime) -> tuple[ResizePod | None, Hold | None]:
+def _pending(
+    pod: Touchable, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
+) -> tuple[ResizePod | None, Hold | None]:
     """Withdraw a resize that the kubelet cannot do, or has put off for too long; leave a younger one be."""
-    state = pod.pod.resize
+    state, one = pod.pod.resize, pod.pod
+    deferred = state.pending is ResizePending.DEFERRED
+    left = Hold(one.namespace, one.name, Reason.RESIZE_DEFERRED if deferred else Reason.RESIZE_INFEASIBLE)
     waited = state.pending_since is not None and now - state.pending_since >= policy.deferred_patience
-    if state.pending is ResizePending.DEFERRED and not waited:
+    if deferred and not waited:
         until = None if state.pending_since is None else state.pending_since + policy.deferred_patience
-        return None, Hold(pod.pod.namespace, pod.pod.name, Reason.RESIZE_DEFERRED, until=until)
-    targets = tuple(
-        ContainerTarget(container.name, container.role, _allocated(container), container.limits)
-        for container in pod.sized
-    )
+        return None, replace(left, until=until)
+    targets = tuple(_withdrawn(container) for container in pod.sized)
     if all(container.requests == target.requests for container, target in zip(pod.sized, targets, strict=True)):
-        return None, Hold(pod.pod.namespace, pod.pod.name, Reason.RESIZE_INFEASIBLE)
-    return _resize(pod.pod, targets, Resources(), Reason.WITHDRAWN), None
+        return None, left
+    earlier = refused.get(one.uid)
+    if earlier is not None and earlier.containers == targets:
+        return None, replace(left, detail="the API server refuses to take it back")
+    return _resize(one, targets, Resources(), Reason.WITHDRAWN), None
 
 
-def _allocated(container: Container) -> Amounts:
-    """Return what the kubelet has granted, for each resource that the spec asks for."""
+def _withdrawn(container: Container) -> ContainerTarget:
+    """Return what the kubelet has granted, for each resource that the spec asks for.
+
+    A limit that was to fall may be under the granted request by now, and one in force is safe: the largest stays.
+    """
     granted = container.allocated if container.allocated is not None else container.requests
-    asked = container.requests
-    return Amounts(
-        asked.cpu_millicores if granted.cpu_millicores is None else granted.cpu_millicores,
-        asked.memory_bytes if granted.memory_bytes is None else granted.memory_bytes,
+    actual = container.actual_limits if container.actual_limits is not None else NO_AMOUNTS
+    asked, limits = container.requests, container.limits
+    cpu = asked.cpu_millicores if granted.cpu_millicores is None else granted.cpu_millicores
+    memory = asked.memory_bytes if granted.memory_bytes is None else granted.memory_bytes
+    return ContainerTarget(
+        container.name,
+        container.role,
+        Amounts(cpu, memory),
+        Amounts(
+            _limit_above(limits.cpu_millicores, actual.cpu_millicores, cpu),
+            _limit_above(limits.memory_bytes, actual.memory_bytes, memory),
+        ),
     )
 
 
-def _why_not(
-    pod: Touchable,
-    targets: Sequence[ContainerTarget],
-    limit_ranges: Mapping[str, Sequence[LimitRangeItem]],
-    refused: Mapping[str, RefusedTarget],
+def _limit_above(stated: int | None, actual: int | None, request: int | None) -> int | None:
+    return None if stated is None else max(stated, actual or 0, request or 0)
+
+
+def _why_refused(
+    pod: Pod, targets: Sequence[ContainerTarget], refused: Mapping[str, RefusedTarget], policy: Policy
 ) -> Reason | None:
-    earlier = refused.get(pod.pod.uid)
-    if earlier is not None and not _asks_for_less(targets, earlier.containers):
-        return Reason.REFUSED
-    ranges = limit_ranges.get(pod.pod.namespace)
-    if ranges and breaks_limit_range(pod.pod, targets, ranges):
-        return Reason.LIMIT_RANGE
-    if becomes_guaranteed(pod.pod, targets):
-        return Reason.QOS_CHANGE
-    return None
+    """Tell whether the pod's targets were refused before.
+
+    What the API server refused is not asked again as it was; what the kubelet had no room for, only for less.
+    """
+    earlier = refused.get(pod.uid)
+    if earlier is None:
+        return None
+    if earlier.reason is Reason.REFUSED:
+        return Reason.REFUSED if _like(targets, earlier.containers, policy) else None
+    return None if _asks_for_less(targets, earlier.containers, policy) else Reason.REFUSED
 
 
-def _asks_for_less(targets: Sequence[ContainerTarget], earlier: Sequence[ContainerTarget]) -> bool:
-    """Tell whether the new target asks for less of some resource than the refused one, in sum over the containers."""
+def _like(targets: Sequence[ContainerTarget], earlier: Sequence[ContainerTarget], policy: Policy) -> bool:
+    """Tell whether no value is outside the dead band around what was refused."""
+    before = {target.container: target for target in earlier}
+    return before.keys() == {target.container for target in targets} and not any(
+        _steps(was.resources, now.resources, policy)
+        for target in targets
+        for was, now in (
+            (before[target.container].requests, target.requests),
+            (before[target.container].limits, target.limits),
+        )
+    )
+
+
+def _asks_for_less(targets: Sequence[ContainerTarget], earlier: Sequence[ContainerTarget], policy: Policy) -> bool:
+    """Tell whether the sum over the containers has fallen out of the dead band for some resource."""
     now, then = _sum(targets), _sum(earlier)
-    return now.cpu_millicores < then.cpu_millicores or now.memory_bytes < then.memory_bytes
+    fallen = Resources(min(now.cpu_millicores, then.cpu_millicores), min(now.memory_bytes, then.memory_bytes))
+    return _steps(then, fallen, policy)
+
+
+def _steps(before: Resources, after: Resources, policy: Policy) -> bool:
+    """Tell whether one of two resources leaves the dead band."""
+    cpu, memory = abs(after.cpu_millicores - before.cpu_millicores), abs(after.memory_bytes - before.memory_bytes)
+    share, band = policy.dead_band_share, policy.dead_band
+    return (cpu >= band.cpu_millicores and cpu >= before.cpu_millicores * share) or (
+        memory >= band.memory_bytes and memory >= before.memory_bytes * share
+    )
 
 
 def _sum(targets: Sequence[ContainerTarget]) -> Resources:
@@ -160,52 +215,6 @@ def becomes_guaranteed(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
     if not all(target.limits.cpu_millicores for target in targets):
         return False
     return qos_class(with_sizes(pod, targets)) is QosClass.GUARANTEED
-
-
-def breaks_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequence[LimitRangeItem]) -> bool:
-    """Tell whether the API server would refuse the sizes under the namespace's LimitRanges."""
-    for item in ranges:
-        if item.of_pod:
-            requests, limits = _sum(targets), _limit_sum(targets)
-            if _outside(Amounts(requests.cpu_millicores, requests.memory_bytes), limits, item):
-                return True
-        elif any(_outside(target.requests, target.limits, item) for target in targets):
-            return True
-    return False
-
-
-def _limit_sum(targets: Sequence[ContainerTarget]) -> Amounts:
-    cpu = [target.limits.cpu_millicores for target in targets]
-    memory = [target.limits.memory_bytes for target in targets]
-    return Amounts(_total(cpu), _total(memory))
-
-
-def _total(values: Sequence[int | None]) -> int | None:
-    stated = [value for value in values if value is not None]
-    return sum(stated) if len(stated) == len(values) else None
-
-
-def _outside(requests: Amounts, limits: Amounts, item: LimitRangeItem) -> bool:
-    return _resource_outside(
-        requests.cpu_millicores,
-        limits.cpu_millicores,
-        (item.minimum.cpu_millicores, item.maximum.cpu_millicores, item.max_cpu_ratio),
-    ) or _resource_outside(
-        requests.memory_bytes,
-        limits.memory_bytes,
-        (item.minimum.memory_bytes, item.maximum.memory_bytes, item.max_memory_ratio),
-    )
-
-
-def _resource_outside(
-    request: int | None, limit: int | None, bounds: tuple[int | None, int | None, float | None]
-) -> bool:
-    least, most, ratio = bounds
-    if least is not None and (request is None or request < least):
-        return True
-    if most is not None and (limit is None or limit > most or (request or 0) > most):
-        return True
-    return ratio is not None and (not request or limit is None or limit / request > ratio)
 
 
 def _resize(pod: Pod, targets: tuple[ContainerTarget, ...], growth: Resources, reason: Reason) -> ResizePod:
