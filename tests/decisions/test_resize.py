@@ -330,10 +330,9 @@ def test_containers_that_are_not_resized_count_for_the_server_too():
 
 
 def test_a_pod_that_cannot_be_brought_inside_is_held():
+    pod = make_pod(containers=[of(cpu=500)])
     pod_range = LimitRangeItem(True, minimum=make_amounts(300, None))
-    assert (
-        hold_of(plan_of(make_pod(containers=[of(cpu=500)]), limit_ranges={"shop": (pod_range,)})) is Reason.LIMIT_RANGE
-    )
+    assert hold_of(plan_of(pod, limit_ranges={"shop": (pod_range,)})) is Reason.LIMIT_RANGE
     # 1.2 × the working set is more than the range allows: rather no resize than a limit that kills.
     tight = LimitRangeItem(False, maximum=make_amounts(None, 105))
     assert hold_of(plan_of(pod, limit_ranges={"shop": (tight,)})) is Reason.LIMIT_RANGE
