@@ -45,7 +45,7 @@ def estimate_statistics(
     max_age_seconds: int,
     new_workload_seconds: int,
 ) -> StatisticsTable:
-    """Estimate the statistics of all live containers and all workloads that have live containers.
+    """Estimate the statistics of all live containers, and of all workloads with live containers or known peaks.
 
     A container whose last sample is older than `max_age_seconds` has no row. One with too few samples to be judged by
     them alone takes its workload's base, or has no row where that is not known either, or where samples have ceased.
@@ -59,7 +59,7 @@ def estimate_statistics(
     bases = _bases(recent, is_live, step)
     peaks = estimate_peaks(recent, known, oom_memory, at, step, new_workload_seconds)
     containers = _container_rows(recent, known, live, is_live, bases, peaks, at)
-    workloads = _workload_rows(recent, known, is_live, bases, peaks)
+    workloads = _workload_rows(recent, known, live, is_live, bases, peaks, at)
     return joined_tables(containers, workloads)
 
 
@@ -103,13 +103,21 @@ def _container_rows(
 
 
 def _workload_rows(
-    recent: RecentUsage, known: KnownPeaks, is_live: BoolArray, bases: _Bases, peaks: Peaks
+    recent: RecentUsage,
+    known: KnownPeaks,
+    live: LiveContainers,
+    is_live: BoolArray,
+    bases: _Bases,
+    peaks: Peaks,
+    at: int,
 ) -> StatisticsTable:
     count = len(known.keys)
     own = _bases_of(bases, recent.number, count)
     whole = _bases_of(bases, known.parent[recent.number], count)
     is_whole = known.parent == np.arange(count)
-    cpu, memory = np.where(is_whole, whole.cpu, own.cpu), np.where(is_whole, whole.memory, own.memory)
+    resting = _resting(known, live)
+    cpu = np.where(resting, peaks.cpu, np.where(is_whole, whole.cpu, own.cpu))
+    memory = np.where(resting, peaks.memory, np.where(is_whole, whole.memory, own.memory))
     usable = np.flatnonzero(~np.isnan(cpu) & ~np.isnan(memory)).tolist()
     numbers = np.array(
         sorted((one for one in usable if not is_bare(known.keys[one])), key=known.keys.__getitem__), dtype=np.int64
@@ -120,6 +128,7 @@ def _workload_rows(
         np.maximum.at(newest, groups, recent.newest[rows])
         np.logical_and.at(psi_known, groups, recent.psi_known[rows])
         np.fmax.at(last_memory, groups, _last_memory(recent, rows))
+    newest[resting] = at
     return _table(
         [
             StatisticKey(key.namespace, "", key.workload, key.container, key.identity)
@@ -132,6 +141,15 @@ def _workload_rows(
         last_memory[numbers],
         psi_known[numbers],
     )
+
+
+def _resting(known: KnownPeaks, live: LiveContainers) -> BoolArray:
+    """Tell which keys are of workloads without a live pod, such as a CronJob between two runs.
+
+    No sample of theirs is missing, so nothing about them is stale: the next pod is sized from the peaks that are known.
+    """
+    running = {(key.namespace, key.workload, key.container) for key in live.keys}
+    return np.array([(key.namespace, key.workload, key.container) not in running for key in known.keys], dtype=np.bool_)
 
 
 def is_bare(key: PeakKey) -> bool:

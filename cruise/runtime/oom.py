@@ -39,7 +39,8 @@ class OomReactor:
 
     async def react(self, kill: OomKill, now: datetime) -> Reaction | None:
         """Record a kill and act on it; None for a replay of one that is known."""
-        statistics = await self._store.read_statistics()
+        workload = str(kill.workload) if kill.workload is not None else ""
+        statistics = await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
         row = statistics.find(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
         record = learn_from(kill, statistics.row(row) if row is not None else None)
         if not await self._store.record_oom(record):

@@ -250,3 +250,23 @@ def test_rounding_errors_of_counters_are_not_rounded_up():
 
 def test_without_containers_there_are_no_statistics():
     assert list(Scene([]).estimate().keys) == []
+
+
+def test_a_workload_between_two_runs_is_known_by_its_peaks():
+    report = PeakKey("shop", "CronJob/report", "app", "")
+    table = Scene(
+        [Measured("web-1", [50] * 60, [100] * 60)],
+        {report: Earlier(cpu=700, memory=900, memory_7d_max=950, first_hour=AT // 3600 - 100)},
+    ).estimate()
+    resting = of_workload(table, report)
+    assert (resting.cpu_base_millicores, resting.cpu_peak_millicores) == (700, 700)
+    assert (resting.memory_base_bytes, resting.memory_peak_bytes, resting.memory_7d_max_bytes) == (900, 900, 950)
+    assert resting.updated_at == AT
+
+
+def test_a_workload_whose_live_pod_has_no_samples_is_not_at_rest():
+    table = Scene(
+        [Measured("web-1", [50] * 60, [100] * 60), Measured("report-1", key=WEB._replace(workload="CronJob/report"))],
+        {WEB._replace(workload="CronJob/report"): Earlier(cpu=700, memory=900, first_hour=AT // 3600 - 100)},
+    ).estimate()
+    assert of_workload(table, WEB._replace(workload="CronJob/report")) is None
