@@ -1,0 +1,107 @@
+"""A first fill from a real Prometheus that is stopped half-way, with every query written down in between."""
+
+import asyncio
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.usage import StatisticsTable
+from cruise.runtime.usage import usage_pass
+from cruise.runtime.usage_reading import UsageReading
+from cruise.runtime.usage_state import UsageState
+from cruise.simulation.store import MemoryStore
+from tests import cadvisor
+from tests.builders import make_pod, make_snapshot
+from tests.cadvisor import DAY, Life, Place
+from tests.http_server import Answer, Request, answering
+from tests.prometheus_server import make_blocks, running_prometheus
+from tests.shown_cluster import ShownCluster
+
+END = 1_767_268_200
+START = END - 8 * DAY
+HORIZON = (END // 3600 - 168) * 3600
+NOW = datetime.fromtimestamp(END + 30, UTC)
+READING = UsageReading(longest_chunk_seconds=12 * 3600)
+SERIES = re.compile(r"\((\w+)\{.*pod=~(\".*\")\}\)$")
+
+
+def snapshot() -> Snapshot:
+    return make_snapshot([make_pod(f"web-7d9f8b6c5d-xxxx{letter}") for letter in "bcdfghjkmt49"])
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    series = []
+    pods = snapshot().pods
+    demands = cadvisor.demands(len(pods), START, 8 * 1440, seed=7)
+    for pod, demand in zip(pods, demands, strict=True):
+        place = Place(pod.namespace, pod.name, "app", "n1", 60, 12.5)
+        restarts = (END - 3 * DAY + 17, END - 1000)
+        series += cadvisor.scrape(
+            place, Life(START, END + 1, restarts), demand, cadvisor.scrape_times(place, [(START, END + 1, None)])
+        )
+    blocks = tmp_path_factory.mktemp("usage") / "blocks"
+    make_blocks(lambda path: cadvisor.write_openmetrics(series, path), blocks)
+    with running_prometheus(blocks) as address:
+        yield address
+
+
+def forwarded_to(address: str, seen: Callable[[Request], None]) -> Callable[[Request], Answer]:
+    def respond(request: Request) -> Answer:
+        seen(request)
+        form = urllib.parse.urlencode(request.form).encode()
+        with urllib.request.urlopen(address + request.path, form) as response:
+            return Answer(response.status, response.read())
+
+    return respond
+
+
+async def fill(address: str, store: MemoryStore) -> StatisticsTable:
+    """One process: a source and a state of its own."""
+    source = PrometheusSource(PrometheusSettings(address))
+    table = await usage_pass(ShownCluster(snapshot()), source, store, UsageState(), Policy(), NOW, READING)
+    source.close()
+    return table
+
+
+async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(prometheus: str) -> None:
+    asked: Counter[tuple[str, str, int]] = Counter()
+    half_way = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def seen(request: Request) -> None:
+        found = SERIES.search(request.form["query"])
+        assert found is not None
+        first, last, step = (int(request.form[name]) for name in ("start", "end", "step"))
+        asked.update((found.group(1), found.group(2), at) for at in range(first, last + 1, step))
+        if asked.total() > 9 * 3 * 80 * 60:
+            loop.call_soon_threadsafe(half_way.set)
+
+    store = MemoryStore()
+    with answering(forwarded_to(prometheus, seen)) as address:
+        first_run = asyncio.ensure_future(fill(address, store))
+        await half_way.wait()
+        first_run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first_run
+        before = asked.total()
+        table = await fill(address, store)
+    minutes = (END - HORIZON) // 60
+    assert before < 9 * 3 * minutes * 0.8
+    assert set(asked.values()) == {1}
+    assert asked.total() == 9 * 3 * minutes
+    undisturbed = await fill(prometheus, MemoryStore())
+    assert len(table.row_of_container) == len(snapshot().pods)
+    assert [table.row(row) for row in range(len(table.keys))] == [
+        undisturbed.row(row) for row in range(len(undisturbed.keys))
+    ]
