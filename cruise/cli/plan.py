@@ -64,6 +64,7 @@ def plan(
     from cruise.interfaces.plan_table import plan_table
 
     console = table_console()
+    console.print(f"Decided for {at:%Y-%m-%d %H:%M:%S} UTC as mode {policy.mode.label}; nothing was contacted.\n")
     pods = {(pod.namespace, pod.name): pod for pod in cluster.pods}
     print_parts(plan_table(plans, pods, console, in_full=wanted is not None), console)
     if wanted is not None:

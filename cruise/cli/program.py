@@ -10,6 +10,7 @@ from cruise import __version__
 from cruise.cli.demo import demo
 from cruise.cli.explain import explain
 from cruise.cli.plan import plan
+from cruise.cli.scan import scan
 from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output
 from cruise.errors import BadInput, CruiseError
 
@@ -23,9 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(plan)
-app.command()(demo)
-app.command()(explain)
+for command in (scan, plan, explain, demo):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -38,8 +38,9 @@ class Obstacle(StrEnum):
 class PendingPod:
     """One pending pod. `obstacles` counts nodes; a node short of both CPU and memory counts for both.
 
-    `fits_now` counts the nodes that have room already, `room_after` those that would once their own pods are sized
-    as planned, without an eviction; `best` is one of these, with `best_freed` what its pods would give back.
+    `fits_now` counts the nodes that have room already. Where there are none, `room_after` counts those that would once
+    their own pods are sized as planned, without an eviction; `best` is one of these, with `best_freed` what its pods
+    would give back.
     """
 
     namespace: str
@@ -109,7 +110,7 @@ class _Rooms:
         obstacles[Obstacle.MEMORY] = int(np.count_nonzero(open_to_it & ~memory))
         fits_now = open_to_it & cpu & memory
         cpu_after, memory_after = _enough(self._free_after, need)
-        after = open_to_it & cpu_after & memory_after & self._calm & ~fits_now
+        after = open_to_it & cpu_after & memory_after & self._calm & (not fits_now.any())
         best = self._roomiest(after)
         return PendingPod(
             namespace=pod.namespace,

@@ -72,3 +72,9 @@ def share_text(part: float, whole: float) -> str:
 def count_text(number: int, one: str, many: str | None = None) -> str:
     """Write a count with its noun: `1 pod`, `1,204 pods`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def money_text(amount: float) -> str:
+    """Write an amount of money in whole dollars, in cents where there are few: `$1,204`, `$3.20`, `-$12`."""
+    sign, size = ("-" if amount < 0 else ""), abs(amount)
+    return f"{sign}${size:,.0f}" if size >= 10 else f"{sign}${size:.2f}"

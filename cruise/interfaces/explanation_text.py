@@ -20,10 +20,10 @@ from cruise.kube_json.resize_patch import resize_patch
 
 _MOST_RANKED = 12
 _FATES = {
-    Fate.RESIZED: ("resized", "cyan"),
+    Fate.RESIZED: ("to be resized", "cyan"),
     Fate.SETTLED: ("settled", "green"),
     Fate.HELD: ("left as it is", "yellow"),
-    Fate.EVICTED: ("evicted", "red"),
+    Fate.EVICTED: ("to be evicted", "red"),
     Fate.PENDING: ("pending", "magenta"),
 }
 
@@ -46,8 +46,11 @@ def explanation_text(explanation: Explanation, policy: Policy, now: datetime) ->
     if explanation.held:
         yield from _held(explanation.held, now)
     if explanation.resize is not None:
-        yield _heading("Patch, strategic merge on the pod's resize subresource")
-        yield Text(json.dumps(resize_patch(explanation.resize), indent=2))
+        yield _heading("The patch, as one would write it by hand")
+        patch = json.dumps(resize_patch(explanation.resize), separators=(",", ":"))
+        command = f"kubectl patch pod {pod.name} -n {pod.namespace} --subresource resize -p '{patch}'"
+        # One line whatever the width, so that it can be copied.
+        yield Text(command, no_wrap=True, overflow="ignore")
     if explanation.admission is not None:
         yield from _admission(explanation.admission)
 
@@ -106,6 +109,7 @@ def _node(node: NodeExplanation) -> Iterator[RenderableType]:
     rows.add_column(justify="right", no_wrap=True)
     rows.add_column(overflow="fold", style="dim")
     need = node.base + node.headroom
+    rows.add_row("", Text("CPU", style="dim"), Text("memory", style="dim"), "")
     for label, amounts, note in (
         ("allocatable", node.allocatable, ""),
         ("fixed", node.fixed, f"{count_text(node.held_pods, 'pod')} not sized, and all overheads"),

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +15,8 @@ from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, share_text
 
 WIDE_COLUMNS = 110
-_MOST_NODES = 40
+_FEW_NODES = 60
+_MOST_NODES = 30
 _MOST_EVICTIONS = 20
 _MOST_CHANGES = 12
 
@@ -47,13 +47,16 @@ class _Change:
 def plan_table(
     plans: Sequence[NodePlan], pods: Mapping[tuple[str, str], Pod], console: Console, in_full: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield the parts of the report; `in_full` leaves no node out. `pods` are the snapshot's by (namespace, name)."""
+    """Yield the parts of the report; `in_full` leaves no node out. `pods` are the snapshot's by (namespace, name).
+
+    Where the nodes are shown in full elsewhere, what changes most is not picked out here.
+    """
     lines = [_Line(plan, estimate_counted_after(plan, pods)) for plan in plans]
     wide = console.width >= WIDE_COLUMNS
     yield _nodes(lines, wide, in_full)
     if any(plan.evict for plan in plans):
         yield _evictions(plans, wide, in_full)
-    changes = _changes(plans, pods)
+    changes = [] if in_full else _changes(plans, pods)
     if changes:
         yield _biggest(changes, plans, wide)
     holds = Counter(hold.reason.value for plan in plans for hold in plan.hold)
@@ -61,12 +64,14 @@ def plan_table(
         yield _holds(holds)
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+def _table(title: str = "") -> Table:
+    return Table(
+        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
 
 
 def _nodes(lines: Sequence[_Line], wide: bool, in_full: bool) -> RenderableType:
-    table = _table("")
+    table = _table()
     table.add_column("NODE", overflow="ellipsis", no_wrap=True, ratio=1 if not wide else None)
     table.add_column("FITS", no_wrap=True)
     for heading in ("CPU CORES", "MEMORY GIB"):
@@ -76,7 +81,7 @@ def _nodes(lines: Sequence[_Line], wide: bool, in_full: bool) -> RenderableType:
     table.add_column("EVICT" if wide else "EVI", justify="right")
     table.add_column("RESIZE" if wide else "RES", justify="right")
     table.add_column("HELD", overflow="ellipsis", no_wrap=True, justify="left" if wide else "right")
-    shown = lines if in_full else _most_telling(lines)
+    shown = lines if in_full or len(lines) <= _FEW_NODES else _most_telling(lines)
     for line in shown:
         table.add_row(*_node_cells(line, wide))
     if len(lines) > 1:
@@ -174,8 +179,8 @@ def _evictions(plans: Sequence[NodePlan], wide: bool, in_full: bool) -> Renderab
         table.add_row(f"{one.namespace}/{one.pod}", node, one.ranking.label, why)
     if len(shown) < len(evictions):
         more = Text(f"{len(evictions) - len(shown):,} more evictions: --format json has all.", style="dim")
-        return Padding(Group(table, more), (1, 0, 0, 0))
-    return Padding(table, (1, 0, 0, 0))
+        return Group("", table, more)
+    return Group("", table)
 
 
 def _changes(plans: Sequence[NodePlan], pods: Mapping[tuple[str, str], Pod]) -> list[_Change]:
@@ -212,7 +217,7 @@ def _biggest(changes: Sequence[_Change], plans: Sequence[NodePlan], wide: bool) 
             _coloured(change, ResourceName.CPU),
             _coloured(change, ResourceName.MEMORY),
         )
-    return Padding(table, (1, 0, 0, 0))
+    return Group("", table)
 
 
 def _coloured(change: _Change, resource: ResourceName) -> Text:
@@ -232,4 +237,4 @@ def _holds(holds: Counter[str]) -> RenderableType:
     table.add_column("PODS", justify="right")
     for reason, number in holds.most_common():
         table.add_row(reason, f"{number:,}")
-    return Padding(table, (1, 0, 0, 0))
+    return Group("", table)

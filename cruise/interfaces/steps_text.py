@@ -23,6 +23,7 @@ def container_steps(steps: ContainerSteps, policy: Policy, now: datetime, node_f
     whose = "of its workload" if steps.of_workload else "its own"
     rows.add_row("  statistic", Text(f"{whose}, {_freshness(steps.statistic, policy, now)}"))
     for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):
+        rows.add_row()
         _request(rows, resource, request, node_fits)
         if resource is _MEMORY:
             _memory_limit(rows, steps.memory_limit)
@@ -75,7 +76,8 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps, node_fits
     else:
         share = "nobody on the node has any headroom"
     rows.add_row("  share", share)
-    rows.add_row("  request", f"{amount(steps.base)} + {amount(steps.share)} = {amount(steps.rounded)}, rounded up")
+    exact = f"{amount(steps.base)} + {amount(steps.share)} = {amount(steps.base + steps.share)}"
+    rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
     if steps.clamped != steps.rounded or steps.lower.source != "floor" or steps.upper.value is not None:
         rows.add_row("  bounds", _bounds(steps, amount(steps.clamped), resource, node_fits))
     if steps.trimmed:

@@ -1,0 +1,188 @@
+"""`cruise scan`: a read-only report of a cluster: what is at risk, what is wasted, what is pending."""
+
+import errno
+import os
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cruise.cli.options import ConfigOption, NowOption, SnapshotOption, is_large, parse_time, settings_of
+from cruise.cli.terminal import busy, print_parts, table_console, write_document
+from cruise.errors import BadInput, Unavailable
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cruise.domain.cluster import Snapshot
+    from cruise.domain.usage import StatisticsTable
+    from cruise.interfaces.scan_report import ScanReport
+    from cruise.settings import Settings
+
+CPU_CORE_HOUR = 0.0145
+MEMORY_GIB_HOUR = 0.00724
+
+
+class ReportFormat(StrEnum):
+    """How a report is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+    HTML = "html"
+
+
+class History(StrEnum):
+    """How much of the past is read from Prometheus."""
+
+    HOUR = "1h"
+    DAY = "1d"
+    WEEK = "7d"
+
+
+_BY_SUFFIX = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".html": "html", ".htm": "html"}
+
+
+def scan(
+    snapshot: SnapshotOption,
+    usage: Annotated[
+        str | None, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file.", show_default=False)
+    ] = None,
+    prometheus_url: Annotated[
+        str | None,
+        typer.Option("--prometheus-url", metavar="URL", help="Read the usage from this server.", show_default=False),
+    ] = None,
+    history: Annotated[History, typer.Option("--history", help="How much of the past to read from it.")] = History.DAY,
+    now: NowOption = None,
+    format: Annotated[
+        ReportFormat | None,
+        typer.Option("--format", "-f", help="table unless the name of --output tells.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead.", show_default=False),
+    ] = None,
+    price_cpu_core_hour: Annotated[float, typer.Option(min=0, metavar="$", help="For the estimate.")] = CPU_CORE_HOUR,
+    price_gib_hour: Annotated[float, typer.Option(min=0, metavar="$", help="For the estimate.")] = MEMORY_GIB_HOUR,
+    config: ConfigOption = None,
+) -> None:
+    """Report what is at risk, what is wasted and what is pending; nothing is changed.
+
+    Examples:
+      cruise scan --snapshot cluster.json --usage usage.json
+
+      cruise scan --snapshot cluster.json --prometheus-url http://localhost:9090 -o report.html
+
+      cruise scan --snapshot cluster.json.gz --usage usage.json.gz --format csv > findings.csv
+    """
+    from cruise.adapters.files import load_snapshot
+    from cruise.decisions.scan import scan as look_at
+    from cruise.decisions.waste import Prices
+    from cruise.interfaces.scan_report import ScanReport
+
+    settings, at = settings_of(config), parse_time(now)
+    chosen = _format(format, output)
+    with busy(f"reading {snapshot}", is_large(snapshot)):
+        cluster = load_snapshot(snapshot)
+    statistics, at, rests_on = _statistics(cluster, usage, prometheus_url, history, at, settings)
+    with busy(f"looking at {len(cluster.pods):,} pods", is_large(snapshot)):
+        prices = Prices(price_cpu_core_hour, price_gib_hour)
+        report = ScanReport(look_at(cluster, statistics, settings.policy(), prices, at), rests_on)
+    _write(report, chosen, output)
+
+
+def _format(asked: ReportFormat | None, output: Path | None) -> ReportFormat:
+    if asked is not None:
+        return asked
+    return ReportFormat(_BY_SUFFIX.get(output.suffix.lower(), "table")) if output is not None else ReportFormat.TABLE
+
+
+def _statistics(
+    snapshot: "Snapshot",
+    usage: str | None,
+    prometheus_url: str | None,
+    history: History,
+    now: "datetime | None",
+    settings: "Settings",
+) -> "tuple[StatisticsTable, datetime, str]":
+    """Return the statistics, the time they are judged at, and where they come from in words."""
+    if usage is not None and prometheus_url is not None:
+        raise BadInput("--usage and --prometheus-url are both given; choose one source")
+    if usage is not None:
+        from cruise.adapters.files import load_usage
+
+        with busy(f"reading {usage}", is_large(usage)):
+            statistics, at = load_usage(usage, snapshot, now)
+        return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
+    if prometheus_url is None and settings.prometheus_url is None:
+        raise BadInput("no usage: give --usage FILE, or --prometheus-url URL to read it from a Prometheus server")
+    from cruise.cli.prometheus_usage import read_usage_of
+
+    return read_usage_of(snapshot, settings.prometheus(prometheus_url), history.value, now, settings.policy())
+
+
+def _write(report: "ScanReport", chosen: ReportFormat, output: Path | None) -> None:
+    if chosen is ReportFormat.TABLE:
+        from cruise.interfaces.scan_table import scan_table
+
+        if output is None:
+            console = table_console()
+            print_parts(scan_table(report, console), console)
+            return
+        _save(output, [_plain_table(report)])
+        return
+    document = [_document(report, chosen)]
+    if output is None:
+        write_document(document)
+    else:
+        _save(output, document)
+
+
+def _document(report: "ScanReport", chosen: ReportFormat) -> bytes:
+    from cruise.interfaces import scan_html, scan_report
+
+    match chosen:
+        case ReportFormat.YAML:
+            return scan_report.scan_yaml(report)
+        case ReportFormat.CSV:
+            return scan_report.scan_csv(report)
+        case ReportFormat.HTML:
+            return scan_html.scan_html(report)
+        case _:
+            return scan_report.scan_json(report)
+
+
+def _plain_table(report: "ScanReport") -> bytes:
+    import io
+
+    from rich.console import Console
+
+    from cruise.interfaces.scan_table import scan_table
+
+    text = io.StringIO()
+    console = Console(file=text, width=160, highlight=False, markup=False, emoji=False, color_system=None)
+    print_parts(scan_table(report, console), console)
+    return text.getvalue().encode()
+
+
+def _save(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write the whole file or none of it; a device or a pipe takes it as it comes."""
+    target = path.resolve()
+    try:
+        if target.exists() and not target.is_file():
+            with target.open("wb") as device:
+                device.writelines(pieces)
+            return
+        unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with unfinished.open("wb") as file:
+                file.writelines(pieces)
+            unfinished.replace(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        kind = Unavailable if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else BadInput
+        raise kind(f"--output: {path} cannot be written: {error.strerror}") from error
