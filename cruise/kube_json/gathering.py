@@ -16,7 +16,7 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.errors import BadInput
-from cruise.kube_json import wire
+from cruise.kube_json import wire, wire_objects
 from cruise.kube_json.annotations import StringMaps, trimmed
 from cruise.kube_json.node import decode_node
 from cruise.kube_json.objects import control_of, decode_autoscaler, decode_budget, decode_limit_range, decode_workload
@@ -46,7 +46,7 @@ class Gathering:
         """Share labels between nodes and pods."""
         self._pod_reader = PodReader(maps=self._maps)
 
-    def add(self, document: wire.AnyObject) -> None:
+    def add(self, document: wire_objects.AnyObject) -> None:
         """Decode one object. Raises BadInput that names object, place and fix."""
         if not document.metadata.name:
             kind, namespace = document.__struct_config__.tag, document.metadata.namespace
@@ -59,17 +59,17 @@ class Gathering:
                 self.oom_kills.extend(oom_kills_of(pod, document.status))
             case wire.NodeObject():
                 self.nodes.append(decode_node(document, self._maps))
-            case wire.WorkloadObject():
+            case wire_objects.WorkloadObject():
                 self._add_workload(document)
-            case wire.BudgetObject():
+            case wire_objects.BudgetObject():
                 budget = decode_budget(document)
                 self.budgets += [budget] if budget else []
-            case wire.AutoscalerObject():
+            case wire_objects.AutoscalerObject():
                 self.autoscalers.append(decode_autoscaler(document))
-            case wire.LimitRangeObject() | wire.NamespaceObject():
+            case wire_objects.LimitRangeObject() | wire_objects.NamespaceObject():
                 self._add_namespaced(document)
 
-    def _add_workload(self, document: wire.WorkloadObject) -> None:
+    def _add_workload(self, document: wire_objects.WorkloadObject) -> None:
         control = control_of(document)
         if control is not None:
             key, controller = control
@@ -79,8 +79,8 @@ class Gathering:
         workload = decode_workload(document)
         self.workloads[(workload.namespace, workload.ref)] = workload
 
-    def _add_namespaced(self, document: wire.LimitRangeObject | wire.NamespaceObject) -> None:
-        if isinstance(document, wire.NamespaceObject):
+    def _add_namespaced(self, document: wire_objects.LimitRangeObject | wire_objects.NamespaceObject) -> None:
+        if isinstance(document, wire_objects.NamespaceObject):
             annotations = trimmed(document.metadata.annotations)
             if annotations:
                 self.namespace_annotations[document.metadata.name] = annotations

@@ -5,24 +5,24 @@ import msgspec
 from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, Workload, WorkloadRef
 from cruise.domain.resources import ResourceName
 from cruise.errors import BadInput
-from cruise.kube_json import wire
+from cruise.kube_json import wire, wire_objects
 from cruise.kube_json.annotations import trimmed
 from cruise.kube_json.owners import INTERMEDIATE_KINDS, OwnerKey, controller_of
 from cruise.kube_json.placement import read_selector
 from cruise.kube_json.quantity import read_amounts, read_cpu
 from cruise.kube_json.refusals import explained, label_of
 
-_NO_SPEC = wire.WorkloadSpec()
+_NO_SPEC = wire_objects.WorkloadSpec()
 _V1_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 _SIZED = frozenset(ResourceName)
 
 
-def kind_of(document: wire.WorkloadObject) -> str:
+def kind_of(document: wire_objects.WorkloadObject) -> str:
     """Return the kind that a workload's struct stands for."""
     return str(document.__struct_config__.tag)
 
 
-def decode_workload(document: wire.WorkloadObject) -> Workload:
+def decode_workload(document: wire_objects.WorkloadObject) -> Workload:
     """Return a workload; a DaemonSet has no replicas, Jobs have their parallelism."""
     metadata, spec, kind = document.metadata, document.spec or _NO_SPEC, kind_of(document)
     replicas: int | None
@@ -45,7 +45,7 @@ def decode_workload(document: wire.WorkloadObject) -> Workload:
     )
 
 
-def control_of(document: wire.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:
+def control_of(document: wire_objects.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:
     """Return who controls a ReplicaSet or Job; None for kinds that are topmost themselves."""
     kind = kind_of(document)
     if kind not in INTERMEDIATE_KINDS:
@@ -56,7 +56,7 @@ def control_of(document: wire.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | N
     return key, WorkloadRef(controller.kind, controller.name) if controller else None
 
 
-def decode_budget(document: wire.BudgetObject) -> DisruptionBudget | None:
+def decode_budget(document: wire_objects.BudgetObject) -> DisruptionBudget | None:
     """Return a disruption budget; None where it has no selector and so covers no pod.
 
     Raises BadInput that names budget, place and fix.
@@ -77,7 +77,7 @@ def decode_budget(document: wire.BudgetObject) -> DisruptionBudget | None:
         raise BadInput(f"{label_of('PodDisruptionBudget', namespace, metadata.name)}: {error}") from error
 
 
-def decode_autoscaler(document: wire.AutoscalerObject) -> Autoscaler:
+def decode_autoscaler(document: wire_objects.AutoscalerObject) -> Autoscaler:
     """Return an autoscaler of autoscaling/v2 or v1; without metrics Kubernetes targets CPU utilisation.
 
     Raises BadInput where v1's metrics annotation cannot be read.
@@ -88,7 +88,7 @@ def decode_autoscaler(document: wire.AutoscalerObject) -> Autoscaler:
     metrics = spec.metrics
     if metrics is None and metadata.annotations and _V1_METRICS in metadata.annotations:
         try:
-            metrics = msgspec.json.decode(metadata.annotations[_V1_METRICS], type=tuple[wire.Metric, ...])
+            metrics = msgspec.json.decode(metadata.annotations[_V1_METRICS], type=tuple[wire_objects.Metric, ...])
         except msgspec.ValidationError as error:
             raise BadInput(f"{label}: annotation {_V1_METRICS}: {explained(error)}") from error
         except msgspec.DecodeError as error:
@@ -104,7 +104,7 @@ def decode_autoscaler(document: wire.AutoscalerObject) -> Autoscaler:
     )
 
 
-def _utilisation_target(metric: wire.Metric) -> ResourceName | None:
+def _utilisation_target(metric: wire_objects.Metric) -> ResourceName | None:
     """Return the resource on whose utilisation a metric scales, None for any other metric."""
     resource = metric.resource or metric.container_resource
     if resource is None or resource.name not in _SIZED:
@@ -115,7 +115,7 @@ def _utilisation_target(metric: wire.Metric) -> ResourceName | None:
     return ResourceName(resource.name) if by_utilisation else None
 
 
-def decode_limit_range(document: wire.LimitRangeObject) -> tuple[LimitRangeItem, ...]:
+def decode_limit_range(document: wire_objects.LimitRangeObject) -> tuple[LimitRangeItem, ...]:
     """Return the bounds of a limit range for containers and pods. Raises BadInput that names the place."""
     metadata = document.metadata
     entries = document.spec.limits if document.spec else None
@@ -130,7 +130,7 @@ def decode_limit_range(document: wire.LimitRangeObject) -> tuple[LimitRangeItem,
         raise BadInput(f"{label}: {error}") from error
 
 
-def _limit_range_item(entry: wire.LimitRangeEntry, place: str) -> LimitRangeItem:
+def _limit_range_item(entry: wire_objects.LimitRangeEntry, place: str) -> LimitRangeItem:
     ratios = entry.max_limit_request_ratio or {}
     return LimitRangeItem(
         of_pod=entry.type == "Pod",

@@ -15,7 +15,7 @@ from cruise.domain.scheduling import (
     Toleration,
 )
 from cruise.errors import BadInput
-from cruise.kube_json import wire
+from cruise.kube_json import wire, wire_objects
 
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
@@ -95,7 +95,7 @@ def read_taints(taints: tuple[wire.NodeTaint, ...] | None) -> tuple[Taint, ...]:
     return tuple(Taint(taint.key, taint.value or "", _effect(taint.effect, "spec.taints")) for taint in taints or ())
 
 
-def read_selector(selector: wire.Selector) -> LabelSelector:
+def read_selector(selector: wire_objects.Selector) -> LabelSelector:
     """Read a label selector: labels and expressions together; an empty one selects everything."""
     labels = sorted((selector.match_labels or {}).items())
     return LabelSelector(

@@ -1,6 +1,6 @@
 """Pods: one decoder for watch events, admission reviews and snapshot files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from sys import intern
@@ -29,6 +29,7 @@ from cruise.kube_json.wire import Condition, PodObject, PodSpec, PodStatus
 
 OS_LABEL = "kubernetes.io/os"
 _NO_STATUS = PodStatus()
+_READ_CONDITIONS = frozenset({"PodScheduled", "PodResizePending", "PodResizeInProgress"})
 _QOS_CLASSES = {stated.value: stated for stated in QosClass}
 
 
@@ -65,6 +66,7 @@ class PodReader:
         containers, extended = self._containers.read_all(spec, status)
         pod_requests, pod_limits = _pod_level(spec, containers)
         phase = status.phase or ("Running" if node else "Pending")
+        conditions = [condition for condition in status.conditions or () if condition.type in _READ_CONDITIONS]
         pod = Pod(
             namespace=namespace,
             name=metadata.name,
@@ -88,9 +90,9 @@ class PodReader:
             extended_requests=extended,
             windows=_is_windows(spec),
             mirror=owner_kind == "Node" or MIRROR_ANNOTATION in annotations,
-            resize=_resize_state(status),
+            resize=_resize_state(status.resize, conditions),
             placement=placement,
-            unschedulable_since=_unschedulable_since(status.conditions, metadata.creation_timestamp),
+            unschedulable_since=_unschedulable_since(conditions, metadata.creation_timestamp),
             scheduling_gated=bool(spec.scheduling_gates),
         )
         return pod if status.qos_class else replace(pod, qos=qos_class(pod))
@@ -146,13 +148,12 @@ def _is_windows(spec: PodSpec) -> bool:
     )
 
 
-def _resize_state(status: PodStatus) -> ResizeState:
+def _resize_state(word: str | None, conditions: Sequence[Condition]) -> ResizeState:
     """Read the resize conditions, or the one word that servers up to 1.32 write."""
     pending, since, in_progress, error = None, None, False, False
-    if status.resize:
-        pending = _pending(status.resize)
-        in_progress = status.resize == "InProgress"
-    for condition in status.conditions or ():
+    if word:
+        pending, in_progress = _pending(word), word == "InProgress"
+    for condition in conditions:
         if condition.status != "True":
             continue
         if condition.type == "PodResizePending":
@@ -168,8 +169,8 @@ def _pending(reason: str | None) -> ResizePending | None:
     return ResizePending(reason) if reason in ("Deferred", "Infeasible") else None
 
 
-def _unschedulable_since(conditions: tuple[Condition, ...] | None, created_at: datetime | None) -> datetime | None:
-    for condition in conditions or ():
+def _unschedulable_since(conditions: Sequence[Condition], created_at: datetime | None) -> datetime | None:
+    for condition in conditions:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
             return condition.last_transition_time or created_at
     return None

@@ -7,24 +7,24 @@ import msgspec
 
 from cruise.domain.cluster import Snapshot
 from cruise.errors import BadInput
-from cruise.kube_json import wire
+from cruise.kube_json import wire_objects
 from cruise.kube_json.decode import broken_input, decode_items
 from cruise.kube_json.gathering import Gathering
 from cruise.kube_json.refusals import convert, label_of, label_of_document, one_line
 from cruise.kube_json.split import BrokenJson, ItemList
 
 _HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
-_SHAPES: Mapping[str, type[wire.AnyObject]] = {
-    str(shape.__struct_config__.tag): shape for shape in get_args(wire.AnyObject)
+_SHAPES: Mapping[str, type[wire_objects.AnyObject]] = {
+    str(shape.__struct_config__.tag): shape for shape in get_args(wire_objects.AnyObject)
 }
-_Decoder = msgspec.json.Decoder[list[wire.AnyObject]]
+_Decoder = msgspec.json.Decoder[list[wire_objects.AnyObject]]
 
 
 def _decoder(item: Any) -> _Decoder:  # noqa: ANN401 - a type, or a union of types
     return msgspec.json.Decoder(list[item])
 
 
-_MIXED = _decoder(wire.AnyObject)
+_MIXED = _decoder(wire_objects.AnyObject)
 _OF_KIND = {f"{kind}List": _decoder(shape) for kind, shape in _SHAPES.items()}
 
 
@@ -34,7 +34,7 @@ def read_snapshot(chunks: Iterable[bytes], name: str) -> Snapshot:
     Kinds that cruise does not read are passed over. Raises BadInput, one line that names file, place and fix.
     """
     items, gathering = ItemList(chunks), Gathering()
-    last: wire.AnyObject | None = None
+    last: wire_objects.AnyObject | None = None
     try:
         try:
             for document in _documents(items):
@@ -58,12 +58,12 @@ def _refuse_other_documents(fields: Mapping[str, object]) -> None:
         raise BadInput(f"is a {kind}, not a List; {_HOW}")
 
 
-def _documents(items: ItemList) -> Iterator[wire.AnyObject]:
+def _documents(items: ItemList) -> Iterator[wire_objects.AnyObject]:
     def decoder_of(fields: Mapping[str, object]) -> _Decoder:
         _refuse_other_documents(fields)
         return _OF_KIND.get(_list_kind(fields), _MIXED)
 
-    def decode_one(document: object) -> wire.AnyObject | None:
+    def decode_one(document: object) -> wire_objects.AnyObject | None:
         if not isinstance(document, dict):
             raise BadInput(f"items: {document!r:.40} is not an object; {_HOW}")
         kind = _kind(document, _list_kind(items.fields))
@@ -84,7 +84,7 @@ def _kind(document: Mapping[str, Any], list_kind: str) -> str:
     return kind
 
 
-def _label(document: wire.AnyObject | None) -> str:
+def _label(document: wire_objects.AnyObject | None) -> str:
     if document is None:
         return ""
     metadata = document.metadata

@@ -1,7 +1,6 @@
 """A large JSON list cut into runs of whole items while it is read, so that it is never in memory as a whole.
 
-The document is an object with an array `items` of objects. Only quotes, backslashes, braces and closing brackets are
-looked at, for a whole chunk at a time; what is inside an item is left to its decoder.
+The document is an object with an array `items` of objects; what is inside an item is left to its decoder.
 """
 
 import json
@@ -10,15 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+from cruise.kube_json.window import Window, end_of_whole_items
 
 T = TypeVar("T")
 
 LONGEST_ITEM = 64 << 20
 """Bytes; no object of a cluster comes near (etcd takes 1.5 MB), so a longer item is no list's item."""
 
-_QUOTE, _BACKSLASH, _CLOSE_BRACKET, _OPEN_BRACE, _CLOSE_BRACE = b'"\\]{}'
 _SEAM = re.compile(rb'\}[ \t\r\n]*,[ \t\r\n]*\{[ \t\r\n]*"[^"\\]*"[ \t\r\n]*:')
 _SECOND_KEY = re.compile(rb'[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*("[^"\\]*")')
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -51,22 +48,21 @@ class _Seam:
     second_key: bytes | None
 
     @staticmethod
-    def at(text: bytearray, end: int) -> "_Seam | None":
+    def at(window: Window, end: int) -> "_Seam | None":
         """Learn the seam behind the item that ends at `end`; None where no item follows."""
-        seam = _SEAM.match(text, end - 1)
+        seam = _SEAM.match(window.memory, end - 1, window.end)
         if seam is None:
             return None
-        second = _SECOND_KEY.match(text, seam.end())
+        second = _SECOND_KEY.match(window.memory, seam.end(), window.end)
         return _Seam(bytes(seam.group()), bytes(second.group(1)) if second else None)
 
-    def last_end(self, text: bytearray) -> int:
+    def last_end(self, window: Window) -> int:
         """Return where the last item ends that such a seam follows, 0 if none does."""
-        at = text.rfind(self.text)
-        while at >= 0:
-            second = _SECOND_KEY.match(text, at + len(self.text))
+        memory, at = window.memory, window.end
+        while (at := memory.rfind(self.text, window.start, at)) >= 0:
+            second = _SECOND_KEY.match(memory, at + len(self.text), window.end)
             if self.second_key is None or (second and second.group(1) == self.second_key):
                 return at + 1
-            at = text.rfind(self.text, 0, at)
         return 0
 
 
@@ -81,10 +77,7 @@ class ItemList:
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self.fields: dict[str, object] = {}
         self._chunks = iter(chunks)
-        # What was read and not yielded, behind the bracket that makes it an array without a copy; `_byte` is where
-        # it stands in the document.
-        self._text = bytearray(b"[")
-        self._byte = 0
+        self._window = Window()
         self._may_follow = b"{]"
         self._seam: _Seam | None = None
 
@@ -94,58 +87,48 @@ class ItemList:
         Afterwards `fields` is complete. A run that `parse` cannot use may be shown to it twice, with different ends.
         Raises BrokenJson.
         """
-        self._text += self._read_head()
-        while True:
-            if self._next_mark() == b"]":
-                self._read_tail(bytes(self._text[2:]), self._byte + 1)
-                return
-            end = self._seam.last_end(self._text) if self._seam else 0
-            parsed = self._parsed_until(end, parse) if end else None
+        window = self._window
+        self._read_head()
+        while self._next_mark() != b"]":
+            end = self._seam.last_end(window) if self._seam else 0
+            parsed = window.parse_until(end, parse) if end else None
             if parsed is None:
-                end = _end_of_whole_items(self._text)
+                end = end_of_whole_items(window)
                 if end:
-                    self._seam = _Seam.at(self._text, end)
-                    parsed = self._parsed_until(end, parse)
+                    self._seam = _Seam.at(window, end)
+                    parsed = window.parse_until(end, parse)
             if end:
-                yield (None if parsed is not None else Run(bytes(self._text[1:end]), self._byte)), parsed
-                self._drop(end)
+                run = Run(bytes(window.memory[window.start : end]), window.byte) if parsed is None else None
+                yield run, parsed
+                window.drop_until(end)
                 self._may_follow = b",]"
-                continue
-            if len(self._text) > LONGEST_ITEM:
-                raise BrokenJson(f"an item of more than {LONGEST_ITEM >> 20} MiB", self._byte)
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                raise BrokenJson("truncated: the text ends inside the list", self._byte + len(self._text) - 1)
-            self._text += chunk
+            else:
+                self._read_more()
+        self._read_tail()
+
+    def _read_more(self) -> None:
+        window = self._window
+        if window.end - window.start > LONGEST_ITEM:
+            raise BrokenJson(f"an item of more than {LONGEST_ITEM >> 20} MiB", window.byte)
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            raise BrokenJson("truncated: the text ends inside the list", window.byte + window.end - window.start)
+        window.append(chunk)
 
     def _next_mark(self) -> bytes:
         """Drop what stands in front of the next item or the end of the list; return that one's first byte."""
         while True:
-            self._drop(_skip_space(self._text, 1))
-            mark = bytes(self._text[1:2])
+            mark = self._window.skip_space()
             if mark not in self._may_follow:
                 wanted = " or ".join(chr(mark) for mark in self._may_follow)
-                raise BrokenJson(f"not JSON: {wanted} belongs", self._byte)
+                raise BrokenJson(f"not JSON: {wanted} belongs", self._window.byte)
             if mark != b",":
                 return mark
-            self._drop(2)
+            self._window.drop_until(self._window.start + 1)
             self._may_follow = b"{"
 
-    def _drop(self, end: int) -> None:
-        del self._text[1:end]
-        self._byte += end - 1
-
-    def _parsed_until(self, end: int, parse: Callable[[memoryview], T | None]) -> T | None:
-        """Parse the items in front of `end`, for as long as a closing bracket stands there."""
-        behind = self._text[end : end + 1]
-        self._text[end : end + 1] = b"]"
-        with memoryview(self._text) as whole, whole[: end + 1] as array:
-            parsed = parse(array)
-        self._text[end : end + 1] = behind
-        return parsed
-
-    def _read_head(self) -> bytes:
-        """Read up to the opening bracket of `items`; return what was read behind it."""
+    def _read_head(self) -> None:
+        """Read up to the opening bracket of `items`."""
         text = b""
         for chunk in self._chunks:
             text += chunk
@@ -154,8 +137,9 @@ class ItemList:
             # Byte order marks have up to three bytes.
             found = self._scan_head(text) if len(text) > 2 else None
             if found is not None:
-                self._byte = found
-                return text[found:]
+                self._window.append(text)
+                self._window.drop_until(self._window.start + found)
+                return
             if len(text) > LONGEST_ITEM:
                 break
         if not text.strip():
@@ -172,7 +156,7 @@ class ItemList:
         at = _skip_space(text, len(_UTF8_MARK) if text.startswith(_UTF8_MARK) else 0)
         if at >= len(text):
             return None
-        if text[at] != _OPEN_BRACE:
+        if text[at : at + 1] != b"{":
             raise BrokenJson("not a JSON object", at)
         decoder, at = json.JSONDecoder(), at + 1
         while True:
@@ -195,8 +179,10 @@ class ItemList:
                 return None
             at = comma + 1
 
-    def _read_tail(self, tail: bytes, byte: int) -> None:
-        """Read the fields behind the list."""
+    def _read_tail(self) -> None:
+        """Read the fields behind the list's closing bracket."""
+        window = self._window
+        tail, byte = bytes(window.memory[window.start + 1 : window.end]), window.byte + 1
         for chunk in self._chunks:
             tail += chunk
             if len(tail) > LONGEST_ITEM:
@@ -212,7 +198,7 @@ class ItemList:
         self.fields |= rest
 
 
-def _skip_space(text: bytes | bytearray, at: int) -> int:
+def _skip_space(text: bytes, at: int) -> int:
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
@@ -231,38 +217,3 @@ def _whole_document(text: bytes) -> dict[str, object]:
             raise BrokenJson("truncated: the text ends before the list", len(text)) from error
         raise BrokenJson(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", error.pos) from error
     return document if isinstance(document, dict) else {}
-
-
-def _end_of_whole_items(text: bytearray) -> int:
-    """Return where the last whole item of `text` ends that still belongs to the list, 0 if none does.
-
-    `text` is a bracket and what starts with a whole item.
-    """
-    data = np.frombuffer(text, dtype=np.uint8, offset=1)
-    # With bit 5 set, brackets become braces; 7B-7D then also has the backslash, and nothing but a bar besides.
-    marked = ((data | 0x20) - np.uint8(_OPEN_BRACE)) <= _CLOSE_BRACE - _OPEN_BRACE
-    marked |= data == _QUOTE
-    places = np.flatnonzero(marked)
-    marks = data[places]
-    quotes = marks == _QUOTE
-    if b"\\" in text:
-        quotes &= ~_escaped(places, marks == _BACKSLASH)
-    outside = (np.cumsum(quotes) & 1) == 0
-    closing = (marks == _CLOSE_BRACE) & outside
-    depth = np.cumsum(((marks == _OPEN_BRACE) & outside).astype(np.int32) - closing)
-    on_top = depth == 0
-    ends_of_list = np.flatnonzero((marks == _CLOSE_BRACKET) & outside & on_top)
-    ends_of_items = np.flatnonzero(closing & on_top)
-    if ends_of_list.size:
-        ends_of_items = ends_of_items[: np.searchsorted(ends_of_items, ends_of_list[0])]
-    return int(places[ends_of_items[-1]]) + 2 if ends_of_items.size else 0
-
-
-def _escaped(places: NDArray[np.int64], backslashes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell which marks stand behind an odd number of backslashes in a row."""
-    index = np.arange(places.size, dtype=np.int64)
-    follows = np.zeros(places.size, dtype=np.bool_)
-    follows[1:] = backslashes[:-1] & (np.diff(places) == 1)
-    run_start = np.maximum.accumulate(np.where(follows, 0, index))
-    odd: NDArray[np.bool_] = (index - run_start) % 2 == 1
-    return odd

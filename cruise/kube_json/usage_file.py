@@ -22,8 +22,8 @@ from cruise.kube_json.decode import broken_input, decode_items
 from cruise.kube_json.quantity import MOST
 from cruise.kube_json.refusals import explained, one_line
 from cruise.kube_json.split import BrokenJson, ItemList
+from cruise.kube_json.usage_item import UsageItem
 from cruise.kube_json.usage_keys import KeyReader
-from cruise.kube_json.wire import UsageItem
 
 API_VERSION = "cruise.io/v1"
 KIND = "UsageStatistics"

@@ -7,7 +7,7 @@ from sys import intern
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.usage import StatisticKey
 from cruise.errors import BadInput
-from cruise.kube_json.wire import UsageItem
+from cruise.kube_json.usage_item import UsageItem
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from cruise.domain.cluster import LimitRangeItem, WorkloadRef
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.errors import BadInput
-from cruise.kube_json import wire
+from cruise.kube_json import wire_objects
 from cruise.kube_json.objects import control_of, decode_autoscaler, decode_budget, decode_limit_range, decode_workload
 from tests.builders import (
     LONG_AGO,
@@ -26,9 +26,9 @@ from tests.builders import (
 CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
-def workload_object(document: Json) -> wire.WorkloadObject:
-    found = msgspec.convert(document, wire.AnyObject)
-    assert isinstance(found, wire.WorkloadObject)
+def workload_object(document: Json) -> wire_objects.WorkloadObject:
+    found = msgspec.convert(document, wire_objects.AnyObject)
+    assert isinstance(found, wire_objects.WorkloadObject)
     return found
 
 
@@ -75,7 +75,7 @@ def test_a_budget_selects_by_labels_and_expressions():
         ],
     }
     budget = decode_budget(
-        msgspec.convert(make_budget_json(selector=selector, disruptions_allowed=2), wire.BudgetObject)
+        msgspec.convert(make_budget_json(selector=selector, disruptions_allowed=2), wire_objects.BudgetObject)
     )
     assert budget is not None
     assert budget.disruptions_allowed == 2
@@ -90,16 +90,16 @@ def test_a_budget_selects_by_labels_and_expressions():
 
 
 def test_an_empty_selector_selects_everything_and_none_selects_nothing():
-    everything = decode_budget(msgspec.convert(make_budget_json(selector={}), wire.BudgetObject))
+    everything = decode_budget(msgspec.convert(make_budget_json(selector={}), wire_objects.BudgetObject))
     assert everything is not None
     assert everything.selector == LabelSelector()
-    assert decode_budget(msgspec.convert(make_budget_json(selector=None), wire.BudgetObject)) is None
+    assert decode_budget(msgspec.convert(make_budget_json(selector=None), wire_objects.BudgetObject)) is None
 
 
 def test_a_budget_without_status_allows_no_disruption():
     document = make_budget_json(selector={})
     del document["status"]
-    budget = decode_budget(msgspec.convert(document, wire.BudgetObject))
+    budget = decode_budget(msgspec.convert(document, wire_objects.BudgetObject))
     assert budget is not None
     assert budget.disruptions_allowed == 0
 
@@ -107,7 +107,7 @@ def test_a_budget_without_status_allows_no_disruption():
 def test_a_selector_has_no_node_operators():
     selector = {"matchExpressions": [{"key": "n", "operator": "Gt", "values": ["1"]}]}
     with pytest.raises(BadInput) as refused:
-        decode_budget(msgspec.convert(make_budget_json(selector=selector), wire.BudgetObject))
+        decode_budget(msgspec.convert(make_budget_json(selector=selector), wire_objects.BudgetObject))
     assert str(refused.value) == (
         'PodDisruptionBudget shop/web: spec.selector: "Gt" is no operator; write one of DoesNotExist, Exists, In, NotIn'
     )
@@ -135,7 +135,9 @@ def container_metric(name: str) -> Json:
     ],
 )
 def test_what_an_autoscaler_targets(metrics, targeted):
-    autoscaler = decode_autoscaler(msgspec.convert(make_autoscaler_json(metrics=metrics), wire.AutoscalerObject))
+    autoscaler = decode_autoscaler(
+        msgspec.convert(make_autoscaler_json(metrics=metrics), wire_objects.AutoscalerObject)
+    )
     assert autoscaler.target == WorkloadRef("Deployment", "web")
     assert autoscaler.utilisation_of == targeted
 
@@ -157,7 +159,7 @@ def test_what_an_autoscaler_of_v1_targets(percentage, annotation, targeted):
     if annotation is not None:
         key = "autoscaling.alpha.kubernetes.io/metrics"
         document["metadata"]["annotations"] = {key: json.dumps(annotation)}
-    assert decode_autoscaler(msgspec.convert(document, wire.AutoscalerObject)).utilisation_of == targeted
+    assert decode_autoscaler(msgspec.convert(document, wire_objects.AutoscalerObject)).utilisation_of == targeted
 
 
 @pytest.mark.parametrize("text", ["[", '[{"type":1}]'])
@@ -165,7 +167,7 @@ def test_unreadable_metrics_of_v1_are_refused(text):
     document = make_autoscaler_json()
     document["metadata"]["annotations"] = {"autoscaling.alpha.kubernetes.io/metrics": text}
     with pytest.raises(BadInput, match=r"^HorizontalPodAutoscaler shop/web: annotation autoscaling\.alpha"):
-        decode_autoscaler(msgspec.convert(document, wire.AutoscalerObject))
+        decode_autoscaler(msgspec.convert(document, wire_objects.AutoscalerObject))
 
 
 def test_limit_ranges_for_containers_and_pods():
@@ -181,7 +183,7 @@ def test_limit_ranges_for_containers_and_pods():
                 {"type": "Pod", "max": {"memory": "16Gi"}, "maxLimitRequestRatio": {"cpu": "1.5", "memory": 2}},
                 {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}},
             ),
-            wire.LimitRangeObject,
+            wire_objects.LimitRangeObject,
         )
     )
     assert items == (
@@ -193,7 +195,7 @@ def test_limit_ranges_for_containers_and_pods():
 def test_a_limit_range_is_refused_by_place():
     document = make_limit_range_json({"type": "Pod"}, {"type": "Container", "min": {"memory": "1.5Gx"}})
     with pytest.raises(BadInput) as refused:
-        decode_limit_range(msgspec.convert(document, wire.LimitRangeObject))
+        decode_limit_range(msgspec.convert(document, wire_objects.LimitRangeObject))
     assert str(refused.value) == (
         'LimitRange shop/limits: spec.limits[1].min.memory: "1.5Gx" is not a quantity; write e.g. 500m, 2 or 1.5Gi'
     )
