@@ -144,8 +144,8 @@ def scrape_times(place: Place, spans: Sequence[tuple[int, int, int | None]]) -> 
     return np.unique(np.round(np.concatenate(parts), 3))
 
 
-def write_openmetrics(series: Sequence[RawSeries], path: Path) -> None:
-    """Write what `promtool tsdb create-blocks-from openmetrics` reads."""
+def write_openmetrics(series: Sequence[RawSeries], path: Path, job: str = "") -> None:
+    """Write what `promtool tsdb create-blocks-from openmetrics` reads, with a label `job` if it is given."""
     with path.open("w") as file:
         for name, kind in (
             ("container_cpu_usage_seconds", "counter"),
@@ -154,12 +154,13 @@ def write_openmetrics(series: Sequence[RawSeries], path: Path) -> None:
         ):
             file.write(f"# TYPE {name} {kind}\n")
             for one in series:
-                _write_series(file.write, name, one)
+                _write_series(file.write, name, one, job)
         file.write("# EOF\n")
 
 
-def _write_series(write: Callable[[str], object], name: str, one: RawSeries) -> None:
+def _write_series(write: Callable[[str], object], name: str, one: RawSeries, job: str) -> None:
     labels = f'container="{one.container}",id="{one.id}",namespace="{one.namespace}",node="{one.node}",pod="{one.pod}"'
+    labels += f',job="{job}"' if job else ""
     times = one.times.tolist()
     if name == "container_memory_working_set_bytes":
         write(
