@@ -13,7 +13,7 @@ from cruise.kube_json.window import Window, end_of_whole_items
 
 T = TypeVar("T")
 
-LONGEST_ITEM = 64 << 20
+LONGEST_ITEM = 16 << 20
 """Bytes; no object of a cluster comes near (etcd takes 1.5 MB), so a longer item is no list's item."""
 
 _SEAM = re.compile(rb'\}[ \t\r\n]*,[ \t\r\n]*\{[ \t\r\n]*"[^"\\]*"[ \t\r\n]*:')
