@@ -141,7 +141,7 @@ class ItemList:
                 self._window.drop_until(self._window.start + found)
                 return
             if len(text) > LONGEST_ITEM:
-                break
+                raise BrokenJson(f"no list within the first {LONGEST_ITEM >> 20} MiB", 0)
         if not text.strip():
             raise BrokenJson("empty", 0)
         self.fields |= _whole_document(text)
