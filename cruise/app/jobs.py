@@ -97,7 +97,6 @@ class Jobs:
             await job()
         except CruiseError as refusal:
             error = str(refusal)
-            log.warning("pass dropped", job=name, error=error)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -108,9 +107,18 @@ class Jobs:
                 self._broken.set_exception(mistake)
             return
         earlier = self.latest.get(name)
+        self._tell(name, error, earlier)
         failures = 0 if error is None else 1 + (earlier.failures_in_a_row if earlier is not None else 0)
         ended = wall_clock()
         self.latest[name] = JobRun(name, ended, time.monotonic() - started, error, failures)
+
+    def _tell(self, name: str, error: str | None, earlier: JobRun | None) -> None:
+        """Log what changed: a failure that goes on says nothing new."""
+        before = earlier.error if earlier is not None else None
+        if error is not None and error != before:
+            log.warning("pass dropped", job=name, error=error)
+        elif error is None and earlier is not None and before is not None:
+            log.warning("pass runs again", job=name, failures=earlier.failures_in_a_row)
 
     async def __aenter__(self) -> "Jobs":
         self._scheduler.start()

@@ -47,16 +47,17 @@ async def drive(mode: Mode, hours: int) -> Run:
     cluster.admit = controller.admit
     run = Run(cluster, twin, controller, requested(cluster), cluster.pending_pods)
     await controller.refresh_statistics()
-    reactor = asyncio.create_task(controller.react_to_kills())
-    for minute in range(1, hours * 60 + 1):
-        for one in (cluster, twin):
-            one.advance(START + timedelta(minutes=minute))
-        await asyncio.sleep(0)
-        if minute % 5 == 0:
-            await controller.refresh_statistics()
-            await controller.rightsize()
-            await controller.watch_load()
-    reactor.cancel()
+    async with asyncio.TaskGroup() as tasks:
+        reactor = tasks.create_task(controller.react_to_kills())
+        for minute in range(1, hours * 60 + 1):
+            for one in (cluster, twin):
+                one.advance(START + timedelta(minutes=minute))
+            await asyncio.sleep(0)
+            if minute % 5 == 0:
+                await controller.refresh_statistics()
+                await controller.rightsize()
+                await controller.watch_load()
+        reactor.cancel()
     return run
 
 
