@@ -212,9 +212,19 @@ def _sum(targets: Sequence[ContainerTarget]) -> Resources:
 
 def becomes_guaranteed(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
     """Tell whether the sizes would make a Burstable pod Guaranteed."""
-    if not all(target.limits.cpu_millicores for target in targets):
+    # One container whose limit is not its request settles it, long before the class has to be worked out.
+    if any(_has_play(target.requests, target.limits) for target in targets):
         return False
     return qos_class(with_sizes(pod, targets)) is QosClass.GUARANTEED
+
+
+def _has_play(requests: Amounts, limits: Amounts) -> bool:
+    """Tell whether a limit is missing, or differs from a stated request."""
+    if not limits.cpu_millicores or not limits.memory_bytes:
+        return True
+    return (requests.cpu_millicores or limits.cpu_millicores) != limits.cpu_millicores or (
+        requests.memory_bytes or limits.memory_bytes
+    ) != limits.memory_bytes
 
 
 def _resize(pod: Pod, targets: tuple[ContainerTarget, ...], growth: Resources, reason: Reason) -> ResizePod:
