@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cruise.cli.collector import collector_off
 from cruise.cli.options import (
     ConfigOption,
     Format,
@@ -22,7 +23,12 @@ from cruise.cli.terminal import busy, print_parts, table_console, write_document
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from cruise.decisions.rightsizing import NodePlan
     from cruise.domain.cluster import Snapshot
+    from cruise.domain.policy import Mode
 
 
 def plan(
@@ -38,38 +44,39 @@ def plan(
     config: ConfigOption = None,
 ) -> None:
     """Plan every node from files: what each container gets, who is evicted, what is left alone."""
-    import gc
-
     from cruise.adapters.files import load_snapshot, load_usage
     from cruise.decisions.rightsizing import decide_node_plans
+    from cruise.interfaces.plan_json import plan_json
 
     policy, at = policy_of(config, mode), parse_time(now)
-    # A million objects are made, none of them in cycles, and all live until the process ends soon after: looking
-    # through them for garbage would cost a third of the time.
-    gc.disable()
     large = is_large(snapshot)
-    with busy(f"reading {snapshot}", large):
-        cluster = load_snapshot(snapshot)
-    wanted = _wanted(node, cluster)
-    with busy(f"reading {usage}", large):
-        statistics, at = load_usage(usage, cluster, at)
-    with busy(f"deciding {len(cluster.nodes):,} nodes", large):
-        plans = decide_node_plans(cluster, statistics, policy, at, nodes=wanted)
-    if format is Format.JSON:
-        from cruise.interfaces.plan_json import plan_json
+    with collector_off():
+        with busy(f"reading {snapshot}", large):
+            cluster = load_snapshot(snapshot)
+        wanted = _wanted(node, cluster)
+        with busy(f"reading {usage}", large):
+            statistics, at = load_usage(usage, cluster, at)
+        with busy(f"deciding {len(cluster.nodes):,} nodes", large):
+            plans = decide_node_plans(cluster, statistics, policy, at, nodes=wanted)
+        if format is Format.JSON:
+            write_document(plan_json(plans))
+        else:
+            _print_table(plans, cluster, wanted is not None, at, policy.mode)
 
-        write_document(plan_json(plans))
-        return
+
+def _print_table(
+    plans: "Sequence[NodePlan]", snapshot: "Snapshot", in_full: bool, at: "datetime", mode: "Mode"
+) -> None:
     from cruise.interfaces.node_table import node_table
     from cruise.interfaces.plan_table import plan_table
 
     console = table_console()
-    console.print(f"Decided for {at:%Y-%m-%d %H:%M:%S} UTC as mode {policy.mode.label}; nothing was contacted.\n")
-    pods = {(pod.namespace, pod.name): pod for pod in cluster.pods}
-    print_parts(plan_table(plans, pods, console, in_full=wanted is not None), console)
-    if wanted is not None:
-        for one in plans:
-            print_parts(node_table(one, pods), console)
+    console.print(f"Decided for {at:%Y-%m-%d %H:%M:%S} UTC as mode {mode.label}; nothing was contacted.\n")
+    pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    print_parts(plan_table(plans, pods, console, in_full), console)
+    if in_full:
+        for plan in plans:
+            print_parts(node_table(plan, pods), console)
 
 
 def _wanted(names: list[str] | None, snapshot: "Snapshot") -> frozenset[str] | None:

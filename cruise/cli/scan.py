@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cruise.cli.collector import collector_off
 from cruise.cli.options import ConfigOption, NowOption, SnapshotOption, is_large, parse_time, settings_of
 from cruise.cli.terminal import busy, print_parts, table_console, write_document
 from cruise.errors import BadInput, Unavailable
@@ -85,13 +86,15 @@ def scan(
 
     settings, at = settings_of(config), parse_time(now)
     chosen = _format(format, output)
-    with busy(f"reading {snapshot}", is_large(snapshot)):
-        cluster = load_snapshot(snapshot)
-    statistics, at, rests_on = _statistics(cluster, usage, prometheus_url, history, at, settings)
-    with busy(f"looking at {len(cluster.pods):,} pods", is_large(snapshot)):
-        prices = Prices(price_cpu_core_hour, price_gib_hour)
-        report = ScanReport(look_at(cluster, statistics, settings.policy(), prices, at), rests_on)
-    _write(report, chosen, output)
+    large = is_large(snapshot)
+    with collector_off():
+        with busy(f"reading {snapshot}", large):
+            cluster = load_snapshot(snapshot)
+        statistics, at, rests_on = _statistics(cluster, usage, prometheus_url, history, at, settings)
+        with busy(f"looking at {len(cluster.pods):,} pods", large):
+            prices = Prices(price_cpu_core_hour, price_gib_hour)
+            report = ScanReport(look_at(cluster, statistics, settings.policy(), prices, at), rests_on)
+        _write(report, chosen, output)
 
 
 def _format(asked: ReportFormat | None, output: Path | None) -> ReportFormat:
