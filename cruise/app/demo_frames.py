@@ -1,17 +1,19 @@
 """What the demo's picture shows, read off the two clusters and the controller's doings."""
 
 import time
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from cruise.app.controller import Doings
 from cruise.domain.actions import EvictPod, Outcome, ResizePod, TaintNode, UntaintNode, Verdict
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
-from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 from cruise.interfaces.demo_view import DemoFrame, EventLine, NodeLine, Tally
 from cruise.runtime.oom import Reaction
 from cruise.simulation.cluster import SimulatedCluster
 
 _EVENTS = 10
+_RARE_EVENTS = 4
 
 
 class FrameMaker:
@@ -56,10 +58,22 @@ class FrameMaker:
         )
 
     def _events(self) -> list[EventLine]:
+        """Return the newest events, newest first; the many resizes leave room for what is rarer."""
         done = [outcome for outcome in self._doings.outcomes if outcome.verdict is Verdict.DONE]
-        lines = [_line(outcome) for outcome in done[-_EVENTS:]]
-        lines += [_kill(reaction) for reaction in list(self._doings.reactions)[-_EVENTS:]]
-        return sorted(lines, key=lambda line: line.at, reverse=True)[:_EVENTS]
+        resizes = [outcome for outcome in done if isinstance(outcome.action, ResizePod)]
+        rare = [_line(outcome) for outcome in done if not isinstance(outcome.action, ResizePod)]
+        rare += [_kill(reaction) for reaction in self._doings.reactions]
+        lines = sorted(rare, key=lambda line: line.at)[-_RARE_EVENTS:]
+        before = self._requests_before()
+        lines += [_resize(outcome, before) for outcome in resizes[-(_EVENTS - len(lines)) :]]
+        return sorted(lines, key=lambda line: line.at, reverse=True)
+
+    def _requests_before(self) -> dict[str, Resources]:
+        """Return what the pods of the last node pass requested when it began, by uid."""
+        last = self._doings.node_pass
+        if last is None:
+            return {}
+        return {pod.uid: _total(container.requests for container in pod.containers) for pod in last.snapshot.pods}
 
 
 def kills_more(cluster: SimulatedCluster, twin: SimulatedCluster) -> int:
@@ -90,7 +104,7 @@ def _line(outcome: Outcome) -> EventLine:
     action = outcome.action
     match action:
         case ResizePod():
-            return EventLine(outcome.at, "resized", f"{_name(action)} {_sizes(action)}", action.reason)
+            return _resize(outcome, {})
         case EvictPod():
             why = f"{action.reason}: {action.resource}, ranking {action.ranking.label}"
             return EventLine(outcome.at, "evicted", _name(action), why)
@@ -99,16 +113,27 @@ def _line(outcome: Outcome) -> EventLine:
             return EventLine(outcome.at, kind, action.node, action.reason)
 
 
+def _resize(outcome: Outcome, before: Mapping[str, Resources]) -> EventLine:
+    action = outcome.action
+    assert isinstance(action, ResizePod)
+    after = _total(target.requests for target in action.containers)
+    earlier = before.get(action.uid, after)
+    sizes = (
+        f"{format_cpu_millicores(earlier.cpu_millicores)} → {format_cpu_millicores(after.cpu_millicores)}, "
+        f"{format_memory_bytes(earlier.memory_bytes)} → {format_memory_bytes(after.memory_bytes)}"
+    )
+    return EventLine(outcome.at, "resized", f"{_name(action)} {sizes}", action.reason)
+
+
+def _total(stated: Iterable[Amounts]) -> Resources:
+    return sum((amounts.resources for amounts in stated), start=NO_RESOURCES)
+
+
 def _name(action: ResizePod | EvictPod) -> str:
     """Return the workload, which people know, and of the pod's name only what tells it from its siblings."""
     if action.workload is None:
         return f"{action.namespace}/{action.pod}"
     return f"{action.namespace}/{action.workload.name}-{action.pod.rsplit('-', 1)[-1]}"
-
-
-def _sizes(action: ResizePod) -> str:
-    total = sum((target.requests.resources for target in action.containers), start=Resources())
-    return f"to {format_cpu_millicores(total.cpu_millicores)} {format_memory_bytes(total.memory_bytes)}"
 
 
 def _kill(reaction: Reaction) -> EventLine:
