@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.clock import wall_clock
+from cruise.decisions.oom import learn_from
 from cruise.domain.actions import Action
 from cruise.domain.cluster import OomKill, Pod, Snapshot
 from cruise.domain.policy import Policy
@@ -96,6 +97,8 @@ async def _read(
         for partition in await source.partitions(snapshot):
             # What was read before the start is nothing: so reading goes on from there, and not from a week ago.
             await store.record_usage(UsageAdvance(partition, PartitionProgress(start, start), _NO_PEAKS, None))
+        for kill in snapshot.oom_kills:
+            await store.record_oom(learn_from(kill, None))
         with _bar() as show:
             for _ in range(_PASSES):
                 table = await usage_pass(cluster, source, store, state, policy, now, reading, show)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from cruise.errors import Unavailable
 
@@ -28,9 +29,9 @@ def table_console() -> Console:
 
 
 def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
-    """Print the parts of a report as they come. Raises OutputClosed."""
+    """Print the parts of a report as they come; what is not to be wrapped stays one line. Raises OutputClosed."""
     for part in parts:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, Text) and part.no_wrap is True)
 
 
 def write_document(pieces: Iterable[bytes]) -> None:

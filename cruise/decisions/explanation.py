@@ -44,15 +44,19 @@ class Spike:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One pod in the order of eviction for a resource; `stays` says why it may not go, None where it may."""
+    """One pod in the order of eviction for a resource.
+
+    `goes` is the resource on whose account it goes, which may be the other one, None where it stays; `immovable` says
+    why it may not go, None where it may.
+    """
 
     namespace: str
     pod: str
     ranking: EvictionRanking
     headroom: int
     base: int
-    goes: bool
-    stays: str | None
+    goes: ResourceName | None
+    immovable: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +272,7 @@ def _ranking(
     resource: ResourceName,
 ) -> tuple[Ranked, ...]:
     """Return the candidates in their order, then those that may not go."""
-    gone = {(one.namespace, one.pod) for one in plan.evict if one.resource is resource}
+    gone = {(one.namespace, one.pod): one.resource for one in plan.evict}
     candidates = rank_for_eviction(contenders, resource)
     others = [index for index in range(len(contenders)) if index not in set(candidates)]
     return tuple(
@@ -278,7 +282,7 @@ def _ranking(
             contender.ranking,
             of(contender.headroom, resource),
             of(contender.base, resource),
-            (contender.namespace, contender.name) in gone,
+            gone.get((contender.namespace, contender.name)),
             _why_it_stays(touchable[index], scope, resource),
         )
         for index in [*candidates, *others]

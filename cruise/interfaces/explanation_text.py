@@ -50,7 +50,7 @@ def explanation_text(explanation: Explanation, policy: Policy, now: datetime) ->
         patch = json.dumps(resize_patch(explanation.resize), separators=(",", ":"))
         command = f"kubectl patch pod {pod.name} -n {pod.namespace} --subresource resize -p '{patch}'"
         # One line whatever the width, so that it can be copied.
-        yield Text(command, no_wrap=True, overflow="ignore")
+        yield Text(command, no_wrap=True)
     if explanation.admission is not None:
         yield from _admission(explanation.admission)
 
@@ -156,13 +156,18 @@ def _ranking(resource: ResourceName, ranking: Sequence[Ranked], node: NodeExplan
     for justify in ("right", "left", "left", "right", "left"):
         rows.add_column(justify=justify, overflow="fold", no_wrap=justify == "right")
     for number, one in enumerate(ranking[:_MOST_RANKED], start=1):
-        state = Text("goes", style="red") if one.goes else Text(f"stays: {one.stays}" if one.stays else "spared")
-        place = "" if one.stays else f"{number}."
+        place = "" if one.immovable else f"{number}."
         pod = f"{one.namespace}/{one.pod}"
-        rows.add_row(f"  {place}", pod, one.ranking.label, exact_text(resource, one.headroom), state)
+        rows.add_row(f"  {place}", pod, one.ranking.label, exact_text(resource, one.headroom), _state(one, resource))
     yield rows
     if len(ranking) > _MOST_RANKED:
         yield Text(f"  and {count_text(len(ranking) - _MOST_RANKED, 'more pod')}", style="dim")
+
+
+def _state(ranked: Ranked, resource: ResourceName) -> Text:
+    if ranked.goes is not None:
+        return Text("goes" if ranked.goes is resource else f"goes for its {ranked.goes}", style="red")
+    return Text(f"stays: {ranked.immovable}" if ranked.immovable else "stays")
 
 
 def _held(containers: Sequence[HeldContainer], now: datetime) -> Iterator[RenderableType]:

@@ -60,6 +60,7 @@ def scan_html(report: ScanReport) -> bytes:
         findings=findings,
         totals=findings.totals,
         reclaimable=findings.totals.reclaimable,
+        month=findings.prices.month(findings.totals.reclaimable),
         workloads=[row for row in findings.workloads if row.requested != Resources()],
         rescued=sum(pod.best is not None for pod in findings.pending),
         rooms=_rooms(findings.totals),

@@ -124,8 +124,9 @@ def _waste(findings: Findings, wide: bool) -> Iterator[RenderableType]:
             style="bold" if label == "reclaimable" else None,
         )
     yield sums
+    month = prices.month(totals.reclaimable)
     yield Text.assemble(
-        ("about " + money_text(prices.month(totals.reclaimable)) + " a month", "bold"),
+        (f"about {money_text(abs(month))} {'less' if month >= 0 else 'more'} a month", "bold"),
         (
             f"  {ESTIMATE}: ${prices.cpu_core_hour:g} a core-hour, ${prices.memory_gib_hour:g} a GiB-hour",
             "dim",

@@ -107,7 +107,7 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps) -> None:
         f"2 × max(7-day maximum {amount(steps.memory_7d_max)}, OOM memory {amount(steps.oom_memory)}) "
         f"= {amount(steps.wanted)}",
     )
-    notes = [f"never under the request, nor under 1.2 × the working set now = {amount(steps.safe)}"]
+    notes = [f"at least the request, and 1.2 × the working set now, {amount(steps.safe)}"]
     if steps.cap is not None:
         notes.append(f"a LimitRange allows {amount(steps.cap)}")
     if steps.kept:
@@ -138,5 +138,5 @@ def _verdict(resource: ResourceName, band: DeadBand) -> Text:
         return change.append(": as it is", style="dim")
     moves = f": moves by {amount(step)}"
     if band.leaves:
-        return change.append(f"{moves}, at least {least}: worth writing", style="cyan")
-    return change.append(f"{moves}, less than {least}: not worth writing", style="dim")
+        return change.append(f"{moves}, over {least}: reason enough", style="cyan")
+    return change.append(f"{moves}, under {least}: no reason by itself", style="dim")

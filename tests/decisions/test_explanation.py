@@ -245,11 +245,11 @@ def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
     assert explanation.eviction.resource is ResourceName.CPU
     node = explanation.node
     assert node is not None
-    assert [(r.pod, r.goes, r.stays) for r in node.rankings[ResourceName.CPU]] == [
-        ("spiky", True, None),
-        ("calm", False, None),
-        ("agent", False, "a DaemonSet pod would come back to the same node"),
-        ("kept", False, "eviction-ranking never"),
+    assert [(r.pod, r.goes, r.immovable) for r in node.rankings[ResourceName.CPU]] == [
+        ("spiky", ResourceName.CPU, None),
+        ("calm", None, None),
+        ("agent", None, "a DaemonSet pod would come back to the same node"),
+        ("kept", None, "eviction-ranking never"),
     ]
     assert node.base + node.headroom == make_resources(800 + 700, 4 * 64 + 36)
 
