@@ -1,9 +1,11 @@
 """A small HTTP server on a free loopback port, for answers that a real one would rarely give."""
 
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qs
 
@@ -28,8 +30,11 @@ class Answer:
 
 
 @contextmanager
-def answering(respond: Callable[[Request], Answer]) -> Iterator[str]:
-    """Serve every POST with what `respond` says; yields the server's address."""
+def answering(respond: Callable[[Request], Answer], certificate: Path | None = None) -> Iterator[str]:
+    """Serve every POST with what `respond` says; yields the server's address.
+
+    With a `certificate`, a file with its key, the server speaks TLS.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -59,10 +64,14 @@ def answering(respond: Callable[[Request], Answer]) -> Iterator[str]:
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()

@@ -44,7 +44,7 @@ async def usage_pass(
     snapshot = await cluster.snapshot()
     at = max(reading.last_complete(now.timestamp()), state.windows.head)
     attribution = Attribution.of(snapshot)
-    await state.catch_up(store, attribution, at, int(policy.look_ahead.total_seconds()))
+    await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
     partitions = await source.partitions(snapshot)
     containers = sum(len(pod.containers) for pod in snapshot.pods)
     reader = UsageReader(source, store, state, attribution, reading, at, on_progress)

@@ -27,7 +27,8 @@ Gap = tuple[int, int, int]
 class UsageReading:
     """How usage is read: on which grid, how long after the fact, and how much at once.
 
-    A chunk is whole hours where its containers are few enough, between `shortest_chunk_seconds` and a day.
+    `step_seconds` divides an hour. A chunk is whole hours where its containers are few enough, between
+    `shortest_chunk_seconds` and `longest_chunk_seconds`.
     """
 
     step_seconds: int = 60
@@ -114,8 +115,11 @@ class UsageReader:
         known = self._state.progress.get(partition)
         if known is None or known.read_until < self._horizon:
             return PartitionProgress(self._horizon, self._horizon)
-        gaps = tuple(gap for gap in known.gaps if gap[1] > self._horizon)
-        return replace(known, read_from=max(known.read_from, self._horizon), gaps=gaps)
+        step = self._reading.step_seconds
+        gaps = tuple(gap for gap in known.gaps if gap[1] > self._horizon and not (gap[0] % step or gap[1] % step))
+        # Where the step was set to something else, reading goes on with the next time on the new grid.
+        read_until = -(-known.read_until // step) * step
+        return replace(known, read_from=max(known.read_from, self._horizon), read_until=read_until, gaps=gaps)
 
     async def _read_partition(self, partition: str, progress: PartitionProgress) -> None:
         for gap in [gap for gap in progress.gaps if gap[2] == 1]:

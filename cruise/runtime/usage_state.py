@@ -53,7 +53,9 @@ class UsageState:
     failures: Sequence[FailedRead] = ()
     restored: bool = False
 
-    async def catch_up(self, store: Store, attribution: Attribution, at: int, look_ahead_seconds: int) -> None:
+    async def catch_up(
+        self, store: Store, attribution: Attribution, at: int, step_seconds: int, look_ahead_seconds: int
+    ) -> None:
         """Sum up the peaks anew where other hours count by now, and after a start take over what is stored."""
         hours, since_hour = peak_hours(at, look_ahead_seconds), first_hour_of_history(at)
         if hours != self.peaks.hours:
@@ -62,10 +64,13 @@ class UsageState:
             self.windows.renumber(lambda number: self.peaks.number(earlier.keys[number]))
         if self.restored:
             return
+        self.windows = UsageWindows(step_seconds)
         self.progress = dict(await store.usage_progress())
         self.table = await store.read_statistics()
         for block in await store.recent_blocks(at - WINDOW_SECONDS):
-            self.windows.append(block, self._numbers(block, attribution))
+            # A block may be from before the step was set to something else.
+            if not (block.times % step_seconds).any():
+                self.windows.append(block, self._numbers(block, attribution))
         self.restored = True
 
     async def record(

@@ -66,20 +66,16 @@ def run() -> list[Row]:
 
 
 async def _ours(address: str) -> tuple[float, float]:
-    loaded = [0]
-
-    def add(samples: int) -> None:
-        loaded[0] += samples
-
+    loaded: list[int] = []
     store, state = MemoryStore(), UsageState()
-    with _counting(address, add) as counted:
+    with _counting(address, loaded.append) as counted:
         source = PrometheusSource(PrometheusSettings(counted))
         costs = []
         for at in (END - QUARTER, END - 600, END - 300, END):
-            before = loaded[0]
+            before = sum(loaded)
             now = datetime.fromtimestamp(at + 30, UTC)
             await usage_pass(ShownCluster(_snapshot()), source, store, state, Policy(), now)
-            costs.append(loaded[0] - before)
+            costs.append(sum(loaded) - before)
             if state.failures:
                 raise RuntimeError(f"{state.failures}")
         source.close()

@@ -92,7 +92,7 @@ def _identity(workload: Workload, pod: str, node: str) -> str:
 async def _fill_last_hour(snapshot: Snapshot, source: PrometheusSource, store: MemoryStore, state: UsageState) -> None:
     """Take in an hour of samples as if they had been read, so that the passes are those of a process that runs."""
     attribution = Attribution.of(snapshot)
-    await state.catch_up(store, attribution, AT, look_ahead_seconds=900)
+    await state.catch_up(store, attribution, AT, step_seconds=60, look_ahead_seconds=900)
     times = np.arange(AT - HOUR + 60, AT + 1, 60, dtype=np.int64)
     random = np.random.default_rng(1)
     keys: dict[str, list[ContainerKey]] = {name: [] for name in await source.partitions(snapshot)}

@@ -390,6 +390,16 @@ async def test_earlier_statistics_are_returned_until_there_are_new_ones():
     assert of_pod(table, WEB[0]).updated_at == AT - 600
 
 
+async def test_another_step_goes_on_where_the_one_before_ended():
+    first = Cruise(source())
+    await first.run(AT - 60)
+    usage = source(step=120)
+    table = await Cruise(usage, first.store, reading=replace(READING, step_seconds=120)).run(AT + 3600)
+    assert {(ask.start, ask.end, ask.continued_from) for ask in usage.asked} == {(AT, AT + 3600, None)}
+    assert of_pod(table, WEB[0]).cpu_base_millicores == 100
+    assert of_pod(table, WEB[0]).updated_at == AT + 3600
+
+
 def test_neighbouring_gaps_that_stay_unknown_become_one():
     assert joined_gaps(((120, 180, 2), (0, 60, 2), (60, 120, 2), (180, 240, 1), (300, 360, 2))) == (
         (0, 180, 2),

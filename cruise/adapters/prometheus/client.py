@@ -10,6 +10,8 @@ from typing import Any
 import requests
 from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests.auth import AuthBase, HTTPBasicAuth
+from urllib3 import disable_warnings
+from urllib3.exceptions import InsecureRequestWarning
 from urllib3.util.retry import Retry
 
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -56,6 +58,8 @@ class PrometheusClient(PrometheusConnect):
                 data=form,
                 headers=self.headers,
                 auth=self._credentials,
+                # Given again: the session's own choice would give way to REQUESTS_CA_BUNDLE.
+                verify=self._session.verify,
                 timeout=self._seconds,
                 allow_redirects=False,
                 stream=True,
@@ -142,6 +146,8 @@ def _credentials(settings: PrometheusSettings) -> AuthBase:
 
 def _verification(settings: PrometheusSettings) -> bool | str:
     if settings.insecure_tls:
+        # Asked for; a warning at each request would say nothing new.
+        disable_warnings(InsecureRequestWarning)
         return False
     if settings.ca_file is None:
         return True

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from cruise.errors import BadInput, CruiseError, Unavailable
 
 # What one container may use within a step, where no node tells how many cores there are.
 MANY_CORES = 1024.0
+HOUR_SECONDS = 3600
 
 Piece = tuple[SampleBlock, CounterTail]
 
@@ -28,6 +30,8 @@ class PrometheusSource:
     """
 
     def __init__(self, settings: PrometheusSettings) -> None:
+        if settings.step_seconds < 1 or HOUR_SECONDS % settings.step_seconds:
+            raise BadInput(f"prometheus_step is {settings.step_seconds} s, expected whole seconds that divide an hour")
         self._settings = settings
         self._client = PrometheusClient(settings)
         self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
@@ -74,7 +78,10 @@ class PrometheusSource:
             raise _first([one for one in answers if isinstance(one, BaseException)])
         block = _joined([one for one, _ in read], times)
         if not block.keys and any(key[:2] in self._running for key in before.containers):
-            raise Unavailable(f"Prometheus has no usage after {start} of containers that it had usage of, and that run")
+            since = datetime.fromtimestamp(start, UTC)
+            raise Unavailable(
+                f"Prometheus has no usage since {since:%F %R} UTC of containers that run, and had some before"
+            )
         return block, _joined_tail([one for _, one in read], end)
 
     async def node_loads(self, at: int) -> Mapping[str, float]:

@@ -1,9 +1,12 @@
 """Every way in which a server can refuse, each as one clear line."""
 
 import base64
+import shutil
+import subprocess
 import time
 from typing import Any
 
+import certifi
 import pytest
 
 from cruise.adapters.prometheus.client import PrometheusClient
@@ -213,6 +216,30 @@ def test_an_address_that_is_none_is_named(url):
 def test_a_server_without_tls_is_no_https_server():
     with answering(lambda request: Answer()) as url, pytest.raises(BadInput, match="TLS failed"):
         ask(url.replace("http://", "https://"))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for 127.0.0.1 that nobody else vouches for, with its key in the same file."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl on this machine to make a certificate with")
+    directory = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=prometheus -keyout key -out crt".split()
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(command, cwd=directory, check=True, capture_output=True)
+    both = directory / "both.pem"
+    both.write_text((directory / "crt").read_text() + (directory / "key").read_text())
+    return both
+
+
+def test_tls_is_verified_by_the_ca_file_and_only_left_out_on_demand(certificate, monkeypatch):
+    with answering(lambda request: Answer(body=SUCCESS), certificate) as url:
+        with pytest.raises(BadInput, match="TLS failed"):
+            ask(url)
+        assert ask(url, ca_file=certificate) == SUCCESS
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
+        assert ask(url, ca_file=certificate) == SUCCESS
+        assert ask(url, insecure_tls=True) == SUCCESS
 
 
 def test_a_ca_file_that_is_not_there_is_named(tmp_path):

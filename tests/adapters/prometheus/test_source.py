@@ -154,7 +154,7 @@ async def test_usage_that_vanishes_under_running_pods_is_no_answer():
     async with source(respond, "web-b") as subject:
         _, tail = await subject.read(PARTITION, 600, 900, None)
         gone[0] = True
-        with pytest.raises(Unavailable, match="no usage after 900 of containers that it had usage of"):
+        with pytest.raises(Unavailable, match="no usage since 1970-01-01 00:15 UTC of containers that run"):
             await subject.read(PARTITION, 900, 1200, tail)
         await subject.partitions(make_snapshot())
         block, tail = await subject.read(PARTITION, 900, 1200, tail)
@@ -223,3 +223,9 @@ async def test_node_loads_are_by_node_or_by_the_instances_host():
 
     async with source(respond) as subject:
         assert await subject.node_loads(600) == {"n1": 1.5, "n2": 2.0, "n3": 3.0}
+
+
+@pytest.mark.parametrize("step", [0, 7, 7200])
+def test_a_step_that_does_not_divide_an_hour_is_refused(step):
+    with pytest.raises(BadInput, match="prometheus_step"):
+        PrometheusSource(PrometheusSettings("http://prometheus", step_seconds=step))
