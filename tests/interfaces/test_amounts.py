@@ -1,0 +1,72 @@
+from datetime import timedelta
+
+import pytest
+
+from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.interfaces.amounts import (
+    GIBIBYTE,
+    age_text,
+    cores_text,
+    count_text,
+    cpu_text,
+    exact_text,
+    gibibytes_text,
+    memory_text,
+    money_text,
+    share_text,
+)
+from tests.builders import NOW
+
+
+@pytest.mark.parametrize(
+    ("millicores", "text"), [(0, "–"), (130, "130m"), (9999, "9999m"), (12_500, "12.5"), (1_204_000, "1,204")]
+)
+def test_cpu_is_in_millicores_up_to_ten_cores(millicores, text):
+    assert cpu_text(millicores) == text
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "text"),
+    [
+        (0, "–"),
+        (512, "512B"),
+        (257 * MEBIBYTE, "257Mi"),
+        (GIBIBYTE * 3 // 2, "1.5Gi"),
+        (1204 * GIBIBYTE, "1,204Gi"),
+        (-2 * GIBIBYTE, "-2.0Gi"),
+    ],
+)
+def test_memory_is_in_kubernetes_units(memory_bytes, text):
+    assert memory_text(memory_bytes) == text
+
+
+def test_sums_are_in_cores_and_gibibytes():
+    assert [cores_text(value) for value in (130, 12_340, 123_400)] == ["0.13", "12.3", "123"]
+    assert gibibytes_text(GIBIBYTE // 4) == "0.25"
+
+
+def test_exact_amounts_keep_a_tenth():
+    assert exact_text(ResourceName.CPU, 68.57) == "68.6m"
+    assert exact_text(ResourceName.CPU, 120) == "120m"
+    assert exact_text(ResourceName.MEMORY, 257.25 * MEBIBYTE) == "257.2Mi"
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [(1, 0, "–"), (0, 5, "0%"), (1, 1000, "<1%"), (999, 1000, ">99%"), (1, 1, "100%"), (-2, 100, "-2%")],
+)
+def test_a_share_is_neither_nothing_nor_all_unless_it_is(part, whole, text):
+    assert share_text(part, whole) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "just now"), (0, "just now"), (40, "40s ago"), (90, "90s ago"), (3600, "1h ago"), (864000, "10d ago")],
+)
+def test_ages_are_in_the_largest_unit_that_says_enough(seconds, text):
+    assert age_text(NOW, NOW - timedelta(seconds=seconds)) == text
+
+
+def test_counts_have_their_noun_and_money_its_sign():
+    assert [count_text(number, "pod") for number in (0, 1, 1204)] == ["0 pods", "1 pod", "1,204 pods"]
+    assert [money_text(amount) for amount in (1204.4, 3.2, -12)] == ["$1,204", "$3.20", "-$12"]
