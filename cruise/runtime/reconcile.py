@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 
 from cruise.decisions.rightsizing import NodePlan, decide_node_plans
-from cruise.domain.actions import Action, Outcome, Verdict
+from cruise.domain.actions import Action, Outcome
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.apply import apply
@@ -45,13 +45,12 @@ async def node_pass(cluster: Cluster, store: Store, policy: Policy, now: datetim
         refused=await store.refused_targets(),
     )
     outcomes = await apply(ordered(plans), snapshot, cluster, store, policy, now)
-    verdicts = Counter(outcome.verdict for outcome in outcomes)
     log.info(
         "node pass",
         nodes=len(plans),
         oversubscribed=sum(not plan.fits for plan in plans),
-        held=dict(Counter(hold.reason.value for plan in plans for hold in plan.hold)),
-        **{verdict.value: verdicts[verdict] for verdict in Verdict if verdicts[verdict]},
+        left_alone=dict(Counter(hold.reason.value for plan in plans for hold in plan.hold)),
+        outcomes=dict(Counter(outcome.verdict.value for outcome in outcomes)),
     )
     return NodePass(now, snapshot, plans, outcomes)
 
