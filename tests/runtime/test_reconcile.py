@@ -1,6 +1,7 @@
 """The node pass on small simulated clusters."""
 
 from dataclasses import replace
+from typing import Any
 
 import structlog
 from structlog.testing import capture_logs
@@ -39,7 +40,7 @@ async def with_statistics(world: SimulatedCluster, cpu: int, mebibytes: int) -> 
     return store
 
 
-def old_workload(**fields: object) -> SimulatedCluster:
+def old_workload(**fields: Any) -> SimulatedCluster:
     return cluster(workload(created_at=START.replace(day=1), **fields))
 
 
