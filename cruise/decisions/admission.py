@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.limit_ranges import breaks_limit_range
-from cruise.decisions.recommendation import ContainerBounds, container_bounds
+from cruise.decisions.recommendation import UNBOUNDED, ContainerBounds, container_bounds
 from cruise.decisions.resize import becomes_guaranteed
 from cruise.decisions.scope import Scope
 from cruise.domain.actions import ContainerTarget, Reason
@@ -14,8 +14,12 @@ from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.scheduling import OVERLOADED
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
+
+# Taints that Kubernetes itself puts on and takes off: not ready, under pressure, cordoned.
+_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def decide_admission(
     if reason is not None:
         return Leave(reason)
     known = [statistics.row(row) for row in rows if row is not None]
-    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, policy)
+    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, nodes, policy)
     return _judged(pod, sized, _within_largest_node(pod, targets, managed, nodes), limit_ranges)
 
 
@@ -89,16 +93,18 @@ def _targets(
     guidance: Guidance,
     managed: frozenset[ResourceName],
     limit_ranges: Sequence[LimitRangeItem],
+    nodes: Sequence[Node],
     policy: Policy,
 ) -> list[ContainerTarget]:
     targets = []
+    cpu_limit_demanded = _demands_cpu_limit(limit_ranges)
     for container, statistic in zip(sized, known, strict=True):
         bounds = container_bounds(guidance, container.name, limit_ranges, policy.floor)
         requests, limits = container.requests, container.limits
         if ResourceName.CPU in managed:
             cpu = _clamp(statistic.cpu_peak_millicores, bounds.whole[0], bounds.whole[1])
             requests = replace(requests, cpu_millicores=cpu)
-            limits = replace(limits, cpu_millicores=_cpu_limit(cpu, bounds, limit_ranges))
+            limits = replace(limits, cpu_millicores=_cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None)
         if ResourceName.MEMORY in managed:
             memory = _memory_request(statistic, bounds)
             requests = replace(requests, memory_bytes=memory)
@@ -118,26 +124,42 @@ def _memory_limit(statistic: Statistic, request: int, bounds: ContainerBounds) -
     return max(capped, request)
 
 
-def _cpu_limit(request: int, bounds: ContainerBounds, limit_ranges: Sequence[LimitRangeItem]) -> int | None:
-    """Return no CPU limit, but where a LimitRange demands one, the largest that it allows."""
-    demanded = any(
-        not item.of_pod and (item.maximum.cpu_millicores is not None or item.max_cpu_ratio is not None)
+def _demands_cpu_limit(limit_ranges: Sequence[LimitRangeItem]) -> bool:
+    """Tell whether containers must state a CPU limit.
+
+    A largest limit or a ratio makes the API server refuse a container without one. A default is put back on a
+    container that lost its limit, since LimitRanger runs again after a webhook, and may be under the new request.
+    """
+    return any(
+        not item.of_pod
+        and (
+            item.maximum.cpu_millicores is not None
+            or item.max_cpu_ratio is not None
+            or item.default_limits.cpu_millicores is not None
+        )
         for item in limit_ranges
     )
-    return int(max(request, min(bounds.whole[4], request * bounds.ratios[0]))) if demanded else None
+
+
+def _cpu_limit(request: int, bounds: ContainerBounds, nodes: Sequence[Node]) -> int:
+    """Return the largest CPU limit that the LimitRanges allow, and that any node could need."""
+    most = max((node.allocatable.cpu_millicores for node in nodes), default=UNBOUNDED)
+    return int(max(request, min(bounds.whole[4], request * bounds.ratios[0], most)))
 
 
 def _within_largest_node(
     pod: Pod, targets: Sequence[ContainerTarget], managed: frozenset[ResourceName], nodes: Sequence[Node]
 ) -> list[ContainerTarget]:
     """Scale requests down to the largest node that the pod could run on, so that it does not stay pending for good."""
-    rooms = [
-        node.allocatable
-        for node in nodes
-        if pod.placement.admits(node.name, node.labels) and pod.placement.tolerates_all(node.taints)
-    ]
-    need = _need(pod, targets)
-    if not rooms or any(need.fits_in(room) for room in rooms):
+    need = counted_requests(with_sizes(pod, targets))
+    rooms = []
+    for node in nodes:
+        if _could_hold(node, pod):
+            # Mostly the first node does, and there may be thousands.
+            if need.fits_in(node.allocatable):
+                return list(targets)
+            rooms.append(node.allocatable)
+    if not rooms:
         return list(targets)
     largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
     room = largest - pod.overhead
@@ -147,8 +169,12 @@ def _within_largest_node(
     return [_scaled(target, asked, room, managed) for target in targets]
 
 
-def _need(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
-    return counted_requests(with_sizes(pod, targets))
+def _could_hold(node: Node, pod: Pod) -> bool:
+    """Tell whether the pod may run on the node, whatever keeps pods off it for a while."""
+    lasting = [
+        taint for taint in node.taints if taint != OVERLOADED and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
+    ]
+    return pod.placement.admits(node.name, node.labels) and pod.placement.tolerates_all(lasting)
 
 
 def _share(room: Resources, need: Resources) -> float:

@@ -27,7 +27,10 @@ def decide_node_load(node: Node, readings: Sequence[float | None], policy: Polic
 
 
 def load_of(load1: float | None, node: Node) -> float | None:
-    """Return load1 relative to the node's CPU, None without a reading or without CPU."""
-    if load1 is None or node.allocatable.cpu_millicores <= 0:
-        return None
-    return load1 * 1000 / node.allocatable.cpu_millicores
+    """Return load1 relative to the node's CPU, None without a reading or without CPU.
+
+    What is kept from pods carries load as well, so the machine's capacity counts; where it is unknown, what is
+    allocatable.
+    """
+    capacity = node.allocatable.cpu_millicores if node.cpu_capacity_millicores is None else node.cpu_capacity_millicores
+    return None if load1 is None or capacity <= 0 else load1 * 1000 / capacity

@@ -121,7 +121,10 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node; `kubelet_version` is (major, minor), None where unknown."""
+    """One node; `kubelet_version` is (major, minor), None where unknown.
+
+    `cpu_capacity_millicores` is what the machine has, of which a part may be kept from pods; None where unknown.
+    """
 
     name: str
     allocatable: Resources
@@ -132,6 +135,7 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     kubelet_version: tuple[int, int] | None = None
+    cpu_capacity_millicores: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +171,17 @@ class Autoscaler:
 
 @dataclass(frozen=True, slots=True)
 class LimitRangeItem:
-    """One entry of a LimitRange's `limits` for type Container or Pod; absent bounds are None."""
+    """One entry of a LimitRange's `limits` for type Container or Pod; absent bounds are None.
+
+    `default_limits` are what the API server gives a container that states no limit.
+    """
 
     of_pod: bool
     minimum: Amounts = NO_AMOUNTS
     maximum: Amounts = NO_AMOUNTS
     max_cpu_ratio: float | None = None
     max_memory_ratio: float | None = None
+    default_limits: Amounts = NO_AMOUNTS
 
 
 @dataclass(frozen=True, slots=True)
