@@ -1,17 +1,20 @@
 """What follows an out-of-memory kill: what it teaches, and what is done at once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.recommendation import container_bounds
-from cruise.decisions.resize import becomes_guaranteed
+from cruise.decisions.resize import becomes_guaranteed, was_refused, withdrawn_target
 from cruise.decisions.scope import Scope, Touchable
-from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, ResizePod
-from cruise.domain.cluster import LimitRangeItem, OomKill, Pod
+from cruise.decisions.sharing import lowers_memory_limits
+from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
+from cruise.domain.cluster import NO_RESIZE, LimitRangeItem, Node, OomKill, Pod
 from cruise.domain.policy import EvictionRanking, Mode, OomReaction, Policy
-from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources
+from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import OomRecord, Statistic
 
 
@@ -39,23 +42,30 @@ def learn_from(kill: OomKill, statistic: Statistic | None) -> OomRecord:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is known around a killed container: its pod's node, statistics by container, and what went before.
+
+    `room` is what the node's allocatable leaves over what kube-scheduler counts; `refused` is what was refused for the
+    pod, `last_reaction_at` that of the same pod and container.
+    """
+
+    node: Node | None
+    room: Resources
+    statistics: Mapping[str, Statistic]
+    limit_ranges: Sequence[LimitRangeItem] = ()
+    refused: RefusedTarget | None = None
+    last_reaction_at: datetime | None = None
+
+
 def decide_oom_reaction(
-    record: OomRecord,
-    pod: Pod | None,
-    scope: Scope,
-    statistics: Mapping[str, Statistic],
-    room: Resources,
-    limit_ranges: Sequence[LimitRangeItem],
-    last_reaction_at: datetime | None,
-    policy: Policy,
-    now: datetime,
+    record: OomRecord, pod: Pod | None, scene: Scene, scope: Scope, policy: Policy, now: datetime
 ) -> ResizePod | EvictPod | Hold:
     """Grow the killed container in place where its node has the room, evict its pod otherwise, or hold.
 
-    `pod` is freshly read, None if it is gone; `statistics` are the pod's, by container; `room` is what the node's
-    allocatable leaves over what kube-scheduler counts; `last_reaction_at` is that of the same pod and container.
+    `pod` is freshly read, None if it is gone.
     """
-    hold = _why_hold(record, pod, last_reaction_at, policy, now)
+    hold = _why_hold(record, pod, scene.last_reaction_at, policy, now)
     if hold is not None or pod is None:
         return hold or Hold(record.namespace, record.pod, Reason.GONE)
     verdict = scope.of(pod)
@@ -63,13 +73,15 @@ def decide_oom_reaction(
         return verdict
     if not verdict.manages_memory:
         return Hold(pod.namespace, pod.name, Reason.MEMORY_UNMANAGED)
-    if policy.oom_reaction is OomReaction.RESIZE_THEN_EVICT:
-        grown = _grown(record, verdict, statistics.get(record.container), limit_ranges, policy)
-        if isinstance(grown, Hold):
-            return grown
-        if grown.growth.fits_in(room):
-            return grown
-    return _evict(verdict, scope)
+    if policy.oom_reaction is OomReaction.EVICT:
+        return _evict(verdict, scope)
+    granted = _as_granted(verdict)
+    grown = _grown(granted, _target(record, granted, scene, policy), scene.limit_ranges)
+    if isinstance(grown, Hold):
+        return grown
+    asked = _with_others(granted, grown.containers)
+    again = scene.refused is not None and was_refused(asked, scene.refused, policy)
+    return grown if grown.growth.growth_fits_in(scene.room) and not again else _evict(verdict, scope)
 
 
 def _why_hold(
@@ -85,37 +97,63 @@ def _why_hold(
     return None
 
 
-def _grown(
-    record: OomRecord,
-    verdict: Touchable,
-    statistic: Statistic | None,
-    limit_ranges: Sequence[LimitRangeItem],
-    policy: Policy,
-) -> ResizePod | Hold:
+def _as_granted(verdict: Touchable) -> Touchable:
+    """Return a pod whose resize waits with what its kubelet has granted in place of what it asks for."""
+    if verdict.pod.resize.pending is None:
+        return verdict
+    granted = [(container, withdrawn_target(container)) for container in verdict.sized]
+    return replace(verdict, sized=tuple(replace(c, requests=t.requests, limits=t.limits) for c, t in granted))
+
+
+def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy) -> ContainerTarget | Hold:
+    """Return the killed container with more memory, or why it gets none."""
     pod = verdict.pod
     container = next((c for c in verdict.sized if c.name == record.container), None)
     if container is None:
         return Hold(pod.namespace, pod.name, Reason.GONE, record.container)
-    bounds = container_bounds(verdict.guidance, container.name, limit_ranges, policy.floor)
+    statistic = scene.statistics.get(container.name)
+    bounds = container_bounds(verdict.guidance, container.name, scene.limit_ranges, policy.floor)
     now_requested, now_limit = container.requests.memory_bytes or 0, container.limits.memory_bytes
     request = max(min(max(_up(record.oom_memory_bytes), bounds.whole[2]), bounds.whole[3]), now_requested)
-    seven_days = statistic.memory_7d_max_bytes if statistic is not None else 0
-    wanted = _up(2 * max(seven_days, record.oom_memory_bytes))
-    limit = max(min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted))), request, now_limit or 0)
+    limit = now_limit
+    known = max(record.oom_memory_bytes, statistic.memory_7d_max_bytes if statistic is not None else 0)
+    adds_limits = scene.node is None or lowers_memory_limits(scene.node)
+    if now_limit is not None or (adds_limits and known > 0):
+        working_set = statistic.memory_last_bytes if statistic is not None else 0
+        wanted = _up(max(2 * known, -(-6 * working_set // 5)))
+        most = min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted)))
+        limit = max(most, request, now_limit or 0)
     if request == now_requested and limit == now_limit:
         return Hold(pod.namespace, pod.name, Reason.CAPPED, "no bound lets it grow")
-    target = ContainerTarget(
+    return ContainerTarget(
         container.name,
         container.role,
         replace(container.requests, memory_bytes=request),
         replace(container.limits, memory_bytes=limit),
     )
-    if breaks_limit_range(pod, (target,), limit_ranges):
+
+
+def _grown(
+    verdict: Touchable, target: ContainerTarget | Hold, limit_ranges: Sequence[LimitRangeItem]
+) -> ResizePod | Hold:
+    """Return the resize that gives the target; what else waits is taken back with it, since it would hold it up."""
+    if isinstance(target, Hold):
+        return target
+    pod = verdict.pod
+    targets = (target,) if pod.resize.pending is None else _with_others(verdict, (target,))
+    if breaks_limit_range(pod, targets, limit_ranges):
         return Hold(pod.namespace, pod.name, Reason.LIMIT_RANGE)
-    if becomes_guaranteed(pod, (target,)):
+    if becomes_guaranteed(pod, targets):
         return Hold(pod.namespace, pod.name, Reason.QOS_CHANGE)
-    growth = Resources(0, request - now_requested)
-    return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, (target,), growth, Reason.OOM_KILLED)
+    before, after = counted_requests(pod), counted_requests(replace(with_sizes(pod, targets), resize=NO_RESIZE))
+    growth = (after - before).at_least(NO_RESOURCES)
+    return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, Reason.OOM_KILLED)
+
+
+def _with_others(verdict: Touchable, targets: Sequence[ContainerTarget]) -> tuple[ContainerTarget, ...]:
+    """Return targets for all sized containers, those that are not among `targets` as they are."""
+    named = {target.container: target for target in targets}
+    return tuple(named.get(c.name, ContainerTarget(c.name, c.role, c.requests, c.limits)) for c in verdict.sized)
 
 
 def _evict(verdict: Touchable, scope: Scope) -> EvictPod | Hold:

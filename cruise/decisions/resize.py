@@ -59,7 +59,8 @@ def choose_resizes(
         indices.tolist(), _targets(sizes, moved), growth_cpu, growth_memory, limited, strict=True
     ):
         one = table.pods[index].pod
-        reason = _why_refused(one, targets, refused, policy) if refused else None
+        earlier = refused.get(one.uid) if refused else None
+        reason = Reason.REFUSED if earlier is not None and was_refused(targets, earlier, policy) else None
         ranges = limit_ranges.get(one.namespace)
         if reason is None and ranges and breaks_limit_range(one, targets, ranges):
             reason = Reason.LIMIT_RANGE
@@ -125,7 +126,7 @@ def _pending(
     if deferred and not waited:
         until = None if state.pending_since is None else state.pending_since + policy.deferred_patience
         return None, replace(left, until=until)
-    targets = tuple(_withdrawn(container) for container in pod.sized)
+    targets = tuple(withdrawn_target(container) for container in pod.sized)
     if all(container.requests == target.requests for container, target in zip(pod.sized, targets, strict=True)):
         return None, left
     earlier = refused.get(one.uid)
@@ -134,7 +135,7 @@ def _pending(
     return _resize(one, targets, Resources(), Reason.WITHDRAWN), None
 
 
-def _withdrawn(container: Container) -> ContainerTarget:
+def withdrawn_target(container: Container) -> ContainerTarget:
     """Return what the kubelet has granted, for each resource that the spec asks for.
 
     A limit that was to fall may be under the granted request by now, and one in force is safe: the largest stays.
@@ -159,19 +160,14 @@ def _limit_above(stated: int | None, actual: int | None, request: int | None) ->
     return None if stated is None else max(stated, actual or 0, request or 0)
 
 
-def _why_refused(
-    pod: Pod, targets: Sequence[ContainerTarget], refused: Mapping[str, RefusedTarget], policy: Policy
-) -> Reason | None:
-    """Tell whether the pod's targets were refused before.
+def was_refused(targets: Sequence[ContainerTarget], earlier: RefusedTarget, policy: Policy) -> bool:
+    """Tell whether the targets of all of a pod's containers are refused as an earlier one was.
 
     What the API server refused is not asked again as it was; what the kubelet had no room for, only for less.
     """
-    earlier = refused.get(pod.uid)
-    if earlier is None:
-        return None
     if earlier.reason is Reason.REFUSED:
-        return Reason.REFUSED if _like(targets, earlier.containers, policy) else None
-    return None if _asks_for_less(targets, earlier.containers, policy) else Reason.REFUSED
+        return _like(targets, earlier.containers, policy)
+    return not _asks_for_less(targets, earlier.containers, policy)
 
 
 def _like(targets: Sequence[ContainerTarget], earlier: Sequence[ContainerTarget], policy: Policy) -> bool:

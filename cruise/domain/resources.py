@@ -39,6 +39,12 @@ class Resources:
         """Tell whether both resources are within `room`."""
         return self.cpu_millicores <= room.cpu_millicores and self.memory_bytes <= room.memory_bytes
 
+    def growth_fits_in(self, room: "Resources") -> bool:
+        """Tell whether what is above zero is within `room`: a resource that does not grow needs none."""
+        return (self.cpu_millicores <= 0 or self.cpu_millicores <= room.cpu_millicores) and (
+            self.memory_bytes <= 0 or self.memory_bytes <= room.memory_bytes
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Amounts:

@@ -5,10 +5,10 @@ from datetime import datetime
 
 import structlog
 
-from cruise.decisions.oom import decide_oom_reaction, learn_from
+from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
 from cruise.decisions.scope import Scope
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
-from cruise.domain.cluster import ContainerRole, OomKill, Pod, Snapshot
+from cruise.domain.cluster import ContainerRole, Node, OomKill, Pod, Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -46,6 +46,8 @@ class OomReactor:
         if not await self._store.record_oom(record):
             return None
         statistics = taught(statistics, record)
+        # A pod that is evicted for this comes back at once, and shall be admitted with what was learnt.
+        await self._store.write_statistics(statistics)
         snapshot = await self._cluster.snapshot()
         pod = await self._cluster.pod(kill.namespace, kill.pod)
         decision = await self._decide(record, pod, snapshot, statistics, now)
@@ -54,7 +56,7 @@ class OomReactor:
             fresh = _with_fresh(snapshot, pod)
             [outcome] = await apply([decision], fresh, self._cluster, self._store, self._policy, now)
             if outcome.verdict is Verdict.DONE:
-                self._reacted_at[(kill.pod_uid, kill.container)] = now
+                self._remember(kill, now)
         log.info(
             "out of memory",
             namespace=kill.namespace,
@@ -65,23 +67,28 @@ class OomReactor:
         )
         return Reaction(record, decision, outcome)
 
+    def _remember(self, kill: OomKill, now: datetime) -> None:
+        """Note a reaction, and forget those whose cool-down is over."""
+        cooling = {key: at for key, at in self._reacted_at.items() if now - at < self._policy.oom_cooldown}
+        self._reacted_at = cooling | {(kill.pod_uid, kill.container): now}
+
     async def _decide(
         self, record: OomRecord, pod: Pod | None, snapshot: Snapshot, statistics: StatisticsTable, now: datetime
     ) -> ResizePod | EvictPod | Hold:
         policy = self._policy
         decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
         scope = Scope(snapshot, statistics, await self._store.overrides(), decided_as, now)
-        return decide_oom_reaction(
-            record,
-            pod,
-            scope,
-            _statistics_of(pod, statistics) if pod is not None else {},
-            _room_on(pod.node, snapshot) if pod is not None else NO_RESOURCES,
-            snapshot.limit_ranges.get(record.namespace, ()),
-            await self._last_reaction(record, now),
-            decided_as,
-            now,
+        refused = await self._store.refused_targets()
+        node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
+        scene = Scene(
+            node=node,
+            room=_room_on(node, _with_fresh(snapshot, pod)) if node is not None else NO_RESOURCES,
+            statistics=_statistics_of(pod, statistics) if pod is not None else {},
+            limit_ranges=snapshot.limit_ranges.get(record.namespace, ()),
+            refused=refused.get(record.pod_uid),
+            last_reaction_at=await self._last_reaction(record, now),
         )
+        return decide_oom_reaction(record, pod, scene, scope, decided_as, now)
 
     async def _last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
         """Return when this container was last reacted to; after a restart the audit tells."""
@@ -102,9 +109,8 @@ def taught(statistics: StatisticsTable, record: OomRecord) -> StatisticsTable:
     oom = statistics.oom_memory_bytes.copy()
     for row, key in enumerate(statistics.keys):
         same_place = key.namespace == record.namespace and key.container == record.container
-        if same_place and (
-            key.pod == record.pod or (key.workload == record.workload and key.identity == record.identity)
-        ):
+        same_workload = record.workload != "" and key.workload == record.workload and key.identity == record.identity
+        if same_place and (key.pod == record.pod or same_workload):
             oom[row] = max(int(oom[row]), record.oom_memory_bytes)
     return replace(statistics, oom_memory_bytes=oom)
 
@@ -123,13 +129,10 @@ def _statistics_of(pod: Pod, statistics: StatisticsTable) -> dict[str, Statistic
     return found
 
 
-def _room_on(node_name: str | None, snapshot: Snapshot) -> Resources:
-    node = next((node for node in snapshot.nodes if node.name == node_name), None)
-    if node is None:
-        return NO_RESOURCES
+def _room_on(node: Node, snapshot: Snapshot) -> Resources:
     counted = NO_RESOURCES
     for pod in snapshot.pods:
-        if pod.node == node_name:
+        if pod.node == node.name:
             counted += counted_requests(pod)
     return node.allocatable - counted
 
@@ -138,7 +141,5 @@ def _with_fresh(snapshot: Snapshot, pod: Pod | None) -> Snapshot:
     """Return the snapshot with one pod as it was read last, since the decision was made on that reading."""
     if pod is None:
         return snapshot
-    pods = tuple(
-        pod if (other.namespace, other.name) == (pod.namespace, pod.name) else other for other in snapshot.pods
-    )
-    return replace(snapshot, pods=pods)
+    others = (other for other in snapshot.pods if (other.namespace, other.name) != (pod.namespace, pod.name))
+    return replace(snapshot, pods=(*others, pod))

@@ -1,0 +1,317 @@
+"""What follows an out-of-memory kill: section 6 of the rules."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
+from cruise.decisions.scope import Scope
+from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
+from cruise.domain.cluster import (
+    ContainerRole,
+    LimitRangeItem,
+    OomKill,
+    Pod,
+    QosClass,
+    ResizePending,
+    ResizeState,
+)
+from cruise.domain.policy import EvictionRanking, Mode, OomReaction, Policy
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
+from cruise.domain.usage import OomRecord
+from tests.builders import (
+    NOW,
+    NOW_SECONDS,
+    make_amounts,
+    make_autoscaler,
+    make_container,
+    make_node,
+    make_pod,
+    make_resources,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
+
+FULL = Policy(mode=Mode.FULL)
+AMPLE = make_resources(1000, 8192)
+
+
+def pod_of(memory_mib=200, limit_mib: int | None = 256, **fields) -> Pod:
+    return make_pod(containers=[make_container(memory_mib=memory_mib, memory_limit_mib=limit_mib)], **fields)
+
+
+def kill_of(pod: Pod, limit_mib: int | None = 256, last_mib: int | None = 250, container="app") -> OomKill:
+    return OomKill(
+        namespace=pod.namespace,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        container=container,
+        workload=pod.workload,
+        identity=pod.identity,
+        node=pod.node,
+        finished_at=NOW,
+        memory_limit_bytes=None if limit_mib is None else limit_mib * MEBIBYTE,
+        memory_request_bytes=200 * MEBIBYTE,
+        last_working_set_bytes=None if last_mib is None else last_mib * MEBIBYTE,
+    )
+
+
+def react(
+    pod: Pod,
+    record: OomRecord | None = None,
+    *,
+    room: Resources = AMPLE,
+    seen: Pod | str | None = "same",
+    policy=FULL,
+    version=(1, 34),
+    ranges=(),
+    refused: RefusedTarget | None = None,
+    last: datetime | None = None,
+    statistic=None,
+    **snapshot,
+) -> ResizePod | EvictPod | Hold:
+    """React to a kill of `app` at 256 MiB, with a 7-day maximum of 240 MiB known."""
+    rows = [
+        make_statistic_for(pod, c.name, **({"memory_base_mib": 100, "memory_peak_mib": 240} | (statistic or {})))
+        for c in pod.containers
+    ]
+    node = make_node(kubelet_version=version)
+    whole = make_snapshot([pod], nodes=[node], **snapshot)
+    scene = Scene(node, room, {row.key.container: row for row in rows}, ranges, refused, last)
+    scope = Scope(whole, make_table(*rows), {}, policy, NOW)
+    found = pod if seen == "same" else seen
+    assert not isinstance(found, str)
+    return decide_oom_reaction(record or learn_from(kill_of(pod), rows[0]), found, scene, scope, policy, NOW)
+
+
+def grown(pod: Pod, *more, **fields) -> ContainerTarget:
+    decision = react(pod, *more, **fields)
+    assert isinstance(decision, ResizePod), decision
+    assert decision.reason is Reason.OOM_KILLED
+    assert (decision.uid, decision.node) == (pod.uid, pod.node)
+    [target] = decision.containers
+    return target
+
+
+def held(pod: Pod, *more, **fields) -> Reason:
+    decision = react(pod, *more, **fields)
+    assert isinstance(decision, Hold), decision
+    return decision.reason
+
+
+# ---- what a kill teaches ----
+
+
+@pytest.mark.parametrize(
+    ("limit_mib", "last_mib", "lesson_mib"),
+    [(256, 250, 256), (256, None, 256), (None, 250, 250), (None, 100, 240), (None, None, 240)],
+)
+def test_the_lesson_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, lesson_mib):
+    pod = pod_of()
+    peak = make_statistic_for(pod, memory_peak_mib=240)
+    record = learn_from(kill_of(pod, limit_mib, last_mib), peak)
+    assert record.oom_memory_bytes == lesson_mib * MEBIBYTE
+    assert (record.workload, record.pod_uid, record.container, record.finished_at) == (
+        "Deployment/web",
+        pod.uid,
+        "app",
+        NOW,
+    )
+
+
+def test_without_limit_or_statistics_the_last_working_set_teaches():
+    bare = make_pod(workload=None)
+    record = learn_from(kill_of(bare, None, 77), None)
+    assert (record.oom_memory_bytes, record.workload) == (77 * MEBIBYTE, "")
+    assert learn_from(kill_of(bare, None, None), None).oom_memory_bytes == 0
+
+
+# ---- grow in place ----
+
+
+def test_the_request_grows_to_the_limit_at_the_kill_and_the_limit_to_twice_that():
+    target = grown(pod_of())
+    assert target.requests == make_amounts(100, 256)
+    assert target.limits == make_amounts(None, 512)
+
+
+def test_a_larger_seven_day_maximum_counts_for_the_limit():
+    target = grown(pod_of(), statistic={"memory_7d_max_mib": 400})
+    assert (target.requests.memory_bytes, target.limits.memory_bytes) == (256 * MEBIBYTE, 800 * MEBIBYTE)
+
+
+def test_the_limit_is_never_under_what_is_used_now_and_never_falls():
+    assert grown(pod_of(), statistic={"memory_last_mib": 500}).limits.memory_bytes == 600 * MEBIBYTE
+    large = pod_of(limit_mib=2048)
+    record = learn_from(kill_of(large, limit_mib=256), None)
+    assert grown(large, record).limits.memory_bytes == 2048 * MEBIBYTE
+
+
+def test_growth_is_what_kube_scheduler_will_count_more():
+    pod = pod_of()
+    decision = react(pod)
+    assert isinstance(decision, ResizePod)
+    assert decision.growth == make_resources(0, 56)
+    # An init container that needs more than that already takes the room.
+    setup = make_container("setup", memory_mib=1000, role=ContainerRole.INIT)
+    hidden = react(replace(pod, containers=(setup, *pod.containers)), room=Resources())
+    assert isinstance(hidden, ResizePod)
+    assert hidden.growth == Resources()
+
+
+def test_other_containers_are_left_as_they_are():
+    pod = make_pod(containers=[make_container(memory_mib=200, memory_limit_mib=256), make_container("b")])
+    assert grown(pod).container == "app"
+
+
+@pytest.mark.parametrize(("version", "limit_mib"), [((1, 34), 512), (None, 512), ((1, 33), None)])
+def test_a_limit_is_added_where_the_kubelet_can(version, limit_mib):
+    pod = pod_of(limit_mib=None)
+    target = grown(pod, learn_from(kill_of(pod, None, 256), None), version=version)
+    assert target == ContainerTarget("app", ContainerRole.MAIN, make_amounts(100, 256), make_amounts(None, limit_mib))
+
+
+def test_no_limit_is_made_up_where_nothing_is_known():
+    pod = pod_of(limit_mib=None, memory_mib=None)
+    record = learn_from(kill_of(pod, None, None), None)
+    nothing = {"memory_base_mib": 0, "memory_peak_mib": 0}
+    target = grown(pod, record, statistic=nothing)
+    assert (target.requests, target.limits) == (make_amounts(100, 16), make_amounts())
+
+
+def test_a_node_short_of_cpu_may_still_have_memory():
+    assert grown(pod_of(), room=make_resources(-300, 56)).requests.memory_bytes == 256 * MEBIBYTE
+
+
+# ---- evict ----
+
+
+def test_without_room_the_pod_is_evicted():
+    decision = react(pod_of(), room=make_resources(4000, 55))
+    assert isinstance(decision, EvictPod)
+    assert (decision.reason, decision.ranking) == (Reason.OOM_KILLED, EvictionRanking.LOW)
+
+
+@pytest.mark.parametrize(
+    ("reaction", "kind"), [(OomReaction.EVICT, EvictPod), (OomReaction.RESIZE_THEN_EVICT, ResizePod)]
+)
+def test_the_reaction_is_a_setting(reaction, kind):
+    assert isinstance(react(pod_of(), policy=replace(FULL, oom_reaction=reaction)), kind)
+    assert held(pod_of(), policy=replace(FULL, oom_reaction=OomReaction.RECORD)) is Reason.RECORDED
+
+
+def test_what_was_refused_is_not_asked_again():
+    pod = pod_of()
+    target = grown(pod)
+    refused = RefusedTarget(pod.uid, (target,), Reason.RESIZE_INFEASIBLE, NOW)
+    assert isinstance(react(pod, refused=refused), EvictPod)
+    elsewhere = replace(refused, containers=(replace(target, requests=make_amounts(4000, 4000)),))
+    assert isinstance(react(pod, refused=elsewhere), ResizePod)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"annotations": {"cruise.io/eviction-ranking": "never"}}, Reason.UNMOVABLE),
+        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, Reason.UNMOVABLE),
+        ({"workload": "DaemonSet/agent"}, Reason.UNMOVABLE),
+        ({"annotations": {"cruise.io/mode": "resize"}}, Reason.NO_ROOM),
+    ],
+)
+def test_who_may_not_be_evicted_is_held_without_room(fields, reason):
+    pod = pod_of(**fields)
+    assert held(pod, room=Resources()) is reason
+    assert grown(pod).requests.memory_bytes == 256 * MEBIBYTE
+
+
+# ---- guards ----
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(0, Reason.COOLING_DOWN), (4.9, Reason.COOLING_DOWN), (5, None)])
+def test_the_cool_down_counts_from_the_last_reaction(minutes, expected):
+    decision = react(pod_of(), last=NOW - timedelta(minutes=minutes))
+    if expected is None:
+        assert isinstance(decision, ResizePod)
+    else:
+        assert isinstance(decision, Hold)
+        assert (decision.reason, decision.until) == (expected, NOW + timedelta(minutes=5 - minutes))
+
+
+def test_a_pod_that_is_gone_or_another_by_now_is_left():
+    pod = pod_of()
+    assert held(pod, seen=None) is Reason.GONE
+    assert held(pod, seen=replace(pod, uid="another")) is Reason.GONE
+    record = learn_from(kill_of(pod, container="gone"), None)
+    assert held(pod, record) is Reason.GONE
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"namespace": "kube-system"}, Reason.EXCLUDED_NAMESPACE),
+        ({"annotations": {"cruise.io/mode": "off"}}, Reason.MODE_OFF),
+        ({"annotations": {"cruise.io/mode": "what"}}, Reason.UNREADABLE_ANNOTATION),
+        ({"annotations": {"cruise.io/resources": "cpu"}}, Reason.MEMORY_UNMANAGED),
+        ({"qos": QosClass.GUARANTEED}, Reason.GUARANTEED),
+        ({"mirror": True}, Reason.STATIC_POD),
+        ({"workload": None}, Reason.NO_CONTROLLER),
+        ({"terminating": True}, Reason.TERMINATING),
+    ],
+)
+def test_all_guards_of_a_node_pass_hold_here(fields, reason):
+    assert held(pod_of(**fields)) is reason
+
+
+def test_statistics_guard_here_too():
+    assert held(pod_of(), statistic={"updated_at": NOW_SECONDS - 3600}) is Reason.STALE_STATISTICS
+    assert held(pod_of(), statistic={"history_since": NOW_SECONDS - 60}) is Reason.NEW_WORKLOAD
+
+
+def test_an_autoscaler_on_memory_keeps_it():
+    pod = pod_of()
+    scaler = make_autoscaler("Deployment/web", "shop", ResourceName.MEMORY)
+    assert held(pod, autoscalers=[scaler]) is Reason.MEMORY_UNMANAGED
+
+
+def test_bounds_hold_and_a_container_at_its_bounds_is_capped():
+    asked = pod_of(annotations={"cruise.io/memory-max": "220Mi"})
+    assert grown(asked).requests.memory_bytes == 220 * MEBIBYTE
+    full = pod_of(memory_mib=220, limit_mib=512, annotations={"cruise.io/memory-max": "220Mi"})
+    assert held(full) is Reason.CAPPED
+    tight = (LimitRangeItem(False, maximum=make_amounts(None, 300)),)
+    target = grown(pod_of(), ranges=tight)
+    assert (target.requests.memory_bytes, target.limits.memory_bytes) == (256 * MEBIBYTE, 300 * MEBIBYTE)
+    of_pod = (LimitRangeItem(True, maximum=make_amounts(None, 300)),)
+    assert held(pod_of(), ranges=of_pod) is Reason.LIMIT_RANGE
+
+
+def test_the_class_of_the_pod_stays():
+    pod = make_pod(containers=[make_container(cpu=100, cpu_limit=100, memory_mib=200, memory_limit_mib=256)])
+    ranges = (LimitRangeItem(False, max_memory_ratio=1.0),)
+    assert held(pod, ranges=ranges) is Reason.QOS_CHANGE
+
+
+# ---- while another resize waits ----
+
+
+def waiting(state: ResizePending) -> Pod:
+    granted = make_amounts(100, 150)
+    container = replace(
+        make_container(cpu=3000, memory_mib=200, memory_limit_mib=256), allocated=granted, actual=granted
+    )
+    return make_pod(containers=[container, make_container("b")], resize=ResizeState(state, NOW))
+
+
+@pytest.mark.parametrize("state", list(ResizePending))
+def test_what_waits_is_taken_back_with_the_same_patch(state):
+    # The kubelet takes a pod's resizes as one: the 3000m that it has no room for would hold the memory up.
+    decision = react(waiting(state))
+    assert isinstance(decision, ResizePod)
+    assert [(t.container, t.requests) for t in decision.containers] == [
+        ("app", make_amounts(100, 256)),
+        ("b", make_amounts(100, 128)),
+    ]
+    more = 106 if state is ResizePending.INFEASIBLE else 56
+    assert decision.growth == make_resources(0, more)
