@@ -1,0 +1,249 @@
+"""A small synchronous client of a Kubernetes API server, for tests that arrange a cluster and look at it.
+
+Resources are named as kubectl names them: `pods`, `deployments.apps`. Objects are the server's JSON as it came.
+"""
+
+import http.client
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+import yaml
+
+from tests.controlplane.watching import Watch
+
+Json = dict[str, Any]
+PatchKind = Literal["strategic", "merge", "json", "apply"]
+T = TypeVar("T")
+
+PATCH_TYPES: Mapping[PatchKind, str] = {
+    "strategic": "application/strategic-merge-patch+json",
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class ApiError(Exception):
+    """An answer that says no; `causes` are the reasons in its details, such as NodeCapacity."""
+
+    def __init__(self, status: int, body: Any, retry_after: str | None = None) -> None:
+        told: Json = body if isinstance(body, dict) else {"message": str(body)}
+        self.status = status
+        self.body = told
+        self.reason: str = told.get("reason", "")
+        self.message: str = told.get("message", "")
+        self.causes = [cause.get("reason", "") for cause in (told.get("details") or {}).get("causes") or ()]
+        self.retry_after = retry_after
+        super().__init__(f"{status} {self.reason}: {self.message}")
+
+
+class Api:
+    """Talks to one server as one user. Threads share it; each has a connection of its own."""
+
+    def __init__(self, address: str, ca_file: Path, token: str, user_agent: str = "cruise-tests") -> None:
+        parts = urlsplit(address)
+        assert parts.hostname is not None
+        self._host, self._port = parts.hostname, parts.port
+        self._tls = ssl.create_default_context(cafile=str(ca_file))
+        self._headers = {"Authorization": f"Bearer {token}", "User-Agent": user_agent, "Accept": "application/json"}
+        self._local = threading.local()
+        self._versions: dict[str, str] = {"": "v1"}
+        self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+        """Send one request and return the decoded answer. Raises ApiError; OSError where the server is away."""
+        sent = None if body is None else msgspec.json.encode(body)
+        headers = self._headers if sent is None else {**self._headers, "Content-Type": content_type}
+        answer = self._answer(method, path, sent, headers)
+        text = answer.read()
+        is_json = (answer.getheader("Content-Type") or "").startswith("application/json")
+        decoded: Any = msgspec.json.decode(text) if is_json else text.decode()
+        # Some refusals of the eviction subresource come with a status of success.
+        failed = isinstance(decoded, dict) and decoded.get("kind") == "Status" and decoded.get("status") == "Failure"
+        if answer.status >= 400 or failed:
+            status = decoded.get("code", answer.status) if failed else answer.status
+            raise ApiError(status, decoded, answer.getheader("Retry-After"))
+        return decoded
+
+    def get(self, path: str) -> Any:
+        """Read a path of the server."""
+        return self.request("GET", path)
+
+    def path(
+        self, resource: str, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """The path of a resource's objects, one of them, or its subresource."""
+        plural, _, group = resource.partition(".")
+        path = f"/apis/{group}/{self._version(group)}" if group else "/api/v1"
+        for part in (*(("namespaces", namespace) if namespace else ()), plural, name, subresource):
+            path += f"/{quote(part)}" if part else ""
+        return path
+
+    def create(self, manifest: Json) -> Json:
+        """Create an object, in its own namespace or in `default`."""
+        made: Json = self.request("POST", self._path_of(manifest, named=False), manifest)
+        return made
+
+    def apply(self, manifest: Json, manager: str = "cruise-tests") -> Json:
+        """Make an object be as stated (server-side apply)."""
+        path = f"{self._path_of(manifest, named=True)}?{urlencode({'fieldManager': manager, 'force': 'true'})}"
+        applied: Json = self.request("PATCH", path, manifest, PATCH_TYPES["apply"])
+        return applied
+
+    def apply_file(self, path: Path) -> list[Json]:
+        """Apply every document of a YAML file, in its order."""
+        return [self.apply(manifest) for manifest in yaml.safe_load_all(path.read_text()) if manifest]
+
+    def read(self, resource: str, namespace: str | None, name: str) -> Json:
+        """Read one object."""
+        found: Json = self.get(self.path(resource, namespace, name))
+        return found
+
+    def items(self, resource: str, namespace: str | None = None, labels: str = "") -> list[Json]:
+        """List the objects of a namespace or of all, as far as a label selector admits them."""
+        query = f"?{urlencode({'labelSelector': labels})}" if labels else ""
+        items: list[Json] = self.get(self.path(resource, namespace) + query)["items"]
+        return items
+
+    def patch(
+        self,
+        resource: str,
+        namespace: str | None,
+        name: str,
+        body: Any,
+        kind: PatchKind = "strategic",
+        subresource: str | None = None,
+    ) -> Json:
+        """Patch one object or its subresource."""
+        path = self.path(resource, namespace, name, subresource)
+        patched: Json = self.request("PATCH", path, body, PATCH_TYPES[kind])
+        return patched
+
+    def delete(self, resource: str, namespace: str | None, name: str, grace: int | None = None) -> None:
+        """Delete one object, its dependants after it."""
+        self.request("DELETE", self.path(resource, namespace, name), _delete_options(grace))
+
+    def delete_all(self, resource: str, namespace: str | None, grace: int | None = None) -> None:
+        """Delete every object of a namespace, their dependants after them."""
+        self.request("DELETE", self.path(resource, namespace), _delete_options(grace))
+
+    def resize(self, namespace: str, pod: str, containers: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Json:
+        """Resize a pod in place: container to `requests` and `limits`, by strategic merge."""
+        listed = [{"name": name, "resources": resources} for name, resources in containers.items()]
+        return self.patch("pods", namespace, pod, {"spec": {"containers": listed}}, subresource="resize")
+
+    def evict(self, namespace: str, pod: str, uid: str | None = None) -> None:
+        """Ask for a pod's eviction, of that uid only if one is given."""
+        body: Json = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": pod},
+        }
+        if uid is not None:
+            body["deleteOptions"] = {"preconditions": {"uid": uid}}
+        self.request("POST", self.path("pods", namespace, pod, "eviction"), body)
+
+    def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
+        """Obtain a token of a ServiceAccount; the server accepts no life under 10 minutes."""
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        told = self.request("POST", self.path("serviceaccounts", namespace, name, "token"), body)
+        token: str = told["status"]["token"]
+        return token
+
+    def watch(self, resource: str, namespace: str | None = None, **parameters: str) -> Watch:
+        """Open a watch from a `resourceVersion` on. Raises ApiError; the events may hold an ERROR."""
+        query = urlencode({"watch": "true", "allowWatchBookmarks": "true", **parameters})
+        connection = self._connect()
+        connection.request("GET", f"{self.path(resource, namespace)}?{query}", headers=self._headers)
+        # The answer takes the socket away from its connection where the server closes it afterwards.
+        socket = connection.sock
+        answer = connection.getresponse()
+        if answer.status >= 400:
+            body = msgspec.json.decode(answer.read())
+            connection.close()
+            raise ApiError(answer.status, body, answer.getheader("Retry-After"))
+        return Watch(connection, socket, answer)
+
+    def close(self) -> None:
+        """Drop this thread's connection."""
+        kept: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if kept is not None:
+            kept.close()
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self._host, self._port, timeout=30, context=self._tls)
+
+    def _answer(self, method: str, path: str, sent: bytes | None, headers: Json) -> http.client.HTTPResponse:
+        kept: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if kept is not None and kept.sock is not None:
+            try:
+                return _exchange(kept, method, path, sent, headers)
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+                # The server has closed an idle connection, as it does when it starts anew: it never saw this request.
+                pass
+        self._local.connection = connection = self._connect()
+        return _exchange(connection, method, path, sent, headers)
+
+    def _version(self, group: str) -> str:
+        if group not in self._versions:
+            self._versions[group] = self.get(f"/apis/{group}")["preferredVersion"]["version"]
+        return self._versions[group]
+
+    def _path_of(self, manifest: Json, named: bool) -> str:
+        version, metadata = manifest["apiVersion"], manifest["metadata"]
+        start = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if (version, manifest["kind"]) not in self._plurals:
+            for one in self.get(start)["resources"]:
+                if "/" not in one["name"]:
+                    self._plurals[version, one["kind"]] = (one["name"], one["namespaced"])
+        plural, namespaced = self._plurals[version, manifest["kind"]]
+        namespace = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
+        return f"{start}{namespace}/{plural}" + (f"/{metadata['name']}" if named else "")
+
+
+def _exchange(
+    connection: http.client.HTTPSConnection, method: str, path: str, sent: bytes | None, headers: Mapping[str, str]
+) -> http.client.HTTPResponse:
+    """Send and receive; a connection on which that failed is of no further use."""
+    try:
+        connection.request(method, path, sent, headers)
+        return connection.getresponse()
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _delete_options(grace: int | None) -> Json:
+    options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    return options if grace is None else {**options, "gracePeriodSeconds": grace}
+
+
+def until(check: Callable[[], T | None], what: str, seconds: float = 60) -> T:
+    """Wait until `check` returns something true, and return it; fails with `what` where it never does."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def conditions(thing: Json) -> dict[str, Json]:
+    """The conditions in an object's status by type."""
+    return {one["type"]: one for one in thing.get("status", {}).get("conditions") or ()}
+
+
+def by_name(things: Iterable[Json] | Sequence[Json] | None) -> dict[str, Json]:
+    """Containers or container statuses by name."""
+    return {one["name"]: one for one in things or ()}

@@ -1,0 +1,95 @@
+"""The API server's audit log, parsed: who asked for what, and what came of it."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+AuditLevel = Literal["None", "Metadata", "Request", "RequestResponse"]
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int = 0
+    reason: str = ""
+
+
+class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """One request as the server answered it; bodies are there from the levels Request and RequestResponse on."""
+
+    audit_id: str = msgspec.field(name="auditID")
+    stage: str
+    verb: str
+    request_uri: str = msgspec.field(name="requestURI")
+    user_agent: str = ""
+    user_account: _User = msgspec.field(name="user", default=_User())
+    object_ref: _Reference = _Reference()
+    response_status: _Status = _Status()
+    request_object: Any = None
+    response_object: Any = None
+    request_received_timestamp: str = ""
+    annotations: dict[str, str] = {}
+
+    @property
+    def user(self) -> str:
+        """Who asked."""
+        return self.user_account.username
+
+    @property
+    def resource(self) -> str:
+        """What was asked for, such as `pods` or `pods/resize`."""
+        reference = self.object_ref
+        return f"{reference.resource}/{reference.subresource}" if reference.subresource else reference.resource
+
+    @property
+    def target(self) -> str:
+        """NAMESPACE/NAME, or the name alone where there is no namespace."""
+        reference = self.object_ref
+        return f"{reference.namespace}/{reference.name}" if reference.namespace else reference.name
+
+    @property
+    def code(self) -> int:
+        """The HTTP status of the answer."""
+        return self.response_status.code
+
+
+class AuditLog:
+    """What the server has written so far. A write is in it at the latest when the next request is answered."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._decoder = msgspec.json.Decoder(AuditEvent)
+
+    def mark(self) -> int:
+        """Where the log ends now, to read from there later."""
+        return self._file.stat().st_size if self._file.exists() else 0
+
+    def events(self, since: int = 0, user: str | None = None, verbs: Collection[str] | None = None) -> list[AuditEvent]:
+        """Requests answered since a mark, in the log's order."""
+        with self._file.open("rb") as log:
+            log.seek(since)
+            lines = log.read().splitlines(keepends=True)
+        found = [self._decoder.decode(line) for line in lines if line.endswith(b"\n")]
+        return [
+            event
+            for event in found
+            if event.stage == "ResponseComplete"
+            and (user is None or event.user == user)
+            and (verbs is None or event.verb in verbs)
+        ]
+
+    def writes(self, since: int = 0, user: str | None = None) -> list[AuditEvent]:
+        """Attempts to change something, refused ones included (see `code`)."""
+        return self.events(since, user, WRITES)

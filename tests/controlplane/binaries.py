@@ -1,0 +1,116 @@
+"""The programs of a Kubernetes control plane, built once from their Go modules and kept in the cache."""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cruise" / "control-plane"
+MODULE = Path(__file__).parent
+SOURCES = ("go.mod", "go.sum", "main.go")
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+GO_NEEDED = (1, 26)
+# Where Go's own archive and Debian's packages put it without touching PATH.
+GO_PLACES = ("/usr/local/go/bin", *(f"/usr/lib/go-1.{minor}/bin" for minor in range(40, 25, -1)))
+
+
+class NotAvailable(Exception):
+    """The control plane cannot run on this machine; says why in one line."""
+
+
+def programs() -> Path:
+    """Find the directory of the built programs. Raises NotAvailable."""
+    place = _place(_go())
+    if not place.is_dir():
+        raise NotAvailable("the control plane is not built: tests/setup/20-control-plane.sh builds it")
+    return place
+
+
+def build() -> None:
+    """Build what the cache lacks, at the lowest priority. Raises NotAvailable."""
+    go = _go()
+    place = _place(go)
+    if place.is_dir():
+        return
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with _alone(), tempfile.TemporaryDirectory(prefix="building-", dir=CACHE) as work:
+        if place.is_dir():
+            return
+        version = _kubernetes_version()
+        print(f"control plane: building Kubernetes {version} once, about 10 minutes on two cores", flush=True)
+        made = Path(work) / "programs"
+        made.mkdir()
+        _compile(go, made / "controlplane", version)
+        for name in PROGRAMS:
+            (made / name).symlink_to("controlplane")
+        made.rename(place)
+
+
+def kubernetes_minor() -> str:
+    """The version of the programs, such as `1.36`."""
+    return ".".join(_kubernetes_version().lstrip("v").split(".")[:2])
+
+
+def _go() -> str:
+    searched = os.pathsep.join((os.environ.get("PATH", os.defpath), *GO_PLACES))
+    newest = "none"
+    for directory in searched.split(os.pathsep):
+        go = shutil.which("go", path=directory)
+        if go is None:
+            continue
+        newest = _run([go, "env", "GOVERSION"])
+        found = re.match(r"go(\d+)\.(\d+)", newest)
+        if found and (int(found[1]), int(found[2])) >= GO_NEEDED:
+            return go
+    raise NotAvailable(f"it needs Go {'.'.join(map(str, GO_NEEDED))} or newer, found {newest}")
+
+
+def _place(go: str) -> Path:
+    parts = [(MODULE / name).read_bytes() for name in SOURCES]
+    parts.append(_run([go, "env", "GOVERSION"]).encode())
+    return CACHE / hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
+
+
+def _kubernetes_version() -> str:
+    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def _compile(go: str, binary: Path, version: str) -> None:
+    major, minor = version.lstrip("v").split(".")[:2]
+    # Without these the server calls itself v0.0.0, and clients that look at its version take it for an ancient one.
+    stated = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    flags = ["-s", "-w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stated.items())]
+    command = ["nice", "-n", "19", go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"]
+    _run([*command, "-ldflags", " ".join(flags), "-o", str(binary), "."])
+
+
+def _run(command: list[str]) -> str:
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=MODULE, env=environment)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"{command[0]} ended with {done.returncode}"]
+        raise NotAvailable(said[-1])
+    return done.stdout.strip()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let others who build wait until this one has finished."""
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    try:
+        build()
+    except NotAvailable as missing:
+        print(f"control plane: not available, its tests are left out: {missing}")

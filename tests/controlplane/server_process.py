@@ -1,0 +1,59 @@
+"""A server in a process group of its own, which ends with whoever started it."""
+
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class ServerProcess:
+    """One server. It ends when the pipe on its standard input closes, so also when the starter is killed."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        self.name = Path(command[0]).name
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                cwd=log.parent,
+                env={**environment, "CONTROLPLANE_UNTIL_STDIN_CLOSES": "yes"},
+                # Ctrl-C is for the starter, who takes its servers away in order.
+                process_group=0,
+            )
+        self._waker: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Tell whether it has not ended."""
+        return self._process.poll() is None
+
+    def pause(self) -> None:
+        """Stop it where it is: connections stay open and nothing is answered."""
+        assert self._waker is None, f"{self.name} is paused already"
+        self._process.send_signal(signal.SIGSTOP)
+        # A stopped server cannot see its pipe close, so somebody else wakes it when this process has gone.
+        wake = f"read -r _; kill -CONT {self.pid}"
+        self._waker = subprocess.Popen(["/bin/sh", "-c", wake], stdin=subprocess.PIPE, process_group=0)
+
+    def resume(self) -> None:
+        """Let it go on, if it is paused."""
+        if self._waker is not None:
+            self._waker.communicate()
+            self._waker = None
+
+    def kill(self) -> None:
+        """End it at once, paused or not."""
+        if self._waker is not None:
+            self._waker.kill()
+            self._waker.communicate()
+            self._waker = None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.communicate()
