@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -72,24 +73,13 @@ def recommend(
     counts = np.fromiter((len(pod.rows) for pod in pods), dtype=np.int64, count=len(pods))
     first = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64) if len(pods) else np.zeros(0, np.int64)
     pod_of = np.repeat(np.arange(len(pods), dtype=np.int64), counts)
-    rows = np.fromiter((row for pod in pods for row in pod.rows), dtype=np.int64, count=int(counts.sum()))
+    rows = np.fromiter(chain.from_iterable([pod.rows for pod in pods]), dtype=np.int64, count=int(counts.sum()))
     bounds = _Bounds(limit_ranges, policy)
     bounded = [number for pod in pods for number in bounds.of_pod(pod)]
     bound_rows = np.array([bound.whole for bound in bounds.found], dtype=np.int64).reshape(-1, 6)[bounded]
     ratios = np.array([bound.ratios for bound in bounds.found], dtype=np.float64).reshape(-1, 2)[bounded]
-    spec = np.array(
-        [
-            (
-                container.requests.cpu_millicores or 0,
-                container.requests.memory_bytes or 0,
-                container.limits.cpu_millicores or 0,
-                container.limits.memory_bytes or 0,
-            )
-            for pod in pods
-            for container in pod.sized
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 4)
+    stated = chain.from_iterable([pod.stated for pod in pods])
+    spec = np.fromiter(stated, dtype=np.int64, count=4 * len(rows)).reshape(-1, 4)
     factor = np.fromiter((pod.guidance.headroom_factor for pod in pods), dtype=np.float64, count=len(pods))[pod_of]
     manages_cpu = np.fromiter((pod.manages_cpu for pod in pods), dtype=np.bool_, count=len(pods))[pod_of]
     manages_memory = np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods))[pod_of]

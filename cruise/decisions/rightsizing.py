@@ -6,11 +6,11 @@ All nodes are decided together, in columns; only a node that does not hold its p
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.decisions.container_sizes import ContainerSize, ContainerSizes
 from cruise.decisions.eviction import Contender, decide_evictions
 from cruise.decisions.recommendation import DemandTable, recommend, whole_numbers
 from cruise.decisions.resize import PodSizes, choose_resizes
@@ -19,29 +19,10 @@ from cruise.decisions.scope import Scope, StoredOverrides, Touchable
 from cruise.decisions.sharing import NodeColumns
 from cruise.decisions.trimming import trim_growth, trim_to_room
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import Int64Array, StatisticsTable
-
-
-class ContainerSize(NamedTuple):
-    """What one container shall have; `memory_limit_bytes` is 0 where it has no limit and gets none.
-
-    The bases and headrooms say how the requests came about: base + share of the node's headroom, rounded, clamped.
-    """
-
-    namespace: str
-    pod: str
-    container: str
-    role: ContainerRole
-    cpu_millicores: int
-    memory_bytes: int
-    memory_limit_bytes: int
-    cpu_base_millicores: int
-    cpu_headroom_millicores: int
-    memory_base_bytes: int
-    memory_headroom_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +44,7 @@ class NodePlan:
     counted: Resources
     allocatable: Resources
     evict: tuple[EvictPod, ...] = ()
-    targets: tuple[ContainerSize, ...] = ()
+    targets: Sequence[ContainerSize] = ()
     resize: tuple[ResizePod, ...] = ()
     hold: tuple[Hold, ...] = ()
 
@@ -230,13 +211,12 @@ class _Pass:
         pod_base: Mapping[ResourceName, Int64Array],
         pod_headroom: Mapping[ResourceName, Int64Array],
     ) -> list[NodePlan]:
-        targets, stays = _targets(self._table, sizes), sizes.stays
+        stays = sizes.stays
         node_base = {r: self._columns.node_sum(np.where(stays, base, 0)) for r, base in pod_base.items()}
         node_headroom = {
             r: self._columns.node_maximum(np.where(stays, headroom, 0)) for r, headroom in pod_headroom.items()
         }
         pod_bounds = np.searchsorted(self._columns.node_of_pod, np.arange(len(self._rooms) + 1)).tolist()
-        container_bounds = np.searchsorted(self._columns.node_of, np.arange(len(self._rooms) + 1)).tolist()
         plans = []
         for index, room in enumerate(self._rooms):
             first, last = pod_bounds[index], pod_bounds[index + 1]
@@ -254,39 +234,12 @@ class _Pass:
                     counted=room.counted,
                     allocatable=room.node.allocatable,
                     evict=evictions.get(index, ()),
-                    targets=tuple(
-                        sorted(t for t in targets[container_bounds[index] : container_bounds[index + 1]] if t)
-                    ),
+                    targets=ContainerSizes(sizes, first, last),
                     resize=tuple(own),
                     hold=tuple(sorted(holds, key=lambda hold: (hold.namespace, hold.pod))),
                 )
             )
         return plans
-
-
-def _targets(table: DemandTable, sizes: PodSizes) -> list[ContainerSize | None]:
-    """Return the size of each container of the table, None for those of evicted pods."""
-    named = [
-        (pod.pod.namespace, pod.pod.name, container.name, container.role)
-        for pod in table.pods
-        for container in pod.sized
-    ]
-    columns = zip(
-        sizes.cpu_millicores.tolist(),
-        sizes.memory_bytes.tolist(),
-        sizes.memory_limit_bytes.tolist(),
-        table.cpu.raw_base.tolist(),
-        table.cpu.headroom.tolist(),
-        table.memory.raw_base.tolist(),
-        table.memory.headroom.tolist(),
-        strict=True,
-    )
-    found: list[ContainerSize | None] = [
-        ContainerSize._make(name + values) for name, values in zip(named, columns, strict=True)
-    ]
-    for index in np.flatnonzero(~sizes.stays[table.pod_of]):
-        found[index] = None
-    return found
 
 
 def _eviction(pod: Pod, ranking: EvictionRanking, resource: ResourceName) -> EvictPod:

@@ -47,14 +47,16 @@ _DO_NOT_DISRUPT = (
 class Touchable:
     """A pod that may be resized: its guidance, and for each sized container the row of its statistic.
 
-    `sized` are the main containers and sidecars, in the pod's order; `manages_cpu` and `manages_memory` tell which
-    resources are not left to the user or to an autoscaler.
+    `sized` are the main containers and sidecars, in the pod's order. `stated` has four numbers for each of them: CPU
+    request, memory request, CPU limit, memory limit, 0 for what is absent. `manages_cpu` and `manages_memory` tell
+    which resources are not left to the user or to an autoscaler.
     """
 
     pod: Pod
     guidance: Guidance
     sized: tuple[Container, ...]
     rows: tuple[int, ...]
+    stated: tuple[int, ...]
     manages_cpu: bool
     manages_memory: bool
 
@@ -184,12 +186,18 @@ class Scope:
             lacking = ", ".join(container.name for container, row in zip(sized, rows, strict=True) if row is None)
             return Hold(pod.namespace, pod.name, reason, lacking)
         manages_cpu, manages_memory = group.manages_cpu, group.manages_memory
+        # Read here, where the pod is at hand: later passes over all pods go node by node, far apart in memory.
+        stated: list[int] = []
         for container in sized:
+            requests, limits = container.requests, container.limits
+            stated += (requests.cpu_millicores or 0, requests.memory_bytes or 0)
+            stated += (limits.cpu_millicores or 0, limits.memory_bytes or 0)
             manages_cpu = manages_cpu and not container.cpu_resize_restarts
             manages_memory = manages_memory and not container.memory_resize_restarts
         if not manages_cpu and not manages_memory:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_RESTARTS, "resizePolicy RestartContainer")
-        return Touchable(pod, guidance, sized, tuple(rows), manages_cpu, manages_memory)  # type: ignore[arg-type]
+        known = tuple([row for row in rows if row is not None])
+        return Touchable(pod, guidance, sized, known, tuple(stated), manages_cpu, manages_memory)
 
     def _why_unfit(self, pod: Pod) -> Reason | None:
         """Tell what about the pod itself forbids a resize."""

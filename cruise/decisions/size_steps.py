@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.container_sizes import ContainerSize
 from cruise.decisions.recommendation import UNBOUNDED, UNIT, Demand, recommend, round_up
-from cruise.decisions.rightsizing import ContainerSize, NodePlan
+from cruise.decisions.rightsizing import NodePlan
 from cruise.decisions.scope import Touchable
 from cruise.decisions.sharing import FIRST_KUBELET_LOWERING_MEMORY_LIMITS, NodeColumns
 from cruise.domain.cluster import LimitRangeItem, Node, Snapshot

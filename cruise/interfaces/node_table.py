@@ -6,7 +6,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.rightsizing import ContainerSize, NodePlan
+from cruise.decisions.container_sizes import ContainerSize
+from cruise.decisions.rightsizing import NodePlan
 from cruise.domain.cluster import Container, Pod
 from cruise.interfaces.amounts import cpu_text, memory_text
 from cruise.interfaces.plan_table import arrow

@@ -1,0 +1,96 @@
+"""What each container of a node shall have, row by row for those who look at single containers."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
+
+from cruise.decisions.resize import PodSizes
+from cruise.domain.cluster import ContainerRole
+
+
+class ContainerSize(NamedTuple):
+    """What one container shall have; `memory_limit_bytes` is 0 where it has no limit and gets none.
+
+    The bases and headrooms say how the requests came about: base + share of the node's headroom, rounded, clamped.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    role: ContainerRole
+    cpu_millicores: int
+    memory_bytes: int
+    memory_limit_bytes: int
+    cpu_base_millicores: int
+    cpu_headroom_millicores: int
+    memory_base_bytes: int
+    memory_headroom_bytes: int
+
+
+class ContainerSizes(Sequence[ContainerSize]):
+    """The sizes of the surviving containers of some pods, sorted by namespace, pod and container.
+
+    The rows are made from the columns when somebody first looks, which a pass over a cluster never does.
+    """
+
+    __slots__ = ("_first", "_last", "_rows", "_sizes")
+
+    def __init__(self, sizes: PodSizes, first: int, last: int) -> None:
+        """Take the containers of the pods from index `first` up to `last`, exclusive."""
+        self._sizes = sizes
+        self._first = first
+        self._last = last
+        self._rows: tuple[ContainerSize, ...] | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> ContainerSize: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ContainerSize, ...]: ...
+    def __getitem__(self, index: int | slice) -> ContainerSize | tuple[ContainerSize, ...]:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[ContainerSize]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+    def _all(self) -> tuple[ContainerSize, ...]:
+        if self._rows is None:
+            self._rows = tuple(sorted(self._made()))
+        return self._rows
+
+    def _made(self) -> Iterator[ContainerSize]:
+        sizes, table = self._sizes, self._sizes.table
+        pods = table.pods[self._first : self._last]
+        if not pods:
+            return
+        begin = int(table.first_container[self._first])
+        end = begin + sum(len(pod.sized) for pod in pods)
+        stays = sizes.stays[self._first : self._last].tolist()
+        named = [
+            (staying, (pod.pod.namespace, pod.pod.name, container.name, container.role))
+            for pod, staying in zip(pods, stays, strict=True)
+            for container in pod.sized
+        ]
+        columns = (
+            sizes.cpu_millicores,
+            sizes.memory_bytes,
+            sizes.memory_limit_bytes,
+            table.cpu.raw_base,
+            table.cpu.headroom,
+            table.memory.raw_base,
+            table.memory.headroom,
+        )
+        values = zip(*(column[begin:end].tolist() for column in columns), strict=True)
+        for (staying, name), numbers in zip(named, values, strict=True):
+            if staying:
+                yield ContainerSize._make(name + numbers)
