@@ -160,6 +160,36 @@ def _limit_above(stated: int | None, actual: int | None, request: int | None) ->
     return None if stated is None else max(stated, actual or 0, request or 0)
 
 
+def without_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem], policy: Policy) -> ResizePod | None:
+    """Return the part of a resize that takes no room: requests that would rise stay as they are.
+
+    None where nothing is left that leaves the dead band, or where the API server would refuse the rest. Two pods that
+    wait for what the other gives back, one of CPU and one of memory, would otherwise wait for ever.
+    """
+    named = {container.name: container for container in pod.containers}
+    targets = tuple([_not_above(target, named[target.container].requests) for target in resize.containers])
+    moves = any(
+        _steps(was.resources, now.resources, policy)
+        for target in targets
+        for was, now in (
+            (named[target.container].requests, target.requests),
+            (named[target.container].limits, target.limits),
+        )
+    )
+    if not moves or becomes_guaranteed(pod, targets) or (ranges and breaks_limit_range(pod, targets, ranges)):
+        return None
+    return replace(resize, containers=targets, growth=NO_RESOURCES)
+
+
+def _not_above(target: ContainerTarget, current: Amounts) -> ContainerTarget:
+    cpu, memory = target.requests.cpu_millicores, target.requests.memory_bytes
+    kept = Amounts(
+        None if cpu is None or current.cpu_millicores is None else min(cpu, current.cpu_millicores),
+        None if memory is None or current.memory_bytes is None else min(memory, current.memory_bytes),
+    )
+    return replace(target, requests=kept)
+
+
 def was_refused(targets: Sequence[ContainerTarget], earlier: RefusedTarget, policy: Policy) -> bool:
     """Tell whether the targets of all of a pod's containers are refused as an earlier one was.
 
