@@ -54,9 +54,9 @@ def choose_resizes(
                 resizes[index], holds[index] = _pending(pod, policy, refused, now)
     indices = np.flatnonzero(moved)
     growth_cpu, growth_memory = (sizes.growth[resource][indices].tolist() for resource in ResourceName)
-    limited = pods_with_cpu_limits(sizes)[indices].tolist()
-    for index, targets, more_cpu, more_memory, has_limits in zip(
-        indices.tolist(), _targets(sizes, moved), growth_cpu, growth_memory, limited, strict=True
+    equal = _without_play(sizes)[indices].tolist()
+    for index, targets, more_cpu, more_memory, no_play in zip(
+        indices.tolist(), _targets(sizes, moved), growth_cpu, growth_memory, equal, strict=True
     ):
         one = table.pods[index].pod
         earlier = refused.get(one.uid) if refused else None
@@ -64,7 +64,7 @@ def choose_resizes(
         ranges = limit_ranges.get(one.namespace)
         if reason is None and ranges and breaks_limit_range(one, targets, ranges):
             reason = Reason.LIMIT_RANGE
-        if reason is None and has_limits and becomes_guaranteed(one, targets):
+        if reason is None and no_play and becomes_guaranteed(one, targets):
             reason = Reason.QOS_CHANGE
         if reason is not None:
             holds[index] = Hold(one.namespace, one.name, reason)
@@ -84,11 +84,13 @@ def _targets(sizes: PodSizes, pods: NDArray[np.bool_]) -> Iterator[tuple[Contain
         yield tuple([_target(container, *next(values)) for container in table.pods[index].sized])
 
 
-def pods_with_cpu_limits(sizes: PodSizes) -> NDArray[np.bool_]:
-    """Tell for each pod whether all its containers have a CPU limit: only then may it become Guaranteed."""
+def _without_play(sizes: PodSizes) -> NDArray[np.bool_]:
+    """Tell for each pod whether every sized container's limits equal its requests: only then may it be Guaranteed."""
     if not len(sizes.table.pods):
         return np.zeros(0, dtype=np.bool_)
-    return np.asarray(np.logical_and.reduceat(sizes.cpu_limit_millicores > 0, sizes.table.first_container))
+    cpu = (sizes.cpu_limit_millicores > 0) & (sizes.cpu_limit_millicores == sizes.cpu_millicores)
+    memory = (sizes.memory_limit_bytes > 0) & (sizes.memory_limit_bytes == sizes.memory_bytes)
+    return np.asarray(np.logical_and.reduceat(cpu & memory, sizes.table.first_container))
 
 
 def _moved(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:

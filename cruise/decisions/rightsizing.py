@@ -221,7 +221,8 @@ class _Pass:
         for index, room in enumerate(self._rooms):
             first, last = pod_bounds[index], pod_bounds[index + 1]
             own = [resize for resize in resizes[first:last] if resize is not None]
-            own.sort(key=lambda r: (r.growth != Resources(), r.namespace, r.pod))
+            # The pods of a room are in the order of their names already, and sorting keeps it.
+            own.sort(key=_grows)
             holds = [*room.holds, *(hold for hold in held[first:last] if hold is not None)]
             plans.append(
                 NodePlan(
@@ -240,6 +241,10 @@ class _Pass:
                 )
             )
         return plans
+
+
+def _grows(resize: ResizePod) -> bool:
+    return resize.growth.cpu_millicores > 0 or resize.growth.memory_bytes > 0
 
 
 def _eviction(pod: Pod, ranking: EvictionRanking, resource: ResourceName) -> EvictPod:

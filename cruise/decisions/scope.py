@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.cluster import (
@@ -43,8 +44,7 @@ _DO_NOT_DISRUPT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Touchable:
+class Touchable(NamedTuple):
     """A pod that may be resized: its guidance, and for each sized container the row of its statistic.
 
     `sized` are the main containers and sidecars, in the pod's order. `stated` has four numbers for each of them: CPU
@@ -109,7 +109,8 @@ class Scope:
     def of(self, pod: Pod) -> Touchable | Hold:
         """Tell whether a bound pod may be resized, and under which guidance, or why it is left alone."""
         group = self._group_of(pod)
-        reason = _why_over(pod) or group.held or self._why_unfit(pod)
+        reason = _why_over(pod) if pod.phase != "Running" or pod.terminating else None
+        reason = reason or group.held or self._why_unfit(pod)
         guidance = group.guidance
         if reason is not None or isinstance(guidance, Unreadable):
             detail = guidance.detail if isinstance(guidance, Unreadable) else ""
