@@ -76,6 +76,8 @@ class UsageReader:
         self._on_progress = on_progress
         self._horizon = first_hour_of_history(at) * HOUR_SECONDS
         self._at_once = asyncio.Semaphore(reading.partitions_at_once)
+        # Partitions share the peaks of workloads: two writes at once would wait for each other's rows.
+        self._writing = asyncio.Lock()
         self._read_something = False
         self._failures: list[tuple[FailedRead, CruiseError]] = []
         self._unrecorded: dict[str, PartitionProgress] = {}
@@ -173,7 +175,8 @@ class UsageReader:
         return read
 
     async def _record(self, partition: str, progress: PartitionProgress, block: SampleBlock) -> None:
-        await self._state.record(self._store, partition, progress, block, self._attribution, self._at)
+        async with self._writing:
+            await self._state.record(self._store, partition, progress, block, self._attribution, self._at)
         self._unrecorded.pop(partition, None)
 
     def _chunks(self, start: int) -> Iterator[tuple[int, int]]:

@@ -6,16 +6,18 @@ import re
 import urllib.parse
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.adapters.store import open_store
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.runtime.ports import Store
 from cruise.runtime.usage import usage_pass
 from cruise.runtime.usage_reading import UsageReading
 from cruise.runtime.usage_state import UsageState
@@ -24,6 +26,7 @@ from tests import cadvisor
 from tests.builders import make_pod, make_snapshot
 from tests.cadvisor import DAY, Life, Place
 from tests.http_server import Answer, Request, answering
+from tests.postgres_servers import embedded_server
 from tests.prometheus_server import make_blocks, running_prometheus
 from tests.shown_cluster import ShownCluster
 
@@ -66,7 +69,7 @@ def forwarded_to(address: str, seen: Callable[[Request], None]) -> Callable[[Req
     return respond
 
 
-async def fill(address: str, store: MemoryStore) -> StatisticsTable:
+async def fill(address: str, store: Store) -> StatisticsTable:
     """One process: a source and a state of its own."""
     source = PrometheusSource(PrometheusSettings(address))
     table = await usage_pass(ShownCluster(snapshot()), source, store, UsageState(), Policy(), NOW, READING)
@@ -74,7 +77,17 @@ async def fill(address: str, store: MemoryStore) -> StatisticsTable:
     return table
 
 
-async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(prometheus: str) -> None:
+@pytest.fixture(params=["memory", "Postgres"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    with embedded_server() as data_dir:
+        async with open_store(None, data_dir, print) as opened:
+            yield opened
+
+
+async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(prometheus: str, store: Store) -> None:
     queries: list[tuple[str, str, range]] = []
     half_way = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -87,7 +100,6 @@ async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(promethe
         if sum(len(times) for _, _, times in queries) > 9 * 3 * 80 * 60:
             loop.call_soon_threadsafe(half_way.set)
 
-    store = MemoryStore()
     with answering(forwarded_to(prometheus, seen)) as address:
         first_run = asyncio.ensure_future(fill(address, store))
         await half_way.wait()

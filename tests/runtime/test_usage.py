@@ -274,6 +274,28 @@ async def test_a_store_that_is_lost_ends_the_pass_with_nothing_half_taken_in():
     assert set((await cruise.run()).row_of_container) == {*WEB, *DB}
 
 
+class SlowStore(MemoryStore):
+    """A store that notes how many writes of usage were under way at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.under_way = self.most = 0
+
+    async def record_usage(self, advance):
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        await super().record_usage(advance)
+        self.under_way -= 1
+
+
+async def test_usage_is_written_one_partition_after_the_other():
+    """Partitions share their workloads' peaks, on which a database would let two writers wait for each other."""
+    store = SlowStore()
+    await Cruise(source(), store).run()
+    assert store.most == 1
+
+
 async def test_statistics_are_stored_as_they_are_returned():
     cruise = Cruise(source())
     table, stored = await cruise.run(), await cruise.store.read_statistics()
