@@ -1,41 +1,59 @@
 """The node pass on small simulated clusters."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
 from cruise.domain.actions import EvictPod, Reason, ResizePod, Verdict
-from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE
+from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.policy import Bounds, Mode, Overrides, Policy
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
+from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
-from cruise.runtime.reconcile import node_pass
+from cruise.errors import Unavailable
+from cruise.runtime.reconcile import node_pass, ordered
 from cruise.simulation.cluster import SimulatedCluster
+from cruise.simulation.evictions import BudgetRule
 from cruise.simulation.store import MemoryStore
-from tests.simulation.scenes import START, cluster, node, pods, run, workload
+from tests.simulation.scenes import (
+    START,
+    amounts,
+    cluster,
+    container,
+    node,
+    pods,
+    resize,
+    run,
+    template,
+    workload,
+)
 
 FULL = Policy(mode=Mode.FULL)
 NOW = int(START.timestamp())
+LONG_AGO = START.replace(day=1)
+
+
+def statistic(pod: Pod, cpu: int, mebibytes: int) -> Statistic:
+    return Statistic(
+        key=StatisticKey(pod.namespace, pod.name, str(pod.workload), "app", pod.identity),
+        updated_at=NOW,
+        history_since=NOW - 86400,
+        cpu_base_millicores=cpu,
+        cpu_peak_millicores=cpu,
+        memory_base_bytes=mebibytes * MEBIBYTE,
+        memory_peak_bytes=mebibytes * MEBIBYTE,
+        memory_7d_max_bytes=mebibytes * MEBIBYTE,
+    )
 
 
 async def with_statistics(world: SimulatedCluster, cpu: int, mebibytes: int) -> MemoryStore:
     """Return a store in which every container has the same flat demand."""
     store = MemoryStore()
-    rows = [
-        Statistic(
-            key=StatisticKey(pod.namespace, pod.name, str(pod.workload), container.name, pod.identity),
-            updated_at=NOW,
-            history_since=NOW - 86400,
-            cpu_base_millicores=cpu,
-            cpu_peak_millicores=cpu,
-            memory_base_bytes=mebibytes * MEBIBYTE,
-            memory_peak_bytes=mebibytes * MEBIBYTE,
-            memory_7d_max_bytes=mebibytes * MEBIBYTE,
-        )
-        for pod in await pods(world)
-        for container in pod.containers
-    ]
+    rows = [statistic(pod, cpu, mebibytes) for pod in await pods(world)]
     await store.write_statistics(StatisticsTable.of_rows(rows))
     return store
 
@@ -87,3 +105,108 @@ async def test_a_pod_that_could_not_be_evicted_keeps_its_place_in_the_sums() -> 
     (figure,) = world.node_figures()
     assert len(grown) == 2
     assert figure.requested.fits_in(figure.allocatable)
+
+
+async def test_the_order_is_shrinks_then_evictions_then_grows_over_all_nodes() -> None:
+    both = [node("n1", cpu=2000), node("n2", cpu=2000)]
+    world = cluster([workload(name, created_at=LONG_AGO) for name in ("a", "b", "c", "d")], both)
+    store = MemoryStore()
+    uses = {"a": 900, "b": 100, "c": 900, "d": 3000}
+    await store.write_statistics(
+        StatisticsTable.of_rows([statistic(pod, uses[pod.labels["app"]], 512) for pod in await pods(world)])
+    )
+    actions = ordered((await node_pass(world, store, Policy(), START)).plans)
+    kinds = [
+        "evict" if isinstance(one, EvictPod) else "grow" if one.growth != NO_RESOURCES else "shrink"
+        for one in actions
+        if isinstance(one, EvictPod | ResizePod)
+    ]
+    assert kinds == ["shrink", "evict", "grow", "grow"]
+
+
+async def test_a_grow_that_waits_for_a_shrink_is_done_by_the_next_pass() -> None:
+    world = cluster(
+        [
+            workload("idle", template(container(3000, 512)), created_at=LONG_AGO),
+            workload("busy", template(container(1000, 512)), created_at=LONG_AGO),
+        ]
+    )
+    store = MemoryStore()
+    uses = {"idle": 500, "busy": 2500}
+    rows = [statistic(pod, uses[pod.labels["app"]], 512) for pod in await pods(world)]
+    await store.write_statistics(StatisticsTable.of_rows(rows))
+    first = await node_pass(world, store, FULL, world.now)
+    assert [(o.verdict, o.reason) for o in first.outcomes] == [
+        (Verdict.DONE, Reason.RIGHTSIZED),
+        # The limit of the memory is written now, the CPU has no room yet.
+        (Verdict.DONE, Reason.RIGHTSIZED),
+    ]
+    assert first.outcomes[1].detail == "what would grow waits for room"
+    run(world, 300)
+    await node_pass(world, store, FULL, world.now)
+    run(world, 60)
+    assert {pod.labels["app"]: pod.containers[0].requests.cpu_millicores for pod in await pods(world)} == uses
+    assert (await node_pass(world, store, FULL, world.now)).outcomes == []
+
+
+async def test_an_infeasible_resize_is_withdrawn_once_and_not_asked_again() -> None:
+    world = old_workload()
+    store = await with_statistics(world, cpu=50, mebibytes=64)
+    [pod] = await pods(world)
+    await world.perform(resize(pod, amounts(9000, 512)))
+    run(world, 10)
+    first = await node_pass(world, store, FULL, world.now)
+    assert [(o.verdict, o.reason) for o in first.outcomes] == [(Verdict.DONE, Reason.WITHDRAWN)]
+    run(world, 10)
+    [back] = await pods(world)
+    assert back.containers[0].requests == amounts(500, 512)
+    # What asks for less than what was refused is asked for; the like of it is not.
+    second = await node_pass(world, store, FULL, world.now)
+    assert [(o.verdict, o.reason) for o in second.outcomes] == [(Verdict.DONE, Reason.RIGHTSIZED)]
+    run(world, 10)
+    [known] = (await store.refused_targets()).values()
+    assert known.containers[0].requests.cpu_millicores == 9000
+
+
+async def test_stored_overrides_hold_and_pods_without_statistics_are_left() -> None:
+    world = cluster([workload(name, created_at=LONG_AGO) for name in ("a", "b")])
+    store = MemoryStore()
+    await store.write_statistics(StatisticsTable.of_rows([statistic(pod, 50, 64) for pod in await pods(world, "a")]))
+    [pod] = await pods(world, "a")
+    assert pod.workload is not None
+    await store.put_override("shop", pod.workload, Overrides(bounds=Bounds(minimum=amounts(200, None))))
+    done = await node_pass(world, store, FULL, START)
+    assert [hold.reason for plan in done.plans for hold in plan.hold] == [Reason.NO_STATISTICS]
+    assert [pod.containers[0].requests.cpu_millicores for pod in await pods(world)] == [200, 500]
+
+
+async def test_stale_statistics_change_nothing() -> None:
+    world = old_workload(replicas=3)
+    store = await with_statistics(world, cpu=50, mebibytes=64)
+    late = await node_pass(world, store, FULL, START + FULL.max_age + timedelta(seconds=1))
+    assert late.outcomes == []
+    assert {hold.reason for plan in late.plans for hold in plan.hold} == {Reason.STALE_STATISTICS}
+
+
+async def test_a_budget_that_refuses_leaves_the_pod_and_the_sums_as_they_are() -> None:
+    budget = BudgetRule("shop", "all", LabelSelector(), min_available=3)
+    world = cluster(workload(created_at=LONG_AGO, replicas=3), [node(mebibytes=8192)], budgets=[budget])
+    store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
+    done = await node_pass(world, store, FULL, START)
+    assert (Verdict.REFUSED, Reason.DISRUPTION_BUDGET) in [(o.verdict, o.reason) for o in done.outcomes]
+    run(world, 60)
+    (figure,) = world.node_figures()
+    assert len(await pods(world)) == 3
+    assert figure.requested.fits_in(figure.allocatable)
+
+
+async def test_a_cluster_out_of_reach_drops_the_pass() -> None:
+    class OutOfReach(SimulatedCluster):
+        async def snapshot(self) -> Snapshot:
+            raise Unavailable("no route to host")
+
+    world = OutOfReach([node()], [workload()], START)
+    store = MemoryStore()
+    with pytest.raises(Unavailable):
+        await node_pass(world, store, FULL, START)
+    assert await store.outcomes(START) == []

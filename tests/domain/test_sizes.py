@@ -1,0 +1,27 @@
+from cruise.domain.actions import ContainerTarget
+from cruise.domain.cluster import ContainerRole
+from cruise.domain.sizes import with_sizes
+from tests.builders import make_amounts, make_container, make_pod
+
+
+def target(name: str, cpu: int, limit_mib: int | None = None) -> ContainerTarget:
+    return ContainerTarget(name, ContainerRole.MAIN, make_amounts(cpu, 64), make_amounts(None, limit_mib))
+
+
+def test_targets_replace_requests_and_limits_by_name():
+    pod = make_pod(containers=[make_container("a", cpu_limit=200), make_container("b"), make_container("c")])
+    sized = with_sizes(pod, [target("c", 30), target("a", 10, 128)])
+    assert [(c.name, c.requests, c.limits) for c in sized.containers] == [
+        ("a", make_amounts(10, 64), make_amounts(None, 128)),
+        ("b", pod.containers[1].requests, pod.containers[1].limits),
+        ("c", make_amounts(30, 64), make_amounts()),
+    ]
+
+
+def test_everything_else_stays():
+    pod = make_pod(containers=[make_container("a", memory_resize_restarts=True, restart_count=3)])
+    [sized] = with_sizes(pod, [target("a", 10)]).containers
+    assert (sized.allocated, sized.actual) == (pod.containers[0].allocated, pod.containers[0].actual)
+    assert (sized.memory_resize_restarts, sized.restart_count) == (True, 3)
+    assert with_sizes(pod, []) == pod
+    assert with_sizes(pod, [target("unknown", 10)]) == pod
