@@ -32,13 +32,12 @@ class ContainerSizes(Sequence[ContainerSize]):
     The rows are made from the columns when somebody first looks, which a pass over a cluster never does.
     """
 
-    __slots__ = ("_first", "_last", "_rows", "_sizes")
+    __slots__ = ("_pods", "_rows", "_sizes")
 
-    def __init__(self, sizes: PodSizes, first: int, last: int) -> None:
-        """Take the containers of the pods from index `first` up to `last`, exclusive."""
+    def __init__(self, sizes: PodSizes, pods: Sequence[int]) -> None:
+        """Take the containers of the pods with these indices."""
         self._sizes = sizes
-        self._first = first
-        self._last = last
+        self._pods = pods
         self._rows: tuple[ContainerSize, ...] | None = None
 
     @overload
@@ -70,17 +69,14 @@ class ContainerSizes(Sequence[ContainerSize]):
 
     def _made(self) -> Iterator[ContainerSize]:
         sizes, table = self._sizes, self._sizes.table
-        pods = table.pods[self._first : self._last]
-        if not pods:
-            return
-        begin = int(table.first_container[self._first])
-        end = begin + sum(len(pod.sized) for pod in pods)
-        stays = sizes.stays[self._first : self._last].tolist()
+        staying = [at for at in self._pods if sizes.stays[at]]
         named = [
-            (staying, (pod.pod.namespace, pod.pod.name, container.name, container.role))
-            for pod, staying in zip(pods, stays, strict=True)
+            (pod.pod.namespace, pod.pod.name, container.name, container.role)
+            for pod in map(table.pods.__getitem__, staying)
             for container in pod.sized
         ]
+        first = table.first_container
+        places = [int(first[at]) + nth for at in staying for nth in range(len(table.pods[at].sized))]
         columns = (
             sizes.cpu_millicores,
             sizes.memory_bytes,
@@ -90,7 +86,5 @@ class ContainerSizes(Sequence[ContainerSize]):
             table.memory.raw_base,
             table.memory.headroom,
         )
-        values = zip(*(column[begin:end].tolist() for column in columns), strict=True)
-        for (staying, name), numbers in zip(named, values, strict=True):
-            if staying:
-                yield ContainerSize._make(name + numbers)
+        values = zip(*(column[places].tolist() for column in columns), strict=True)
+        return (ContainerSize._make(name + numbers) for name, numbers in zip(named, values, strict=True))

@@ -14,7 +14,7 @@ from cruise.decisions.container_sizes import ContainerSize, ContainerSizes
 from cruise.decisions.eviction import Contender, decide_evictions
 from cruise.decisions.recommendation import DemandTable, recommend, whole_numbers
 from cruise.decisions.resize import PodSizes, choose_resizes
-from cruise.decisions.rooms import Room, rooms_of
+from cruise.decisions.rooms import Rooms, rooms_of
 from cruise.decisions.scope import Scope, StoredOverrides, Touchable
 from cruise.decisions.sharing import NodeColumns
 from cruise.decisions.trimming import trim_growth, trim_to_room
@@ -62,26 +62,23 @@ def decide_node_plans(
     """Decide every node of a snapshot, or only `nodes`; sorted by node name."""
     scope = Scope(snapshot, statistics, stored or {}, policy, now)
     rooms = rooms_of(snapshot, scope, nodes)
-    table = recommend([pod for room in rooms for pod in room.touchable], statistics, snapshot.limit_ranges, policy)
+    table = recommend(rooms.touchable, statistics, snapshot.limit_ranges, policy)
     return _Pass(rooms, table, scope).plans(snapshot, policy, refused or {}, now)
 
 
 class _Pass:
     """One pass over rooms: what fits, who goes, what the others get."""
 
-    def __init__(self, rooms: Sequence[Room], table: DemandTable, scope: Scope) -> None:
-        self._rooms = rooms
+    def __init__(self, rooms: Rooms, table: DemandTable, scope: Scope) -> None:
+        self._rooms = rooms.rooms
         self._table = table
         self._scope = scope
         self._columns = NodeColumns(
-            [room.node for room in rooms],
-            [room.available for room in rooms],
-            [len(room.touchable) for room in rooms],
-            table,
+            [room.node for room in rooms.rooms], [room.available for room in rooms.rooms], rooms.room_of, table
         )
         self._own = {
-            ResourceName.CPU: whole_numbers([own for room in rooms for own in room.own_cpu]),
-            ResourceName.MEMORY: whole_numbers([own for room in rooms for own in room.own_memory]),
+            ResourceName.CPU: whole_numbers(rooms.own_cpu),
+            ResourceName.MEMORY: whole_numbers(rooms.own_memory),
         }
 
     def plans(
@@ -168,11 +165,10 @@ class _Pass:
         base: Mapping[ResourceName, Int64Array],
         headroom: Mapping[ResourceName, Int64Array],
     ) -> list[tuple[int, EvictPod]] | None:
-        room = self._rooms[index]
-        start = int(np.searchsorted(self._columns.node_of_pod, index))
+        pods = self._columns.pods_of(index)
         contenders = []
-        for offset, pod in enumerate(room.touchable):
-            at = start + offset
+        for at in pods:
+            pod = self._table.pods[at]
             ranking = self._scope.ranking_of(pod.pod, pod.guidance)
             contenders.append(
                 Contender(
@@ -184,13 +180,13 @@ class _Pass:
                     self._candidate_for(pod, ranking),
                 )
             )
-        marked = decide_evictions(contenders, room.available)
+        marked = decide_evictions(contenders, self._rooms[index].available)
         if marked is None:
             return None
         return [
             (
-                start + mark.index,
-                _eviction(room.touchable[mark.index].pod, contenders[mark.index].ranking, mark.resource),
+                pods[mark.index],
+                _eviction(self._table.pods[pods[mark.index]].pod, contenders[mark.index].ranking, mark.resource),
             )
             for mark in marked
         ]
@@ -216,14 +212,13 @@ class _Pass:
         node_headroom = {
             r: self._columns.node_maximum(np.where(stays, headroom, 0)) for r, headroom in pod_headroom.items()
         }
-        pod_bounds = np.searchsorted(self._columns.node_of_pod, np.arange(len(self._rooms) + 1)).tolist()
         plans = []
         for index, room in enumerate(self._rooms):
-            first, last = pod_bounds[index], pod_bounds[index + 1]
-            own = [resize for resize in resizes[first:last] if resize is not None]
+            pods = self._columns.pods_of(index)
+            own = [resize for resize in map(resizes.__getitem__, pods) if resize is not None]
             # The pods of a room are in the order of their names already, and sorting keeps it.
             own.sort(key=_grows)
-            holds = [*room.holds, *(hold for hold in held[first:last] if hold is not None)]
+            holds = [*room.holds, *(hold for hold in map(held.__getitem__, pods) if hold is not None)]
             plans.append(
                 NodePlan(
                     node=room.node.name,
@@ -235,7 +230,7 @@ class _Pass:
                     counted=room.counted,
                     allocatable=room.node.allocatable,
                     evict=evictions.get(index, ()),
-                    targets=ContainerSizes(sizes, first, last),
+                    targets=ContainerSizes(sizes, pods),
                     resize=tuple(own),
                     hold=tuple(sorted(holds, key=lambda hold: (hold.namespace, hold.pod))),
                 )

@@ -1,5 +1,6 @@
 """What every node has left for touchable pods, once fixed pods and overheads are taken off."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -17,9 +18,7 @@ class Room:
     """What a node has left for touchable pods, added up pod by pod."""
 
     node: Node
-    touchable: list[Touchable] = field(default_factory=list)
-    own_cpu: list[int] = field(default_factory=list)  # what each touchable pod counts, without its overhead
-    own_memory: list[int] = field(default_factory=list)
+    number: int
     holds: list[Hold] = field(default_factory=list)
     counted_cpu: int = 0
     counted_memory: int = 0
@@ -37,9 +36,28 @@ class Room:
         return Resources(self.counted_cpu, self.counted_memory)
 
 
-def rooms_of(snapshot: Snapshot, scope: Scope, nodes: frozenset[str] | None) -> list[Room]:
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """The rooms of all nodes, sorted by name, and the touchable pods, sorted by namespace and name.
+
+    For each of the pods: the index of its room, and what it counts now without its overhead.
+    """
+
+    rooms: Sequence[Room]
+    touchable: Sequence[Touchable]
+    room_of: Sequence[int]
+    own_cpu: Sequence[int]
+    own_memory: Sequence[int]
+
+
+def rooms_of(snapshot: Snapshot, scope: Scope, nodes: frozenset[str] | None) -> Rooms:
     """Sort every bound pod to its node, as touchable or as fixed, and take what is fixed from the node's room."""
-    rooms = {node.name: Room(node) for node in snapshot.nodes if nodes is None or node.name in nodes}
+    wanted = sorted((node for node in snapshot.nodes if nodes is None or node.name in nodes), key=attrgetter("name"))
+    rooms = {node.name: Room(node, number) for number, node in enumerate(wanted)}
+    touchable: list[Touchable] = []
+    room_of: list[int] = []
+    own_cpu: list[int] = []
+    own_memory: list[int] = []
     # Sorted already where a snapshot was read; the order must not depend on whoever put one together.
     for pod in sorted(snapshot.pods, key=_NAME):
         room = rooms.get(pod.node) if pod.node is not None else None
@@ -56,9 +74,10 @@ def rooms_of(snapshot: Snapshot, scope: Scope, nodes: frozenset[str] | None) -> 
             room.taken_memory += memory
         else:
             over_cpu, over_memory = pod.overhead.cpu_millicores, pod.overhead.memory_bytes
-            room.touchable.append(verdict)
-            room.own_cpu.append(cpu - over_cpu)
-            room.own_memory.append(memory - over_memory)
+            touchable.append(verdict)
+            room_of.append(room.number)
+            own_cpu.append(cpu - over_cpu)
+            own_memory.append(memory - over_memory)
             room.taken_cpu += over_cpu if verdict.manages_cpu else cpu
             room.taken_memory += over_memory if verdict.manages_memory else memory
-    return [rooms[name] for name in sorted(rooms)]
+    return Rooms(list(rooms.values()), touchable, room_of, own_cpu, own_memory)

@@ -25,15 +25,15 @@ FIRST_KUBELET_LOWERING_MEMORY_LIMITS = (1, 34)
 class NodeColumns:
     """The touchable pods of some nodes in columns, and the sums and shares over pods and nodes.
 
-    The table's pods are grouped by node, in the order of `nodes`; `pods_per_node` counts them. `available` is each
-    node's room for them, overheads already taken off.
+    The table's pods stand in the order of their names, which is that of memory, and `node_of_pod` has the index of
+    each one's node. `available` is each node's room for them, overheads already taken off.
     """
 
     def __init__(
-        self, nodes: Sequence[Node], available: Sequence[Resources], pods_per_node: Sequence[int], table: DemandTable
+        self, nodes: Sequence[Node], available: Sequence[Resources], node_of_pod: Sequence[int], table: DemandTable
     ) -> None:
         self.table = table
-        self.node_of_pod = np.repeat(np.arange(len(nodes)), whole_numbers(pods_per_node))
+        self.node_of_pod = np.array(node_of_pod, dtype=np.int64)
         self.node_of = self.node_of_pod[table.pod_of]
         self.available = {
             ResourceName.CPU: whole_numbers([room.cpu_millicores for room in available]),
@@ -46,6 +46,14 @@ class NodeColumns:
         }
         self._nodes = nodes
         self._floors = init_floors(table.pods, table.first_container)
+        by_node = np.argsort(self.node_of_pod, kind="stable")
+        ends = np.cumsum(np.bincount(self.node_of_pod, minlength=len(nodes)))
+        self._pods_of = np.split(by_node, ends[:-1]) if len(nodes) else []
+
+    def pods_of(self, node: int) -> Sequence[int]:
+        """Return the indices of a node's pods, in the order of their names."""
+        pods: list[int] = self._pods_of[node].tolist()
+        return pods
 
     def sizes(
         self, resource: ResourceName, demand: Demand, stays: NDArray[np.bool_], fits: NDArray[np.bool_]

@@ -123,7 +123,7 @@ class NodeSteps:
         policy: Policy,
     ) -> None:
         self.table = recommend(touchable, statistics, snapshot.limit_ranges, policy)
-        self.columns = NodeColumns([node], [plan.available], [len(touchable)], self.table)
+        self.columns = NodeColumns([node], [plan.available], [0] * len(touchable), self.table)
         self._snapshot = snapshot
         self._node = node
         self._plan = plan

@@ -1,6 +1,6 @@
 """What is taken back so that a node holds what is written: roundings over its room, and grows without room."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ def trim_to_room(columns: NodeColumns, sizes: Sizes, stays: NDArray[np.bool_], f
             sums = np.where(stays, columns.pod_sum(resource, final), 0)
             excess = columns.node_sum(sums) - columns.available[resource]
             for node in np.flatnonzero((excess > 0) & fits).tolist():
-                pods = [pod for pod in _pods_of(columns, node) if stays[pod]]
+                pods = [pod for pod in columns.pods_of(node) if stays[pod]]
                 _cut(columns, resource, final, floor, dict.fromkeys(pods, int(excess[node])), int(excess[node]))
 
 
@@ -45,13 +45,9 @@ def trim_growth(
         after = np.where(patched, sums, np.where(columns.manages[resource], counted[resource], 0))
         excess = columns.node_sum(np.where(stays, after, 0)) - columns.available[resource]
         for node in np.flatnonzero((excess > 0) & (columns.node_sum(growth) > 0)).tolist():
-            growers = {pod: int(growth[pod]) for pod in _pods_of(columns, node) if growth[pod]}
+            growers = {pod: int(growth[pod]) for pod in columns.pods_of(node) if growth[pod]}
             touched |= _cut(columns, resource, final, columns.demand[resource].current, growers, int(excess[node]))
     return sorted(touched)
-
-
-def _pods_of(columns: NodeColumns, node: int) -> Sequence[int]:
-    return range(*np.searchsorted(columns.node_of_pod, [node, node + 1]).tolist())
 
 
 def _cut(
