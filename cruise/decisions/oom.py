@@ -102,7 +102,7 @@ def _as_granted(verdict: Touchable) -> Touchable:
     if verdict.pod.resize.pending is None:
         return verdict
     granted = [(container, withdrawn_target(container)) for container in verdict.sized]
-    return replace(verdict, sized=tuple(replace(c, requests=t.requests, limits=t.limits) for c, t in granted))
+    return verdict._replace(sized=tuple(replace(c, requests=t.requests, limits=t.limits) for c, t in granted))
 
 
 def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy) -> ContainerTarget | Hold:
