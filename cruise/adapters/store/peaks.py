@@ -27,6 +27,7 @@ SELECT incoming.position - 1, peak_key.id
 FROM {_KEYS} JOIN peak_key USING (namespace, workload, container, identity)
 """
 # Only the missing ones are inserted: each attempt takes a number of the four-byte sequence, in vain or not.
+# Rows are locked in one order everywhere, so that two writers of the same keys wait for each other and no more.
 _ADD = f"""
 INSERT INTO peak_key (namespace, workload, container, identity)
 SELECT namespace, workload, container, identity
@@ -36,6 +37,7 @@ WHERE NOT EXISTS (
     WHERE known.namespace = incoming.namespace AND known.workload = incoming.workload
         AND known.container = incoming.container AND known.identity = incoming.identity
 )
+ORDER BY 1, 2, 3, 4
 ON CONFLICT DO NOTHING
 """
 _RAISE = """
@@ -43,6 +45,7 @@ INSERT INTO hourly_peak AS known (hour, key_id, cpu_demand_millicores, memory_by
 SELECT hour, key_id, max(nullif(cpu, 'NaN')), max(nullif(memory, 'NaN'))
 FROM unnest($1::integer[], $2::integer[], $3::float8[], $4::float8[]) AS incoming (hour, key_id, cpu, memory)
 GROUP BY hour, key_id
+ORDER BY hour, key_id
 ON CONFLICT (hour, key_id) DO UPDATE
 SET cpu_demand_millicores = greatest(known.cpu_demand_millicores, excluded.cpu_demand_millicores),
     memory_bytes = greatest(known.memory_bytes, excluded.memory_bytes)

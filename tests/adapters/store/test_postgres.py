@@ -1,5 +1,6 @@
 """What only the store in Postgres has to prove: values it cannot hold, and plans that use its indexes."""
 
+import asyncio
 import gc
 from dataclasses import replace
 
@@ -79,3 +80,20 @@ async def test_rows_that_a_pass_replaces_stay_on_their_page(store, data_dir):
     await database.close()
     assert sum(after[pod] == page for pod, page in before.items()) >= 0.99 * len(before)
     assert len(set(after.values())) > 10
+
+
+async def test_two_writers_of_the_same_peaks_wait_for_each_other_and_no_more(store):
+    keys = [PeakKey("shop", f"Deployment/app-{number:05}", "app", "") for number in range(20_000)]
+    for turn in range(3):
+        both = [
+            UsageAdvance(
+                partition,
+                PartitionProgress(0, turn),
+                HourlyPeaks(order, np.full(len(order), turn), np.full(len(order), 1.0 + turn), np.ones(len(order))),
+                None,
+            )
+            for partition, order in (("a", keys[:15_000]), ("b", keys[:5_000:-1]))
+        ]
+        await asyncio.gather(*(store.record_usage(advance) for advance in both))
+    summed = await store.peak_summary(range(10), 0)
+    assert set(keys) <= set(summed.keys)
