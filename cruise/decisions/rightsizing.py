@@ -49,6 +49,13 @@ class NodePlan:
     hold: tuple[Hold, ...] = ()
 
 
+_MANAGED = {
+    (cpu, memory): frozenset(r for r, managed in zip(ResourceName, (cpu, memory), strict=True) if managed)
+    for cpu in (False, True)
+    for memory in (False, True)
+}
+
+
 def decide_node_plans(
     snapshot: Snapshot,
     statistics: StatisticsTable,
@@ -166,17 +173,18 @@ class _Pass:
         headroom: Mapping[ResourceName, Int64Array],
     ) -> list[tuple[int, EvictPod]] | None:
         pods = self._columns.pods_of(index)
+        touchable = [self._table.pods[at] for at in pods]
+        columns = [of_pods[resource][pods].tolist() for of_pods in (base, headroom) for resource in ResourceName]
         contenders = []
-        for at in pods:
-            pod = self._table.pods[at]
+        for pod, cpu, memory, cpu_headroom, memory_headroom in zip(touchable, *columns, strict=True):
             ranking = self._scope.ranking_of(pod.pod, pod.guidance)
             contenders.append(
                 Contender(
                     pod.pod.namespace,
                     pod.pod.name,
                     ranking,
-                    Resources(int(base[ResourceName.CPU][at]), int(base[ResourceName.MEMORY][at])),
-                    Resources(int(headroom[ResourceName.CPU][at]), int(headroom[ResourceName.MEMORY][at])),
+                    Resources(cpu, memory),
+                    Resources(cpu_headroom, memory_headroom),
                     self._candidate_for(pod, ranking),
                 )
             )
@@ -194,8 +202,7 @@ class _Pass:
     def _candidate_for(self, pod: Touchable, ranking: EvictionRanking) -> frozenset[ResourceName]:
         if ranking is EvictionRanking.NEVER or pod.guidance.mode < Mode.FULL or self._scope.why_unmovable(pod.pod):
             return frozenset()
-        managed = ((ResourceName.CPU, pod.manages_cpu), (ResourceName.MEMORY, pod.manages_memory))
-        return frozenset(resource for resource, manages in managed if manages)
+        return _MANAGED[pod.manages_cpu, pod.manages_memory]
 
     def _assemble(
         self,
