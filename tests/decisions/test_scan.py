@@ -1,5 +1,6 @@
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ from tests.builders import (
 )
 
 PRICES = Prices(0.01, 0.001)
-AMPLE = {"cpu": 500, "memory_mib": 512}
+AMPLE: dict[str, Any] = {"cpu": 500, "memory_mib": 512}
 
 
 def scanned(pods, *rows, nodes=None, kills=(), policy=None, **more) -> Findings:
