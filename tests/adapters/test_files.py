@@ -51,7 +51,7 @@ def test_plain_text_may_be_called_gz(tmp_path):
     assert len(load_snapshot(str(tmp_path / "cluster.json.gz")).pods) == 1
 
 
-@pytest.mark.parametrize("content", [CLUSTER, gzip.compress(CLUSTER)])
+@pytest.mark.parametrize("content", [CLUSTER, gzip.compress(CLUSTER)], ids=["plain", "gzip"])
 def test_standard_input(monkeypatch, content):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     assert len(load_snapshot("-").pods) == 1

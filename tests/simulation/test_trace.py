@@ -82,7 +82,11 @@ def test_bad_input_is_one_line_with_its_place(
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(CPU.encode())[:-9], b"\x1f\x8b\x08\x00" + b"x" * 30])
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(CPU.encode())[:-9], b"\x1f\x8b\x08\x00" + b"x" * 30],
+    ids=["plain", "cut", "broken"],
+)
 def test_corrupt_gzip_is_named(tmp_path: Path, content: bytes) -> None:
     directory(tmp_path, cpu=None)
     (tmp_path / "cpu_millicores.csv.gz").write_bytes(content)
