@@ -47,6 +47,13 @@ def explain(
 
     From files nothing is contacted. Without --usage the statistics and the past come from the store; without
     --snapshot too, what the store alone knows is shown.
+
+    Examples:
+      cruise explain shop/web-1 --snapshot cluster.json --usage usage.json
+
+      cruise explain shop/web-1 --snapshot cluster.json
+
+      cruise explain shop/web-1
     """
     namespace, slash, name = pod.partition("/")
     if not slash or not namespace or not name or "/" in name:

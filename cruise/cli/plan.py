@@ -43,7 +43,19 @@ def plan(
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Plan every node from files: what each container gets, who is evicted, what is left alone."""
+    """Plan every node from files: what each container gets, who is evicted, what is left alone.
+
+    Nothing is contacted and nothing is changed. The snapshot is what this prints:
+
+      kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,ns -A -o json
+
+    Examples:
+      cruise plan --snapshot cluster.json --usage usage.json
+
+      cruise plan --snapshot cluster.json --usage usage.json --node worker-3
+
+      cruise plan --snapshot cluster.json --usage usage.json --format json
+    """
     from cruise.adapters.files import load_snapshot, load_usage
     from cruise.decisions.rightsizing import decide_node_plans
     from cruise.interfaces.plan_json import plan_json

@@ -75,9 +75,9 @@ def scan(
     Examples:
       cruise scan --snapshot cluster.json --usage usage.json
 
-      cruise scan --snapshot cluster.json --prometheus-url http://localhost:9090 -o report.html
+      cruise scan --snapshot cluster.json --usage usage.json -o report.html
 
-      cruise scan --snapshot cluster.json.gz --usage usage.json.gz --format csv > findings.csv
+      cruise scan --snapshot cluster.json --prometheus-url http://localhost:9090
     """
     from cruise.adapters.files import load_snapshot
     from cruise.decisions.scan import scan as look_at
@@ -173,12 +173,12 @@ def _plain_table(report: "ScanReport") -> bytes:
 
 def _save(path: Path, pieces: Iterable[bytes]) -> None:
     """Write the whole file or none of it; a device or a pipe takes it as it comes."""
-    target = path.resolve()
     try:
-        if target.exists() and not target.is_file():
-            with target.open("wb") as device:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as device:
                 device.writelines(pieces)
             return
+        target = path.resolve()
         unfinished = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             with unfinished.open("wb") as file:

@@ -1,0 +1,100 @@
+"""`cruise explain` from a real store."""
+
+import asyncio
+import json
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from cruise.adapters.store.opening import open_store
+from cruise.cli import main
+from cruise.decisions.oom import learn_from
+from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
+from cruise.domain.cluster import OomKill
+from cruise.domain.policy import Overrides
+from cruise.domain.resources import Resources
+from cruise.domain.usage import HourlyPeaks, PartitionProgress, PeakKey, UsageAdvance
+from tests.builders import (
+    NOW,
+    make_list_json,
+    make_node_json,
+    make_pod_json,
+    make_ref,
+    make_replica_set_json,
+    make_statistic,
+    make_table,
+)
+from tests.postgres_servers import embedded_server
+
+POD = "web-7d9f8b6c5d-x2x4z"
+WEB = make_ref("Deployment/web")
+AT = ["--now", NOW.isoformat()]
+
+
+async def fill(data_dir) -> None:
+    """Leave what a controller would have left."""
+    key = PeakKey("shop", str(WEB), "app", "")
+    hour = int(NOW.timestamp()) // 3600 - 2
+    peaks = HourlyPeaks([key], np.array([hour]), np.array([440.0]), np.array([2.0**27]))
+    resize = ResizePod("shop", POD, "uid", "n1", WEB, (), Resources(), Reason.RIGHTSIZED)
+    kill = OomKill("shop", POD, "uid", "app", WEB, "", "n1", NOW - timedelta(hours=3), 256 << 20, None)
+    async with open_store(None, data_dir, print) as store:
+        await store.write_statistics(make_table(make_statistic(pod=POD)))
+        await store.record_usage(UsageAdvance("p", PartitionProgress(1, 2), peaks, None))
+        await store.record_outcomes(
+            [Outcome(NOW - timedelta(minutes=5), resize, Verdict.HELD, Reason.WAITING_FOR_ROOM)]
+        )
+        await store.record_oom(learn_from(kill, None))
+        await store.put_override("shop", WEB, Overrides(headroom_factor=2.0))
+
+
+@pytest.fixture(scope="module")
+def data_dir():
+    with embedded_server() as directory:
+        asyncio.run(fill(directory))
+        yield directory
+
+
+@pytest.fixture(autouse=True)
+def stored(data_dir, monkeypatch):
+    monkeypatch.setenv("CRUISE_DATA_DIR", str(data_dir))
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(make_list_json(make_node_json(), make_pod_json(POD), make_replica_set_json())))
+    return ["--snapshot", str(path)]
+
+
+def test_the_store_alone_tells_statistics_and_past(capsys):
+    assert main(["explain", f"shop/{POD}", *AT]) == 0
+    out = capsys.readouterr().out
+    assert "app: base 50m and 64Mi, peak 200m and 100Mi, updated just now" in out
+    assert "5m ago  resize  held  the node has no room for it to grow yet" in out
+    assert "limit 256Mi" in out
+    assert "up to 440m" in out
+
+
+def test_a_snapshot_adds_the_steps_with_stored_overrides(capsys, snapshot):
+    assert main(["explain", f"shop/{POD}", *snapshot, *AT]) == 0
+    out = capsys.readouterr().out
+    assert "stored for Deployment/web" in out
+    assert "max(0, peak 200m − base 50m) × 2 = 300m" in out
+    assert "5m ago  resize  held" in out
+
+
+def test_the_document_has_the_past_too(capsys, snapshot):
+    assert main(["explain", f"shop/{POD}", *snapshot, *AT, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["past"]["outcomes"][0]["reason"] == "waiting-for-room"
+    assert document["past"]["kills"][0]["memoryLimitBytes"] == 256 << 20
+    assert main(["explain", f"shop/{POD}", *AT, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["statistics"][0]["cpuBaseMillicores"] == 50
+
+
+def test_a_pod_that_the_store_does_not_know_is_refused(capsys):
+    assert main(["explain", "shop/stranger", *AT]) == 2
+    assert capsys.readouterr().err == ("cruise: the store knows no pod shop/stranger; give --snapshot to explain why\n")
