@@ -100,6 +100,13 @@ def test_a_peak_under_the_base_is_no_headroom():
     assert sizes_of(plan) == {("web-1", "app"): (200, 64, 128)}
 
 
+def test_a_peak_under_the_base_takes_nothing_from_the_headroom_of_others():
+    fallen, calm = make_pod("fallen"), make_pod("calm")
+    plan = plan_of([fallen, calm], [use(fallen, cpu=(200, 120)), use(calm, cpu=(100, 200))])
+    assert [(t.pod, t.cpu_millicores) for t in plan.targets] == [("calm", 200), ("fallen", 200)]
+    assert plan.headroom.cpu_millicores == 100
+
+
 def test_oom_memory_is_part_of_the_peak_and_of_the_limit():
     pod = make_pod()
     plan = plan_of([pod], [use(pod, cpu=(50, 50), memory=(64, 80), oom_memory_mib=300, memory_7d_max_mib=90)])
@@ -246,20 +253,16 @@ def test_trimming_leaves_requests_alone_that_an_autoscaler_needs():
 
 
 def test_trimming_passes_over_containers_whose_init_container_sets_the_sum():
-    # `slow` needs 2000 MiB to start, whatever its container gets: to cut its share would free nothing.
+    # `0-slow` needs 2000 MiB to start, whatever its container gets: to cut its share would free nothing.
     setup = make_container("setup", memory_mib=2000, role=ContainerRole.INIT)
-    slow = make_pod("slow", containers=[setup, make_container()])
+    slow = make_pod("0-slow", containers=[setup, make_container()])
     others = [make_pod("a"), make_pod("b")]
-    rows = [use(slow, memory=(100, 101)), *(use_half(pod) for pod in others)]
-    # Σ base = 2000 + 2 × 100.5 and H = 1 fit 2202; written, `slow` counts 2000 and the others 2 × 101: nothing is over.
-    fitting = plan_of([slow, *others], rows, node=make_node(memory_mib=2202))
-    assert [t.memory_bytes // MEBIBYTE for t in fitting.targets] == [101, 101, 101]
-    # Without the spike Σ base alone fits 2201, and one of the others is rounded down.
-    rows[0] = use_half(slow)
-    trimmed = plan_of([slow, *others], rows, node=make_node(memory_mib=2201))
-    assert trimmed.fits
-    assert [t.memory_bytes // MEBIBYTE for t in trimmed.targets] == [100, 101, 101]
-    assert trimmed.targets[2].pod == "slow"
+    rows = [use_half(pod) for pod in (slow, *others)]
+    # Σ base = 2000 + 2 × 100.5 fits 2201; rounded up it is one over, and `a` is rounded down.
+    plan = plan_of([slow, *others], rows, node=make_node(memory_mib=2201))
+    assert plan.fits
+    assert sizes_of(plan).keys() == {("0-slow", "app"), ("a", "app"), ("b", "app")}
+    assert [t.memory_bytes // MEBIBYTE for t in plan.targets] == [101, 100, 101]
 
 
 def test_a_sidecar_beside_an_init_container_is_cut_since_its_pods_sum_falls():

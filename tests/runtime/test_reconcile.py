@@ -8,7 +8,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from cruise.domain.actions import EvictPod, Reason, ResizePod, Verdict
+from cruise.domain.actions import EvictPod, Reason, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import Bounds, Mode, Overrides, Policy
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
@@ -166,6 +166,17 @@ async def test_an_infeasible_resize_is_withdrawn_once_and_not_asked_again() -> N
     run(world, 10)
     [known] = (await store.refused_targets()).values()
     assert known.containers[0].requests.cpu_millicores == 9000
+
+
+async def test_what_is_known_to_be_refused_is_not_asked_again() -> None:
+    world = old_workload()
+    store = await with_statistics(world, cpu=900, mebibytes=900)
+    observed = await node_pass(world, store, Policy(), START)
+    [wanted] = [one for plan in observed.plans for one in plan.resize]
+    await store.remember_refused(RefusedTarget(wanted.uid, wanted.containers, Reason.RESIZE_INFEASIBLE, START))
+    done = await node_pass(world, store, FULL, START)
+    assert done.outcomes == []
+    assert [hold.reason for plan in done.plans for hold in plan.hold] == [Reason.REFUSED]
 
 
 async def test_stored_overrides_hold_and_pods_without_statistics_are_left() -> None:
