@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cruise.adapters.embedded_postgres import EmbeddedPostgres, default_data_dir
+from cruise.adapters.postgres_programs import closed_to_others
 from cruise.errors import BadInput, CruiseError
 from tests.postgres_servers import open_directory
 
@@ -51,8 +52,10 @@ def runs(pid: int) -> bool:
         return False
 
 
-def python(script: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
+def python(
+    script: str, *arguments: object, interpreter: str = sys.executable, **options: object
+) -> subprocess.Popen[str]:
+    command = [interpreter, "-c", textwrap.dedent(script), *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)  # type: ignore[call-overload,no-any-return]
 
 
@@ -208,12 +211,33 @@ def test_programs_in_a_closed_directory_are_copied(data_dir):
 
 
 @only_as_root
+def python_for_everybody() -> str | None:
+    """Return an interpreter of this version that ordinary users may start, which one below root's home is not."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    candidates = (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}")
+    return next(
+        (one for one in candidates if Path(one).exists() and closed_to_others(Path(one).resolve()) is None), None
+    )
+
+
 def test_an_ordinary_user_runs_it_too():
+    interpreter = python_for_everybody()
+    if interpreter is None:
+        pytest.skip("no Python of this version is open to ordinary users here")
     nobody = pwd.getpwnam("nobody")
     with open_directory() as directory:
         os.chown(directory, nobody.pw_uid, nobody.pw_gid)
         user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": ()}
-        other = python(START_AND_WAIT, directory / "state", stdin=subprocess.PIPE, env={}, **user)
+        # Another interpreter of the same version finds the packages where this one has them.
+        packages = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        other = python(
+            START_AND_WAIT,
+            directory / "state",
+            interpreter=interpreter,
+            stdin=subprocess.PIPE,
+            env=packages,
+            **user,
+        )
         assert other.stdout is not None
         pid = int(other.stdout.readline() or 0)
         owner = Path(f"/proc/{pid}").stat().st_uid if pid else None
