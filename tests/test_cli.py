@@ -349,6 +349,10 @@ def test_prices_change_the_estimate(capsys, files):
     assert totals["estimatedMonthlySaving"] == pytest.approx(totals["reclaimable"]["cpuMillicores"] / 1000 * 730)
 
 
+def test_a_price_that_is_no_number_is_refused(capsys, files):
+    assert "a price is a number" in refusal(capsys, "scan", *files, "--price-gib-hour", "inf")
+
+
 def test_scan_wants_one_source_of_usage(capsys, files):
     assert "no usage" in refusal(capsys, "scan", *files[:2])
     both = [*files, "--prometheus-url", "http://127.0.0.1:9"]

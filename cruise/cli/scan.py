@@ -1,6 +1,7 @@
 """`cruise scan`: a read-only report of a cluster: what is at risk, what is wasted, what is pending."""
 
 import errno
+import math
 import os
 from collections.abc import Iterable
 from enum import StrEnum
@@ -84,6 +85,8 @@ def scan(
     from cruise.decisions.waste import Prices
     from cruise.interfaces.scan_report import ScanReport
 
+    if not math.isfinite(price_cpu_core_hour + price_gib_hour):
+        raise BadInput("a price is a number, such as 0.0145")
     settings, at = settings_of(config), parse_time(now)
     chosen = _format(format, output)
     large = is_large(snapshot)

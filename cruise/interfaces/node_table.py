@@ -44,7 +44,7 @@ def _states(plan: NodePlan) -> dict[tuple[str, str], tuple[str, str]]:
         grows = resize.growth.cpu_millicores or resize.growth.memory_bytes
         states[resize.namespace, resize.pod] = (f"{resize.reason.value}, {'grows' if grows else 'shrinks'}", "cyan")
     for eviction in plan.evict:
-        states[eviction.namespace, eviction.pod] = (f"evicted: its {eviction.resource} spike does not fit", "red")
+        states[eviction.namespace, eviction.pod] = (f"evicted: the {eviction.resource} of all pods does not fit", "red")
     return states
 
 

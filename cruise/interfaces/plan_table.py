@@ -175,7 +175,7 @@ def _evictions(plans: Sequence[NodePlan], wide: bool, in_full: bool) -> Renderab
     table.add_column("WHY", no_wrap=True)
     shown = evictions if in_full else evictions[:_MOST_EVICTIONS]
     for node, one in shown:
-        why = f"its {one.resource} spike does not fit" if wide else one.resource.value
+        why = f"the {one.resource} of all pods does not fit" if wide else one.resource.value
         table.add_row(f"{one.namespace}/{one.pod}", node, one.ranking.label, why)
     if len(shown) < len(evictions):
         more = Text(f"{len(evictions) - len(shown):,} more evictions: --format json has all.", style="dim")

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from cruise import __version__
 from cruise.decisions.risks import RiskKind
@@ -80,9 +79,6 @@ def scan_html(report: ScanReport) -> bytes:
         why_at_risk=why_at_risk,
         why_pending=why_pending,
         where_room=where_room,
-        mini=_mini,
-        tools=_tools,
-        cut=_cut,
     )
     return page.encode()
 
@@ -128,27 +124,3 @@ def _parts(used: int, recommended: int, requested: int, allocatable: int) -> tup
         parts.append(_Part(kind, f"{100 * (end - start) / whole:.3f}"))
         start = end
     return tuple(parts)
-
-
-def _mini(requested: int, recommended: int) -> Markup:
-    """Return a small bar of what is recommended within what is requested."""
-    kept = 100 * min(recommended, requested) / requested if requested else 0.0
-    return Markup('<span class="mini"><i class="keep" style="width:{}%"></i><i style="width:{}%"></i></span>').format(
-        f"{kept:.1f}", f"{100 - kept if requested else 0:.1f}"
-    )
-
-
-def _tools(table: str, rows: int) -> Markup:
-    shown = min(rows, _MOST_ROWS)
-    return Markup(
-        '<div class="tools"><input type="search" data-for="{}" placeholder="Filter…" aria-label="Filter the table">'
-        "<span>{} rows</span></div>"
-    ).format(table, shown)
-
-
-def _cut(rows: int) -> Markup:
-    if rows <= _MOST_ROWS:
-        return Markup("")
-    return Markup('<p class="note">The first {:,} of {:,}; --format json, yaml or csv has all.</p>').format(
-        _MOST_ROWS, rows
-    )
