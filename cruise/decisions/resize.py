@@ -85,11 +85,16 @@ def _targets(sizes: PodSizes, pods: NDArray[np.bool_]) -> Iterator[tuple[Contain
 
 
 def _without_play(sizes: PodSizes) -> NDArray[np.bool_]:
-    """Tell for each pod whether every sized container's limits equal its requests: only then may it be Guaranteed."""
+    """Tell for each pod whether every sized container's limits equal its requests: only then may it be Guaranteed.
+
+    A request that is left out becomes the limit.
+    """
     if not len(sizes.table.pods):
         return np.zeros(0, dtype=np.bool_)
-    cpu = (sizes.cpu_limit_millicores > 0) & (sizes.cpu_limit_millicores == sizes.cpu_millicores)
-    memory = (sizes.memory_limit_bytes > 0) & (sizes.memory_limit_bytes == sizes.memory_bytes)
+    cpu, cpu_limit = sizes.cpu_millicores, sizes.cpu_limit_millicores
+    memory, memory_limit = sizes.memory_bytes, sizes.memory_limit_bytes
+    cpu = (cpu_limit > 0) & ((cpu == cpu_limit) | (cpu == 0))
+    memory = (memory_limit > 0) & ((memory == memory_limit) | (memory == 0))
     return np.asarray(np.logical_and.reduceat(cpu & memory, sizes.table.first_container))
 
 
@@ -189,7 +194,12 @@ def _not_above(target: ContainerTarget, current: Amounts) -> ContainerTarget:
         None if cpu is None or current.cpu_millicores is None else min(cpu, current.cpu_millicores),
         None if memory is None or current.memory_bytes is None else min(memory, current.memory_bytes),
     )
-    return replace(target, requests=kept)
+    # The API server makes a limit without a request the request.
+    limits = Amounts(
+        None if kept.cpu_millicores is None else target.limits.cpu_millicores,
+        None if kept.memory_bytes is None else target.limits.memory_bytes,
+    )
+    return replace(target, requests=kept, limits=limits)
 
 
 def was_refused(targets: Sequence[ContainerTarget], earlier: RefusedTarget, policy: Policy) -> bool:

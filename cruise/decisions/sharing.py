@@ -82,6 +82,8 @@ class NodeColumns:
         # Where a LimitRange leaves no safe limit the value stays safe, and the pod is held for breaking the range.
         wanted = np.minimum(wanted, np.maximum(most, safe))
         lowers = np.array([lowers_memory_limits(node) for node in self._nodes], dtype=np.bool_)[self.node_of]
+        # The API server would make a limit without a request the request, and that may not grow here.
+        wanted = np.where((memory > 0) | (table.memory_limit > 0), wanted, 0)
         # An old kubelet refuses to add a limit as it refuses to lower one.
         kept = np.where(table.memory_limit > 0, np.maximum(wanted, table.memory_limit), 0)
         return np.where(table.memory.managed, np.where(lowers, wanted, kept), table.memory_limit)

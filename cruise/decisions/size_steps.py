@@ -71,7 +71,8 @@ class MemoryLimitSteps:
     """From the 7-day maximum to the memory limit, in bytes; 0 where there is no limit.
 
     `wanted` is 2 × the larger of 7-day maximum and OOM memory, `safe` 1.2 × the working set now, `cap` what the
-    LimitRanges leave (None: anything). `kept` tells that the server cannot lower limits in place.
+    LimitRanges leave (None: anything). `kept` tells that the server cannot lower limits in place. A container that
+    gets no request gets no limit either.
     """
 
     managed: bool

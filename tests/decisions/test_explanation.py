@@ -92,6 +92,8 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
                 limit = min(limit, max(steps.cap, needed))
             if steps.kept:
                 limit = max(limit, steps.current) if steps.current else 0
+            if not request and not steps.current:
+                limit = 0  # the API server would make it the request
             assert steps.final == limit
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from cruise.decisions.limit_ranges import breaks_limit_range
-from cruise.decisions.resize import becomes_guaranteed
+from cruise.decisions.resize import becomes_guaranteed, without_growth
 from cruise.decisions.rightsizing import NodePlan, decide_node_plans
 from cruise.domain.actions import ContainerTarget, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod, ResizePending, ResizeState
@@ -168,6 +168,24 @@ def test_guaranteed_is_judged_over_all_containers():
     with_open_init = make_pod(containers=[make_container("setup", role=ContainerRole.INIT), of()])
     assert not becomes_guaranteed(with_open_init, (same,))
     assert qos_class(with_sizes(pod, (same,))) == "Guaranteed"
+
+
+def test_a_request_that_is_left_out_is_its_limit_and_counts_for_the_class():
+    # Only CPU is managed. Once its limit is at its request, the memory limit alone stands for memory.
+    container = replace(make_container(cpu=300, memory_mib=None, cpu_limit=300), limits=make_amounts(300, 256))
+    pod = make_pod(containers=[container], annotations={"cruise.io/resources": "cpu"})
+    item = LimitRangeItem(False, max_cpu_ratio=1.0)
+    assert hold_of(plan_of(pod, limit_ranges={"shop": (item,)})) is Reason.QOS_CHANGE
+
+
+def test_the_part_that_takes_no_room_adds_no_limit_that_would_become_the_request():
+    pod = make_pod(containers=[make_container(cpu=900, memory_mib=None)])
+    resize = only_resize(plan_of(pod))
+    assert resize.containers == (target(),)
+    part = without_growth(pod, resize, (), FULL)
+    assert part is not None
+    assert part.containers == (target(memory_mib=None, memory_limit_mib=None),)
+    assert without_growth(make_pod(containers=[of(cpu=104)]), resize, (), FULL) is None
 
 
 # ---- pending resizes ----

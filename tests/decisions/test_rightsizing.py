@@ -274,10 +274,11 @@ def test_without_a_request_nothing_is_added_on_an_oversubscribed_node():
     )
     rows = [use(pod, cpu=(5000, 5000)), use(pod, container="b")]
     plan = plan_of([pod], rows, node=make_node())
-    assert [(t.container, t.cpu_millicores, t.memory_bytes // MEBIBYTE) for t in plan.targets] == [
-        ("app", 0, 100),
-        ("b", 0, 0),
-    ]
+    # Nor a limit, which the API server would make the request.
+    assert [
+        (t.container, t.cpu_millicores, t.memory_bytes // MEBIBYTE, t.memory_limit_bytes // MEBIBYTE)
+        for t in plan.targets
+    ] == [("app", 0, 100, 200), ("b", 0, 0, 0)]
 
 
 # ---- order and growth ----
