@@ -36,17 +36,20 @@ def trim_growth(
     """Take back, in place, growth for which pods that are not patched leave no room; return whose, by index.
 
     `counted` is what each pod counts now without its overhead, `patched` tells whose `sizes` are to be written.
-    Nothing is cut under what it is now.
+    Nothing is cut under what it is now, and what would be left under its least value stays as it is.
     """
     touched: set[int] = set()
     for resource, final in sizes.items():
+        demand = columns.demand[resource]
         sums = columns.pod_sum(resource, final)
         growth = np.where(patched & columns.manages[resource], np.maximum(sums - counted[resource], 0), 0)
         after = np.where(patched, sums, np.where(columns.manages[resource], counted[resource], 0))
         excess = columns.node_sum(np.where(stays, after, 0)) - columns.available[resource]
         for node in np.flatnonzero((excess > 0) & (columns.node_sum(growth) > 0)).tolist():
             growers = {pod: int(growth[pod]) for pod in columns.pods_of(node) if growth[pod]}
-            touched |= _cut(columns, resource, final, columns.demand[resource].current, growers, int(excess[node]))
+            touched |= _cut(columns, resource, final, demand.current, growers, int(excess[node]))
+        short = demand.managed & (demand.current < final) & (final < demand.lower)
+        final[short] = demand.current[short]
     return sorted(touched)
 
 

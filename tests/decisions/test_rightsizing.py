@@ -328,6 +328,17 @@ def test_a_grow_without_any_room_is_held():
     assert [(hold.pod, hold.reason) for hold in plan.hold] == [("eager", Reason.WAITING_FOR_ROOM)]
 
 
+def test_a_grow_is_not_cut_to_less_than_the_least_that_may_be_written():
+    # Of the 20 MiB that `fresh` should get for the first time, 12 are there: fewer than the floor of 16.
+    calm = make_pod("calm", containers=[make_container(memory_mib=88, memory_limit_mib=160)])
+    fresh = make_pod("fresh", containers=[make_container(memory_mib=None)])
+    rows = [use(calm, memory=(80, 80)), use(fresh, memory=(20, 20))]
+    plan = plan_of([calm, fresh], rows, node=make_node(memory_mib=100))
+    assert [t.memory_bytes // MEBIBYTE for t in plan.targets] == [80, 20]
+    assert plan.resize == ()
+    assert [(hold.pod, hold.reason) for hold in plan.hold] == [("fresh", Reason.WAITING_FOR_ROOM)]
+
+
 def test_nothing_grows_on_account_of_a_shrink_that_is_held_back():
     shrinks = make_pod("shrinks", containers=[make_container(cpu=800, memory_mib=100, memory_limit_mib=200)])
     grows = make_pod("grows", containers=[make_container(cpu=200, memory_mib=100, memory_limit_mib=200)])
