@@ -394,3 +394,22 @@ def test_what_is_not_managed_is_written_as_it_is(cluster):
                 if not pod.manages_memory:
                     assert target.requests.memory_bytes == container.requests.memory_bytes
                     assert target.limits.memory_bytes == container.limits.memory_bytes
+
+
+@given(situations())
+def test_what_is_written_is_inside_its_bounds_or_what_it_is_now(cluster):
+    snapshot, table = cluster
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}
+        for resize in plan.resize:
+            pod = touchable[resize.namespace, resize.pod]
+            items = snapshot.limit_ranges.get(resize.namespace, ())
+            for container, target in zip(pod.sized, resize.containers, strict=True):
+                bounds = container_bounds(pod.guidance, container.name, items, FULL.floor).whole
+                now, then = container.requests.resources, target.requests.resources
+                for current, written, lowest, highest in (
+                    (now.cpu_millicores, then.cpu_millicores, *bounds[0:2]),
+                    (now.memory_bytes, then.memory_bytes, *bounds[2:4]),
+                ):
+                    withdrawn_or_kept = resize.reason is Reason.WITHDRAWN or (not plan.fits and written <= current)
+                    assert written == current or lowest <= written <= highest or withdrawn_or_kept
