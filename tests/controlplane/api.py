@@ -125,9 +125,14 @@ class Api:
         patched: Json = self.request("PATCH", path, body, PATCH_TYPES[kind])
         return patched
 
-    def delete(self, resource: str, namespace: str | None, name: str, grace: int | None = None) -> None:
-        """Delete one object, its dependants after it."""
-        self.request("DELETE", self.path(resource, namespace, name), _delete_options(grace))
+    def delete(
+        self, resource: str, namespace: str | None, name: str, grace: int | None = None, uid: str | None = None
+    ) -> None:
+        """Delete one object, of that uid only if one is given, and its dependants after it."""
+        options = _delete_options(grace)
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        self.request("DELETE", self.path(resource, namespace, name), options)
 
     def delete_all(self, resource: str, namespace: str | None, grace: int | None = None) -> None:
         """Delete every object of a namespace, their dependants after them."""

@@ -1,0 +1,66 @@
+"""Whether a node has room, as a kubelet judges newcomers and resizes: by what it has allocated."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tests.controlplane.behaviour import Resizing
+from tests.controlplane.pod_record import Json, PodRecord
+from tests.controlplane.pod_resources import counted
+
+RESOURCES = ("cpu", "memory")
+REFUSED = {
+    Resizing.DEFER: ("Deferred", "Node didn't have enough resource: memory"),
+    Resizing.INFEASIBLE: ("Infeasible", "Node didn't have enough capacity: memory"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a node can allocate."""
+
+    cpu_millicores: int
+    memory_bytes: int
+
+    @property
+    def amounts(self) -> tuple[int, int]:
+        """CPU and memory, as `counted` gives them."""
+        return self.cpu_millicores, self.memory_bytes
+
+
+def newcomer_refused(record: PodRecord, room: Room, others: Iterable[PodRecord]) -> str | None:
+    """The reason with which a newly bound pod is rejected, such as OutOfcpu."""
+    asked, used = counted(record.pod["spec"], record.allocated), _used(others)
+    short = [name for name, *amounts in zip(RESOURCES, asked, used, room.amounts, strict=True) if not _fits(*amounts)]
+    return f"OutOf{short[0]}" if short else None
+
+
+def resize_refused(
+    record: PodRecord, wanted: Mapping[str, Json], resizing: Resizing, room: Room, others: Iterable[PodRecord]
+) -> tuple[str, str] | None:
+    """The reason and message with which a resize waits or never comes; None where it may be allocated."""
+    spec = record.pod["spec"]
+    if wanted == record.allocated:
+        return None
+    if resizing is not Resizing.JUDGE:
+        return REFUSED.get(resizing)
+    asked, held, used = counted(spec, wanted), counted(spec, record.allocated), _used(others)
+    figures = list(zip(RESOURCES, asked, held, used, room.amounts, strict=True))
+    for name, now, _, _, capacity in figures:
+        if now > capacity:
+            told = f"{name}, requested: {now}, capacity: {capacity}"
+            return "Infeasible", f"Node didn't have enough capacity: {told}"
+    for name, now, before, taken, capacity in figures:
+        # What gets no larger needs no room, whatever else the node has been given.
+        if now > before and not _fits(now, taken, capacity):
+            told = f"{name}, requested: {now}, used: {taken}, capacity: {capacity}"
+            return "Deferred", f"Node didn't have enough resource: {told}"
+    return None
+
+
+def _used(records: Iterable[PodRecord]) -> tuple[int, int]:
+    taken = [counted(one.pod["spec"], one.allocated) for one in records if not one.terminal]
+    return sum(cpu for cpu, _ in taken), sum(memory for _, memory in taken)
+
+
+def _fits(asked: int, used: int, capacity: int) -> bool:
+    return used + asked <= capacity
