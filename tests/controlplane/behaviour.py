@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 Json = dict[str, Any]
+# What a kubelet of 1.36 says by default. The API server refuses resizes of a kind that the pod's node does not name.
+DECLARED_FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 
 
 class Resizing(StrEnum):
@@ -65,6 +67,7 @@ class NodeSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
     kubelet_version: str = "v1.36.3"
+    declared_features: Sequence[str] = DECLARED_FEATURES
 
     def manifest(self, now: str) -> Json:
         """The Node as its kubelet registers it."""
@@ -84,6 +87,7 @@ class NodeSpec:
                 "capacity": amounts,
                 "allocatable": amounts,
                 "conditions": [node_ready(True, now)],
+                "declaredFeatures": list(self.declared_features),
                 "addresses": [{"type": "Hostname", "address": self.name}],
                 "nodeInfo": {
                     "kubeletVersion": self.kubelet_version,
