@@ -38,6 +38,10 @@ class Settings:
     """
 
     kubeconfig: Path | None = _setting(forms.PATH, None)
+    kube_requests_per_second: float = _setting(forms.number("100"), 100.0)
+    kube_burst: int = _setting(forms.count("200", least=1), 200)
+    kube_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
+    namespace: str | None = _setting(Form("a namespace", "cruise", forms.TEXT.read), None)
     prometheus_url: str | None = _setting(forms.URL, None)
     prometheus_token_file: Path | None = _setting(forms.PATH, None)
     prometheus_user: str | None = _setting(forms.TEXT, None)
