@@ -8,7 +8,8 @@ from datetime import datetime
 import structlog
 
 from cruise.decisions.rightsizing import NodePlan, decide_node_plans
-from cruise.domain.actions import Action, Outcome
+from cruise.decisions.unscheduled import decide_unscheduled
+from cruise.domain.actions import Action, Hold, Outcome
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.apply import apply
@@ -19,12 +20,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class NodePass:
-    """What one node pass saw, decided and did."""
+    """What one node pass saw, decided and did; `waiting` are the unschedulable pods that it left as they are."""
 
     at: datetime
     snapshot: Snapshot
     plans: Sequence[NodePlan]
     outcomes: Sequence[Outcome]
+    waiting: Sequence[Hold] = ()
 
 
 async def node_pass(cluster: Cluster, store: Store, policy: Policy, now: datetime) -> NodePass:
@@ -36,15 +38,10 @@ async def node_pass(cluster: Cluster, store: Store, policy: Policy, now: datetim
     snapshot = await cluster.snapshot()
     statistics = await store.read_statistics()
     decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
-    plans = decide_node_plans(
-        snapshot,
-        statistics,
-        decided_as,
-        now,
-        stored=await store.overrides(),
-        refused=await store.refused_targets(),
-    )
-    outcomes = await apply(ordered(plans), snapshot, cluster, store, policy, now)
+    stored, refused = await store.overrides(), await store.refused_targets()
+    plans = decide_node_plans(snapshot, statistics, decided_as, now, stored=stored, refused=refused)
+    shrunk, waiting = decide_unscheduled(snapshot, statistics, decided_as, now, stored=stored, refused=refused)
+    outcomes = await apply([*shrunk, *ordered(plans)], snapshot, cluster, store, policy, now)
     log.info(
         "node pass",
         nodes=len(plans),
@@ -52,7 +49,7 @@ async def node_pass(cluster: Cluster, store: Store, policy: Policy, now: datetim
         left_alone=dict(Counter(hold.reason.value for plan in plans for hold in plan.hold)),
         outcomes=dict(Counter(outcome.verdict.value for outcome in outcomes)),
     )
-    return NodePass(now, snapshot, plans, outcomes)
+    return NodePass(now, snapshot, plans, outcomes, waiting)
 
 
 def ordered(plans: Sequence[NodePlan]) -> list[Action]:

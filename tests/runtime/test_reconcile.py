@@ -221,3 +221,20 @@ async def test_a_cluster_out_of_reach_drops_the_pass() -> None:
     with pytest.raises(Unavailable):
         await node_pass(world, store, FULL, START)
     assert await store.outcomes(START) == []
+
+
+async def test_a_pod_too_large_for_every_node_is_shrunk_where_it_waits_and_bound() -> None:
+    world = old_workload(pod=template(container(5000, 512)), replicas=1)
+    run(world, 60)
+    [waiting] = await pods(world)
+    assert waiting.node is None
+    store = MemoryStore()
+    await store.write_statistics(
+        StatisticsTable.of_rows([statistic(replace(waiting, name="", identity=""), cpu=300, mebibytes=256)])
+    )
+    done = await node_pass(world, store, replace(FULL, mode=Mode.RESIZE), START)
+    assert [outcome.verdict for outcome in done.outcomes] == [Verdict.DONE]
+    run(world, 60)
+    [bound] = await pods(world)
+    assert (bound.name, bound.node) == (waiting.name, "n1")
+    assert bound.containers[0].requests == amounts(300, 256)
