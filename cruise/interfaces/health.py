@@ -1,0 +1,51 @@
+"""Liveness, readiness and metrics in front of a server's own routes, as raw ASGI."""
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_PLAIN = b"text/plain; charset=utf-8"
+_PATHS = ("/healthz", "/readyz", "/metrics")
+
+
+def health_app(ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes], inner: AsgiApp) -> AsgiApp:
+    """Answer /healthz, /readyz and /metrics, and hand everything else to `inner`.
+
+    `ready` returns the reasons why no work can be taken now, one a line of the 503; none means ready. A process that
+    answers at all is alive: what the world lacks is no reason to restart it.
+    """
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"] if scope["type"] == "http" else ""
+        if path not in _PATHS:
+            await inner(scope, receive, send)
+        elif scope["method"] not in ("GET", "HEAD"):
+            await answer(scope, send, 405, b"only GET is answered here\n", extra=((b"allow", b"GET, HEAD"),))
+        elif path == "/metrics":
+            await answer(scope, send, 200, metrics(), METRICS_TYPE)
+        else:
+            reasons = list(ready()) if path == "/readyz" else []
+            lines = "".join(f"{' '.join(reason.split())}\n" for reason in reasons) or "ok\n"
+            await answer(scope, send, 503 if reasons else 200, lines.encode())
+
+    return app
+
+
+async def answer(
+    scope: Scope,
+    send: Send,
+    status: int,
+    body: bytes,
+    content_type: bytes = _PLAIN,
+    extra: Iterable[tuple[bytes, bytes]] = (),
+) -> None:
+    """Send one whole answer; to HEAD only its head."""
+    headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
+    headers += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"), *extra]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
