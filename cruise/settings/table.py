@@ -27,6 +27,8 @@ _OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for react
 _DURATION = forms.duration()
 _PAUSE = forms.duration(least=timedelta(0))
 _MINUTES = forms.duration("60s", least=timedelta(seconds=5))
+_LOG_FORMAT = forms.choice("a log format", [(name, name) for name in ("auto", "json", "text")])
+_LOG_LEVEL = forms.choice("a log level", [(name, name) for name in ("debug", "info", "warning", "error")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,9 @@ class Settings:
     webhook_address: str = _setting(forms.ADDRESS, "0.0.0.0:8443")
     tls_dir: Path | None = _setting(forms.PATH, None)
     api_token_file: Path | None = _setting(forms.PATH, None)
+    stop_grace: timedelta = _setting(_PAUSE, timedelta(seconds=10))
+    log_format: str = _setting(_LOG_FORMAT, "auto")
+    log_level: str = _setting(_LOG_LEVEL, "info")
     pass_interval: timedelta = _setting(_DURATION, _POLICY.pass_interval)
     max_age: timedelta = _setting(_DURATION, _POLICY.max_age)
     look_ahead: timedelta = _setting(_PAUSE, _POLICY.look_ahead)
