@@ -30,7 +30,7 @@ def override_sources(pod: Pod, snapshot: Snapshot, stored: StoredOverrides, poli
     for source, layer in _layers(pod, snapshot, stored):
         if layer.mode is not None:
             modes.append(layer.mode)
-        for setting, value in _settings_of(layer):
+        for setting, value in settings_of(layer):
             stated.setdefault(setting, []).append((value, source))
     stated["mode"].append((policy.mode.label, "cluster"))
     lowest = min([*modes, policy.mode])
@@ -57,7 +57,8 @@ def _layers(pod: Pod, snapshot: Snapshot, stored: StoredOverrides) -> Iterator[t
         yield f"stored for {ref}", stored[(pod.namespace, ref)]
 
 
-def _settings_of(layer: Overrides) -> Iterator[tuple[str, str]]:
+def settings_of(layer: Overrides) -> Iterator[tuple[str, str]]:
+    """Yield what an override states as annotations have it: names without their prefix, and values."""
     if layer.mode is not None:
         yield "mode", layer.mode.label
     if layer.ranking is not None:
@@ -65,7 +66,8 @@ def _settings_of(layer: Overrides) -> Iterator[tuple[str, str]]:
     if layer.resources is not None:
         yield "resources", ",".join(sorted(layer.resources))
     if layer.headroom_factor is not None:
-        yield "headroom-factor", f"{layer.headroom_factor:g}"
+        short = f"{layer.headroom_factor:g}"
+        yield "headroom-factor", short if float(short) == layer.headroom_factor else repr(layer.headroom_factor)
     yield from _bounds(layer.bounds, "")
     for container, bounds in sorted(layer.container_bounds.items()):
         yield from _bounds(bounds, f".{container}")

@@ -65,14 +65,15 @@ def plan_json(plans: Sequence[NodePlan]) -> Iterator[bytes]:
     for number, plan in enumerate(sorted(plans, key=lambda plan: plan.node)):
         if number:
             piece += b","
-        piece += encoder.encode(_shape(plan))
+        piece += encoder.encode(node_document(plan))
         if len(piece) >= _CHUNK_BYTES:
             yield bytes(piece)
             piece.clear()
     yield bytes(piece + b"]}\n")
 
 
-def _shape(plan: NodePlan) -> _Plan:
+def node_document(plan: NodePlan) -> msgspec.Struct:
+    """Return one node's plan, ready to be encoded."""
     return _Plan(
         node=plan.node,
         fits=plan.fits,
