@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import intern
 
+from cruise.kube_json.shared_values import SharedValues
+
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 _READ_PREFIXES = ("cruise.io/", "cruisekube.truefoundry.com/")
@@ -30,7 +32,7 @@ def trimmed(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
 class StringMaps:
     """Keeps one copy of equal maps of strings: replicas share their labels and annotations."""
 
-    _known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = field(default_factory=dict)
+    _known: SharedValues[tuple[tuple[str, str], ...], Mapping[str, str]] = field(default_factory=SharedValues)
 
     def labels(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return the labels as they are."""
@@ -45,5 +47,6 @@ class StringMaps:
         key = tuple(entries.items())
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = {intern(name): intern(value) for name, value in key}
+            interned = tuple([(intern(name), intern(value)) for name, value in key])
+            known = self._known.keep(interned, dict(interned))
         return known

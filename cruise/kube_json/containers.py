@@ -8,17 +8,22 @@ from cruise.domain.cluster import Container, ContainerRole
 from cruise.domain.resources import Amounts
 from cruise.errors import BadInput
 from cruise.kube_json.quantity import read_amounts, read_extended
+from cruise.kube_json.shared_values import SharedValues
 from cruise.kube_json.wire import ContainerSpec, ContainerStatus, PodSpec, PodStatus, QuantityMap
 
 Extended = tuple[tuple[str, int], ...]
 _Entry = tuple[Container, Extended]
+
+# Containers as they are written, which are several times larger than what is read of them: only the latest are kept.
+_LATEST = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerReader:
     """Joins container specs with their statuses; equal results are one object, as replicas differ by little."""
 
-    _known: dict[tuple[object, ...], _Entry] = field(default_factory=dict)
+    _latest: dict[tuple[object, ...], _Entry] = field(default_factory=dict)
+    _known: SharedValues[Container, Container] = field(default_factory=SharedValues)
 
     def read_all(self, spec: PodSpec, status: PodStatus | None) -> tuple[tuple[Container, ...], Extended]:
         """Return init containers and sidecars in spec order, then the main ones, and the pod's extended requests.
@@ -55,9 +60,12 @@ class ContainerReader:
             (_hashable(actual.requests), _hashable(actual.limits)) if actual else None,
             report.restart_count if report else 0,
         )
-        entry = self._known.get(key)
+        entry = self._latest.get(key)
         if entry is None:
-            entry = self._known[key] = _build(spec, role, report, f"{place}[{index}]")
+            container, extended = _build(spec, role, report, f"{place}[{index}]")
+            if len(self._latest) >= _LATEST:
+                self._latest.clear()
+            entry = self._latest[key] = (self._known.one(container, lambda: container), extended)
         return entry
 
 
@@ -86,10 +94,10 @@ def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | N
     if report is not None:
         reported = f"status of container {spec.name}"
         if report.allocated_resources is not None:
-            allocated = read_amounts(report.allocated_resources, f"{reported}: allocatedResources")
+            allocated = _same(requests, read_amounts(report.allocated_resources, f"{reported}: allocatedResources"))
         if report.resources is not None:
-            actual = read_amounts(report.resources.requests, f"{reported}: resources.requests")
-            actual_limits = read_amounts(report.resources.limits, f"{reported}: resources.limits")
+            actual = _same(requests, read_amounts(report.resources.requests, f"{reported}: resources.requests"))
+            actual_limits = _same(limits, read_amounts(report.resources.limits, f"{reported}: resources.limits"))
     container = Container(
         name=intern(spec.name),
         role=role,
@@ -103,6 +111,11 @@ def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | N
         restart_count=report.restart_count if report else 0,
     )
     return container, tuple(sorted((intern(resource), count) for resource, count in extended.items()))
+
+
+def _same(stated: Amounts, reported: Amounts) -> Amounts:
+    """Return what is reported, mostly what is stated: then one object will do."""
+    return stated if stated == reported else reported
 
 
 def stated_or(amounts: Amounts, otherwise: Amounts) -> Amounts:

@@ -7,7 +7,7 @@ from cruise.domain.resources import Resources
 from cruise.errors import BadInput
 from cruise.kube_json.annotations import StringMaps
 from cruise.kube_json.placement import read_taints
-from cruise.kube_json.quantity import read_amounts, read_extended, read_memory
+from cruise.kube_json.quantity import read_amounts, read_cpu, read_extended, read_memory
 from cruise.kube_json.refusals import label_of
 from cruise.kube_json.wire import NodeObject, NodeSpec, NodeStatus
 
@@ -27,6 +27,7 @@ def decode_node(document: NodeObject, maps: StringMaps | None = None) -> Node:
         place = "status.allocatable" if status.allocatable else "status.capacity"
         offered = status.allocatable or status.capacity or {}
         resources: Resources = read_amounts(offered, place).resources
+        capacity = status.capacity or {}
         pods = read_memory(offered.get("pods"), f"{place}.pods")
         return Node(
             name=name,
@@ -38,6 +39,7 @@ def decode_node(document: NodeObject, maps: StringMaps | None = None) -> Node:
             unschedulable=bool(spec.unschedulable),
             ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
             kubelet_version=_version(status.node_info.kubelet_version if status.node_info else ""),
+            cpu_capacity_millicores=read_cpu(capacity.get("cpu"), "status.capacity.cpu"),
         )
     except BadInput as error:
         raise BadInput(f"{label_of('Node', None, name)}: {error}") from error

@@ -138,6 +138,7 @@ def _limit_range_item(entry: wire_objects.LimitRangeEntry, place: str) -> LimitR
         maximum=read_amounts(entry.max, f"{place}.max"),
         max_cpu_ratio=_ratio(ratios.get("cpu"), f"{place}.maxLimitRequestRatio.cpu"),
         max_memory_ratio=_ratio(ratios.get("memory"), f"{place}.maxLimitRequestRatio.memory"),
+        default_limits=read_amounts(entry.default, f"{place}.default"),
     )
 
 

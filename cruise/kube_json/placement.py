@@ -16,6 +16,7 @@ from cruise.domain.scheduling import (
 )
 from cruise.errors import BadInput
 from cruise.kube_json import wire, wire_objects
+from cruise.kube_json.shared_values import SharedValues
 
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
@@ -24,7 +25,7 @@ _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Ope
 class PlacementReader:
     """Reads placements; equal ones are one object."""
 
-    _known: dict[tuple[object, ...], Placement] = field(default_factory=dict)
+    _known: SharedValues[tuple[object, ...], Placement] = field(default_factory=SharedValues)
 
     def read(self, spec: wire.PodSpec) -> Placement:
         """Return where a pod may go. Raises BadInput that names the place within the pod."""
@@ -38,11 +39,12 @@ class PlacementReader:
         if placement is None:
             terms = None if required is None else tuple(_term(term) for term in required.node_selector_terms)
             tolerations = [_toleration(toleration) for toleration in spec.tolerations or ()]
-            placement = self._known[key] = Placement(
+            read = Placement(
                 node_selector=tuple(sorted(selector)),
                 terms=terms,
                 tolerations=tuple(toleration for toleration in tolerations if toleration is not None),
             )
+            placement = self._known.keep(key, read)
         return placement
 
 

@@ -25,6 +25,7 @@ from cruise.kube_json.owners import NO_OWNERS, Owners, controller_of, identity_o
 from cruise.kube_json.placement import PlacementReader, pinned_node
 from cruise.kube_json.quantity import read_amounts
 from cruise.kube_json.refusals import convert, label_of, one_line
+from cruise.kube_json.shared_values import SharedValues
 from cruise.kube_json.wire import Condition, PodObject, PodSpec, PodStatus
 
 OS_LABEL = "kubernetes.io/os"
@@ -35,13 +36,13 @@ _QOS_CLASSES = {stated.value: stated for stated in QosClass}
 
 @dataclass(frozen=True, slots=True)
 class PodReader:
-    """Decodes pods and shares what is equal between them; lives as long as one load, as it never forgets."""
+    """Decodes pods and shares what is equal between those that are still held."""
 
     owners: Owners = NO_OWNERS
     maps: StringMaps = field(default_factory=StringMaps)
     _containers: ContainerReader = field(default_factory=ContainerReader)
     _placements: PlacementReader = field(default_factory=PlacementReader)
-    _workloads: dict[WorkloadRef | None, WorkloadRef | None] = field(default_factory=dict)
+    _workloads: SharedValues[WorkloadRef, WorkloadRef] = field(default_factory=SharedValues)
 
     def read(self, document: PodObject) -> Pod:
         """Return the pod. Raises BadInput that names pod, place and fix."""
@@ -73,7 +74,7 @@ class PodReader:
             uid=metadata.uid or "",
             containers=containers,
             node=node,
-            workload=self._workloads.setdefault(workload, workload),
+            workload=self._workloads.one(workload, lambda: workload) if workload else None,
             owner_kind=owner_kind,
             owner_name=owner_name,
             identity=intern(identity),

@@ -32,6 +32,7 @@ class Metadata(Wire, frozen=True):
     name: str = ""
     namespace: str | None = None
     uid: str | None = None
+    resource_version: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: Timestamp | None = None

@@ -133,6 +133,7 @@ class LimitRangeEntry(Wire, frozen=True):
     type: str
     min: QuantityMap | None = None
     max: QuantityMap | None = None
+    default: QuantityMap | None = None
     max_limit_request_ratio: QuantityMap | None = None
 
 

@@ -26,6 +26,15 @@ def test_a_plain_node():
     assert (node.ready, node.unschedulable, node.taints) == (True, False, ())
 
 
+def test_what_the_machine_has_is_more_than_pods_may_take():
+    document = make_node_json(cpu="7910m")
+    assert (
+        decode(document | {"status": document["status"] | {"capacity": {"cpu": "8"}}}).cpu_capacity_millicores == 8000
+    )
+    document["status"].pop("capacity", None)
+    assert decode(document).cpu_capacity_millicores is None
+
+
 def test_what_a_node_offers_besides():
     more = {"nvidia.com/gpu": "4", "ephemeral-storage": "1Ti", "hugepages-2Mi": "0", "attachable-volumes-csi-x": "25"}
     assert decode(make_node_json(allocatable=more)).allocatable_extended == {"nvidia.com/gpu": 4}

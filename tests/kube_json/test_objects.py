@@ -187,7 +187,12 @@ def test_limit_ranges_for_containers_and_pods():
         )
     )
     assert items == (
-        LimitRangeItem(of_pod=False, minimum=Amounts(10, None), maximum=make_amounts(4000, 8192)),
+        LimitRangeItem(
+            of_pod=False,
+            minimum=Amounts(10, None),
+            maximum=make_amounts(4000, 8192),
+            default_limits=Amounts(1000, None),
+        ),
         LimitRangeItem(of_pod=True, maximum=make_amounts(None, 16384), max_cpu_ratio=1.5, max_memory_ratio=2.0),
     )
 
