@@ -3,6 +3,7 @@
 CruiseError
 ├── BadInput                a file, a setting or an answer that cannot be used: exit 2
 ├── Conflict                the object changed since it was read
+├── Expired                 the resource version is too old: list anew
 ├── NotFound                the object is gone
 ├── Refused                 the server or the kubelet said no for good, with its reason
 ├── Throttled               try again after `retry_after_seconds`
@@ -22,6 +23,10 @@ class Conflict(CruiseError):
     """The object changed since it was read."""
 
 
+class Expired(CruiseError):
+    """The resource version asked for is too old to go on from: list anew."""
+
+
 class NotFound(CruiseError):
     """The object is gone."""
 
@@ -35,11 +40,15 @@ class Refused(CruiseError):
 
 
 class Throttled(CruiseError):
-    """Too many requests; `retry_after_seconds` is None where the server gave no time."""
+    """Too many requests; `retry_after_seconds` is None where the server gave no time.
 
-    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+    `cause` is the server's machine-readable cause where it gave one, such as DisruptionBudget for an eviction.
+    """
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None, cause: str = "") -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        self.cause = cause
 
 
 class Unavailable(CruiseError):
