@@ -1,0 +1,149 @@
+"""What each mode's roles allow on a real API server: this much, and not a verb more."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.controlplane.api import Api, ApiError
+from tests.controlplane.control_plane import ControlPlane
+from tests.deploy.installing import MODES, NAMESPACE, SERVE, WEBHOOK, documents, grant, may, rbac_files, rules, token
+
+READ = ("get", "list", "watch")
+READ_BY_SERVE = {
+    "": ("limitranges", "namespaces", "nodes", "pods", "replicationcontrollers", "resourcequotas", "services"),
+    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "autoscaling": ("horizontalpodautoscalers",),
+    "batch": ("cronjobs", "jobs"),
+    "policy": ("poddisruptionbudgets",),
+}
+READ_BY_WEBHOOK = {
+    "": ("limitranges", "namespaces", "nodes"),
+    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "autoscaling": ("horizontalpodautoscalers",),
+    "batch": ("cronjobs", "jobs"),
+}
+CONFIGURATIONS = ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "cruise")
+# (account, mode from which on it holds, everywhere or only in cruise's own namespace, permissions).
+WRITES = [
+    (WEBHOOK, "initial", "", {("get", *CONFIGURATIONS), ("patch", *CONFIGURATIONS)}),
+    (
+        WEBHOOK,
+        "initial",
+        NAMESPACE,
+        {(verb, "", "secrets", "cruise-webhook-tls") for verb in ("get", "patch", "update")},
+    ),
+    (SERVE, "resize", "", {("patch", "", "pods/resize", ""), ("create", "", "events", "")}),
+    (
+        SERVE,
+        "resize",
+        NAMESPACE,
+        {("create", "coordination.k8s.io", "leases", "")}
+        | {(verb, "coordination.k8s.io", "leases", "cruise-serve") for verb in ("get", "patch", "update")},
+    ),
+    (SERVE, "full", "", {("create", "", "pods/eviction", ""), ("patch", "", "nodes", "")}),
+]
+# What nobody of cruise may do in any mode.
+NEVER = [
+    ("delete", "", "pods", ""),
+    ("deletecollection", "", "pods", ""),
+    ("create", "", "pods", ""),
+    ("patch", "", "pods", ""),
+    ("update", "", "pods", ""),
+    ("patch", "", "pods", "status"),
+    ("create", "", "pods", "binding"),
+    ("create", "", "pods", "exec"),
+    ("get", "", "pods", "log"),
+    ("delete", "", "nodes", ""),
+    ("update", "", "nodes", ""),
+    ("patch", "", "nodes", "status"),
+    ("get", "", "nodes", "proxy"),
+    ("get", "", "secrets", ""),
+    ("list", "", "secrets", ""),
+    ("create", "", "secrets", ""),
+    ("list", "", "configmaps", ""),
+    ("patch", "apps", "deployments", ""),
+    ("patch", "apps", "deployments", "scale"),
+    ("patch", "apps", "statefulsets", ""),
+    ("patch", "apps", "daemonsets", ""),
+    ("patch", "apps", "replicasets", ""),
+    ("patch", "policy", "poddisruptionbudgets", ""),
+    ("patch", "autoscaling", "horizontalpodautoscalers", ""),
+    ("patch", "", "limitranges", ""),
+    ("patch", "", "namespaces", ""),
+    ("delete", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""),
+    ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""),
+    ("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""),
+    ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
+    ("impersonate", "", "users", ""),
+    ("create", "", "serviceaccounts", "token"),
+]
+
+
+def of(account: str, mode: str, namespace: str) -> set[tuple[str, str, str, str]]:
+    """What an account may do in a mode, seen from a namespace."""
+    reads = READ_BY_SERVE if account == SERVE else READ_BY_WEBHOOK if mode != "observe" else {}
+    held = {(verb, group, one, "") for group, resources in reads.items() for one in resources for verb in READ}
+    for whose, since, where, permissions in WRITES:
+        if whose == account and MODES.index(since) <= MODES.index(mode) and where in ("", namespace):
+            held |= permissions
+    return held
+
+
+@pytest.fixture(scope="module", params=MODES)
+def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[str]:
+    grant(control_plane.api(), request.param)
+    yield request.param
+
+
+@pytest.mark.parametrize("account", [SERVE, WEBHOOK])
+@pytest.mark.parametrize("where", [NAMESPACE, "default"])
+def test_an_account_may_do_this_and_nothing_else(
+    control_plane: ControlPlane, admin: Api, mode: str, account: str, where: str
+):
+    api = control_plane.api(token=token(admin, account))
+    assert rules(api, where) == of(account, mode, where)
+
+
+@pytest.mark.parametrize("account", [SERVE, WEBHOOK])
+def test_the_table_of_what_is_forbidden_holds_in_every_mode(admin: Api, mode: str, account: str):
+    allowed = [
+        one for one in NEVER for where in ("", NAMESPACE, "default") if may(admin, account, *one, namespace=where)
+    ]
+    assert allowed == []
+
+
+def test_each_permission_begins_with_its_mode(admin: Api, mode: str):
+    for account, since, where, permissions in WRITES:
+        expected = MODES.index(since) <= MODES.index(mode)
+        for verb, group, resource, name in permissions:
+            plain, _, subresource = resource.partition("/")
+            answer = may(admin, account, verb, group, plain, subresource, name, where)
+            assert answer is expected, (account, verb, resource, mode)
+
+
+def test_in_mode_observe_there_is_no_verb_that_writes():
+    verbs = {
+        verb for one in documents(*rbac_files("observe")) for rule in one.get("rules", ()) for verb in rule["verbs"]
+    }
+    assert verbs - set(READ) == set()
+
+
+def test_the_server_itself_refuses_what_the_mode_does_not_give(control_plane: ControlPlane, admin: Api, mode: str):
+    api = control_plane.api(token=token(admin, SERVE))
+    attempts = {
+        "resize": lambda: api.resize("default", "nobody", {"app": {"requests": {"cpu": "1"}}}),
+        "evict": lambda: api.evict("default", "nobody"),
+        "taint": lambda: api.patch("nodes", None, "nobody", {"spec": {"taints": []}}),
+    }
+    answers = {}
+    for name, attempt in attempts.items():
+        with pytest.raises(ApiError) as refused:
+            attempt()
+        # Who may do it is told that there is no such object.
+        answers[name] = refused.value.status
+    may_resize, may_evict = mode in ("resize", "full"), mode == "full"
+    assert answers == {
+        "resize": 404 if may_resize else 403,
+        "evict": 404 if may_evict else 403,
+        "taint": 404 if may_evict else 403,
+    }
