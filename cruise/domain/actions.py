@@ -53,6 +53,10 @@ class Reason(StrEnum):
     UNMOVABLE = "unmovable"
     MEMORY_UNMANAGED = "memory-unmanaged"
     NO_ROOM = "no-room"
+    NODE_NOT_READY = "node-not-ready"
+    FORBIDDEN = "forbidden"
+    QUOTA = "quota"
+    CANNOT_RESTORE = "cannot-restore"
     CAPPED = "capped"
     RECORDED = "recorded"
     # nodes
@@ -167,3 +171,26 @@ class RefusedTarget:
     containers: tuple[ContainerTarget, ...]
     reason: Reason
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalSizes:
+    """What a pod asked for before its first resize, for `cruise revert`; `at` is when it was resized last."""
+
+    pod_uid: str
+    namespace: str
+    pod: str
+    containers: tuple[ContainerTarget, ...]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What is told about one pod where its owner looks; `warning` where something was refused or cannot be read."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+    reason: Reason
+    message: str
+    warning: bool

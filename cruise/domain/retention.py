@@ -15,6 +15,7 @@ class Retention:
     partitions: timedelta = timedelta(days=8)  # nothing left to continue from: read anew
     outcomes: timedelta = timedelta(days=30)
     refused_targets: timedelta = timedelta(days=1)
+    original_sizes: timedelta = timedelta(days=90)  # since the pod's last resize; few pods live as long unchanged
 
 
 RETENTION = Retention()

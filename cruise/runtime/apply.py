@@ -55,7 +55,7 @@ async def apply(
             if outcome.verdict is not Verdict.OBSERVED:
                 unrecorded.append(outcome)
             if run.refusal is not None:
-                await store.remember_refused(run.refusal)
+                await store.remember_refused([run.refusal])
                 run.refusal = None
             if isinstance(action, EvictPod) and outcome.verdict is Verdict.DONE:
                 await store.record_outcomes(unrecorded)

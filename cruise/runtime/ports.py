@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from cruise.domain.actions import Action, Outcome, RefusedTarget
+from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
 from cruise.domain.policy import Overrides
 from cruise.domain.usage import (
@@ -73,6 +73,10 @@ class Store(Protocol):
 
     async def read_statistics(self) -> StatisticsTable:
         """Return all statistics."""
+        ...
+
+    async def workload_statistics(self) -> StatisticsTable:
+        """Return the rows that speak for workloads alone, without a pod: what admission decides from."""
         ...
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
@@ -146,8 +150,19 @@ class Store(Protocol):
         """Return the refused resize of each pod uid."""
         ...
 
-    async def remember_refused(self, refused: RefusedTarget) -> None:
-        """Remember a refused resize, in place of an earlier one for the pod."""
+    async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
+        """Remember refused resizes, each in place of an earlier one for its pod."""
+        ...
+
+    async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
+        """Remember what pods asked for before they are resized.
+
+        The first sizes of a pod uid stay; its time becomes the latest.
+        """
+        ...
+
+    async def original_sizes(self) -> Mapping[str, OriginalSizes]:
+        """Return the remembered original sizes by pod uid."""
         ...
 
     async def prune(self, now: datetime) -> None:

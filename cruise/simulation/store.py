@@ -2,10 +2,11 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 
-from cruise.domain.actions import EvictPod, Outcome, RefusedTarget, ResizePod, Verdict
+from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import Overrides
 from cruise.domain.retention import RETENTION
@@ -37,6 +38,7 @@ class MemoryStore:
         self._evictions: list[Outcome] = []
         self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
         self._refused: dict[str, RefusedTarget] = {}
+        self._originals: dict[str, OriginalSizes] = {}
         self._paused = False
 
     async def write_statistics(self, table: StatisticsTable) -> None:
@@ -44,6 +46,10 @@ class MemoryStore:
 
     async def read_statistics(self) -> StatisticsTable:
         return self._statistics
+
+    async def workload_statistics(self) -> StatisticsTable:
+        rows = [row for row, key in enumerate(self._statistics.keys) if not key.pod]
+        return statistic_rows.joined(statistic_rows.EMPTY, statistic_rows.taken(self._statistics, rows))
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         return statistic_rows.rows_of_pod(self._statistics, namespace, pod, workload, identity)
@@ -116,8 +122,16 @@ class MemoryStore:
     async def refused_targets(self) -> Mapping[str, RefusedTarget]:
         return dict(self._refused)
 
-    async def remember_refused(self, refused: RefusedTarget) -> None:
-        self._refused[refused.pod_uid] = refused
+    async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
+        self._refused |= {one.pod_uid: one for one in refused}
+
+    async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
+        for one in originals:
+            first = self._originals.get(one.pod_uid, one)
+            self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
+
+    async def original_sizes(self) -> Mapping[str, OriginalSizes]:
+        return dict(self._originals)
 
     async def prune(self, now: datetime) -> None:
         kept = RETENTION
@@ -136,6 +150,9 @@ class MemoryStore:
             del lines[: bisect_left(lines, now - kept.outcomes, key=_at)]
         self._refused = {
             uid: refused for uid, refused in self._refused.items() if refused.at >= now - kept.refused_targets
+        }
+        self._originals = {
+            uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes
         }
 
 

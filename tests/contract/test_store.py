@@ -16,6 +16,7 @@ from cruise.domain.actions import (
     Action,
     ContainerTarget,
     EvictPod,
+    OriginalSizes,
     Outcome,
     Reason,
     RefusedTarget,
@@ -172,6 +173,16 @@ async def test_the_statistics_of_a_pod_are_its_own_and_its_workloads(store):
 
     new_pod = await store.statistics_of_pod("shop", "", "DaemonSet/agent", "node-3")
     assert rows_of(new_pod) == {subject(of_all.key): of_all}
+
+
+async def test_the_statistics_of_workloads_are_those_without_a_pod(store):
+    assert len((await store.workload_statistics()).keys) == 0
+    of_workloads = [statistic("", cpu_base=1), statistic("", "DaemonSet/agent", identity="node-1", cpu_base=2)]
+    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0"), *of_workloads, statistic("web-1")]))
+    table = await store.workload_statistics()
+    assert rows_of(table) == {subject(row.key): row for row in of_workloads}
+    row = table.find("shop", "new", WorkloadRef("DaemonSet", "agent"), "app", "node-1")
+    assert row is not None and table.row(row) == of_workloads[1]
 
 
 # ---- usage ----
@@ -429,14 +440,37 @@ async def test_a_kill_is_remembered_once(store):
 @FEW_EXAMPLES
 async def test_a_refused_target_is_remembered_until_the_next_one(open_empty, containers, reason, at, uid):
     async with open_empty() as store:
-        await store.remember_refused(RefusedTarget(uid, (), Reason.REFUSED, NOW))
-        await store.remember_refused(RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW))
-        await store.remember_refused(RefusedTarget(uid, containers, reason, at))
+        await store.remember_refused([])
+        await store.remember_refused(
+            [RefusedTarget(uid, (), Reason.REFUSED, NOW), RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW)]
+        )
+        await store.remember_refused([RefusedTarget(uid, containers, reason, at)])
         refused = await store.refused_targets()
     assert refused == {
         uid: RefusedTarget(uid, containers, reason, at),
         f"{uid}-other": RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW),
     }
+
+
+originals = st.builds(
+    OriginalSizes, st.sampled_from(["u1", "u2", "u3"]), names, names, st.lists(targets, max_size=2).map(tuple), times
+)
+
+
+@given(batches=st.lists(st.lists(originals, max_size=4), max_size=3))
+@FEW_EXAMPLES
+async def test_the_first_original_sizes_of_a_pod_stay_with_the_time_of_its_last_resize(open_empty, batches):
+    async with open_empty() as store:
+        for batch in batches:
+            await store.remember_original_sizes(batch)
+        found = await store.original_sizes()
+    written = [one for batch in batches for one in batch]
+    expected = {}
+    for one in written:
+        first = next(other for other in written if other.pod_uid == one.pod_uid)
+        latest = max(other.at for other in written if other.pod_uid == one.pod_uid)
+        expected[one.pod_uid] = replace(first, at=latest)
+    assert found == expected
 
 
 # ---- what the operator asks for ----
@@ -504,7 +538,10 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     await store.record_oom(kill(finished_at=last_moment(RETENTION.oom_records)))
     done = eviction(0)
     await store.record_outcomes([Outcome(last_moment(RETENTION.outcomes), done.action, done.verdict, done.reason)])
-    await store.remember_refused(RefusedTarget("uid", (), Reason.REFUSED, last_moment(RETENTION.refused_targets)))
+    await store.remember_refused([RefusedTarget("uid", (), Reason.REFUSED, last_moment(RETENTION.refused_targets))])
+    await store.remember_original_sizes(
+        [OriginalSizes("uid", "shop", "web-0", (), last_moment(RETENTION.original_sizes))]
+    )
     await store.set_paused(True)
     await store.put_override("shop", WorkloadRef("Deployment", "web"), Overrides(mode=Mode.OFF))
 
@@ -520,6 +557,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         "outcomes": len(await store.outcomes(long_ago)),
         "evictions": len(await store.evictions_since(long_ago)),
         "refusals": len(await store.refused_targets()),
+        "originals": len(await store.original_sizes()),
     }
     kept = {name: 2 if name == "statistics" else 1 for name in counts}
     assert counts == ({name: 0 for name in counts} if late else kept)

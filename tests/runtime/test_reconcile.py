@@ -173,7 +173,7 @@ async def test_what_is_known_to_be_refused_is_not_asked_again() -> None:
     store = await with_statistics(world, cpu=900, mebibytes=900)
     observed = await node_pass(world, store, Policy(), START)
     [wanted] = [one for plan in observed.plans for one in plan.resize]
-    await store.remember_refused(RefusedTarget(wanted.uid, wanted.containers, Reason.RESIZE_INFEASIBLE, START))
+    await store.remember_refused([RefusedTarget(wanted.uid, wanted.containers, Reason.RESIZE_INFEASIBLE, START)])
     done = await node_pass(world, store, FULL, START)
     assert done.outcomes == []
     assert [hold.reason for plan in done.plans for hold in plan.hold] == [Reason.REFUSED]

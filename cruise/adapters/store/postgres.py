@@ -5,10 +5,10 @@ from datetime import datetime
 
 from sqlalchemy import text
 
-from cruise.adapters.store import audit, oom, overrides, peaks, refusals, statistics, usage
+from cruise.adapters.store import audit, oom, original_sizes, overrides, peaks, refusals, statistic_rows, usage
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.tables import metadata
-from cruise.domain.actions import Outcome, RefusedTarget
+from cruise.domain.actions import OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import Overrides
 from cruise.domain.retention import RETENTION
@@ -31,15 +31,19 @@ class PostgresStore:
 
     async def write_statistics(self, table: StatisticsTable) -> None:
         async with self._database.transaction() as connection:
-            await statistics.write(connection, table)
+            await statistic_rows.write(connection, table)
 
     async def read_statistics(self) -> StatisticsTable:
         async with self._database.transaction() as connection:
-            return await statistics.read_all(connection)
+            return await statistic_rows.read_all(connection)
+
+    async def workload_statistics(self) -> StatisticsTable:
+        async with self._database.transaction() as connection:
+            return await statistic_rows.read_of_workloads(connection)
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         async with self._database.transaction() as connection:
-            return await statistics.read_of_pod(connection, namespace, pod, workload, identity)
+            return await statistic_rows.read_of_pod(connection, namespace, pod, workload, identity)
 
     async def record_usage(self, advance: UsageAdvance) -> None:
         async with self._database.transaction() as connection:
@@ -105,14 +109,22 @@ class PostgresStore:
         async with self._database.transaction() as connection:
             return await refusals.of_pods(connection)
 
-    async def remember_refused(self, refused: RefusedTarget) -> None:
+    async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
         async with self._database.transaction() as connection:
             await refusals.remember(connection, refused)
+
+    async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
+        async with self._database.transaction() as connection:
+            await original_sizes.remember(connection, originals)
+
+    async def original_sizes(self) -> Mapping[str, OriginalSizes]:
+        async with self._database.transaction() as connection:
+            return await original_sizes.of_pods(connection)
 
     async def prune(self, now: datetime) -> None:
         kept = RETENTION
         async with self._database.transaction() as connection:
-            await statistics.prune(connection, int((now - kept.statistics).timestamp()))
+            await statistic_rows.prune(connection, int((now - kept.statistics).timestamp()))
             await usage.prune(
                 connection,
                 blocks_until=int((now - kept.sample_blocks).timestamp()),
@@ -122,6 +134,7 @@ class PostgresStore:
             await oom.prune(connection, now - kept.oom_records)
             await audit.prune(connection, now - kept.outcomes)
             await refusals.prune(connection, now - kept.refused_targets)
+            await original_sizes.prune(connection, now - kept.original_sizes)
 
     async def clear(self) -> None:
         """Drop every record, for a store of made-up ones."""

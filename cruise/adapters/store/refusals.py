@@ -1,5 +1,6 @@
 """Resizes that the cluster refused, so that they are not asked for again."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import delete, select
@@ -19,15 +20,23 @@ async def of_pods(connection: AsyncConnection) -> dict[str, RefusedTarget]:
     }
 
 
-async def remember(connection: AsyncConnection, refused: RefusedTarget) -> None:
-    """Remember a refused resize, in place of an earlier one for the pod."""
-    state = {
-        "at": refused.at,
-        "reason": refused.reason.value,
-        "containers": targets_document(refused.containers),
-    }
-    statement = insert(refused_target).values(pod_uid=refused.pod_uid, **state)
-    await connection.execute(statement.on_conflict_do_update(index_elements=["pod_uid"], set_=state))
+async def remember(connection: AsyncConnection, refused: Sequence[RefusedTarget]) -> None:
+    """Remember refused resizes, each in place of an earlier one for its pod."""
+    of_pod = {one.pod_uid: one for one in refused}
+    # In one order, since two writers of the same pods could wait for each other for ever.
+    rows = [
+        {
+            "pod_uid": uid,
+            "at": of_pod[uid].at,
+            "reason": of_pod[uid].reason.value,
+            "containers": targets_document(of_pod[uid].containers),
+        }
+        for uid in sorted(of_pod)
+    ]
+    if rows:
+        statement = insert(refused_target)
+        replaced = {name: statement.excluded[name] for name in ("at", "reason", "containers")}
+        await connection.execute(statement.on_conflict_do_update(index_elements=["pod_uid"], set_=replaced), rows)
 
 
 async def prune(connection: AsyncConnection, refused_before: datetime) -> None:

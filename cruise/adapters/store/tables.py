@@ -158,6 +158,17 @@ refused_target = Table(
     Column("containers", JSONB, nullable=False),
 )
 
+# What pods asked for before their first resize; `at` is the time of the last one.
+original_size = Table(
+    "original_size",
+    metadata,
+    _key("pod_uid"),
+    Column("namespace", Text, nullable=False),
+    Column("pod", Text, nullable=False),
+    Column("containers", JSONB, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False),
+)
+
 # One row: what the operator has switched for the whole installation.
 control = Table(
     "control",

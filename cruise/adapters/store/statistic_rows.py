@@ -88,6 +88,16 @@ async def read_all(connection: AsyncConnection) -> StatisticsTable:
         return _table(await driver.fetch(str(compiled)))
 
 
+async def read_of_workloads(connection: AsyncConnection) -> StatisticsTable:
+    """Return the rows of workloads, in no order."""
+    driver = await driver_in_transaction(connection)
+    compiled = _as_table_rows(workload_statistic).compile(
+        dialect=connection.dialect, compile_kwargs={"literal_binds": True}
+    )
+    with uncollected():
+        return _table(await driver.fetch(str(compiled)))
+
+
 async def read_of_pod(
     connection: AsyncConnection, namespace: str, pod: str, workload: str, identity: str
 ) -> StatisticsTable:
