@@ -12,6 +12,38 @@ from cruise.domain.usage import StatisticsTable
 from cruise.kube_json.original_resources import format_original_resources
 
 
+class Admitter:
+    """Admits pods under one state of cluster, statistics and overrides; prepared once, for many pods."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        statistics: StatisticsTable,
+        stored: StoredOverrides,
+        policy: Policy,
+        now: datetime,
+    ) -> None:
+        self._scope = Scope(snapshot, statistics, stored, policy, now)
+        self._snapshot = snapshot
+        self._statistics = statistics
+        self._policy = policy
+
+    def admit(self, pod: Pod) -> tuple[Pod, Mutate | Leave]:
+        """Return the pod as it is created under the policy, and the decision."""
+        snapshot = self._snapshot
+        decision = decide_admission(
+            pod,
+            self._scope,
+            self._statistics,
+            snapshot.nodes,
+            snapshot.limit_ranges.get(pod.namespace, ()),
+            self._policy,
+        )
+        if isinstance(decision, Leave) or self._policy.mode < Mode.INITIAL:
+            return pod, decision
+        return admitted(pod, decision, _annotations(pod, decision)), decision
+
+
 def admit_pod(
     pod: Pod,
     snapshot: Snapshot,
@@ -20,14 +52,8 @@ def admit_pod(
     policy: Policy,
     now: datetime,
 ) -> tuple[Pod, Mutate | Leave]:
-    """Return the pod as it is created under the policy, and the decision."""
-    scope = Scope(snapshot, statistics, stored, policy, now)
-    decision = decide_admission(
-        pod, scope, statistics, snapshot.nodes, snapshot.limit_ranges.get(pod.namespace, ()), policy
-    )
-    if isinstance(decision, Leave) or policy.mode < Mode.INITIAL:
-        return pod, decision
-    return admitted(pod, decision, _annotations(pod, decision)), decision
+    """Admit a single pod."""
+    return Admitter(snapshot, statistics, stored, policy, now).admit(pod)
 
 
 def _annotations(pod: Pod, decision: Mutate) -> Mapping[str, str]:

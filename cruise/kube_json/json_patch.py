@@ -1,0 +1,147 @@
+"""From a pod as it was submitted to the pod as it shall be created: a JSON Patch, tried out before it is sent.
+
+kube-apiserver refuses the pod if a patch does not apply, whatever the webhook's failure policy; so what is not certain
+to apply, and to give what was decided, is not sent. Source: RFC 6902, RFC 6901.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cruise.domain.cluster import Pod
+from cruise.domain.resources import Amounts
+from cruise.errors import BadInput
+from cruise.kube_json.original_resources import amounts_json
+
+Json = dict[str, Any]
+Operation = dict[str, Any]
+
+
+def pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
+    """Return the operations that give a submitted pod the resources and annotations of `after`.
+
+    `before` is `submitted`, read. Parents that the submitted object lacks, or has as null, are added.
+    """
+    operations = list(_annotation_operations(submitted, before, after))
+    places = _places(submitted)
+    for place, old, new in zip(places, before.containers, after.containers, strict=True):
+        if (old.requests, old.limits) != (new.requests, new.limits):
+            path, container = place
+            wanted = {"requests": (old.requests, new.requests), "limits": (old.limits, new.limits)}
+            operations += _resource_operations(f"{path}/resources", container.get("resources"), wanted)
+    return operations
+
+
+def applied(submitted: Json, operations: Sequence[Operation]) -> Json:
+    """Return the object after the operations, of which `add` to and `remove` from objects are known.
+
+    Nothing of `submitted` is changed. Raises BadInput where an operation does not apply.
+    """
+    result = submitted
+    for operation in operations:
+        keys = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        result = _edited(result, keys, operation)
+    return result
+
+
+def tried_patch(submitted: Json, before: Pod, after: Pod, read: Callable[[Json], Pod]) -> bytes:
+    """Return the patch's bytes once it was applied here and gave exactly `after`; empty where nothing is to change.
+
+    `read` reads a pod's JSON as `before` was read. Raises BadInput for a patch that is better not sent.
+    """
+    operations = pod_patch(submitted, before, after)
+    if not operations:
+        return b""
+    outcome = read(applied(submitted, operations))
+    if outcome != after:
+        raise BadInput("the patched pod is not what was decided")
+    if outcome.qos is not before.qos:
+        raise BadInput(f"the patch would turn the pod from {before.qos} into {outcome.qos}")
+    for container in outcome.containers:
+        if _exceeds(container.requests, container.limits):
+            raise BadInput(f"container {container.name} would request more than its limit")
+    return msgspec.json.encode(operations)
+
+
+def _annotation_operations(submitted: Json, before: Pod, after: Pod) -> Iterator[Operation]:
+    added = {key: text for key, text in after.annotations.items() if before.annotations.get(key) != text}
+    if not added:
+        return
+    if submitted["metadata"].get("annotations") is None:
+        yield _add("/metadata/annotations", added)
+        return
+    for key, text in added.items():
+        yield _add(f"/metadata/annotations/{_escaped(key)}", text)
+
+
+def _places(submitted: Json) -> list[tuple[str, Json]]:
+    """Return path and JSON of every container, in the order of `Pod.containers`."""
+    spec = submitted["spec"]
+    return [
+        (f"/spec/{field}/{index}", container)
+        for field in ("initContainers", "containers")
+        for index, container in enumerate(spec.get(field) or ())
+    ]
+
+
+def _resource_operations(
+    path: str, stated: Json | None, wanted: Mapping[str, tuple[Amounts, Amounts]]
+) -> Iterator[Operation]:
+    if stated is None:
+        whole = {name: amounts_json(new) for name, (_, new) in wanted.items()}
+        yield _add(path, {name: amounts for name, amounts in whole.items() if amounts})
+        return
+    for name, (old, new) in wanted.items():
+        before, after = amounts_json(old), amounts_json(new)
+        existing = stated.get(name)
+        # A request that was read from its limit is not there, and would follow the limit.
+        changed = {
+            resource: text
+            for resource, text in after.items()
+            if before.get(resource) != text or (existing or {}).get(resource) is None
+        }
+        if existing is None:
+            if changed:
+                yield _add(f"{path}/{name}", changed)
+            continue
+        for resource, text in changed.items():
+            yield _add(f"{path}/{name}/{_escaped(resource)}", text)
+        for resource in sorted(before.keys() - after.keys()):
+            if resource in existing:
+                yield {"op": "remove", "path": f"{path}/{name}/{_escaped(resource)}"}
+
+
+def _add(path: str, value: object) -> Operation:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _edited(node: Any, keys: Sequence[str], operation: Operation) -> Any:  # noqa: ANN401 - any JSON
+    """Return a copy of `node` with the operation done at `keys`; what it does not touch is shared."""
+    key, *rest = keys
+    if isinstance(node, list):
+        if not key.isdecimal() or int(key) >= len(node) or not rest:
+            raise BadInput(f"{operation['path']}: there is no element {key}")
+        index = int(key)
+        return [*node[:index], _edited(node[index], rest, operation), *node[index + 1 :]]
+    if not isinstance(node, dict):
+        raise BadInput(f"{operation['path']}: {key} has no parent")
+    if rest or operation["op"] == "remove":
+        if key not in node:
+            raise BadInput(f"{operation['path']}: there is no {key}")
+        if rest:
+            return node | {key: _edited(node[key], rest, operation)}
+        return {other: value for other, value in node.items() if other != key}
+    return node | {key: operation["value"]}
+
+
+def _exceeds(requests: Amounts, limits: Amounts) -> bool:
+    return _above(requests.cpu_millicores, limits.cpu_millicores) or _above(requests.memory_bytes, limits.memory_bytes)
+
+
+def _above(request: int | None, limit: int | None) -> bool:
+    return request is not None and limit is not None and request > limit
