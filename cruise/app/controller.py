@@ -1,54 +1,60 @@
 """The controller: every pass as a job over one cluster, one usage source and one store."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cruise.app.jobs import Jobs
-from cruise.decisions.admission import Leave, Mutate
-from cruise.decisions.scope import StoredOverrides
-from cruise.domain.actions import Outcome
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.app.doings import Doings
+from cruise.app.jobs import GRACE, Jobs
+from cruise.domain.actions import Hold, Outcome
+from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
-from cruise.runtime.admission import admit_pod
 from cruise.runtime.node_load import NodeLoads, node_load_pass
-from cruise.runtime.oom import OomReactor, Reaction
+from cruise.runtime.oom import OomReactor
 from cruise.runtime.ports import Cluster, Store, UsageSource
 from cruise.runtime.reconcile import NodePass, node_pass
 from cruise.runtime.usage import usage_pass
 from cruise.runtime.usage_reading import ReadingProgress, UsageReading
 from cruise.runtime.usage_state import UsageState
 
-_KEPT = 500
 _NODE_LOAD_INTERVAL = timedelta(minutes=1)
 _PRUNE_INTERVAL = timedelta(hours=1)
+_PAUSE_BETWEEN_FILLS = timedelta(seconds=15)
+
+Pods = Mapping[tuple[str, str], Pod]
 
 
-@dataclass(slots=True)
-class Doings:
-    """What the controller did last, for those who look on."""
+async def _say_nothing(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
+    """Announce nothing."""
 
-    node_pass: NodePass | None = None
-    outcomes: deque[Outcome] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    reactions: deque[Reaction] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+async def _learn_nothing(statistics: StatisticsTable) -> None:
+    """Tell nobody of the statistics."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What admission decides from, as of the last statistics refresh."""
+class Hooks:
+    """Who is told what beside the audit; none of these may raise.
 
-    snapshot: Snapshot
-    statistics: StatisticsTable
-    stored: StoredOverrides
+    `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `learn` the statistics
+    after each refresh; `progress` how far usage is read.
+    """
+
+    announce: Callable[[Sequence[Outcome], Sequence[Hold], Pods], Awaitable[None]] = _say_nothing
+    learn: Callable[[StatisticsTable], Awaitable[None]] = _learn_nothing
+    progress: Callable[[ReadingProgress], None] = lambda read: None
+
+
+NO_HOOKS = Hooks()
 
 
 class Controller:
     """Statistics refresh, node pass, node load, OOM reactor and pruning, with `clock` as their time.
 
-    `pace` is how many seconds of that clock pass in a second: 1 but for a simulation.
+    One is made for each time that a process begins to lead. `pace` is how many seconds of that clock pass in a
+    second: 1 but for a simulation.
     """
 
     def __init__(
@@ -60,6 +66,10 @@ class Controller:
         clock: Callable[[], datetime],
         reading: UsageReading,
         pace: float = 1.0,
+        *,
+        hooks: Hooks = NO_HOOKS,
+        doings: Doings | None = None,
+        grace: timedelta = GRACE,
     ) -> None:
         self._cluster = cluster
         self._source = source
@@ -71,71 +81,93 @@ class Controller:
         self._reactor = OomReactor(cluster, store, policy)
         self._reading = reading
         self._usage = UsageState()
-        self._surroundings: Surroundings | None = None
-        self.doings = Doings()
+        self._kill: OomKill | None = None
+        self._hooks = hooks
+        self._grace = grace
+        self.doings = doings or Doings()
+        self.doings.begin_term()
 
     async def refresh_statistics(self, on_progress: Callable[[ReadingProgress], None] | None = None) -> None:
         """Read what is new and write the statistics; the first time this fills the past."""
+        now = self._clock()
         statistics = await usage_pass(
             self._cluster,
             self._source,
             self._store,
             self._usage,
             self._policy,
-            self._clock(),
+            now,
             self._reading,
-            on_progress,
+            on_progress or self._progressed,
         )
-        self._surroundings = Surroundings(await self._cluster.snapshot(), statistics, await self._store.overrides())
+        self.doings.unread = self._usage.failures
+        if not self._usage.failures:
+            self.doings.refreshed_at = now
+        # After a restart there are statistics, which age, even where what is new cannot be read.
+        self.doings.filled = self.doings.filled or not self._usage.failures or bool(statistics.keys)
+        await self._hooks.learn(statistics)
 
-    async def rightsize(self) -> None:
+    async def rightsize(self) -> NodePass:
         """Run one node pass."""
         done = await node_pass(self._cluster, self._store, self._policy, self._clock())
         self.doings.node_pass = done
-        self.doings.outcomes.extend(done.outcomes)
+        self.doings.add(done.outcomes)
+        holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
+        pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
+        await self._hooks.announce(done.outcomes, holds, pods)
+        return done
 
     async def watch_load(self) -> None:
         """Read the nodes' loads once."""
-        outcomes = await node_load_pass(
-            self._cluster, self._source, self._store, self._loads, self._policy, self._clock()
+        self.doings.add(
+            await node_load_pass(self._cluster, self._source, self._store, self._loads, self._policy, self._clock())
         )
-        self.doings.outcomes.extend(outcomes)
 
     async def react_to_kills(self) -> None:
-        """React to every out-of-memory kill, until cancelled."""
+        """React to every out-of-memory kill, until cancelled; one that failed half-way first."""
+        if self._kill is not None:
+            await self._react(self._kill)
         async for kill in self._cluster.oom_kills():
-            reaction = await self._reactor.react(kill, self._clock())
-            if reaction is not None:
-                self.doings.reactions.append(reaction)
-                if reaction.outcome is not None:
-                    self.doings.outcomes.append(reaction.outcome)
+            await self._react(kill)
 
-    def admit(self, pod: Pod) -> Pod:
-        """Return a pod as admission lets it be created; unchanged while nothing is known."""
-        around = self._surroundings
-        if around is None:
-            return pod
-        admitted, decision = admit_pod(
-            pod, around.snapshot, around.statistics, around.stored, self._policy, self._clock()
-        )
-        match decision:
-            case Mutate():
-                return admitted
-            case Leave():
-                return pod
+    async def _react(self, kill: OomKill) -> None:
+        self._kill = kill
+        reaction = await self._reactor.react(kill, self._clock())
+        self._kill = None
+        if reaction is None:
+            return
+        self.doings.reactions.append(reaction)
+        if reaction.outcome is not None:
+            self.doings.add([reaction.outcome])
+            await self._hooks.announce([reaction.outcome], (), {})
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run all passes until `stop`. Raises what none of them expected."""
-        async with Jobs() as jobs, asyncio.TaskGroup() as tasks:
-            reactor = tasks.create_task(jobs.guard("oom reactor", self.react_to_kills))
-            interval = self._policy.pass_interval / self._pace
-            jobs.every(interval, "statistics", self.refresh_statistics, delay=timedelta(0))
-            # Half an interval later, so that a pass sees statistics that are young and whole.
-            jobs.every(interval, "node pass", self.rightsize, delay=interval / 2)
-            jobs.every(_NODE_LOAD_INTERVAL / self._pace, "node load", self.watch_load, delay=interval)
-            jobs.every(_PRUNE_INTERVAL / self._pace, "prune", self._prune, delay=interval)
+        """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""
+        async with Jobs(self._grace, self.doings.jobs) as jobs:
+            jobs.always("oom reactor", self.react_to_kills)
+            jobs.every(self._paced(_NODE_LOAD_INTERVAL), "node load", self.watch_load, delay=timedelta(0))
+            jobs.every(self._paced(_PRUNE_INTERVAL), "prune", self._prune, delay=self._paced(_PRUNE_INTERVAL))
+            jobs.begin(self._fill_then_pass(jobs))
             await jobs.until(stop)
-            reactor.cancel()
+
+    async def _fill_then_pass(self, jobs: Jobs) -> None:
+        interval = self._paced(self._policy.pass_interval)
+        await jobs.turn("statistics", self.refresh_statistics)
+        while not self.doings.filled:
+            # What was read in part is asked for once more and then given up: not before the world had time to mend.
+            pause = interval if self.doings.unread else min(interval, _PAUSE_BETWEEN_FILLS)
+            await asyncio.sleep(pause.total_seconds())
+            await jobs.turn("statistics", self.refresh_statistics)
+        jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
+        # Half an interval later, so that a pass sees statistics that are young and whole.
+        jobs.every(interval, "node pass", self.rightsize, delay=interval / 2)
+
+    def _paced(self, interval: timedelta) -> timedelta:
+        return interval / self._pace
 
     async def _prune(self) -> None:
         await self._store.prune(self._clock())
+
+    def _progressed(self, read: ReadingProgress) -> None:
+        self.doings.filling = read
+        self._hooks.progress(read)

@@ -17,8 +17,9 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cruise.adapters.store.opening import open_store
-from cruise.app.controller import Controller
+from cruise.app.controller import Controller, Hooks
 from cruise.app.demo_frames import FrameMaker
+from cruise.app.simulated_admission import SimulatedAdmission
 from cruise.domain.policy import Mode
 from cruise.errors import BadInput
 from cruise.interfaces.demo_view import DemoFrame, render_frame, status_line
@@ -54,8 +55,18 @@ async def _run(
     policy = replace(settings.policy(), mode=Mode.FULL)
     cluster, usage = demo_cluster(START)
     twin, _ = demo_cluster(START)
-    controller = Controller(cluster, usage, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), PACE)
-    cluster.admit = controller.admit
+    admission = SimulatedAdmission(cluster, store, policy, lambda: cluster.now)
+    cluster.admit = admission.admit
+    controller = Controller(
+        cluster,
+        usage,
+        store,
+        policy,
+        lambda: cluster.now,
+        UsageReading(settle_seconds=0),
+        PACE,
+        hooks=Hooks(learn=admission.learn),
+    )
     # The first minute gives the picture from before something to show as used.
     for one in (cluster, twin):
         one.advance(START + _FIRST_MINUTE)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from cruise.app.controller import Doings
+from cruise.app.doings import Doings
 from cruise.domain.actions import EvictPod, Outcome, ResizePod, TaintNode, UntaintNode, Verdict
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources

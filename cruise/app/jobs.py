@@ -1,10 +1,12 @@
 """Passes as jobs of one scheduler: never two at once, a late one once, a failed one again at its next turn."""
 
 import asyncio
+import re
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, timedelta
 from types import TracebackType
 from typing import Any
 
@@ -14,32 +16,24 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from cruise.app.clock import wall_clock
 from cruise.errors import CruiseError
+from cruise.interfaces.figures import JobFigures
 
 log = structlog.get_logger()
 
+GRACE = timedelta(seconds=10)
 _PAUSE_SECONDS = 1.0
-_GRACE = timedelta(seconds=10)
-
-
-@dataclass(frozen=True, slots=True)
-class JobRun:
-    """How a job's latest run ended; `error` is what the world refused, None where it went through."""
-
-    name: str
-    ended_at: datetime
-    seconds: float
-    error: str | None
-    failures_in_a_row: int
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 class Jobs:
-    """Named coroutines at intervals.
+    """Named coroutines at intervals, for as long as an `async with` lasts; `latest` tells how each of them does.
 
-    A CruiseError drops the run: it is logged and kept in `latest`, and the next turn is the retry. Anything else is
-    a mistake of ours: `until` raises it and the process ends. At the end what runs has `grace` to finish.
+    A CruiseError drops the run: it is logged once and kept in `latest`, and the next turn is the retry. Anything else
+    is a mistake of ours: `until` raises it and the process ends. At the end what runs is cancelled and has `grace` to
+    come to an end; what does not is left behind. A `latest` that is given outlives the jobs.
     """
 
-    def __init__(self, grace: timedelta = _GRACE) -> None:
+    def __init__(self, grace: timedelta = GRACE, latest: dict[str, JobFigures] | None = None) -> None:
         self._grace = grace
         self._scheduler = AsyncIOScheduler(
             executors={"default": AsyncIOExecutor()},
@@ -47,21 +41,20 @@ class Jobs:
             timezone=UTC,
         )
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._running: set[asyncio.Task[Any]] = set()
-        self._stopping = False
-        self.latest: dict[str, JobRun] = {}
+        self._running: set[asyncio.Future[Any]] = set()
+        self.latest: dict[str, JobFigures] = {} if latest is None else latest
 
     def every(self, interval: timedelta, name: str, job: Callable[[], Awaitable[object]], delay: timedelta) -> None:
         """Run `job` at intervals, first after `delay`; a turn that comes late is still taken, once."""
-        first = wall_clock() + delay
         seconds = interval.total_seconds()
 
         async def run() -> None:
             turn = asyncio.current_task()
             assert turn is not None
-            self._running.add(turn)
-            turn.add_done_callback(self._running.discard)
-            await self._run(name, job)
+            self._own(turn)
+            # The scheduler would log a cancellation as a failure.
+            with suppress(asyncio.CancelledError):
+                await self.turn(name, job)
 
         self._scheduler.add_job(
             run,
@@ -69,15 +62,48 @@ class Jobs:
             seconds=seconds,
             id=name,
             name=name,
-            next_run_time=first,
+            next_run_time=wall_clock() + delay,
             misfire_grace_time=max(1, round(seconds)),
         )
 
-    async def guard(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
+    def always(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
         """Run a job that never ends, and start it again after a pause each time the world refuses it something."""
-        while True:
-            await self._run(name, job)
-            await asyncio.sleep(_PAUSE_SECONDS)
+
+        async def again_and_again() -> None:
+            while True:
+                await self.turn(name, job)
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+        self.begin(again_and_again())
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something once beside the jobs, such as what adds more of them."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                raise
+            except BaseException as mistake:
+                self._break(mistake)
+
+        self._own(asyncio.ensure_future(guarded()))
+
+    async def turn(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
+        """Run a job once, and tell how it went."""
+        started = time.monotonic()
+        error: str | None = None
+        try:
+            await job()
+        except CruiseError as refusal:
+            error = str(refusal)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as mistake:
+            # The scheduler's own runner would only log it and go on.
+            self._break(mistake)
+            return
+        self._tell(name, error, time.monotonic() - started)
 
     async def until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`. Raises what a job raised unexpectedly."""
@@ -90,35 +116,33 @@ class Jobs:
         if self._broken.done():
             self._broken.result()
 
-    async def _run(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
-        started = time.monotonic()
-        error: str | None = None
-        try:
-            await job()
-        except CruiseError as refusal:
-            error = str(refusal)
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
-            return
-        except BaseException as mistake:
-            # The scheduler's own runner would only log it and go on.
-            if not self._broken.done():
-                self._broken.set_exception(mistake)
-            return
-        earlier = self.latest.get(name)
-        self._tell(name, error, earlier)
-        failures = 0 if error is None else 1 + (earlier.failures_in_a_row if earlier is not None else 0)
-        ended = wall_clock()
-        self.latest[name] = JobRun(name, ended, time.monotonic() - started, error, failures)
+    def _own(self, running: asyncio.Future[Any]) -> None:
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
 
-    def _tell(self, name: str, error: str | None, earlier: JobRun | None) -> None:
-        """Log what changed: a failure that goes on says nothing new."""
-        before = earlier.error if earlier is not None else None
-        if error is not None and error != before:
+    def _break(self, mistake: BaseException) -> None:
+        if not self._broken.done():
+            self._broken.set_exception(mistake)
+
+    def _tell(self, name: str, error: str | None, seconds: float) -> None:
+        """Write down how a run ended, and log what changed: a failure that goes on says nothing new."""
+        earlier = self.latest.get(name, JobFigures(name))
+        if error is not None and (earlier.error is None or _gist(error) != _gist(earlier.error)):
             log.warning("pass dropped", job=name, error=error)
-        elif error is None and earlier is not None and before is not None:
+        elif error is None and earlier.error is not None:
             log.warning("pass runs again", job=name, failures=earlier.failures_in_a_row)
+        ended = wall_clock()
+        self.latest[name] = replace(
+            earlier,
+            runs=earlier.runs + 1,
+            failures=earlier.failures + (error is not None),
+            failures_in_a_row=0 if error is None else earlier.failures_in_a_row + 1,
+            seconds=earlier.seconds + seconds,
+            last_seconds=seconds,
+            last_ended_at=ended,
+            last_success_at=ended if error is None else earlier.last_success_at,
+            error=error,
+        )
 
     async def __aenter__(self) -> "Jobs":
         self._scheduler.start()
@@ -127,11 +151,17 @@ class Jobs:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take no more turns, let what runs come to its end for a while, then cancel it."""
-        self._stopping = True
+        """Take no more turns, cancel what runs, and wait for its end."""
         self._scheduler.remove_all_jobs()
-        if self._running:
-            await asyncio.wait(self._running, timeout=self._grace.total_seconds())
         self._scheduler.shutdown(wait=False)
+        for running in self._running:
+            running.cancel()
         if self._running:
-            await asyncio.wait(self._running)
+            _, left_behind = await asyncio.wait(self._running, timeout=self._grace.total_seconds())
+            if left_behind:
+                log.warning("passes left behind", count=len(left_behind), grace_seconds=self._grace.total_seconds())
+
+
+def _gist(error: str) -> str:
+    """Return an error without its numbers: one that only counts on is no other one."""
+    return _NUMBER.sub("", error)

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cruise.app.controller import Controller
+from cruise.app.controller import Controller, Hooks
 from cruise.app.demo_frames import kills_more
+from cruise.app.simulated_admission import SimulatedAdmission
 from cruise.domain.actions import ResizePod, Verdict
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
@@ -43,8 +44,11 @@ async def drive(mode: Mode, hours: int) -> Run:
     twin, _ = demo_cluster(START)
     policy = Policy(mode=mode)
     reading = UsageReading(settle_seconds=0)
-    controller = Controller(cluster, usage, MemoryStore(), policy, lambda: cluster.now, reading)
-    cluster.admit = controller.admit
+    store = MemoryStore()
+    admission = SimulatedAdmission(cluster, store, policy, lambda: cluster.now)
+    cluster.admit = admission.admit
+    hooks = Hooks(learn=admission.learn)
+    controller = Controller(cluster, usage, store, policy, lambda: cluster.now, reading, hooks=hooks)
     run = Run(cluster, twin, controller, requested(cluster), cluster.pending_pods)
     await controller.refresh_statistics()
     async with asyncio.TaskGroup() as tasks:

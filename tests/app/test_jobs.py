@@ -4,9 +4,11 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from cruise.app.jobs import Jobs
 from cruise.errors import Unavailable
+from cruise.interfaces.figures import JobFigures
 
 SOON = timedelta(milliseconds=10)
 NOW = timedelta(0)
@@ -93,15 +95,106 @@ async def test_stop_ends_the_wait() -> None:
         assert jobs.latest == {}
 
 
-async def test_what_runs_at_the_end_comes_to_its_end() -> None:
+async def test_what_runs_at_the_end_is_cancelled_and_awaited() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def job() -> None:
         began.set()
-        await asyncio.sleep(0.1)
-        ended.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            ended.set()
 
     async with Jobs() as jobs:
         jobs.every(timedelta(hours=1), "writing", job, delay=NOW)
         await until(began)
     assert ended.is_set()
+    assert jobs.latest == {}
+
+
+async def test_what_does_not_end_within_the_grace_is_left_behind() -> None:
+    began, release, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def job() -> None:
+        try:
+            began.set()
+            await asyncio.sleep(60)
+        finally:
+            await release.wait()
+            ended.set()
+
+    async with Jobs(grace=SOON) as jobs:
+        jobs.every(timedelta(hours=1), "stuck", job, delay=NOW)
+        await until(began)
+    assert not ended.is_set()
+    release.set()
+    await until(ended)
+
+
+async def test_a_cancelled_owner_takes_its_jobs_along() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def job() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    async def owner() -> None:
+        async with Jobs() as jobs:
+            jobs.always("reactor", job)
+            await jobs.until(asyncio.Event())
+
+    task = asyncio.ensure_future(owner())
+    await until(began)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_a_failure_that_goes_on_is_told_once_and_its_end_too() -> None:
+    through = asyncio.Event()
+    runs: list[int] = []
+
+    async def job() -> None:
+        runs.append(1)
+        if len(runs) < 5:
+            raise Unavailable(f"the view of the cluster is {60 + len(runs)} s old")
+        through.set()
+
+    with capture_logs() as lines:
+        async with Jobs() as jobs:
+            jobs.every(SOON, "refresh", job, delay=NOW)
+            await until(through)
+            await asyncio.sleep(0.05)
+    told = [(line["event"], line.get("failures")) for line in lines]
+    assert told == [("pass dropped", None), ("pass runs again", 4)]
+
+
+async def test_figures_outlive_the_jobs_that_they_are_of() -> None:
+    book: dict[str, JobFigures] = {}
+    through = asyncio.Event()
+
+    async def job() -> None:
+        through.set()
+
+    async with Jobs(latest=book) as jobs:
+        jobs.every(timedelta(hours=1), "prune", job, delay=NOW)
+        await until(through)
+        await asyncio.sleep(0.01)
+    figures = book["prune"]
+    assert (figures.runs, figures.failures, figures.error) == (1, 0, None)
+    assert figures.last_success_at == figures.last_ended_at
+
+
+async def test_a_mistake_in_what_begins_ends_the_run() -> None:
+    async def broken() -> None:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        async with Jobs() as jobs:
+            jobs.begin(broken())
+            await asyncio.wait_for(jobs.until(asyncio.Event()), 20)

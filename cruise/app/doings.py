@@ -1,0 +1,68 @@
+"""What a process did and how its passes do, for those who look on: demo, API, metrics and readiness."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cruise.domain.actions import Outcome
+from cruise.domain.policy import Mode
+from cruise.interfaces.figures import (
+    ControllerFigures,
+    JobFigures,
+    OutcomeKind,
+    PassFigures,
+    kind_of_outcome,
+    pass_figures,
+)
+from cruise.runtime.oom import Reaction
+from cruise.runtime.reconcile import NodePass
+from cruise.runtime.usage_reading import ReadingProgress
+from cruise.runtime.usage_state import FailedRead
+
+_KEPT = 500
+
+
+@dataclass(slots=True)
+class Doings:
+    """Since the process began, whoever led meanwhile.
+
+    `filled` tells whether the one who leads has statistics, `filling` how far they are until then; `refreshed_at` is
+    when they were last brought up to date, `unread` what could not be read the last time.
+    """
+
+    node_pass: NodePass | None = None
+    outcomes: deque[Outcome] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    reactions: deque[Reaction] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    jobs: dict[str, JobFigures] = field(default_factory=dict)
+    counts: Counter[OutcomeKind] = field(default_factory=Counter)
+    filled: bool = False
+    filling: ReadingProgress | None = None
+    refreshed_at: datetime | None = None
+    unread: Sequence[FailedRead] = ()
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Take over how actions ended."""
+        self.outcomes.extend(outcomes)
+        self.counts.update(kind_of_outcome(outcome) for outcome in outcomes)
+
+    def begin_term(self) -> None:
+        """Forget what only the one who led before can vouch for."""
+        self.filled, self.filling, self.unread = False, None, ()
+        self.jobs.clear()
+
+    def last_pass(self) -> PassFigures | None:
+        """Sum up the last node pass, if there was one."""
+        return pass_figures(self.node_pass) if self.node_pass is not None else None
+
+    def figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
+        """Return all this as `/metrics` shows it."""
+        return ControllerFigures(
+            mode=mode,
+            leader=leader,
+            jobs=[self.jobs[name] for name in sorted(self.jobs)],
+            outcomes=self.counts,
+            last_pass=self.last_pass(),
+            statistics_at=self.refreshed_at,
+            watch_lag_seconds=lag_seconds,
+        )
