@@ -61,7 +61,11 @@ def kept_blocks(name: str, write: Callable[[Path], None], sources: Iterable[Path
 
 
 @contextmanager
-def running_prometheus(blocks_directory: Path | None = None, arguments: tuple[str, ...] = ()) -> Iterator[str]:
+def running_prometheus(
+    blocks_directory: Path | None = None,
+    arguments: tuple[str, ...] = (),
+    config: str = "global:\n  scrape_interval: 1h\n",
+) -> Iterator[str]:
     """Run a server on a copy of the blocks; yields its address."""
     program = str(binary("prometheus"))
     with tempfile.TemporaryDirectory(prefix="prometheus-") as directory:
@@ -70,7 +74,7 @@ def running_prometheus(blocks_directory: Path | None = None, arguments: tuple[st
             storage.mkdir()
         else:
             shutil.copytree(blocks_directory, storage)
-        (Path(directory) / "prometheus.yml").write_text("global:\n  scrape_interval: 1h\n")
+        (Path(directory) / "prometheus.yml").write_text(config)
         port = free_port()
         command = [
             program,

@@ -49,11 +49,10 @@ def grant(admin: Api, mode: str) -> None:
         if one not in wanted:
             remove(admin, one)
     held = MODES[: MODES.index(mode) + 1]
-    for name, (account, *asked) in MARKS.items():
-        until(
-            lambda account=account, asked=asked, name=name: may(admin, account, *asked) is (name in held),
-            f"{account} has what mode {mode} gives",
-        )
+    until(
+        lambda: {name for name, mark in MARKS.items() if may(admin, *mark)} == set(held),
+        f"cruise's accounts have what mode {mode} gives",
+    )
 
 
 def remove(admin: Api, one: Json) -> None:

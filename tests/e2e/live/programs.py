@@ -1,0 +1,116 @@
+"""cruise as its users run it: a process of its own, with a ServiceAccount's kubeconfig and settings by environment."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.api import until
+from tests.prometheus_server import free_port
+
+Json = dict[str, Any]
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Json:
+        """The document on standard output; fails with what the command complained of where there is none."""
+        assert self.code == 0, f"ended with {self.code}: {self.err[-3000:]}"
+        document: Json = json.loads(self.out)
+        return document
+
+
+class Running:
+    """A cruise that serves; what it says is in `log`."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
+        self.process = process
+        self.address = address
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        """What it has said so far."""
+        return self._log.read_text(errors="replace")
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Ask it for something over HTTP: the status, 0 where nobody answers, and the body."""
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def ready(self) -> bool:
+        """Tell whether it says that it is ready."""
+        assert self.process.poll() is None, f"it has ended:\n{self.log[-3000:]}"
+        return self.get("/readyz")[0] == 200
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+
+def run(arguments: Sequence[str], settings: Mapping[str, str], directory: Path, seconds: float = 120) -> Ended:
+    """Run a command of cruise to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cruise", *arguments],
+        env=environment(settings, directory),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def serving(settings: Mapping[str, str], directory: Path, name: str = "serve") -> Iterator[Running]:
+    """Run `cruise serve` until the `with` ends, once it is ready; then it has to end well by itself."""
+    port = free_port()
+    told = {**settings, "http_address": f"127.0.0.1:{port}"}
+    log = directory / f"{name}-{port}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cruise", "serve"],
+            env=environment(told, directory),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+    running = Running(process, f"http://127.0.0.1:{port}", log)
+    try:
+        until(running.ready, "cruise serve is ready")
+        yield running
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0, running.log[-3000:]
+    finally:
+        running.kill()
+
+
+def environment(settings: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """The environment of a process that knows these settings and nothing of whoever starts it."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ", "XDG_CACHE_HOME") if name in os.environ}
+    return {**kept, "HOME": str(directory), **{f"CRUISE_{name.upper()}": value for name, value in settings.items()}}

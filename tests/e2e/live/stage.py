@@ -1,0 +1,215 @@
+"""One scene's surroundings: a namespace and nodes of a real control plane, real usage, a store, and cruise on them."""
+
+import asyncio
+import json
+import re
+import secrets
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import asyncpg
+
+from tests.controlplane.api import Api, Json, by_name, conditions, until
+from tests.controlplane.audit import AuditEvent
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.kubelet import TestKubelet
+from tests.deploy.installing import NAMESPACE, SERVE, grant, token
+from tests.e2e.live import programs
+from tests.e2e.live.programs import Ended, Running
+from tests.e2e.live.usage import Usage, Use, exposed, scrape_config
+from tests.prometheus_server import make_blocks, running_prometheus
+
+# Asking what oneself may do is a POST, and changes nothing.
+ASKING = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+
+
+class Stage:
+    """What a scene plays on. Cruise's token is bound to deploy/rbac's roles of its mode, and never that of an admin."""
+
+    def __init__(
+        self, plane: ControlPlane, kubelet: TestKubelet, namespace: str, database_url: str, directory: Path
+    ) -> None:
+        self.plane = plane
+        self.admin: Api = plane.api()
+        self.kubelet = kubelet
+        self.namespace = namespace
+        self.usage = Usage(namespace, {})
+        self._database_url = database_url
+        self._directory = directory
+        self._prometheus = ""
+        self._stack = ExitStack()
+        self._mark = plane.audit.mark()
+
+    def __enter__(self) -> "Stage":
+        """Nothing runs yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop Prometheus."""
+        self._stack.close()
+
+    # What is there.
+
+    def node(self, suffix: str = "n", cpu: str = "4", memory: str = "8Gi", **more: Any) -> str:
+        """Add a node, which only this scene's pods are sent to; returns its name."""
+        name = f"{self.namespace}-{suffix}"
+        labels = {"scene": self.namespace, **more.pop("labels", {})}
+        return self.kubelet.add_node(name, cpu, memory, labels=labels, **more).name
+
+    def create(self, *manifests: Json) -> None:
+        """Create objects."""
+        for manifest in manifests:
+            self.admin.create(manifest)
+
+    def pods(self, app: str | None = None) -> list[Json]:
+        """The scene's pods, or those of one app, by name."""
+        return self.admin.items("pods", self.namespace, f"app={app}" if app else "")
+
+    def pod(self, app: str) -> Json:
+        """The only pod of an app."""
+        [only] = self.pods(app)
+        return only
+
+    def running(self, count: int, app: str | None = None) -> list[Json]:
+        """Wait until that many pods are ready."""
+
+        def look() -> list[Json] | None:
+            found = self.pods(app)
+            ready = [one for one in found if conditions(one).get("Ready", {}).get("status") == "True"]
+            return ready if len(ready) == count else None
+
+        return until(look, f"{count} pods run")
+
+    def pending(self, app: str) -> Json:
+        """Wait until the only pod of an app cannot be scheduled."""
+
+        def look() -> Json | None:
+            found = self.pods(app)
+            told = conditions(found[0]).get("PodScheduled", {}) if len(found) == 1 else {}
+            return found[0] if told.get("reason") == "Unschedulable" else None
+
+        return until(look, f"{app} cannot be scheduled")
+
+    def measure(
+        self, uses: Mapping[str | tuple[str, str], Use], hours: int = 2, former: Sequence[tuple[Any, ...]] = ()
+    ) -> str:
+        """Let the pods that exist use something, for some hours by now, and give Prometheus' address.
+
+        `uses` is by app, or by (app, container) where that is not called app; `former` are pods that ran before these,
+        as arguments for `Usage.add`.
+        """
+        spelt = {key if isinstance(key, tuple) else (key, "app"): use for key, use in uses.items()}
+        self.usage = Usage(self.namespace, spelt, hours)
+        self.usage.run(self.pods())
+        for one in former:
+            self.usage.add(*one)
+        blocks = self._directory / "blocks"
+        make_blocks(self.usage.write_history, blocks)
+        target = self._stack.enter_context(exposed(self.usage))
+        self._prometheus = self._stack.enter_context(running_prometheus(blocks, config=scrape_config(target)))
+        return self._prometheus
+
+    def asked(self, query: str) -> dict[str, float]:
+        """What Prometheus answers now, by node."""
+        url = f"{self._prometheus}/api/v1/query?{urlencode({'query': query})}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found = json.load(answer)["data"]["result"]
+        return {one["metric"]["node"]: float(one["value"][1]) for one in found}
+
+    # Cruise.
+
+    def settings(self, mode: str, **more: str) -> dict[str, str]:
+        """The settings of a cruise that has exactly the rights of `mode`."""
+        grant(self.admin, mode)
+        kubeconfig = self.plane.kubeconfig(f"{SERVE}-{secrets.token_hex(4)}", token(self.admin, SERVE))
+        return {
+            "kubeconfig": str(kubeconfig),
+            "prometheus_url": self._prometheus,
+            "database_url": self._database_url,
+            "mode": mode,
+            "namespace": NAMESPACE,
+            # The scene's workloads were made a moment ago.
+            "new_workload_age": "0s",
+            **more,
+        }
+
+    def once(self, mode: str = "resize", **more: str) -> Ended:
+        """`cruise serve --once --format json`."""
+        return programs.run(["serve", "--once", "--format", "json"], self.settings(mode, **more), self._directory)
+
+    def command(self, *arguments: str, mode: str = "resize", **more: str) -> Ended:
+        """Another command of cruise."""
+        return programs.run(arguments, self.settings(mode, **more), self._directory)
+
+    @contextmanager
+    def serving(self, mode: str = "resize", **more: str) -> Iterator[Running]:
+        """`cruise serve`, once it is ready."""
+        with programs.serving(self.settings(mode, **more), self._directory) as running:
+            yield running
+
+    # What came of it.
+
+    def mark(self) -> None:
+        """Forget what was written until now."""
+        self._mark = self.plane.audit.mark()
+
+    def events(self) -> list[AuditEvent]:
+        """All that cruise has asked the API server for since the scene began, or the last mark."""
+        everybody = self.plane.audit.events(self._mark)
+        return [one for one in everybody if one.user.startswith(f"system:serviceaccount:{NAMESPACE}:")]
+
+    def writes(self) -> list[tuple[str, str, str, int]]:
+        """What cruise has tried to change: verb, resource, target and the answer's status."""
+        verbs = ("create", "update", "patch", "delete", "deletecollection")
+        return [
+            (one.verb, one.resource, one.target, one.code)
+            for one in self.events()
+            if one.verb in verbs and one.object_ref.resource not in ASKING
+        ]
+
+    def deeds(self) -> list[tuple[str, str, str, int]]:
+        """What cruise has tried to change about pods and nodes: its writes without Events and its own Lease."""
+        return [one for one in self.writes() if one[1] not in ("events", "leases")]
+
+    def resized(self, name: str) -> Json:
+        """Wait until a pod's latest resize is in force, and return the pod."""
+
+        def look() -> Json | None:
+            found = self.admin.read("pods", self.namespace, name)
+            return found if in_force(found) else None
+
+        return until(look, f"the resize of {name} is in force")
+
+
+def in_force(pod: Json) -> bool:
+    """Tell whether all that a pod's spec asks for is what its containers have."""
+    if {"PodResizePending", "PodResizeInProgress"} & set(conditions(pod)):
+        return False
+    statuses = by_name([*pod["status"].get("containerStatuses", ()), *pod["status"].get("initContainerStatuses", ())])
+    seen = pod["status"].get("observedGeneration", 0) >= pod["metadata"]["generation"]
+    wanted = {name: one["resources"].get("requests") for name, one in containers_of(pod).items()}
+    return seen and all(statuses[name].get("allocatedResources") == requests for name, requests in wanted.items())
+
+
+def containers_of(pod: Json) -> dict[str, Json]:
+    """A pod's containers and sidecars by name."""
+    sidecars = [one for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    return by_name([*pod["spec"]["containers"], *sidecars])
+
+
+def database_of(server: Path) -> str:
+    """Make a database on the embedded server of a data directory; returns its URL."""
+    name = f"scene_{secrets.token_hex(4)}"
+
+    async def create() -> None:
+        connection = await asyncpg.connect(f"postgresql://postgres@/postgres?host={server}/postgres")
+        await connection.execute(f"CREATE DATABASE {name}")
+        await connection.close()
+
+    assert re.fullmatch(r"\w+", name)
+    asyncio.run(create())
+    return f"postgresql://postgres@/{name}?host={server}/postgres"

@@ -1,0 +1,170 @@
+"""What the pods of a control plane use: history in a real Prometheus' blocks, and from then on what it scrapes.
+
+Pods' names are random, so usage is made up once they exist. There are no containers: their counters follow from what
+each is said to use.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+import numpy as np
+
+from tests import cadvisor
+from tests.cadvisor import Demand, Life, Place, RawSeries
+
+Json = dict[str, Any]
+MIB = 2**20
+HOUR = 3600
+MINUTE = 60
+# Peaks are two minutes in every twenty: too few for the 75th percentile, and in every hour.
+PERIOD, PEAKS = 20, (11, 12)
+FUTURE_MINUTES = 12 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one container uses most of the time, and at its peaks where those are higher.
+
+    `waiting` is the share of time in which it waits for CPU.
+    """
+
+    cores: float
+    mebibytes: int
+    peak_cores: float = 0.0
+    peak_mebibytes: int = 0
+    waiting: float = 0.0
+
+    def demand(self, start: int, minutes: int) -> Demand:
+        """Return it minute by minute."""
+        peak = np.isin(np.arange(minutes) % PERIOD, PEAKS)
+        return Demand(
+            start,
+            np.where(peak, max(self.cores, self.peak_cores), self.cores),
+            np.full(minutes, self.waiting),
+            np.where(peak, max(self.mebibytes, self.peak_mebibytes), self.mebibytes).astype(np.float64) * MIB,
+        )
+
+
+@dataclass(slots=True)
+class Usage:
+    """The containers of one namespace with what they use, `hours` of it in the past; `loads` are nodes' load averages.
+
+    `uses` has the use of each container by (app, container), app being the pods' label.
+    """
+
+    namespace: str
+    uses: Mapping[tuple[str, str], Use]
+    hours: int = 2
+    loads: dict[str, float] = field(default_factory=dict)
+    began: int = field(default_factory=lambda: int(time.time()) // MINUTE * MINUTE)  # noqa: TID251
+    _containers: dict[tuple[str, str], tuple[Place, Life, Demand]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def start(self) -> int:
+        """When the history begins, in Unix seconds."""
+        return self.began - self.hours * HOUR
+
+    def run(self, pods: Iterable[Json], since: int | None = None) -> None:
+        """Let the containers of pods use what they are said to, from the history's start unless a time is given."""
+        for pod in pods:
+            metadata, spec = pod["metadata"], pod["spec"]
+            sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+            for container in (*spec["containers"], *sidecars):
+                use = self.uses.get((metadata.get("labels", {}).get("app", ""), container["name"]))
+                if use is not None:
+                    self.add(metadata["name"], container["name"], use, spec.get("nodeName", ""), since=since)
+
+    def add(
+        self, pod: str, container: str, use: Use, node: str = "", since: int | None = None, until: int | None = None
+    ) -> None:
+        """Let one container of a pod, which need not exist any more, use something for a time."""
+        place = Place(self.namespace, pod, container, node, MINUTE, 0.0)
+        life = Life(self.start if since is None else since, until or self.began + FUTURE_MINUTES * MINUTE)
+        minutes = self.hours * 60 + FUTURE_MINUTES
+        with self._lock:
+            self._containers.setdefault((pod, container), (place, life, use.demand(self.start, minutes)))
+
+    def change(self, pod: str, container: str, use: Use) -> None:
+        """Let a container use something else from now on."""
+        with self._lock:
+            place, life, before = self._containers[pod, container]
+            after, gone = use.demand(before.start, len(before.cores)), (self._now() - before.start) // MINUTE
+            joined = Demand(
+                before.start,
+                np.concatenate((before.cores[:gone], after.cores[gone:])),
+                np.concatenate((before.waiting[:gone], after.waiting[gone:])),
+                np.concatenate((before.memory[:gone], after.memory[gone:])),
+            )
+            self._containers[pod, container] = (place, life, joined)
+
+    def write_history(self, path: Path) -> None:
+        """Write what was used until now as promtool reads it."""
+        times = np.arange(self.start, self._now() + 1, MINUTE, dtype=np.float64)
+        cadvisor.write_openmetrics(self._series(times), path, job="kubelet")
+
+    def exposition(self) -> str:
+        """Return what cAdvisor and node-exporter would expose at this moment."""
+        series = self._series(np.array([float(self._now())]))
+        lines: list[str] = []
+        for one in series:
+            labels = f'container="{one.container}",id="{one.id}",namespace="{one.namespace}",node="{one.node}"'
+            labels += f',pod="{one.pod}",job="kubelet"'
+            lines.append(f"container_cpu_usage_seconds_total{{{labels}}} {one.cpu[0]:.3f}")
+            if one.waiting is not None:
+                lines.append(f"container_pressure_cpu_waiting_seconds_total{{{labels}}} {one.waiting[0]:.3f}")
+            lines.append(f"container_memory_working_set_bytes{{{labels}}} {int(one.memory[0])}")
+        with self._lock:
+            lines += [f'node_load1{{node="{node}",job="node-exporter"}} {load}' for node, load in self.loads.items()]
+        return "".join(f"{line}\n" for line in lines)
+
+    def _series(self, times: np.ndarray) -> list[RawSeries]:
+        with self._lock:
+            containers = list(self._containers.values())
+        return [one for place, life, demand in containers for one in cadvisor.scrape(place, life, demand, times)]
+
+    @staticmethod
+    def _now() -> int:
+        return int(time.time())  # noqa: TID251  Prometheus stamps what it scrapes with the time of the world
+
+
+def scrape_config(address: str, seconds: float = 1) -> str:
+    """Prometheus' configuration for what `exposed` serves; the series say themselves whose they are."""
+    return (
+        f"global:\n  scrape_interval: {seconds:g}s\n"
+        f"scrape_configs:\n- job_name: cluster\n  honor_labels: true\n  static_configs:\n  - targets: ['{address}']\n"
+    )
+
+
+@contextmanager
+def exposed(usage: Usage) -> Iterator[str]:
+    """Serve the exposition on a free loopback port; yields HOST:PORT."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = usage.exposition().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="exposition")
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
