@@ -161,7 +161,7 @@ class Credentials:
 
 
 def _identity(configuration: Configuration, more_headers: Mapping[str, str]) -> Identity:
-    host: str = configuration.host
+    host = configuration.host or ""
     # A token file mostly ends with a line feed, which no header may.
     bearer = " ".join(str(configuration.api_key.get("BearerToken", "")).split())
     headers = {**more_headers, "Authorization": bearer} if bearer else more_headers
