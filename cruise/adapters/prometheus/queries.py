@@ -1,6 +1,8 @@
-"""The queries: one sample a series and step, and nothing computed by the server."""
+"""The queries: one sample a series and step, and nothing computed by the server but the rates of whole nodes."""
 
 from cruise.adapters.prometheus.settings import PrometheusSettings
+
+ROOT_GROUP_RANGE = "3m"
 
 
 def usage_query(settings: PrometheusSettings, metric: str, pods: str) -> str:
@@ -23,6 +25,20 @@ def node_load_query(settings: PrometheusSettings) -> str:
     labels = dict.fromkeys((settings.node_load_label, "instance"))
     selector = f"{settings.metrics.node_load}{{{settings.matchers}}}"
     return f"max by ({', '.join(label for label in labels if label)}) ({selector})"
+
+
+def node_name_query(settings: PrometheusSettings) -> str:
+    """Return the query for the names that node exporters report of their machines."""
+    return f"max by (nodename, instance) (node_uname_info{{{settings.matchers}}})"
+
+
+def root_group_query(settings: PrometheusSettings, metric: str) -> str:
+    """Return the query for the rate of a counter of each node's root control group."""
+    labels = dict.fromkeys((settings.labels.node, "instance"))
+    matchers = [f'{settings.labels.id}="/"', *([settings.matchers] if settings.matchers else [])]
+    # Two samples must lie in the range wherever it starts, also where nodes are scraped once a minute.
+    rate = f"rate({metric}{{{','.join(matchers)}}}[{ROOT_GROUP_RANGE}])"
+    return f"max by ({', '.join(label for label in labels if label)}) ({rate})"
 
 
 def quoted(text: str) -> str:

@@ -8,9 +8,10 @@ import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.counters import Answers, CountersBefore, usage_of
-from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder, NodeLoadDecoder
+from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder
+from cruise.adapters.prometheus.node_loads import NodeLoadReader
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
-from cruise.adapters.prometheus.queries import node_load_query, usage_query
+from cruise.adapters.prometheus.queries import usage_query
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import CounterTail, Int64Array, SampleBlock
@@ -26,7 +27,8 @@ Piece = tuple[SampleBlock, CounterTail]
 class PrometheusSource:
     """Usage and node load from Prometheus; every sample costs the server one sample, and is asked for once.
 
-    Containers are counted from the snapshot last given to `partitions`, to bound what one query covers.
+    Containers are counted from the snapshot last given to `partitions`, to bound what one query covers; its nodes are
+    those whose load is looked for beyond the load averages.
     """
 
     def __init__(self, settings: PrometheusSettings) -> None:
@@ -35,10 +37,11 @@ class PrometheusSource:
         self._settings = settings
         self._client = PrometheusClient(settings)
         self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
-        self._node_loads = NodeLoadDecoder(settings.node_load_label, settings.accept_partial)
+        self._node_loads = NodeLoadReader(settings, self._client)
         self._queries_at_once = asyncio.Semaphore(settings.concurrency)
         self._containers: dict[str, dict[str, int]] = {}
         self._running: set[tuple[str, str]] = set()
+        self._nodes: frozenset[str] = frozenset()
         self._cores = MANY_CORES
         self._pressured_nodes: set[str] = set()
 
@@ -53,6 +56,7 @@ class PrometheusSource:
             of_partition[pod.name] = of_partition.get(pod.name, 0) + len(pod.containers)
         self._containers = containers
         self._running = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.phase == "Running"}
+        self._nodes = frozenset(node.name for node in snapshot.nodes)
         cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0)
         self._cores = cores or MANY_CORES
         return list(PARTITIONS)
@@ -86,13 +90,7 @@ class PrometheusSource:
 
     async def node_loads(self, at: int) -> Mapping[str, float]:
         async with self._queries_at_once:
-            body = await asyncio.to_thread(self._client.query, node_load_query(self._settings), at)
-        loads: dict[str, float] = {}
-        for load in self._node_loads.loads(body):
-            name = load.node or load.instance.rpartition(":")[0] or load.instance
-            if name and np.isfinite(load.value):
-                loads[name] = max(load.value, loads.get(name, 0.0))
-        return loads
+            return await asyncio.to_thread(self._node_loads.read, at, self._nodes)
 
     async def _read_piece(self, pods: str, times: Int64Array, before: CountersBefore) -> Piece:
         async with self._queries_at_once:
