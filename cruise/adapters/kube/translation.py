@@ -2,19 +2,17 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from cruise.errors import Conflict, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
 
-MULTIPLE_BUDGETS = "MultipleDisruptionBudgets"
 _LONGEST_QUOTE = 300
 
 
 class _Cause(msgspec.Struct, frozen=True):
     reason: str | None = None
-    message: str | None = None
-    field: str | None = None
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
@@ -33,27 +31,59 @@ class Status(msgspec.Struct, frozen=True):
     code: int | None = None
 
 
-_NO_DETAILS = _Details()
 _status = msgspec.json.Decoder(Status)
 
-# The causes of refusals, by HTTP code and by what their text says. The server's own cause is kept where none applies:
-# several of these refusals share one, and texts change from version to version.
-CAUSES: Sequence[tuple[int, str, str]] = (
-    (422, r"QOS Class may not change", "QosClassChange"),
-    (422, r"resource (?:requests|limits) cannot be removed", "ResourceRemoved"),
-    (422, r"memory limits cannot be (?:decreased|added)", "MemoryLimitDecreased"),
-    (422, r"node without support for resize", "NodeWithoutResize"),
-    (422, r"static pods? cannot be resized|static pods", "StaticPod"),
-    (422, r"windows pods cannot be resized", "UnsupportedPlatform"),
-    (422, r"non-sidecar init containers", "InitContainer"),
-    (422, r"node allocatable resource claims", "ResourceClaims"),
-    (422, r"pod-level resources", "PodLevelResources"),
-    (422, r"only cpu and memory resources are mutable", "OtherResource"),
-    (422, r"must be less than or equal to \S+ limit", "RequestAboveLimit"),
-    (403, r"exceeded quota", "QuotaExceeded"),
-    (403, r"(?:minimum|maximum) \S+ usage per|max limit to request ratio per", "LimitRange"),
-    (403, r"cannot \S+ (?:resource|path) \"", "Unauthorised"),
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a refusal with that HTTP code, whose text matches `text`, is to cruise; `cause` is for programs."""
+
+    code: int
+    text: str
+    cause: str
+    error: type[CruiseError] = Refused
+
+
+# Several refusals share a machine-readable cause and field, and some have none, so that only the text tells them apart.
+# Texts change from version to version: where none applies, the server's own cause stays.
+MEANINGS: Sequence[Meaning] = (
+    # pods/resize
+    Meaning(422, r"metadata\.uid: Invalid value", "Uid", Conflict),  # an immutable field to the server, a fence to us
+    Meaning(422, r"QOS Class may not change", "QosClassChange"),
+    Meaning(422, r"resource (?:requests|limits) cannot be removed", "ResourceRemoved"),
+    Meaning(422, r"memory limits cannot be (?:decreased|added)", "MemoryLimitDecreased"),  # 1.33 only
+    Meaning(422, r"node without support for resize", "NodeWithoutResize"),
+    Meaning(422, r"static pods cannot be resized", "StaticPod"),
+    Meaning(422, r"windows pods cannot be resized", "UnsupportedPlatform"),
+    Meaning(422, r"pod-level resources", "PodLevelResources"),
+    Meaning(422, r"non-sidecar init containers", "InitContainer"),
+    Meaning(422, r"node allocatable resource claims", "ResourceClaims"),
+    Meaning(422, r"only cpu and memory resources", "OtherResource"),
+    Meaning(422, r"containers may not be (?:added|removed|renamed|reordered)", "ContainerSet"),
+    Meaning(422, r"must be less than or equal to \S+ limit", "RequestAboveLimit"),
+    Meaning(403, r"requires features .* not available on node", "NodeWithoutFeature"),
+    # any write
+    Meaning(401, r"", "Unauthorized"),
+    Meaning(403, r"[Uu]ser \".*\" cannot \S+ (?:resource|path) ", "Forbidden"),
+    Meaning(403, r"exceeded quota|status unknown for quota", "QuotaExceeded"),
+    Meaning(403, r"(?:minimum|maximum) \S+ usage per|max limit to request ratio per", "LimitRange"),
+    Meaning(403, r"ValidatingAdmissionPolicy|admission webhook .* denied the request", "AdmissionDenied"),
+    Meaning(403, r"not yet ready to handle request", "", Unavailable),  # admission, while the server starts
+    Meaning(422, r"ValidatingAdmissionPolicy", "AdmissionDenied"),
+    Meaning(500, r"failed calling webhook", "WebhookFailed", Throttled),  # concerns some objects, not the whole server
+    # pods/eviction
+    Meaning(500, r"more than one PodDisruptionBudget", "MultipleDisruptionBudgets"),
+    Meaning(504, r"PodDisruptionBudget", "DisruptionBudget", Throttled),  # others write the same budget
+    Meaning(403, r"\bpoddisruptionbudgets?\b", "DisruptionBudget"),
 )
+_USUAL: Mapping[int, type[CruiseError]] = {
+    404: NotFound,
+    408: Unavailable,
+    409: Conflict,
+    410: Expired,
+    425: Unavailable,
+    429: Throttled,
+}
 
 
 def failure_of(body: bytes) -> Status | None:
@@ -67,8 +97,7 @@ def failure_of(body: bytes) -> Status | None:
 
 def error_of(code: int, body: bytes, asked: str, retry_after: str | None = None) -> CruiseError:
     """Return the error for an answer with that HTTP code; `asked` says what was asked, such as `PATCH /api/v1/…`."""
-    status = failure_of(body) or Status()
-    return error_of_status(status, asked, code, _seconds(retry_after))
+    return error_of_status(failure_of(body) or Status(), asked, code, _seconds(retry_after))
 
 
 def error_of_status(
@@ -76,30 +105,19 @@ def error_of_status(
 ) -> CruiseError:
     """Return the error for a refusal; a code in the Status counts for more than HTTP's, which may be of success."""
     told = status.code or code or 500
-    text = _shortened(status.message) if status.message else f"the API server answered {told} to {asked}"
-    details = status.details or _NO_DETAILS
-    cause = next((cause.reason for cause in details.causes or () if cause.reason), "")
-    if told == 429:
+    text = status.message or f"the API server answered {told} to {asked}"
+    details = status.details or _Details()
+    stated = next((cause.reason for cause in details.causes or () if cause.reason), None)
+    meaning = next((one for one in MEANINGS if one.code == told and re.search(one.text, text)), None)
+    cause = meaning.cause if meaning else stated or status.reason or f"HTTP {told}"
+    kind = meaning.error if meaning else _USUAL.get(told, Refused if 400 <= told < 500 else Unavailable)
+    line = _shortened(f"the API server does not accept the credentials ({asked})" if told == 401 else text)
+    if kind is Refused:
+        return Refused(line, cause)
+    if kind is Throttled:
         after = details.retry_after_seconds if retry_after_seconds is None else retry_after_seconds
-        return Throttled(text, after, cause)
-    if told in _PLAIN:
-        return _PLAIN[told](text)
-    if told == 401:
-        return Refused(f"{asked}: the API server does not accept the credentials", "Unauthorized")
-    if told == 500 and "more than one PodDisruptionBudget" in text:
-        return Refused(text, MULTIPLE_BUDGETS)
-    if 400 <= told < 500 and told not in _PASSING:
-        return Refused(text, _cause(told, status.message or "", cause or status.reason or f"HTTP{told}"))
-    return Unavailable(text)
-
-
-_PLAIN: Mapping[int, type[CruiseError]] = {404: NotFound, 409: Conflict, 410: Expired}
-# 408 and 425 say nothing about what was asked.
-_PASSING = frozenset({408, 425})
-
-
-def _cause(code: int, text: str, told: str) -> str:
-    return next((cause for known, pattern, cause in CAUSES if known == code and re.search(pattern, text)), told)
+        return Throttled(line, after, cause)
+    return kind(line)
 
 
 def _seconds(retry_after: str | None) -> float | None:
