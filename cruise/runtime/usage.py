@@ -77,11 +77,14 @@ async def usage_pass(
 
 
 def live_containers(snapshot: Snapshot, windows: UsageWindows) -> LiveContainers:
-    """Return the containers of all pods that are not over, init containers left out, in the snapshot's order."""
+    """Return the containers of all pods on nodes that are not over, in the snapshot's order, init containers left out.
+
+    A pod without a node has no usage, nor does it make its workload one of which samples are missing.
+    """
     keys = [
         StatisticKey(pod.namespace, pod.name, str(pod.workload) if pod.workload else "", container.name, pod.identity)
         for pod in snapshot.pods
-        if not pod.terminal
+        if pod.node is not None and not pod.terminal
         for container in pod.containers
         if container.role is not ContainerRole.INIT
     ]

@@ -350,6 +350,19 @@ async def test_pods_that_are_gone_leave_their_peaks_to_their_workload():
     assert GONE not in table.row_of_container
 
 
+async def test_a_workload_whose_only_pod_waits_for_a_node_keeps_its_statistics():
+    # The pod before it has used this until half an hour ago.
+    gone = source(
+        containers={"a": [GONE]},
+        cpu=lambda key, times: np.where(times < AT - 1800, 250.0, np.nan),
+        memory=lambda key, times: np.where(times < AT - 1800, 3e6, np.nan),
+    )
+    waiting = ShownCluster(make_snapshot(pods=[make_pod("web-7d9f8b6c5d-zzzzz", node=None)], nodes=[]))
+    table = await Cruise(gone, shown=waiting).run()
+    [row] = table.row_of_workload.values()
+    assert (table.row(row).cpu_peak_millicores, table.row(row).updated_at) == (250, AT)
+
+
 async def test_what_oom_kills_taught_counts_for_seven_days():
     cruise = Cruise(source())
     for days, memory in ((6, 5_000_000), (8, 9_000_000)):
