@@ -87,6 +87,7 @@ class Policy:
     max_age: timedelta = timedelta(minutes=15)
     look_ahead: timedelta = timedelta(minutes=15)
     pass_interval: timedelta = timedelta(minutes=5)
+    node_load_interval: timedelta = timedelta(minutes=1)
     new_workload_age: timedelta = timedelta(hours=1)
     oom_cooldown: timedelta = timedelta(minutes=5)
     oom_reaction: OomReaction = OomReaction.RESIZE_THEN_EVICT

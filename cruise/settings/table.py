@@ -82,6 +82,7 @@ class Settings:
     log_format: str = _setting(_LOG_FORMAT, "auto")
     log_level: str = _setting(_LOG_LEVEL, "info")
     pass_interval: timedelta = _setting(_DURATION, _POLICY.pass_interval)
+    node_load_interval: timedelta = _setting(_DURATION, _POLICY.node_load_interval)
     max_age: timedelta = _setting(_DURATION, _POLICY.max_age)
     look_ahead: timedelta = _setting(_PAUSE, _POLICY.look_ahead)
     new_workload_age: timedelta = _setting(_PAUSE, _POLICY.new_workload_age)
