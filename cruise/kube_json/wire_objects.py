@@ -156,18 +156,8 @@ class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
     metadata: Metadata
 
 
-AnyObject = (
-    PodObject
-    | NodeObject
-    | ReplicaSetObject
-    | DeploymentObject
-    | StatefulSetObject
-    | DaemonSetObject
-    | JobObject
-    | CronJobObject
-    | BudgetObject
-    | AutoscalerObject
-    | LimitRangeObject
-    | NamespaceObject
-)
+AnyWorkload = ReplicaSetObject | DeploymentObject | StatefulSetObject | DaemonSetObject | JobObject | CronJobObject
+"""Every object that may own pods."""
+
+AnyObject = PodObject | NodeObject | AnyWorkload | BudgetObject | AutoscalerObject | LimitRangeObject | NamespaceObject
 """Every object that a snapshot is made of."""

@@ -1,0 +1,153 @@
+"""The Cluster port over a real API server."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from urllib.parse import quote
+
+import msgspec
+
+from cruise.adapters.kube.cache import Cache
+from cruise.adapters.kube.client import KubeClient
+from cruise.adapters.kube.kinds import ALL_KINDS, FIRST_LISTED, NODES, PODS, Kind
+from cruise.adapters.kube.watching import KindWatch, Timing
+from cruise.adapters.kube.writing import perform
+from cruise.adapters.kube.written import Place, Written
+from cruise.domain.actions import Action
+from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.errors import BadInput, NotFound, Unavailable
+from cruise.kube_json.owners import Owners
+from cruise.kube_json.stream import Unreadable
+from cruise.kube_json.wire import NodeObject, PodObject
+
+MOST_LAG_SECONDS = 60.0
+
+_pod = msgspec.json.Decoder(PodObject)
+_node = msgspec.json.Decoder(NodeObject)
+
+
+class KubeCluster:
+    """A cluster as its API server tells of it, kept in memory by watches for as long as `run` does.
+
+    `may_write` is asked right before each write: False refuses it. Nothing is decided on old data: `snapshot` raises
+    Unavailable where some kind was not known to be in step within the last minute.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kinds: Collection[Kind] = ALL_KINDS,
+        may_write: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        timing: Timing | None = None,
+        most_lag_seconds: float = MOST_LAG_SECONDS,
+    ) -> None:
+        self._client = client
+        self._may_write = may_write
+        self._most_lag_seconds = most_lag_seconds
+        self._cache = Cache()
+        timing = timing or Timing()
+        self._watches = {kind.plural: KindWatch(client, kind, self._cache.shelf(kind), timing, clock) for kind in kinds}
+        self._written = Written(self._cache, self._read_ahead)
+
+    @property
+    def version(self) -> int:
+        """How often what is known has changed."""
+        return self._cache.version
+
+    async def run(self) -> None:
+        """Keep in step until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for watch in self._watches.values():
+                group.create_task(self._follow(watch), name=f"watch {watch.kind.plural}")
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed."""
+        for watch in self._watches.values():
+            await watch.listed.wait()
+
+    def lag_seconds(self) -> float:
+        """How long ago the least fresh kind was last known to be in step; infinite before all were listed."""
+        return max(watch.lag_seconds() for watch in self._watches.values())
+
+    def problems(self) -> list[str]:
+        """Return in words why kinds are not followed now; empty where all is well."""
+        return [f"{name}: {watch.problem}" for name, watch in self._watches.items() if watch.problem]
+
+    def unreadable(self) -> list[Unreadable]:
+        """Return the objects that cannot be decoded and are held apart."""
+        return list(self._cache.unreadable())
+
+    def owners(self) -> Owners:
+        """Return who controls ReplicaSets and Jobs, for pods that are being created; it stays up to date."""
+        return Owners(self._cache.controllers)
+
+    async def snapshot(self) -> Snapshot:
+        self._check_in_step()
+        await self._written.settle()
+        return self._cache.snapshot()
+
+    async def pod(self, namespace: str, name: str) -> Pod | None:
+        document = await self._read_pod(namespace, name)
+        try:
+            return None if document is None else self._cache.pods.read(document)
+        except BadInput as error:
+            raise Unavailable(str(error)) from error
+
+    def oom_kills(self) -> AsyncIterator[OomKill]:
+        return self._cache.oom.kills()
+
+    async def perform(self, action: Action) -> None:
+        if not self._may_write():
+            raise Unavailable("not the leader any more")
+        try:
+            await perform(self._client, action)
+        except Unavailable:
+            # It may have been done all the same.
+            self._written.add(action, certain=False)
+            raise
+        self._written.add(action, certain=True)
+
+    def _check_in_step(self) -> None:
+        for name, watch in self._watches.items():
+            lag = watch.lag_seconds()
+            if lag > self._most_lag_seconds:
+                because = f": {watch.problem}" if watch.problem else ""
+                since = f"not in step for {lag:.0f} s" if watch.listed.is_set() else "not listed yet"
+                raise Unavailable(f"{name}: {since}{because}")
+
+    async def _follow(self, watch: KindWatch) -> None:
+        if watch.kind == PODS:
+            for plural in self._watches.keys() & FIRST_LISTED:
+                await self._watches[plural].listed.wait()
+        await watch.run()
+
+    async def _read_ahead(self, place: Place) -> None:
+        """Read a pod or node that was just written, in front of its watch."""
+        plural, namespace, name = place
+        kind, watch = (NODES, self._watches["nodes"]) if plural == NODES.plural else (PODS, self._watches["pods"])
+        document: PodObject | NodeObject | None
+        document = await (self._read_node(name) if kind == NODES else self._read_pod(namespace, name))
+        shelf = self._cache.shelf(kind)
+        if document is None:
+            shelf.forget(namespace, name)
+        else:
+            shelf.merge(document, watch.version)
+
+    async def _read_node(self, name: str) -> NodeObject | None:
+        try:
+            return _node.decode(await self._client.get(f"{NODES.path}/{quote(name, safe='')}"))
+        except NotFound:
+            return None
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"Node {name} cannot be read: {error}") from error
+
+    async def _read_pod(self, namespace: str, name: str) -> PodObject | None:
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        try:
+            return _pod.decode(await self._client.get(path))
+        except NotFound:
+            return None
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"Pod {namespace}/{name} cannot be read: {error}") from error

@@ -1,0 +1,215 @@
+"""One kind kept in step with the API server: a list, then a watch, and from every failure back to one of the two."""
+
+import asyncio
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from cruise.adapters.kube.backoff import Backoff
+from cruise.adapters.kube.client import KubeClient
+from cruise.adapters.kube.kinds import Kind
+from cruise.adapters.kube.listing import list_pages
+from cruise.errors import BadInput, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
+from cruise.kube_json.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder, Unreadable
+from cruise.kube_json.wire_objects import AnyObject
+
+log = structlog.get_logger()
+
+_FORBIDDEN = frozenset({"Forbidden", "Unauthorised"})
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The pace of lists and watches, in seconds.
+
+    A watch is kept open by the server for `watch_seconds`, give or take a fifth. Shortly before its end the server
+    says up to which version it has told everything, and what is opened next proves it again: so even a kind that
+    nothing happens to is known to be in step at least that often, which a bookmark a minute would not tell in time.
+    A watch that says nothing for `grace_seconds` longer is dead. What fails within `steady_seconds` makes the next wait
+    longer; one that the server ends is opened anew no sooner than `least_seconds` after it was opened. After
+    `relist_failures` in a row the version is suspected to be one that the server never had: the kind is listed anew.
+    """
+
+    page_size: int = 500
+    watch_seconds: float = 40.0
+    grace_seconds: float = 10.0
+    steady_seconds: float = 5.0
+    least_seconds: float = 1.0
+    first_wait_seconds: float = 0.5
+    longest_wait_seconds: float = 30.0
+    absent_wait_seconds: float = 300.0
+    relist_failures: int = 5
+    events_in_a_row: int = 100
+
+
+class Shelf(Protocol):
+    """Where the objects of one kind are kept."""
+
+    def put(self, item: AnyObject | Unreadable, version: str) -> None:
+        """Take an object as it is at a version."""
+        ...
+
+    def drop(self, namespace: str, name: str, version: str) -> None:
+        """Let an object go."""
+        ...
+
+    def keep_only(self, names: set[tuple[str, str]]) -> None:
+        """Let every other object go."""
+        ...
+
+
+class KindWatch:
+    """Follows one kind for as long as `run` does. `listed` is set once its objects were all seen."""
+
+    def __init__(
+        self, client: KubeClient, kind: Kind, shelf: Shelf, timing: Timing, clock: Callable[[], float]
+    ) -> None:
+        self.kind = kind
+        self.listed = asyncio.Event()
+        self.version: str | None = None
+        self.problem = ""
+        self.lists = 0
+        self._client = client
+        self._shelf = shelf
+        self._timing = timing
+        self._clock = clock
+        self._decoder = StreamDecoder(kind.shape)
+        self._proved_at = -math.inf
+        self._absent = False
+
+    def lag_seconds(self) -> float:
+        """How long ago the objects were last known to be those of the server; infinite before the first list."""
+        if self._absent:
+            return 0.0
+        return self._clock() - self._proved_at if self.listed.is_set() else math.inf
+
+    async def run(self) -> None:
+        """Keep in step until cancelled."""
+        timing = self._timing
+        waits = Backoff(timing.first_wait_seconds, timing.longest_wait_seconds)
+        while True:
+            began = self._clock()
+            try:
+                if self.version is None or waits.failures >= timing.relist_failures:
+                    await self._list()
+                await self._watch()
+            except (CruiseError, BadInput) as error:
+                if self._clock() - began >= timing.steady_seconds:
+                    waits.reset()
+                wait = self._wait_after(error, waits)
+            else:
+                waits.reset()
+                # A server that ends its watches early, again and again, is left in peace a little.
+                wait = max(0.0, timing.least_seconds * random.uniform(0.5, 1.0) - (self._clock() - began))
+            await asyncio.sleep(wait)
+
+    def _wait_after(self, error: CruiseError, waits: Backoff) -> float:
+        self._absent = False
+        if self.kind.optional and (isinstance(error, NotFound) or _is_forbidden(error)):
+            self._do_without(error)
+            return self._timing.absent_wait_seconds * random.uniform(0.8, 1.2)
+        asked = None
+        match error:
+            case Expired() | BadInput():
+                self.version = None
+            case Throttled():
+                asked = error.retry_after_seconds
+            case Unavailable():
+                pass
+            case _:
+                # What the server will not continue from, it may still list.
+                self.version = None
+        self._ail(error)
+        return waits.next_seconds(asked)
+
+    async def _list(self) -> None:
+        self.version = None
+        names: set[tuple[str, str]] = set()
+        version = ""
+        async for page in list_pages(self._client, self.kind, self._decoder, self._timing.page_size):
+            for odd in page.unreadable:
+                names.add((odd.namespace, odd.name))
+                self._shelf.put(odd, page.version)
+            for item in page.items:
+                metadata = item.metadata
+                names.add((metadata.namespace or "", metadata.name))
+                self._shelf.put(item, page.version)
+            version = page.version
+            await asyncio.sleep(0)
+        self._shelf.keep_only(names)
+        self._absent = False
+        self.version = version
+        self.lists += 1
+        self._prove()
+        self.listed.set()
+
+    async def _watch(self) -> None:
+        seconds = max(1, round(self._timing.watch_seconds * random.uniform(0.8, 1.2)))
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self.version or "",
+            "timeoutSeconds": str(seconds),
+        }
+        silence = seconds + self._timing.grace_seconds
+        async with self._client.lines(self.kind.path, query, silence_seconds=silence) as lines:
+            self._prove()
+            self._well()
+            in_a_row = 0
+            async for line in lines:
+                self._take(self._decoder.event(line))
+                self._prove()
+                in_a_row += 1
+                if in_a_row % self._timing.events_in_a_row == 0:
+                    # Lines that have arrived already are read without a pause, and others want their turn.
+                    await asyncio.sleep(0)
+
+    def _take(self, event: Event[AnyObject]) -> None:
+        match event:
+            case Changed(item, version):
+                self._shelf.put(item, version)
+            case Deleted(item, version):
+                namespace, name = _name_of(item)
+                self._shelf.drop(namespace, name, version)
+            case Bookmark(version):
+                pass
+            case Broken(expired, message):
+                raise Expired(message) if expired else Unavailable(message)
+        if version:
+            self.version = version
+
+    def _prove(self) -> None:
+        self._proved_at = self._clock()
+
+    def _do_without(self, error: CruiseError) -> None:
+        if self.problem != str(error):
+            self.problem = str(error)
+            log.warning("doing without a kind", kind=self.kind.plural, because=self.problem)
+        self._shelf.keep_only(set())
+        self._absent = True
+        self.listed.set()
+
+    def _ail(self, error: CruiseError) -> None:
+        if self.problem != str(error):
+            self.problem = str(error)
+            told = log.info if isinstance(error, Expired) else log.warning
+            told("watch interrupted", kind=self.kind.plural, because=self.problem)
+
+    def _well(self) -> None:
+        if self.problem:
+            self.problem = ""
+            log.info("watch goes on", kind=self.kind.plural)
+
+
+def _is_forbidden(error: CruiseError) -> bool:
+    return isinstance(error, Refused) and error.cause in _FORBIDDEN
+
+
+def _name_of(item: AnyObject | Unreadable) -> tuple[str, str]:
+    if isinstance(item, Unreadable):
+        return item.namespace, item.name
+    return item.metadata.namespace or "", item.metadata.name

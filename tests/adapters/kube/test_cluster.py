@@ -1,0 +1,84 @@
+"""The cluster as cruise keeps it in memory, against a real control plane."""
+
+import asyncio
+
+import pytest
+
+from cruise.adapters.kube.kinds import ADMISSION_KINDS
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.resources import MEBIBYTE, Amounts
+from cruise.errors import Unavailable
+from tests.adapters.kube.following import eventually, following, pods_in
+from tests.controlplane.manifests import container, pod_template, workload
+from tests.simulation.scenes import amounts, resize
+
+APP = container("app", {"cpu": "200m", "memory": "128Mi"}, {"memory": "256Mi"})
+
+
+async def test_what_is_there_and_what_comes_is_in_the_snapshot(control_plane, admin, kubelet, namespace):
+    kubelet.add_node(f"{namespace}-n1", cpu="4")
+    admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 3))
+    async with following(control_plane) as cluster:
+        pods = await eventually(lambda: running(cluster, namespace, 3), "three pods run")
+        assert {pod.workload for pod in pods} == {WorkloadRef("Deployment", "web")}
+        (one,) = pods[0].containers
+        assert one.requests == one.allocated == one.actual == Amounts(200, 128 * MEBIBYTE)
+        snapshot = await cluster.snapshot()
+        assert snapshot.workloads[(namespace, WorkloadRef("Deployment", "web"))].replicas == 3
+        node = next(node for node in snapshot.nodes if node.name == f"{namespace}-n1")
+        assert node.allocatable.cpu_millicores == node.cpu_capacity_millicores == 4000
+        version = cluster.version
+        admin.patch("deployments.apps", namespace, "web", {"spec": {"replicas": 1}})
+        await eventually(lambda: running(cluster, namespace, 1), "one pod is left")
+        assert cluster.version > version
+        assert cluster.lag_seconds() < 60
+
+
+async def running(cluster, namespace, count):
+    pods = await pods_in(cluster, namespace)
+    return pods if len(pods) == count and all(pod.phase == "Running" and pod.node for pod in pods) else None
+
+
+async def test_nothing_is_decided_on_the_state_before_a_write(control_plane, admin, kubelet, namespace):
+    kubelet.add_node(f"{namespace}-n1")
+    admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 5))
+    async with following(control_plane) as cluster:
+        pods = await eventually(lambda: running(cluster, namespace, 5), "five pods run")
+        for millicores in (300, 210, 260):
+            await asyncio.gather(*(cluster.perform(resize(pod, amounts(millicores))) for pod in pods))
+            seen = await pods_in(cluster, namespace)
+            assert [pod.containers[0].requests.cpu_millicores for pod in seen] == [millicores] * 5
+
+
+async def test_who_may_not_write_does_not(control_plane, admin, kubelet, namespace):
+    kubelet.add_node(f"{namespace}-n1")
+    admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
+    async with following(control_plane, may_write=lambda: False) as cluster:
+        (pod,) = await eventually(lambda: running(cluster, namespace, 1), "the pod runs")
+        with pytest.raises(Unavailable, match="not the leader"):
+            await cluster.perform(resize(pod, amounts(300)))
+        again = await cluster.pod(namespace, pod.name)
+        assert again is not None
+        assert again.containers == pod.containers
+
+
+async def test_admission_follows_owners_without_pods(control_plane, admin, kubelet, namespace):
+    kubelet.add_node(f"{namespace}-n1")
+    admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
+    async with following(control_plane, kinds=ADMISSION_KINDS) as cluster:
+        owned = await eventually(
+            lambda: [key for key in cluster.owners().controllers if key[0] == namespace], "the ReplicaSet is known"
+        )
+        assert cluster.owners().controllers[owned[0]] == WorkloadRef("Deployment", "web")
+        snapshot = await cluster.snapshot()
+        assert (snapshot.pods, snapshot.budgets) == ((), ())
+        assert (namespace, WorkloadRef("Deployment", "web")) in snapshot.workloads
+
+
+async def test_before_the_first_list_there_is_no_snapshot(control_plane):
+    async with following(control_plane) as cluster:
+        pass
+    fresh = type(cluster)(cluster._client)
+    with pytest.raises(Unavailable, match="not listed yet"):
+        await fresh.snapshot()
+    assert fresh.lag_seconds() == float("inf")
