@@ -9,7 +9,9 @@ import typer
 from cruise import __version__
 from cruise.cli.demo import demo
 from cruise.cli.explain import explain
+from cruise.cli.pause import pause
 from cruise.cli.plan import plan
+from cruise.cli.resume import resume
 from cruise.cli.scan import scan
 from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output
 from cruise.errors import BadInput, CruiseError
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (scan, plan, explain, demo):
+for command in (scan, plan, explain, pause, resume, demo):
     app.command()(command)
 
 

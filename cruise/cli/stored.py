@@ -41,7 +41,7 @@ async def remembered(settings: Settings, name: tuple[str, str], pod: Pod | None,
         raise BadInput(
             f"nothing is stored under {data_dir}; give --snapshot and --usage, or set database_url or data_dir"
         )
-    async with open_store(settings.database_url, data_dir, _do_not_wait) as store:
+    async with open_store(settings.database_url, data_dir, do_not_wait) as store:
         whole = StatisticsTable.of_rows([]) if pod is None else await store.read_statistics()
         workload = str(pod.workload) if pod is not None and pod.workload is not None else ""
         identity = pod.identity if pod is not None else ""
@@ -62,5 +62,6 @@ async def remembered(settings: Settings, name: tuple[str, str], pod: Pod | None,
         return Remembered(whole, own, await store.overrides(), await store.refused_targets(), past)
 
 
-def _do_not_wait(message: str) -> None:
+def do_not_wait(message: str) -> None:
+    """Give up instead of waiting for a database: who calls is looking on. Raises Unavailable."""
     raise Unavailable(message.removeprefix("waiting: "))
