@@ -1,0 +1,205 @@
+"""The webhook's certificate: made with a certificate authority of its own, read from elsewhere, put into use."""
+
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from cruise.errors import BadInput
+
+# Clocks differ between machines: what begins now must hold already where it is earlier.
+_BACKDATED = timedelta(hours=1)
+_OWN_AUTHORITY = "cruise webhook CA"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A server's certificate (PEM, its own first, then the chain) and its private key (PEM).
+
+    `names` are the hosts and addresses that it speaks for; `own` tells that cruise made it.
+    """
+
+    certificate: bytes
+    key: bytes
+    not_before: datetime
+    not_after: datetime
+    names: tuple[str, ...]
+    own: bool
+
+    @property
+    def renewal_due(self) -> datetime:
+        """When two thirds of its life are over."""
+        return self.not_after - (self.not_after - self.not_before - _BACKDATED) / 3
+
+
+def make_key_pair(names: Sequence[str], now: datetime, lifetime: timedelta) -> tuple[KeyPair, bytes]:
+    """Make a certificate for `names`, and the certificate (PEM) of the authority that vouches for it alone.
+
+    The authority's key is used this once and kept nowhere.
+    """
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    # Verifiers tell authorities apart by name, and two of them are trusted during a rotation.
+    authority = _name(f"{_OWN_AUTHORITY} {x509.random_serial_number():040x}"[:60])
+    span = (now - _BACKDATED, now + lifetime)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    authority_certificate = (
+        _builder(authority, authority, authority_key.public_key(), span)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    certificate = (
+        _builder(_name(names[0][:64]), authority, key.public_key(), span)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    written = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    pem = serialization.Encoding.PEM
+    return read_key_pair(
+        certificate.public_bytes(pem), written, "a new certificate"
+    ), authority_certificate.public_bytes(pem)
+
+
+def read_key_pair(certificate: bytes, key: bytes, place: str) -> KeyPair:
+    """Read a certificate and its key, both PEM. Raises BadInput, naming `place`, where they cannot be used together."""
+    try:
+        chain = x509.load_pem_x509_certificates(certificate)
+    except ValueError as error:
+        raise BadInput(f"{place}: tls.crt holds no certificate in PEM form") from error
+    leaf = chain[0]
+    if _public_bytes(_read_key(key, place).public_key()) != _public_bytes(leaf.public_key()):
+        raise BadInput(f"{place}: tls.key is not the key of tls.crt; put both files there from one issue")
+    issuers = leaf.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return KeyPair(
+        certificate,
+        key,
+        leaf.not_valid_before_utc,
+        leaf.not_valid_after_utc,
+        _names_of(leaf),
+        own=bool(issuers) and str(issuers[0].value).startswith(_OWN_AUTHORITY),
+    )
+
+
+def check_validity(pair: KeyPair, place: str, now: datetime) -> None:
+    """Raise BadInput for a certificate that has ended or not begun."""
+    if now >= pair.not_after:
+        raise BadInput(f"{place}: tls.crt expired at {pair.not_after:%Y-%m-%d %H:%M} UTC; renew it")
+    if now < pair.not_before:
+        raise BadInput(f"{place}: tls.crt is only valid from {pair.not_before:%Y-%m-%d %H:%M} UTC on")
+
+
+def server_context() -> ssl.SSLContext:
+    """Return a context for a server that has no certificate yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def put_in_use(context: ssl.SSLContext, pair: KeyPair) -> None:
+    """Let new connections be served with another certificate; those that exist stay as they are."""
+    # The library reads files only, and a private key is not left on any disk.
+    descriptor = os.memfd_create("cruise-tls")
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(pair.certificate.rstrip() + b"\n" + pair.key)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    except ssl.SSLError as error:
+        raise BadInput(f"the certificate cannot be served: {error.reason or error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def certificates_in(bundle: bytes) -> list[bytes]:
+    """Return the certificates of a bundle, each as PEM; none where it holds none."""
+    try:
+        found = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return []
+    return [certificate.public_bytes(serialization.Encoding.PEM) for certificate in found]
+
+
+def vouches_for(authority: bytes, pair: KeyPair) -> bool:
+    """Tell whether an authority's certificate (PEM) issued the pair's."""
+    leaf = x509.load_pem_x509_certificate(pair.certificate)
+    try:
+        leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, span: tuple[datetime, datetime]
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(span[0])
+        .not_valid_after(span[1])
+    )
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        stated = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    return tuple(str(name.value) for name in stated if isinstance(name, x509.DNSName | x509.IPAddress))
+
+
+def _read_key(key: bytes, place: str) -> PrivateKeyTypes:
+    try:
+        return serialization.load_pem_private_key(key, password=None)
+    except TypeError as error:
+        raise BadInput(f"{place}: tls.key is encrypted; put it there without a password") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadInput(f"{place}: tls.key holds no private key in PEM form") from error
+
+
+def _public_bytes(key: object) -> bytes:
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)  # type: ignore[attr-defined,no-any-return]
