@@ -1,7 +1,6 @@
 """Statistics for one look at a cluster, read from a Prometheus server with a bar that tells how long it takes."""
 
 import asyncio
-import logging
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -10,12 +9,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
-import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.clock import wall_clock
+from cruise.cli.terminal import quiet_logs
 from cruise.decisions.oom import learn_from
 from cruise.domain.actions import Action
 from cruise.domain.cluster import OomKill, Pod, Snapshot
@@ -70,7 +69,7 @@ def read_usage_of(
     """
     at = now or wall_clock()
     try:
-        with _quiet_logs():
+        with quiet_logs():
             table = asyncio.run(_read(snapshot, prometheus, parse_duration(history), at, policy))
     except (Throttled, Unavailable) as error:
         raise BadInput(f"{error}; try again later, or give --usage") from error
@@ -99,7 +98,7 @@ async def _read(
             await store.record_usage(UsageAdvance(partition, PartitionProgress(start, start), _NO_PEAKS, None))
         for kill in snapshot.oom_kills:
             await store.record_oom(learn_from(kill, None))
-        with _bar() as show:
+        with usage_bar() as show:
             for _ in range(_PASSES):
                 table = await usage_pass(cluster, source, store, state, policy, now, reading, show)
                 if not state.failures:
@@ -126,7 +125,8 @@ class _Shown:
 
 
 @contextmanager
-def _bar() -> "Iterator[_Shown | None]":
+def usage_bar() -> "Iterator[_Shown | None]":
+    """Show how far the reading of usage is, where people look on."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
@@ -138,13 +138,3 @@ def _bar() -> "Iterator[_Shown | None]":
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield _Shown(progress)
-
-
-@contextmanager
-def _quiet_logs() -> Iterator[None]:
-    """Keep the pass's own log off standard output, which belongs to the report."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    try:
-        yield
-    finally:
-        structlog.reset_defaults()

@@ -1,5 +1,6 @@
 """Standard output and standard error: documents, tables, progress, and the one line that says what went wrong."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -77,6 +78,18 @@ def busy(what: str, worth_telling: bool = True) -> Iterator[None]:
     console = Console(stderr=True, highlight=False, markup=False)
     with console.status(what):
         yield
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Keep the log of what a command does off standard output, which belongs to its result."""
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
 
 
 def _require_output() -> None:
