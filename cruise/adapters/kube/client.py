@@ -49,6 +49,15 @@ class KubeClient:
         self._seconds = timeout_seconds
         self._sessions: dict[tuple[object, ...], aiohttp.ClientSession] = {}
 
+    @property
+    def in_cluster(self) -> bool:
+        """Tell whether it is asked with a pod's own account, from within the cluster."""
+        return self._credentials.in_cluster
+
+    async def identity(self) -> Identity:
+        """Return what it is asked with now, for others that have to ask the same server."""
+        return await self._credentials.current()
+
     async def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> bytes:
         """Return the JSON at a path; told to slow down, wait as asked and try again a few times."""
         for attempt in range(_READ_TRIES):

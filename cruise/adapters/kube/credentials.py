@@ -128,6 +128,11 @@ class Credentials:
         self._read_at = 0.0
         self._lock = asyncio.Lock()
 
+    @property
+    def in_cluster(self) -> bool:
+        """Tell whether these are a pod's own."""
+        return isinstance(self._account, ServiceAccount)
+
     async def load(self) -> Identity:
         """Read the credentials. Raises BadInput."""
         self._identity = await self._account.read(anew=True)
