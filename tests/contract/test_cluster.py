@@ -4,82 +4,30 @@ A scene is described once, in the simulation's terms; an implementation builds i
 its controllers and kubelets have come to rest.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import Protocol
+from dataclasses import replace
 
 import pytest
 
 from cruise.domain.actions import Reason, TaintNode, UntaintNode
-from cruise.domain.cluster import LimitRangeItem, Node, Pod, ResizePending
+from cruise.domain.cluster import DisruptionBudget, LimitRangeItem, Pod, ResizePending
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Requirement, Taint, TaintEffect
 from cruise.errors import Conflict, NotFound, Refused, Throttled
-from cruise.runtime.ports import Cluster
-from cruise.simulation.behaviour import Behaviour
-from cruise.simulation.cluster import SimulatedCluster
 from cruise.simulation.evictions import BudgetRule
 from cruise.simulation.workloads import SimulatedWorkload
-from tests.simulation.scenes import NAMESPACE, START, amounts, container, evict, node, resize, template, workload
+from tests.contract.scenes import Build, Scene, World, real, simulated
+from tests.simulation.scenes import NAMESPACE, amounts, container, evict, node, resize, template, workload
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 FOREIGN = Taint("example.com/odd", "yes", TaintEffect.PREFER_NO_SCHEDULE)
 LIMITED = container(200, 128, Amounts(None, amounts(0, 256).memory_bytes))
 
 
-@dataclass(frozen=True)
-class Scene:
-    """What there is in a cluster before the test."""
-
-    workloads: Sequence[SimulatedWorkload] = ()
-    nodes: Sequence[Node] = (node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}))
-    budgets: Sequence[BudgetRule] = ()
-    limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
-
-
-class World(Protocol):
-    """A cluster under test."""
-
-    port: Cluster
-
-    async def settle(self) -> None:
-        """Wait until what was asked for is done and every replacement runs."""
-
-
-Build = Callable[[Scene], AbstractAsyncContextManager[World]]
-
-
-class SimulatedWorld:
-    """A scene in the simulated cluster."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.simulated = SimulatedCluster(
-            scene.nodes,
-            scene.workloads,
-            START,
-            Behaviour(step_seconds=5),
-            budgets=scene.budgets,
-            limit_ranges=scene.limit_ranges,
-        )
-        self.port: Cluster = self.simulated
-
-    async def settle(self) -> None:
-        self.simulated.advance(self.simulated.now + timedelta(minutes=2))
-
-
-@asynccontextmanager
-async def simulated(scene: Scene) -> AsyncIterator[World]:
-    world = SimulatedWorld(scene)
-    yield world
-    world.simulated.close()
-
-
-@pytest.fixture(params=[simulated])
+@pytest.fixture(params=["simulated", "real"])
 def build(request: pytest.FixtureRequest) -> Build:
-    builder: Build = request.param
-    return builder
+    if request.param == "simulated":
+        return simulated
+    return real(*(request.getfixturevalue(name) for name in ("control_plane", "admin", "kubelet")))
 
 
 def web(replicas: int = 1, kind: str = "Deployment") -> SimulatedWorkload:
@@ -87,7 +35,11 @@ def web(replicas: int = 1, kind: str = "Deployment") -> SimulatedWorkload:
 
 
 async def pods_of(world: World) -> list[Pod]:
-    return [pod for pod in (await world.port.snapshot()).pods if pod.namespace == NAMESPACE]
+    return [pod for pod in (await world.port.snapshot()).pods if pod.namespace == world.namespace]
+
+
+async def budgets_of(world: World) -> list[DisruptionBudget]:
+    return [one for one in (await world.port.snapshot()).budgets if one.namespace == world.namespace]
 
 
 async def first_pod(world: World) -> Pod:
@@ -253,8 +205,8 @@ async def test_spent_disruption_budget_throttles(build: Build) -> None:
     budget = BudgetRule(NAMESPACE, "web", WEB, min_available=2)
     async with build(Scene([web(2)], budgets=[budget])) as world:
         await world.settle()
-        (shown,) = (await world.port.snapshot()).budgets
-        assert (shown.namespace, shown.name, shown.disruptions_allowed) == (NAMESPACE, "web", 0)
+        (shown,) = await budgets_of(world)
+        assert (shown.namespace, shown.name, shown.disruptions_allowed) == (world.namespace, "web", 0)
         pod = await first_pod(world)
         with pytest.raises(Throttled, match="disruption budget"):
             await world.port.perform(evict(pod))
@@ -265,7 +217,7 @@ async def test_budget_allows_what_it_says(build: Build) -> None:
     budget = BudgetRule(NAMESPACE, "web", WEB, min_available=1)
     async with build(Scene([web(2)], budgets=[budget])) as world:
         await world.settle()
-        (shown,) = (await world.port.snapshot()).budgets
+        (shown,) = await budgets_of(world)
         assert shown.disruptions_allowed == 1
         first, second = await pods_of(world)
         await world.port.perform(evict(first))
@@ -291,12 +243,13 @@ async def test_only_the_overload_taint_is_touched(build: Build) -> None:
         async def taints() -> dict[str, set[Taint]]:
             return {one.name: set(one.taints) for one in (await world.port.snapshot()).nodes}
 
+        n1, n2 = world.node("n1"), world.node("n2")
         for _ in range(2):  # asked twice, done once
-            await world.port.perform(TaintNode("n1", Reason.OVERLOADED))
-            assert await taints() == {"n1": {FOREIGN, OVERLOADED}, "n2": set()}
+            await world.port.perform(TaintNode(n1, Reason.OVERLOADED))
+            assert await taints() == {n1: {FOREIGN, OVERLOADED}, n2: set()}
         for _ in range(2):
-            await world.port.perform(UntaintNode("n1", Reason.LOAD_FELL))
-            assert await taints() == {"n1": {FOREIGN}, "n2": set()}
+            await world.port.perform(UntaintNode(n1, Reason.LOAD_FELL))
+            assert await taints() == {n1: {FOREIGN}, n2: set()}
 
 
 async def test_overloaded_node_gets_no_new_pods(build: Build) -> None:

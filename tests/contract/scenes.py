@@ -1,0 +1,229 @@
+"""Scenes that every cluster can be built from, and the two clusters that are."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from cruise.adapters.kube.cluster import KubeCluster
+from cruise.adapters.kube.connecting import KubeSettings, connect
+from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod
+from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import Amounts
+from cruise.runtime.ports import Cluster
+from cruise.simulation.behaviour import Behaviour
+from cruise.simulation.cluster import SimulatedCluster
+from cruise.simulation.evictions import BudgetRule
+from cruise.simulation.workloads import SimulatedWorkload
+from tests.controlplane import manifests
+from tests.controlplane.api import Api
+from tests.controlplane.behaviour import NodeSpec
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.kubelet import TestKubelet
+from tests.controlplane.namespaces import own_namespace
+from tests.simulation.scenes import NAMESPACE, START, node
+
+SCENE_LABEL = "example.com/scene"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What there is in a cluster before the test."""
+
+    workloads: Sequence[SimulatedWorkload] = ()
+    nodes: Sequence[Node] = (node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}))
+    budgets: Sequence[BudgetRule] = ()
+    limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+
+
+class World(Protocol):
+    """A cluster under test. Where others use it too, the scene has a namespace and names of nodes of its own."""
+
+    port: Cluster
+    namespace: str
+
+    def node(self, name: str) -> str:
+        """Return what a node of the scene is called."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait until what was asked for is done and every replacement runs."""
+        ...
+
+
+Build = Callable[[Scene], AbstractAsyncContextManager[World]]
+
+
+class SimulatedWorld:
+    """A scene in the simulated cluster."""
+
+    namespace = NAMESPACE
+
+    def __init__(self, scene: Scene) -> None:
+        self.simulated = SimulatedCluster(
+            scene.nodes,
+            scene.workloads,
+            START,
+            Behaviour(step_seconds=5),
+            budgets=scene.budgets,
+            limit_ranges=scene.limit_ranges,
+        )
+        self.port: Cluster = self.simulated
+
+    def node(self, name: str) -> str:
+        return name
+
+    async def settle(self) -> None:
+        self.simulated.advance(self.simulated.now + timedelta(minutes=2))
+
+
+@asynccontextmanager
+async def simulated(scene: Scene) -> AsyncIterator[World]:
+    """Build a scene in the simulated cluster."""
+    world = SimulatedWorld(scene)
+    yield world
+    world.simulated.close()
+
+
+class RealWorld:
+    """A scene on a real control plane, with a namespace and nodes of its own."""
+
+    def __init__(self, scene: Scene, port: KubeCluster, admin: Api, namespace: str) -> None:
+        self.port: Cluster = port
+        self.namespace = namespace
+        self._admin = admin
+        self._replicas = sum(workload.replicas for workload in scene.workloads)
+        self._roomiest = max(one.allocatable.cpu_millicores for one in scene.nodes)
+
+    def node(self, name: str) -> str:
+        return f"{self.namespace}-{name}"
+
+    async def settle(self) -> None:
+        deadline = asyncio.get_running_loop().time() + 30
+        while not await self._at_rest():
+            assert asyncio.get_running_loop().time() < deadline, "the scene does not come to rest"
+            await asyncio.sleep(0.02)
+
+    async def _at_rest(self) -> bool:
+        """Tell whether controllers, scheduler and kubelets are done, and the port knows."""
+        pods = [pod for pod in (await self.port.snapshot()).pods if pod.namespace == self.namespace]
+        return (
+            len(pods) == self._replicas
+            and all(self._is_settled(pod) for pod in pods)
+            and all([pod == await self.port.pod(pod.namespace, pod.name) for pod in pods])
+            and await self._budgets_observed(len(pods))
+        )
+
+    def _is_settled(self, pod: Pod) -> bool:
+        if pod.node is None:
+            hopeless = counted_requests(pod).cpu_millicores > self._roomiest
+            return hopeless and pod.unschedulable_since is not None
+        done = all(one.allocated == one.requests for one in pod.containers)
+        return pod.phase == "Running" and not pod.terminating and (done or pod.resize.pending is not None)
+
+    async def _budgets_observed(self, healthy: int) -> bool:
+        """Tell whether the disruption controller has seen the pods as they are, and the port what it says."""
+        told = {
+            one["metadata"]["name"]: one for one in self._admin.items("poddisruptionbudgets.policy", self.namespace)
+        }
+        seen = {one.name: one for one in (await self.port.snapshot()).budgets if one.namespace == self.namespace}
+        # Of several budgets over the same pods the controller keeps one up to date.
+        observed = [
+            one
+            for one in told.values()
+            if one.get("status", {}).get("currentHealthy") == healthy and not one["status"].get("disruptedPods")
+        ]
+        return (len(observed) > 0 or not told) and {
+            name: one["status"].get("disruptionsAllowed") for name, one in told.items()
+        } == {name: one.disruptions_allowed for name, one in seen.items()}
+
+
+def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
+    """Return what builds scenes on a control plane."""
+
+    @asynccontextmanager
+    async def build(scene: Scene) -> AsyncIterator[World]:
+        namespace = f"scene-{secrets.token_hex(3)}"
+        kubelet.add_nodes([_node_spec(one, namespace) for one in scene.nodes])
+        with own_namespace(admin, namespace):
+            for manifest in _manifests(scene, namespace):
+                admin.create(manifest)
+            async with connect(KubeSettings(plane.kubeconfig())) as client:
+                cluster = KubeCluster(client)
+                running = asyncio.ensure_future(cluster.run())
+                try:
+                    await asyncio.wait_for(cluster.synced(), 60)
+                    yield RealWorld(scene, cluster, admin, namespace)
+                finally:
+                    running.cancel()
+                    await asyncio.gather(running, return_exceptions=True)
+
+    return build
+
+
+def _node_spec(one: Node, namespace: str) -> NodeSpec:
+    amounts = _quantities(Amounts(one.allocatable.cpu_millicores, one.allocatable.memory_bytes))
+    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect.value} for taint in one.taints]
+    return NodeSpec(
+        f"{namespace}-{one.name}",
+        amounts["cpu"],
+        amounts["memory"],
+        one.allocatable_pods,
+        labels={**one.labels, SCENE_LABEL: namespace},
+        taints=taints,
+    )
+
+
+def _manifests(scene: Scene, namespace: str) -> list[dict[str, Any]]:
+    found = [_limit_range(items, namespace) for items in scene.limit_ranges.values()]
+    for workload in scene.workloads:
+        assert workload.ref is not None
+        kind: Any = workload.kind
+        template = manifests.pod_template(
+            workload.ref.name,
+            *(_container(one) for one in workload.template.containers),
+            nodeSelector={SCENE_LABEL: namespace},
+            terminationGracePeriodSeconds=workload.grace_seconds,
+        )
+        found.append(manifests.workload(kind, namespace, workload.ref.name, template, workload.replicas))
+    found += [_budget(rule, namespace) for rule in scene.budgets]
+    return found
+
+
+def _container(one: Container) -> dict[str, Any]:
+    return manifests.container(one.name, _quantities(one.requests), _quantities(one.limits))
+
+
+def _budget(rule: BudgetRule, namespace: str) -> dict[str, Any]:
+    (app,) = (value for requirement in rule.selector.requirements for value in requirement.values)
+    budget = manifests.budget(namespace, rule.name, app, 0)
+    del budget["spec"]["minAvailable"]
+    bounds = {"minAvailable": rule.min_available, "maxUnavailable": rule.max_unavailable}
+    budget["spec"] |= {name: bound for name, bound in bounds.items() if bound is not None}
+    return budget
+
+
+def _limit_range(items: Sequence[LimitRangeItem], namespace: str) -> dict[str, Any]:
+    limits = [
+        {
+            "type": "Pod" if item.of_pod else "Container",
+            "min": _quantities(item.minimum),
+            "max": _quantities(item.maximum),
+        }
+        for item in items
+    ]
+    metadata = {"namespace": namespace, "name": "limits"}
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
+
+
+def _quantities(amounts: Amounts) -> dict[str, str]:
+    stated = {}
+    if amounts.cpu_millicores is not None:
+        stated["cpu"] = format_cpu_millicores(amounts.cpu_millicores)
+    if amounts.memory_bytes is not None:
+        stated["memory"] = format_memory_bytes(amounts.memory_bytes)
+    return stated
