@@ -19,7 +19,6 @@ from cruise.runtime.usage import usage_pass
 from cruise.runtime.usage_reading import ReadingProgress, UsageReading
 from cruise.runtime.usage_state import UsageState
 
-_NODE_LOAD_INTERVAL = timedelta(minutes=1)
 _PRUNE_INTERVAL = timedelta(hours=1)
 _PAUSE_BETWEEN_FILLS = timedelta(seconds=15)
 
@@ -100,7 +99,7 @@ class Controller:
             self._reading,
             on_progress or self._progressed,
         )
-        self.doings.unread = self._usage.failures
+        self.doings.unread, self.doings.statistics = self._usage.failures, statistics
         if not self._usage.failures:
             self.doings.refreshed_at = now
         # After a restart there are statistics, which age, even where what is new cannot be read.
@@ -145,7 +144,7 @@ class Controller:
         """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""
         async with Jobs(self._grace, self.doings.jobs) as jobs:
             jobs.always("oom reactor", self.react_to_kills)
-            jobs.every(self._paced(_NODE_LOAD_INTERVAL), "node load", self.watch_load, delay=timedelta(0))
+            jobs.every(self._paced(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0))
             jobs.every(self._paced(_PRUNE_INTERVAL), "prune", self._prune, delay=self._paced(_PRUNE_INTERVAL))
             jobs.begin(self._fill_then_pass(jobs))
             await jobs.until(stop)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import fcntl
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from cruise.adapters.store.opening import open_store
 from cruise.app.controller import Controller, Hooks
 from cruise.app.demo_frames import FrameMaker
+from cruise.app.signals import on_signals
 from cruise.app.simulated_admission import SimulatedAdmission
 from cruise.domain.policy import Mode
 from cruise.errors import BadInput
@@ -43,7 +43,7 @@ async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds
     the database already holds something.
     """
     stop = asyncio.Event()
-    with _stopping(stop), _logging_to(console), _own_directory(data_dir) as directory:
+    with on_signals(stop.set), _logging_to(console), _own_directory(data_dir) as directory:
         console.print("starting: cluster, store, statistics of the past week")
         async with _empty_store(settings, directory, console) as store:
             return await _run(settings, console, store, seconds, stop)
@@ -149,19 +149,6 @@ def _own_directory(data_dir: Path) -> Iterator[Path]:
         except OSError as error:
             raise BadInput(f"{directory}: another demo is running there; stop it, or set CRUISE_DATA_DIR") from error
         yield directory
-
-
-@contextmanager
-def _stopping(stop: asyncio.Event) -> Iterator[None]:
-    """Let Ctrl-C and a polite kill set `stop`."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 @contextmanager

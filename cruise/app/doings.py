@@ -7,6 +7,7 @@ from datetime import datetime
 
 from cruise.domain.actions import Outcome
 from cruise.domain.policy import Mode
+from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.figures import (
     ControllerFigures,
     JobFigures,
@@ -28,7 +29,7 @@ class Doings:
     """Since the process began, whoever led meanwhile.
 
     `filled` tells whether the one who leads has statistics, `filling` how far they are until then; `refreshed_at` is
-    when they were last brought up to date, `unread` what could not be read the last time.
+    when they were last brought up to date, `unread` what could not be read the last time, `statistics` what they were.
     """
 
     node_pass: NodePass | None = None
@@ -40,6 +41,7 @@ class Doings:
     filling: ReadingProgress | None = None
     refreshed_at: datetime | None = None
     unread: Sequence[FailedRead] = ()
+    statistics: StatisticsTable | None = None
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Take over how actions ended."""
@@ -49,6 +51,7 @@ class Doings:
     def begin_term(self) -> None:
         """Forget what only the one who led before can vouch for."""
         self.filled, self.filling, self.unread = False, None, ()
+        self.refreshed_at = self.statistics = self.node_pass = None
         self.jobs.clear()
 
     def last_pass(self) -> PassFigures | None:

@@ -13,6 +13,7 @@ from cruise.cli.pause import pause
 from cruise.cli.plan import plan
 from cruise.cli.resume import resume
 from cruise.cli.scan import scan
+from cruise.cli.serve import serve
 from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output
 from cruise.errors import BadInput, CruiseError
 
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (scan, plan, explain, pause, resume, demo):
+for command in (scan, serve, plan, explain, pause, resume, demo):
     app.command()(command)
 
 

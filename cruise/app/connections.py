@@ -1,0 +1,132 @@
+"""What the controller works with in the world: API server, store and Prometheus, opened in this order."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+
+from cruise.adapters.embedded_postgres import default_data_dir
+from cruise.adapters.kube.client import KubeClient
+from cruise.adapters.kube.cluster import KubeCluster
+from cruise.adapters.kube.connecting import KubeSettings, connect, own_namespace
+from cruise.adapters.kube.leases import LeaderLease
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.adapters.store.opening import open_store
+from cruise.app.leading import contender, elects, fenced
+from cruise.domain.policy import Mode, Policy
+from cruise.errors import CruiseError, Unavailable
+from cruise.runtime.ports import Store
+from cruise.runtime.usage_reading import UsageReading
+from cruise.settings import Settings
+
+log = structlog.get_logger()
+
+_BETWEEN_LINES = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Everything that is connected; `lease` is None in modes in which nothing is written to the cluster."""
+
+    client: KubeClient
+    cluster: KubeCluster
+    source: PrometheusSource
+    store: Store
+    lease: LeaderLease | None
+
+
+@asynccontextmanager
+async def connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[Connections]:
+    """Connect to everything; tells `on_wait` when it has to wait for the database. Raises BadInput, Unavailable."""
+    prometheus = settings.prometheus()
+    data_dir = settings.data_dir or default_data_dir(os.environ)
+    async with (
+        connect(_kube_settings(settings)) as client,
+        open_store(settings.database_url, data_dir, on_wait) as store,
+    ):
+        with closing(PrometheusSource(prometheus)) as source:
+            lease = contender(client, own_namespace(settings.namespace)) if elects(settings.mode) else None
+            yield Connections(
+                client,
+                KubeCluster(client, may_write=_writing(settings.mode, lease)),
+                source,
+                store if lease is None else fenced(store, lambda: lease.held),
+                lease,
+            )
+
+
+@asynccontextmanager
+async def followed(connected: Connections) -> AsyncIterator[None]:
+    """Keep the view of the cluster in step for as long as this lasts."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(connected.cluster.run())
+            yield
+            following.cancel()
+    except ExceptionGroup as failures:
+        refusals, others = failures.split(CruiseError)
+        if refusals is None or others is not None:
+            raise
+        raise refusals.exceptions[0] from failures
+
+
+async def in_step(connected: Connections, patience: timedelta | None = None) -> None:
+    """Wait until the whole cluster was read, and tell what keeps it from that.
+
+    Raises Unavailable where that is still so after `patience`, if one is given.
+    """
+    told: list[str] = []
+    waited = timedelta(0)
+    while True:
+        try:
+            async with asyncio.timeout(_BETWEEN_LINES.total_seconds()):
+                await connected.cluster.synced()
+        except TimeoutError:
+            problems = connected.cluster.problems()
+            waited += _BETWEEN_LINES
+            if problems and patience is not None and waited >= patience:
+                raise Unavailable(f"the cluster cannot be read: {'; '.join(problems)}") from None
+            if problems != told:
+                log.warning("waiting for the cluster", problems=problems)
+            told = problems
+        else:
+            log.info("the cluster is read")
+            return
+
+
+def policy_of(settings: Settings) -> Policy:
+    """Return the policy; unless it is said which namespaces are left alone, cruise's own one is among them."""
+    policy = settings.policy()
+    if policy.excluded_namespaces != Policy().excluded_namespaces:
+        return policy
+    own = own_namespace(settings.namespace)
+    return replace(policy, excluded_namespaces=policy.excluded_namespaces | {own})
+
+
+def usage_reading(settings: Settings) -> UsageReading:
+    """Return how usage is read."""
+    return UsageReading(
+        step_seconds=int(settings.prometheus_step.total_seconds()),
+        samples_per_chunk=settings.prometheus_max_samples_per_query,
+        partitions_at_once=settings.prometheus_concurrency,
+    )
+
+
+def _writing(mode: Mode, lease: LeaderLease | None) -> Callable[[], bool]:
+    """Return what is asked right before each write to the cluster."""
+    if lease is None:
+        return lambda: mode >= Mode.RESIZE
+    return lambda: lease.held
+
+
+def _kube_settings(settings: Settings) -> KubeSettings:
+    return KubeSettings(
+        settings.kubeconfig,
+        settings.kube_requests_per_second,
+        settings.kube_burst,
+        settings.kube_timeout.total_seconds(),
+    )

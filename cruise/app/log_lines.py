@@ -1,0 +1,73 @@
+"""Logs: one line an event on standard error, as JSON for machines and as text for people."""
+
+import logging
+import re
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+# User and password in an address.
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+# Chatty where nothing is wrong: turns that are skipped because the one before still runs, connections that close.
+_QUIET = {"apscheduler": logging.ERROR, "uvicorn": logging.WARNING, "asyncio": logging.ERROR}
+
+
+def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
+    """Send all logs, those of libraries too, to `stream` (standard error by default).
+
+    `form` is json, text, or auto: text for a terminal, JSON for anything else.
+    """
+    out = stream or sys.stderr
+    if out is None:
+        # Whoever started the process has closed its standard error.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        return
+    as_text = form == "text" or (form == "auto" and out.isatty())
+    render: list[Processor] = _text(out.isatty()) if as_text else _json()
+    least = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _without_credentials,
+    ]
+    structlog.configure(
+        processors=[*shared, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    named: Processor = structlog.stdlib.add_logger_name
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, named],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=max(least, logging.INFO), force=True)
+    for name, quiet in _QUIET.items():
+        logging.getLogger(name).setLevel(max(least, quiet))
+
+
+def _json() -> list[Processor]:
+    return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+
+
+def _text(colours: bool) -> list[Processor]:
+    return [structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=_one_line)]
+
+
+def _one_line(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
+    """Write an exception as text for people."""
+    structlog.dev.plain_traceback(stream, error)
+
+
+def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Take user and password out of every address."""
+    for key, value in event.items():
+        if isinstance(value, str) and "@" in value:
+            event[key] = _CREDENTIALS.sub("", value)
+    return event

@@ -1,0 +1,120 @@
+"""`cruise serve --once`: the statistics filled, one node pass, what the mode allows done."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import quote
+
+from cruise.adapters.kube.connecting import own_namespace
+from cruise.adapters.kube.lease_record import read_lease
+from cruise.app.clock import wall_clock
+from cruise.app.connections import Connections, connections, followed, in_step, policy_of, usage_reading
+from cruise.app.controller import Controller, Hooks
+from cruise.app.filling import FillingLog
+from cruise.app.leading import LEASE
+from cruise.app.serving import check
+from cruise.domain.actions import Verdict
+from cruise.domain.policy import Mode
+from cruise.errors import Unavailable
+from cruise.runtime.reconcile import NodePass
+from cruise.runtime.usage_reading import ReadingProgress
+from cruise.settings import Settings
+
+# A Lease whose holder is gone is free after 15 s.
+_PATIENCE = timedelta(seconds=20)
+# What failed is asked for once more; what fails twice would decide on half the truth.
+_REFRESHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """What one pass did, in which mode, and whether a pause kept it from more."""
+
+    node_pass: NodePass
+    mode: Mode
+    paused: bool
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether the world was out of reach for something."""
+        return any(outcome.verdict is Verdict.FAILED for outcome in self.node_pass.outcomes)
+
+
+async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress], None] | None) -> Once:
+    """Make one pass as the mode allows; it leads meanwhile where it may write.
+
+    Raises BadInput, and Unavailable where something does not answer or somebody else leads.
+    """
+    check(settings)
+    policy = policy_of(settings)
+    async with connections(settings, _do_not_wait) as connected:
+        # The view of the cluster is tried again and again; this once tells at once what is wrong.
+        await connected.client.get("/version")
+        async with followed(connected):
+            await in_step(connected, _PATIENCE)
+            controller = Controller(
+                connected.cluster,
+                connected.source,
+                connected.store,
+                policy,
+                wall_clock,
+                usage_reading(settings),
+                hooks=Hooks(progress=on_progress or FillingLog()),
+            )
+            done: list[NodePass] = []
+
+            async def work() -> None:
+                done.append(await _pass(controller))
+
+            await _leading(connected, own_namespace(settings.namespace), work)
+            return Once(done[0], policy.mode, await connected.store.paused())
+
+
+async def _pass(controller: Controller) -> NodePass:
+    for _ in range(_REFRESHES):
+        await controller.refresh_statistics()
+        unread = controller.doings.unread
+        if not unread:
+            return await controller.rightsize()
+    raise Unavailable(f"{unread[0].why} ({len(unread)} of the reads failed twice)")
+
+
+async def _leading(connected: Connections, namespace: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` once as the leader, where one is elected. Raises Unavailable where somebody else leads."""
+    lease = connected.lease
+    if lease is None:
+        await work()
+        return
+    began = asyncio.Event()
+
+    async def begun() -> None:
+        if began.is_set():
+            raise Unavailable("the lead was lost in the middle of the pass; what was done until then is in the audit")
+        began.set()
+        await work()
+
+    leading = asyncio.ensure_future(lease.lead(begun))
+    beginning = asyncio.ensure_future(began.wait())
+    try:
+        await asyncio.wait({leading, beginning}, timeout=_PATIENCE.total_seconds(), return_when="FIRST_COMPLETED")
+        if not began.is_set() and not leading.done():
+            raise Unavailable(await _who_leads(connected, namespace))
+        await leading
+    finally:
+        beginning.cancel()
+        leading.cancel()
+        await asyncio.wait({leading})
+
+
+async def _who_leads(connected: Connections, namespace: str) -> str:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{LEASE}"
+    holder = read_lease(await connected.client.get(path)).holder
+    return (
+        f"another cruise leads: {holder} holds the Lease {namespace}/{LEASE}; stop it first, "
+        "or look without writing in CRUISE_MODE=observe"
+    )
+
+
+def _do_not_wait(line: str) -> None:
+    raise Unavailable(line.removeprefix("waiting: "))

@@ -1,0 +1,73 @@
+"""`cruise serve`: settings become connections, a controller while this process leads, and an HTTP server throughout."""
+
+import asyncio
+
+import structlog
+
+from cruise.app.clock import wall_clock
+from cruise.app.connections import Connections, connections, followed, in_step, policy_of, usage_reading
+from cruise.app.controller import Controller, Hooks
+from cruise.app.doings import Doings
+from cruise.app.filling import FillingLog
+from cruise.app.http_server import serve_http
+from cruise.app.leading import lead
+from cruise.app.running import Running
+from cruise.errors import BadInput
+from cruise.interfaces.api import create_api
+from cruise.interfaces.health import health_app
+from cruise.settings import Settings
+
+log = structlog.get_logger()
+
+# Probes and scrapes are over in no time; a person's long question is not worth holding up an end.
+_HTTP_STOP_SECONDS = 3
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until cancelled. Raises BadInput for settings that cannot work, before anything is waited for."""
+    check(settings)
+    running = Running(policy_of(settings), settings.api_token_file, wall_clock, Doings())
+    app = health_app(running.reasons, running.metrics, create_api(running))
+    host, _, port = settings.http_address.rpartition(":")
+    async with serve_http(app, host.strip("[]"), int(port), stop_seconds=_HTTP_STOP_SECONDS) as bound:
+        log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label)
+        running.awaited = "the database"
+        async with connections(settings, _say) as connected:
+            running.opened, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
+            await _follow_and_lead(settings, connected, running)
+
+
+def check(settings: Settings) -> None:
+    """See that what has to be set is set. Raises BadInput."""
+    settings.prometheus()
+    token_file = settings.api_token_file
+    if token_file is not None and not token_file.is_file():
+        raise BadInput(f"api_token_file {token_file} is not there; write a token into it, or leave it unset")
+
+
+async def _follow_and_lead(settings: Settings, connected: Connections, running: Running) -> None:
+    """Keep the view of the cluster in step, whoever leads, and run the passes while this process does."""
+
+    async def term() -> None:
+        controller = Controller(
+            connected.cluster,
+            connected.source,
+            connected.store,
+            running.policy,
+            wall_clock,
+            usage_reading(settings),
+            hooks=Hooks(progress=FillingLog()),
+            doings=running.doings,
+            grace=settings.stop_grace,
+        )
+        await controller.run(asyncio.Event())
+
+    async with followed(connected):
+        running.awaited = "the cluster"
+        await in_step(connected)
+        running.awaited = None
+        await lead(connected.lease, term)
+
+
+def _say(line: str) -> None:
+    log.warning(line)

@@ -1,0 +1,68 @@
+"""One pass as the JSON document of `cruise serve --once`: the plans of `cruise plan`, and what became of them."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from cruise.domain.actions import EvictPod, Hold, Outcome, ResizePod
+from cruise.domain.cluster import Pod
+from cruise.domain.policy import Mode
+from cruise.domain.resources import Amounts
+from cruise.interfaces.figures import action_name
+from cruise.interfaces.once_changes import changes_of, pods_of
+from cruise.interfaces.plan_json import node_document
+from cruise.interfaces.shapes import shape
+from cruise.runtime.reconcile import NodePass
+
+Json = dict[str, object]
+
+
+def once_json(done: NodePass, mode: Mode, paused: bool) -> bytes:
+    """Return the document, with the outcomes in the order in which they were tried."""
+    pods = pods_of(done)
+    plans = sorted(done.plans, key=lambda plan: plan.node)
+    document = {
+        "at": shape(done.at),
+        "mode": mode.label,
+        "paused": paused,
+        "nodes": [node_document(plan) for plan in plans],
+        "waiting": [_hold(hold) for hold in sorted(done.waiting, key=lambda hold: (hold.namespace, hold.pod))],
+        "outcomes": [_outcome(outcome, pods) for outcome in done.outcomes],
+    }
+    return msgspec.json.encode(document) + b"\n"
+
+
+def _hold(hold: Hold) -> Json:
+    return {"namespace": hold.namespace, "pod": hold.pod, "reason": hold.reason.value}
+
+
+def _outcome(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Json:
+    action = outcome.action
+    said: Json = {"action": action_name(outcome), "node": action.node}
+    if isinstance(action, ResizePod | EvictPod):
+        said |= {"namespace": action.namespace, "pod": action.pod}
+    said |= {
+        "why": action.reason.value,
+        "verdict": outcome.verdict.value,
+        "reason": outcome.reason.value,
+        "detail": outcome.detail,
+    }
+    if isinstance(action, ResizePod):
+        said["containers"] = [
+            {
+                "container": change.container,
+                "before": _sizes(change.requests_before, change.limits_before),
+                "after": _sizes(change.requests_after, change.limits_after),
+            }
+            for change in changes_of(outcome, pods)
+        ]
+    return said
+
+
+def _sizes(requests: Amounts, limits: Amounts) -> Mapping[str, int | None]:
+    return {
+        "cpuMillicores": requests.cpu_millicores,
+        "memoryBytes": requests.memory_bytes,
+        "cpuLimitMillicores": limits.cpu_millicores,
+        "memoryLimitBytes": limits.memory_bytes,
+    }

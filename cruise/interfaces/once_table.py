@@ -1,0 +1,115 @@
+"""One pass for people: what was done to which container, and who was left as it is, by reason."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cruise.domain.actions import EvictPod, Hold, Outcome, ResizePod, Verdict
+from cruise.domain.cluster import Pod
+from cruise.domain.policy import Mode
+from cruise.interfaces.amounts import count_text, cpu_text, memory_text
+from cruise.interfaces.once_changes import ContainerChange, changes_of, pods_of
+from cruise.interfaces.plan_table import WIDE_COLUMNS, arrow
+from cruise.interfaces.reasons import WORDS, in_words
+from cruise.runtime.reconcile import NodePass
+
+_MOST_ROWS = 200
+_STYLES = {
+    Verdict.DONE: "green",
+    Verdict.OBSERVED: "dim",
+    Verdict.HELD: "yellow",
+    Verdict.REFUSED: "red",
+    Verdict.FAILED: "bold red",
+}
+
+
+def once_table(done: NodePass, mode: Mode, paused: bool, console: Console) -> Iterator[RenderableType]:
+    """Yield the parts of the report."""
+    yield Text(_headline(done, mode, paused))
+    if done.outcomes:
+        yield _outcomes(done, console.width >= WIDE_COLUMNS)
+    holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
+    if holds:
+        yield _holds(holds)
+
+
+def _headline(done: NodePass, mode: Mode, paused: bool) -> str:
+    ended = Counter(outcome.verdict for outcome in done.outcomes)
+    parts = ", ".join(f"{ended[verdict]:,} {verdict.value}" for verdict in Verdict if ended[verdict])
+    oversubscribed = sum(not plan.fits for plan in done.plans)
+    why_not = " Nothing was written: cruise is paused." if paused else ""
+    if mode is Mode.OBSERVE:
+        why_not = " Nothing was written: mode observe."
+    return (
+        f"{count_text(len(done.plans), 'node')}, {oversubscribed:,} oversubscribed; mode {mode.label}; "
+        f"{count_text(len(done.outcomes), 'action')}{f': {parts}' if parts else ''}.{why_not}"
+    )
+
+
+def _outcomes(done: NodePass, wide: bool) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    if wide:
+        table.add_column("NODE", overflow="ellipsis", no_wrap=True)
+    table.add_column("POD", overflow="fold")
+    table.add_column("CONTAINER" if wide else "CONT", overflow="ellipsis", no_wrap=True)
+    table.add_column("CPU", no_wrap=True)
+    table.add_column("MEMORY", no_wrap=True)
+    table.add_column("VERDICT", no_wrap=True)
+    table.add_column("REASON", overflow="fold")
+    pods = pods_of(done)
+    shown = done.outcomes[:_MOST_ROWS]
+    for outcome in shown:
+        for cells in _rows(outcome, pods):
+            table.add_row(*(cells if wide else cells[1:]))
+    if len(shown) < len(done.outcomes):
+        more = f"{len(done.outcomes) - len(shown):,} more actions: --format json has all."
+        return Group("", table, Text(more, style="dim"))
+    return Group("", table)
+
+
+def _rows(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Iterator[Sequence[RenderableType]]:
+    action = outcome.action
+    ending = (Text(outcome.verdict.value, style=_STYLES[outcome.verdict]), Text(_why(outcome)))
+    match action:
+        case ResizePod():
+            name = f"{action.namespace}/{action.pod}"
+            for change in changes_of(outcome, pods):
+                yield (action.node or "–", name, change.container, *_sizes(change), *ending)
+        case EvictPod():
+            yield (action.node or "–", f"{action.namespace}/{action.pod}", "all", "evict", "", *ending)
+        case _:
+            yield (action.node, "–", "–", "taint", "", *ending)
+
+
+def _sizes(change: ContainerChange) -> tuple[Text, Text]:
+    before, after = change.requests_before, change.requests_after
+    return (
+        arrow(cpu_text(before.cpu_millicores or 0), cpu_text(after.cpu_millicores or 0)),
+        arrow(memory_text(before.memory_bytes or 0), memory_text(after.memory_bytes or 0)),
+    )
+
+
+def _why(outcome: Outcome) -> str:
+    if outcome.verdict in (Verdict.DONE, Verdict.OBSERVED):
+        return in_words(outcome.action.reason, outcome.detail)
+    return in_words(outcome.reason, outcome.detail)
+
+
+def _holds(holds: Sequence[Hold]) -> RenderableType:
+    table = Table(
+        title="Left as they are",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
+    table.add_column("REASON", no_wrap=True)
+    table.add_column("PODS", justify="right")
+    table.add_column("MEANING", style="dim")
+    for reason, number in Counter(hold.reason for hold in holds).most_common():
+        table.add_row(reason.value, f"{number:,}", WORDS[reason])
+    return Group("", table)
