@@ -10,7 +10,7 @@ from tests.deploy.installing import MODES, NAMESPACE, SERVE, WEBHOOK, documents,
 
 READ = ("get", "list", "watch")
 READ_BY_SERVE = {
-    "": ("limitranges", "namespaces", "nodes", "pods", "replicationcontrollers", "resourcequotas", "services"),
+    "": ("limitranges", "namespaces", "nodes", "pods"),
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
     "batch": ("cronjobs", "jobs"),

@@ -13,13 +13,14 @@ from urllib.parse import urlencode
 
 import asyncpg
 
-from tests.controlplane.api import Api, Json, by_name, conditions, until
+from tests.controlplane.api import Api, Json, conditions, until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.deploy.installing import NAMESPACE, SERVE, grant, token
 from tests.e2e.live import programs
 from tests.e2e.live.programs import Ended, Running
+from tests.e2e.live.sizes import in_force
 from tests.e2e.live.usage import Usage, Use, exposed, scrape_config
 from tests.prometheus_server import make_blocks, running_prometheus
 
@@ -137,12 +138,12 @@ class Stage:
             **more,
         }
 
-    def once(self, mode: str = "resize", **more: str) -> Ended:
-        """`cruise serve --once --format json`."""
-        return programs.run(["serve", "--once", "--format", "json"], self.settings(mode, **more), self._directory)
+    def once(self, mode: str = "resize", **more: str) -> Json:
+        """What `cruise serve --once --format json` says."""
+        return self.command("serve", "--once", "--format", "json", mode=mode, **more).json
 
     def command(self, *arguments: str, mode: str = "resize", **more: str) -> Ended:
-        """Another command of cruise."""
+        """Run a command of cruise to its end."""
         return programs.run(arguments, self.settings(mode, **more), self._directory)
 
     @contextmanager
@@ -183,22 +184,6 @@ class Stage:
             return found if in_force(found) else None
 
         return until(look, f"the resize of {name} is in force")
-
-
-def in_force(pod: Json) -> bool:
-    """Tell whether all that a pod's spec asks for is what its containers have."""
-    if {"PodResizePending", "PodResizeInProgress"} & set(conditions(pod)):
-        return False
-    statuses = by_name([*pod["status"].get("containerStatuses", ()), *pod["status"].get("initContainerStatuses", ())])
-    seen = pod["status"].get("observedGeneration", 0) >= pod["metadata"]["generation"]
-    wanted = {name: one["resources"].get("requests") for name, one in containers_of(pod).items()}
-    return seen and all(statuses[name].get("allocatedResources") == requests for name, requests in wanted.items())
-
-
-def containers_of(pod: Json) -> dict[str, Json]:
-    """A pod's containers and sidecars by name."""
-    sidecars = [one for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"]
-    return by_name([*pod["spec"]["containers"], *sidecars])
 
 
 def database_of(server: Path) -> str:

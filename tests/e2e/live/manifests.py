@@ -1,0 +1,71 @@
+"""What scenes put into the cluster beside plain workloads."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.controlplane.api import Api, Json
+from tests.controlplane.manifests import WorkloadKind, container, pod_template, workload
+
+
+def app(
+    kind: WorkloadKind,
+    namespace: str,
+    name: str,
+    cpu: str,
+    memory: str,
+    limits: Mapping[str, str] | None = None,
+    *,
+    replicas: int = 1,
+    node: str = "",
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    """A workload of one container called app; `node` is the only one that its pods may run on."""
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    one = container(requests={"cpu": cpu, "memory": memory}, limits=limits)
+    # Nobody waits for a pod that goes.
+    spec.setdefault("terminationGracePeriodSeconds", 1)
+    return workload(kind, namespace, name, pod_template(name, one, annotations=annotations, **spec), replicas)
+
+
+def sidecar(name: str, cpu: str, memory: str) -> Json:
+    """A native sidecar."""
+    return container(name, requests={"cpu": cpu, "memory": memory}, restartPolicy="Always")
+
+
+def autoscaler(namespace: str, deployment: str, utilisation: int = 60) -> Json:
+    """An HPA on a Deployment's CPU utilisation."""
+    target = {"type": "Utilization", "averageUtilization": utilisation}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"namespace": namespace, "name": deployment},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
+            "minReplicas": 1,
+            "maxReplicas": 3,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        },
+    }
+
+
+def run_of_cron_job(api: Api, namespace: str, name: str, template: Json) -> None:
+    """A CronJob that never comes to its turn, and one run of it as `kubectl create job --from` starts it."""
+    template["spec"].setdefault("restartPolicy", "Never")
+    job = {"spec": {"template": template}}
+    made = api.create(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"schedule": "0 0 1 1 *", "jobTemplate": job},
+        }
+    )
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": name, "uid": made["metadata"]["uid"]}
+    metadata = {
+        "namespace": namespace,
+        "name": f"{name}-29000000",
+        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+    }
+    api.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, **job})
