@@ -15,13 +15,13 @@ from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Amounts
 from cruise.runtime.ports import Cluster
-from cruise.simulation.behaviour import Behaviour
+from cruise.simulation.behaviour import Behaviour as SimulatedBehaviour
 from cruise.simulation.cluster import SimulatedCluster
 from cruise.simulation.evictions import BudgetRule
 from cruise.simulation.workloads import SimulatedWorkload
 from tests.controlplane import manifests
 from tests.controlplane.api import Api
-from tests.controlplane.behaviour import NodeSpec
+from tests.controlplane.behaviour import Behaviour, NodeSpec
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
@@ -68,7 +68,7 @@ class SimulatedWorld:
             scene.nodes,
             scene.workloads,
             START,
-            Behaviour(step_seconds=5),
+            SimulatedBehaviour(step_seconds=5),
             budgets=scene.budgets,
             limit_ranges=scene.limit_ranges,
         )
@@ -149,6 +149,8 @@ def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
     async def build(scene: Scene) -> AsyncIterator[World]:
         namespace = f"scene-{secrets.token_hex(3)}"
         kubelet.add_nodes([_node_spec(one, namespace) for one in scene.nodes])
+        # What is disrupted stays so for long enough to be seen.
+        kubelet.behave(Behaviour(start_seconds=0.7), namespace)
         with own_namespace(admin, namespace):
             for manifest in _manifests(scene, namespace):
                 admin.create(manifest)
