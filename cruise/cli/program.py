@@ -15,6 +15,7 @@ from cruise.cli.resume import resume
 from cruise.cli.scan import scan
 from cruise.cli.serve import serve
 from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output
+from cruise.cli.webhook import webhook
 from cruise.errors import BadInput, CruiseError
 
 PROGRAM = "cruise"
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (scan, serve, plan, explain, pause, resume, demo):
+for command in (scan, serve, plan, explain, pause, resume, webhook, demo):
     app.command()(command)
 
 

@@ -78,11 +78,22 @@ class Reviewer:
 
     def __init__(self) -> None:
         self.counts = AdmissionCounts()
+        self.why_idle = "not ready yet"
         self._state: _State | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Tell whether there is a state to decide under."""
+        return self._state is not None
 
     def use(self, admitter: Admitter, owners: Owners, unpatched: Reason | None = None) -> None:
         """Decide by `admitter` from now on; with a reason not to patch, count that in place of each mutation."""
         self._state = _State(admitter, PodReader(owners), unpatched)
+
+    def suspend(self, why: str) -> None:
+        """Leave every pod as it is from now on, with `why` as the warning."""
+        self.why_idle = why
+        self._state = None
 
     def review(self, body: bytes) -> bytes:
         """Return the answer to a review, or to whatever came in its place."""
@@ -117,6 +128,8 @@ class Reviewer:
         try:
             question = decode_question(body)
             uid = question.uid
+            if state is None:
+                return self._unchanged(uid, NOT_READY, self.why_idle)
             answer, verdict, lasting = _decide(question, state)
         except BadInput as error:
             return self._unchanged(uid or uid_in(body), UNREADABLE, str(error))
@@ -125,7 +138,7 @@ class Reviewer:
             log.error("admission failed", uid=uid, error=repr(error), exc_info=True)
             return self._unchanged(uid or uid_in(body), MISTAKE, "deciding failed")
         self.counts.verdicts[verdict] += 1
-        if digest is not None and lasting and state is not None:
+        if digest is not None and lasting:
             if len(state.answers) >= _MOST_REMEMBERED:
                 state.answers.clear()
             state.answers[digest] = (answer, verdict)
@@ -136,10 +149,8 @@ class Reviewer:
         return _with_warning(why).to(uid)
 
 
-def _decide(question: Question, state: _State | None) -> tuple[Answer, Verdict, bool]:
+def _decide(question: Question, state: _State) -> tuple[Answer, Verdict, bool]:
     """Return the answer, its verdict, and whether both hold as long as the state does."""
-    if state is None:
-        return _with_warning("not ready yet"), NOT_READY, False
     if not question.creates_pod:
         return _AS_IT_IS, NOT_A_NEW_POD, False
     pod = state.reader.read(pod_in_creation(question))

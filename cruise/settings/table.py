@@ -77,6 +77,8 @@ class Settings:
     http_address: str = _setting(forms.ADDRESS, "127.0.0.1:8080")
     webhook_address: str = _setting(forms.ADDRESS, "0.0.0.0:8443")
     tls_dir: Path | None = _setting(forms.PATH, None)
+    webhook_service: str = _setting(Form("a Service's name", "cruise-webhook", forms.TEXT.read), "cruise-webhook")
+    webhook_configuration: str = _setting(Form("a configuration's name", "cruise", forms.TEXT.read), "cruise")
     api_token_file: Path | None = _setting(forms.PATH, None)
     stop_grace: timedelta = _setting(_PAUSE, timedelta(seconds=10))
     log_format: str = _setting(_LOG_FORMAT, "auto")
