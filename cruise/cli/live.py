@@ -4,38 +4,95 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from cruise.adapters.kube.client import KubeClient
-from cruise.adapters.kube.connecting import KubeSettings, connect
+from cruise.adapters.kube.connecting import KubeSettings, account_of, connect
 from cruise.adapters.kube.looking import look
+from cruise.adapters.kube.prometheus_services import PrometheusPlace, find_prometheus
 from cruise.cli.terminal import complain, quiet_logs
 from cruise.domain.cluster import Snapshot
+from cruise.errors import BadInput, Refused
 
 if TYPE_CHECKING:
+    from cruise.adapters.prometheus.settings import PrometheusSettings
     from cruise.settings import Settings
 
 
-def kube_settings(settings: "Settings") -> KubeSettings:
-    """Return how the API server is asked."""
-    return KubeSettings(
-        settings.kubeconfig,
-        settings.kube_requests_per_second,
-        settings.kube_burst,
-        settings.kube_timeout.total_seconds(),
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A cluster, and how its Prometheus is asked, None where it was not looked for."""
+
+    snapshot: Snapshot
+    prometheus: "PrometheusSettings | None"
+
+
+def knows_a_cluster(settings: "Settings") -> bool:
+    """Tell whether there are credentials for a cluster, whatever they are worth."""
+    if settings.kubeconfig is not None:
+        return True
+    try:
+        account_of(None)
+    except BadInput:
+        return False
+    return True
+
+
+def read_cluster(settings: "Settings", with_prometheus: bool, prometheus_url: str | None = None) -> Live:
+    """Read the whole cluster, and find its Prometheus unless an address is set.
+
+    Raises BadInput, Throttled, Unavailable; BadInput also where Prometheus is wanted and not found.
+    """
+    return asyncio.run(_read(settings, with_prometheus, prometheus_url))
+
+
+async def _read(settings: "Settings", with_prometheus: bool, prometheus_url: str | None) -> Live:
+    async with connect(kube_settings(settings)) as client:
+        # What is missing is better known before the long reading than after it.
+        prometheus = await prometheus_of(client, settings, prometheus_url) if with_prometheus else None
+        return Live(await snapshot_of(client), prometheus)
+
+
+async def prometheus_of(
+    client: KubeClient, settings: "Settings", prometheus_url: str | None = None
+) -> "PrometheusSettings":
+    """Return how Prometheus is asked: at the address that is set, else found by the labels of its Service.
+
+    Raises BadInput where there is none, besides the client's errors.
+    """
+    if prometheus_url is not None or settings.prometheus_url is not None:
+        return settings.prometheus(prometheus_url)
+    hint = "give --prometheus-url URL, or set prometheus_url"
+    try:
+        place = await find_prometheus(client)
+    except Refused as error:
+        raise BadInput(f"Services may not be listed, so Prometheus cannot be found: {hint} ({error})") from error
+    if place is None:
+        raise BadInput(f"no Service of the cluster is labelled as Prometheus or its like: {hint}")
+    return _settings_for(place, settings, proxied=not client.in_cluster)
+
+
+def _settings_for(place: PrometheusPlace, settings: "Settings", proxied: bool) -> "PrometheusSettings":
+    known = settings.prometheus(place.url)
+    headers = {**known.headers, **place.headers}
+    if not proxied:
+        return replace(known, headers=headers)
+    # The API server takes its own credentials and hands on none, so others would be in their way.
+    return replace(
+        known,
+        headers=headers,
+        token_file=None,
+        user=None,
+        password=None,
+        ca_file=Path(place.ca_file) if place.ca_file is not None else None,
+        insecure_tls=place.insecure_tls,
+        client_certificate=place.client_certificate,
+        by_get=True,
     )
-
-
-def live_snapshot(settings: "Settings") -> Snapshot:
-    """Read the whole cluster. Raises BadInput, Throttled, Unavailable."""
-
-    async def read() -> Snapshot:
-        async with connect(kube_settings(settings)) as client:
-            return await snapshot_of(client)
-
-    return asyncio.run(read())
 
 
 async def snapshot_of(client: KubeClient) -> Snapshot:
@@ -49,8 +106,18 @@ async def snapshot_of(client: KubeClient) -> Snapshot:
     return seen.snapshot
 
 
+def kube_settings(settings: "Settings") -> KubeSettings:
+    """Return how the API server is asked."""
+    return KubeSettings(
+        settings.kubeconfig,
+        settings.kube_requests_per_second,
+        settings.kube_burst,
+        settings.kube_timeout.total_seconds(),
+    )
+
+
 @contextmanager
-def _counting() -> "Iterator[Callable[[str, int], None]]":
+def _counting() -> Iterator[Callable[[str, int], None]]:
     """Show how much was read, where people look on."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda kind, count: None

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cruise.cli.collector import collector_off
-from cruise.cli.options import ConfigOption, NowOption, SnapshotOption, is_large, parse_time, settings_of
+from cruise.cli.options import ConfigOption, NowOption, is_large, parse_time, settings_of
 from cruise.cli.terminal import busy, print_parts, table_console, write_document
 from cruise.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from cruise.adapters.prometheus.settings import PrometheusSettings
     from cruise.domain.cluster import Snapshot
     from cruise.domain.usage import StatisticsTable
     from cruise.interfaces.scan_report import ScanReport
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CPU_CORE_HOUR = 0.0145
 MEMORY_GIB_HOUR = 0.00724
+_MANY_PODS = 2000
 
 
 class ReportFormat(StrEnum):
@@ -49,7 +51,12 @@ _BY_SUFFIX = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", "
 
 
 def scan(
-    snapshot: SnapshotOption,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(
+            "--snapshot", metavar="FILE", help="A recorded cluster, as for `cruise plan`.", show_default=False
+        ),
+    ] = None,
     usage: Annotated[
         str | None, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file.", show_default=False)
     ] = None,
@@ -73,14 +80,20 @@ def scan(
 ) -> None:
     """Report what is at risk, what is wasted and what is pending; nothing is changed.
 
+    The cluster is the one that kubectl speaks to (or kubeconfig names), read by lists alone; its Prometheus is found by
+    the labels of its Service. From files nothing is contacted.
+
     Examples:
+      cruise scan
+
+      cruise scan --prometheus-url http://localhost:9090 --history 7d
+
       cruise scan --snapshot cluster.json --usage usage.json
 
       cruise scan --snapshot cluster.json --usage usage.json -o report.html
 
       cruise scan --snapshot cluster.json --prometheus-url http://localhost:9090
     """
-    from cruise.adapters.files import load_snapshot
     from cruise.decisions.scan import scan as look_at
     from cruise.decisions.waste import Prices
     from cruise.interfaces.scan_report import ScanReport
@@ -89,15 +102,37 @@ def scan(
         raise BadInput("a price is a number, such as 0.0145")
     settings, at = settings_of(config), parse_time(now)
     chosen = _format(format, output)
-    large = is_large(snapshot)
+    if usage is not None and prometheus_url is not None:
+        raise BadInput("--usage and --prometheus-url are both given; choose one source")
+    if now is not None and snapshot is None:
+        raise BadInput("--now needs --snapshot: a cluster that is read now is judged now")
     with collector_off():
-        with busy(f"reading {snapshot}", large):
-            cluster = load_snapshot(snapshot)
-        statistics, at, rests_on = _statistics(cluster, usage, prometheus_url, history, at, settings)
-        with busy(f"looking at {len(cluster.pods):,} pods", large):
+        cluster, prometheus = _cluster(snapshot, usage, prometheus_url, settings)
+        statistics, at, rests_on = _statistics(cluster, usage, prometheus, history, at, settings)
+        with busy(f"looking at {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
             prices = Prices(price_cpu_core_hour, price_gib_hour)
             report = ScanReport(look_at(cluster, statistics, settings.policy(), prices, at), rests_on)
         _write(report, chosen, output)
+
+
+def _cluster(
+    snapshot: str | None, usage: str | None, prometheus_url: str | None, settings: "Settings"
+) -> "tuple[Snapshot, PrometheusSettings | None]":
+    """Return the cluster, and how its Prometheus is asked where that is where the usage comes from."""
+    if snapshot is None:
+        from cruise.cli.live import read_cluster
+
+        live = read_cluster(settings, usage is None, prometheus_url)
+        return live.snapshot, live.prometheus
+    from cruise.adapters.files import load_snapshot
+
+    with busy(f"reading {snapshot}", is_large(snapshot)):
+        cluster = load_snapshot(snapshot)
+    if usage is not None:
+        return cluster, None
+    if prometheus_url is None and settings.prometheus_url is None:
+        raise BadInput("no usage: give --usage FILE, or --prometheus-url URL to read it from a Prometheus server")
+    return cluster, settings.prometheus(prometheus_url)
 
 
 def _format(asked: ReportFormat | None, output: Path | None) -> ReportFormat:
@@ -109,25 +144,22 @@ def _format(asked: ReportFormat | None, output: Path | None) -> ReportFormat:
 def _statistics(
     snapshot: "Snapshot",
     usage: str | None,
-    prometheus_url: str | None,
+    prometheus: "PrometheusSettings | None",
     history: History,
     now: "datetime | None",
     settings: "Settings",
 ) -> "tuple[StatisticsTable, datetime, str]":
     """Return the statistics, the time they are judged at, and where they come from in words."""
-    if usage is not None and prometheus_url is not None:
-        raise BadInput("--usage and --prometheus-url are both given; choose one source")
     if usage is not None:
         from cruise.adapters.files import load_usage
 
         with busy(f"reading {usage}", is_large(usage)):
             statistics, at = load_usage(usage, snapshot, now)
         return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
-    if prometheus_url is None and settings.prometheus_url is None:
-        raise BadInput("no usage: give --usage FILE, or --prometheus-url URL to read it from a Prometheus server")
     from cruise.cli.prometheus_usage import read_usage_of
 
-    return read_usage_of(snapshot, settings.prometheus(prometheus_url), history.value, now, settings.policy())
+    assert prometheus is not None
+    return read_usage_of(snapshot, prometheus, history.value, now, settings.policy())
 
 
 def _write(report: "ScanReport", chosen: ReportFormat, output: Path | None) -> None:

@@ -23,7 +23,7 @@ LONGEST_QUOTE = 160
 class PrometheusClient(PrometheusConnect):
     """Prometheus-api-client's connection, returning the bytes of answers.
 
-    Queries are posted as a form, since a selector may outgrow what servers take as an address.
+    Queries are posted as a form unless told otherwise, since a selector may outgrow what servers take as an address.
     """
 
     def __init__(self, settings: PrometheusSettings) -> None:
@@ -34,7 +34,9 @@ class PrometheusClient(PrometheusConnect):
         retry = Retry(total=1, connect=1, read=0, redirect=0, status=0, other=0, backoff_factor=0.2)
         # One encoding: inside a cluster the bytes are cheaper than the packing.
         headers = {"Accept-Encoding": "identity", **settings.headers}
-        super().__init__(url=url, headers=headers, retry=retry, method="POST")
+        super().__init__(url=url, headers=headers, retry=retry, method="GET" if settings.by_get else "POST")
+        self._by_get = settings.by_get
+        self._session.cert = settings.client_certificate
         self._seconds = settings.timeout_seconds
         self._session.verify = _verification(settings)
         self._credentials = _credentials(settings)
@@ -53,9 +55,11 @@ class PrometheusClient(PrometheusConnect):
         form = {**form, "partial_response": "false", "timeout": f"{self._seconds:g}s"}
         who = f"Prometheus at {self.url}"
         try:
-            with self._session.post(
+            with self._session.request(
+                "GET" if self._by_get else "POST",
                 f"{self.url}/api/v1/{endpoint}",
-                data=form,
+                params=form if self._by_get else None,
+                data=None if self._by_get else form,
                 headers=self.headers,
                 auth=self._credentials,
                 # Given again: the session's own choice would give way to REQUESTS_CA_BUNDLE.

@@ -36,7 +36,8 @@ class PrometheusSettings:
     `matchers` is added to every selector as it stands, such as `cluster="prod"`. `token_file` is read again when it
     changes. `headers` go with every request (`X-Scope-OrgID` for Mimir). `node_load_label` names the node on
     `node_load1`; a series without it is known by its `instance`, without the port. `accept_partial` takes answers
-    that the server itself calls incomplete.
+    that the server itself calls incomplete. `client_certificate` is the files of a certificate and its key. `by_get`
+    asks by GET: to an API server that passes queries on, a POST would be a write, which takes another right.
     """
 
     url: str
@@ -56,3 +57,5 @@ class PrometheusSettings:
     max_samples_per_query: int = 1_000_000
     step_seconds: int = 60
     accept_partial: bool = False
+    client_certificate: tuple[str, str] | None = None
+    by_get: bool = False
