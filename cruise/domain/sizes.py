@@ -1,10 +1,10 @@
-"""A pod with other sizes written into its spec."""
+"""The sizes in a pod's spec, and the pod with others written into it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Pod
+from cruise.domain.cluster import ContainerRole, Pod
 
 
 def with_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
@@ -17,3 +17,12 @@ def with_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
         for container in pod.containers
     )
     return replace(pod, containers=containers)
+
+
+def spec_targets(pod: Pod) -> tuple[ContainerTarget, ...]:
+    """Return a pod's sizes as its spec has them now, without those of its init containers."""
+    return tuple(
+        ContainerTarget(container.name, container.role, container.requests, container.limits)
+        for container in pod.containers
+        if container.role is not ContainerRole.INIT
+    )

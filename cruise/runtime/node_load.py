@@ -7,6 +7,7 @@ from cruise.decisions.node_load import READINGS_IN_A_ROW, decide_node_load, load
 from cruise.domain.actions import Outcome
 from cruise.domain.policy import Policy
 from cruise.runtime.apply import apply
+from cruise.runtime.gate import Gate
 from cruise.runtime.ports import Cluster, Store, UsageSource
 
 
@@ -28,7 +29,14 @@ class NodeLoads:
 
 
 async def node_load_pass(
-    cluster: Cluster, source: UsageSource, store: Store, loads: NodeLoads, policy: Policy, now: datetime
+    cluster: Cluster,
+    source: UsageSource,
+    store: Store,
+    loads: NodeLoads,
+    policy: Policy,
+    now: datetime,
+    *,
+    gate: Gate | None = None,
 ) -> list[Outcome]:
     """Read every node's load once and act on two readings in a row."""
     snapshot = await cluster.snapshot()
@@ -39,4 +47,4 @@ async def node_load_pass(
         for node in snapshot.nodes
     ]
     actions = [action for action in decided if action is not None]
-    return await apply(actions, snapshot, cluster, store, policy, now) if actions else []
+    return await apply(actions, snapshot, cluster, store, policy, now, gate=gate) if actions else []

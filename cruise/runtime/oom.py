@@ -14,6 +14,7 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
 from cruise.runtime.apply import apply
+from cruise.runtime.gate import Gate
 from cruise.runtime.ports import Cluster, Store
 
 log = structlog.get_logger()
@@ -31,10 +32,11 @@ class Reaction:
 class OomReactor:
     """Reacts to kills one at a time; a kill that is known already changes nothing."""
 
-    def __init__(self, cluster: Cluster, store: Store, policy: Policy) -> None:
+    def __init__(self, cluster: Cluster, store: Store, policy: Policy, gate: Gate | None = None) -> None:
         self._cluster = cluster
         self._store = store
         self._policy = policy
+        self._gate = gate or Gate()
         self._reacted_at: dict[tuple[str, str], datetime] = {}
 
     async def react(self, kill: OomKill, now: datetime) -> Reaction | None:
@@ -54,7 +56,7 @@ class OomReactor:
         outcome = None
         if not isinstance(decision, Hold):
             fresh = _with_fresh(snapshot, pod)
-            [outcome] = await apply([decision], fresh, self._cluster, self._store, self._policy, now)
+            [outcome] = await apply([decision], fresh, self._cluster, self._store, self._policy, now, gate=self._gate)
             if outcome.verdict is Verdict.DONE:
                 self._remember(kill, now)
         log.info(

@@ -13,6 +13,7 @@ from cruise.domain.actions import Action, Hold, Outcome
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.apply import apply
+from cruise.runtime.gate import Gate
 from cruise.runtime.ports import Cluster, Store
 
 log = structlog.get_logger()
@@ -29,8 +30,10 @@ class NodePass:
     waiting: Sequence[Hold] = ()
 
 
-async def node_pass(cluster: Cluster, store: Store, policy: Policy, now: datetime) -> NodePass:
-    """Rightsize every node once.
+async def node_pass(
+    cluster: Cluster, store: Store, policy: Policy, now: datetime, *, gate: Gate | None = None
+) -> NodePass:
+    """Rightsize every node once; `gate` is shared with all that write at the same time.
 
     In mode `observe` the plans are those of mode `full`, so that people see what would be done; nothing is written.
     Raises Unavailable where the cluster or the store is out of reach: then the pass is dropped whole.
@@ -41,7 +44,7 @@ async def node_pass(cluster: Cluster, store: Store, policy: Policy, now: datetim
     stored, refused = await store.overrides(), await store.refused_targets()
     plans = decide_node_plans(snapshot, statistics, decided_as, now, stored=stored, refused=refused)
     shrunk, waiting = decide_unscheduled(snapshot, statistics, decided_as, now, stored=stored, refused=refused)
-    outcomes = await apply([*shrunk, *ordered(plans)], snapshot, cluster, store, policy, now)
+    outcomes = await apply([*shrunk, *ordered(plans)], snapshot, cluster, store, policy, now, gate=gate)
     log.info(
         "node pass",
         nodes=len(plans),

@@ -83,7 +83,7 @@ def check_eviction(
     if len(covering) > 1:
         raise Refused(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            "InternalError",
+            "MultipleDisruptionBudgets",
         )
     status = budget_status(covering[0], records, ready)
     # An unready pod is disrupted already: it may go as long as enough others are healthy.
@@ -92,7 +92,8 @@ def check_eviction(
     if status.allowed < 1:
         raise Throttled(
             "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget "
-            f"{covering[0].name} needs {status.desired} healthy pods and has {status.healthy} currently"
+            f"{covering[0].name} needs {status.desired} healthy pods and has {status.healthy} currently",
+            cause="DisruptionBudget",
         )
 
 

@@ -15,9 +15,8 @@ from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests, init_floor
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources
-from cruise.domain.sizes import with_sizes
+from cruise.domain.sizes import spec_targets, with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
-from cruise.runtime.apply import spec_targets
 from cruise.simulation.api_server import check_resize
 from tests.builders import NOW, NOW_SECONDS, make_table
 from tests.strategies import Cluster, clusters

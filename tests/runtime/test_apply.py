@@ -1,8 +1,10 @@
 """Every guard that stands before a write, on small simulated clusters."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -20,14 +22,15 @@ from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod, ResizePend
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, Resources
 from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Requirement
+from cruise.domain.sizes import spec_targets
 from cruise.errors import Unavailable
-from cruise.runtime.apply import apply, spec_targets
+from cruise.runtime.apply import apply
 from cruise.simulation.behaviour import Behaviour
 from cruise.simulation.cluster import SimulatedCluster
 from cruise.simulation.evictions import BudgetRule
+from cruise.simulation.faults import Faults, FaultyCluster
 from cruise.simulation.store import MemoryStore
 from tests.simulation.scenes import (
-    BY_SECOND,
     START,
     amounts,
     cluster,
@@ -52,10 +55,16 @@ def sized(pod: Pod, cpu: int, mebibytes: int, growth: Resources = NO_RESOURCES, 
 
 
 async def applied(
-    world: SimulatedCluster, actions: Sequence[Action], policy=FULL, store: MemoryStore | None = None, snapshot=None
+    world: SimulatedCluster | FaultyCluster,
+    actions: Sequence[Action],
+    policy=FULL,
+    store: MemoryStore | None = None,
+    snapshot=None,
+    **options: Any,
 ) -> list[Outcome]:
     store = MemoryStore() if store is None else store
-    return await apply(actions, snapshot or await world.snapshot(), world, store, policy, world.now)
+    now = world.cluster.now if isinstance(world, FaultyCluster) else world.now
+    return await apply(actions, snapshot or await world.snapshot(), world, store, policy, now, **options)
 
 
 def told(outcomes: Sequence[Outcome]) -> list[tuple[Verdict, Reason]]:
@@ -66,21 +75,6 @@ async def requests_of(world: SimulatedCluster, name: str) -> Amounts:
     pod = await world.pod("shop", name)
     assert pod is not None
     return pod.containers[0].requests
-
-
-class Failing(SimulatedCluster):
-    """A cluster that is out of reach from its `reachable`-th write on; the write that fails may have been done."""
-
-    reachable = 0
-    does_it_all_the_same = False
-
-    async def perform(self, action: Action) -> None:
-        if self.reachable <= 0:
-            if self.does_it_all_the_same:
-                await super().perform(action)
-            raise Unavailable("no answer in 10 s")
-        self.reachable -= 1
-        await super().perform(action)
 
 
 class Lost(MemoryStore):
@@ -137,16 +131,25 @@ async def test_a_pause_stops_every_write():
     assert told(await applied(world, [sized(first, 100, 100)], store=store)) == [(Verdict.DONE, Reason.RIGHTSIZED)]
 
 
-async def test_a_pause_in_the_middle_of_a_pass_stops_the_rest():
-    class PausedByTheFirstWrite(SimulatedCluster):
-        async def perform(self, action: Action) -> None:
-            await super().perform(action)
-            await store.set_paused(True)
-
+async def test_a_pause_in_the_middle_of_a_plan_stops_the_rest_with_all_under_way_answered():
+    world = FaultyCluster(cluster(workload(replicas=12)), Faults(write_seconds=0.02))
     store = MemoryStore()
-    world = PausedByTheFirstWrite([node()], [workload(replicas=3)], START, BY_SECOND)
-    outcomes = await applied(world, [sized(pod, 100, 100) for pod in await pods(world)], store=store)
-    assert [outcome.verdict for outcome in outcomes] == [Verdict.DONE, Verdict.OBSERVED, Verdict.OBSERVED]
+    actions = [sized(pod, 100, 100) for pod in await pods(world.cluster)]
+
+    async def pause_after_the_first() -> None:
+        while not world.faults.sent:
+            await asyncio.sleep(0)
+        await store.set_paused(True)
+
+    outcomes, _ = await asyncio.gather(
+        applied(world, actions, store=store, at_once=2, poll_seconds=0.005), pause_after_the_first()
+    )
+    done = [outcome for outcome in outcomes if outcome.verdict is Verdict.DONE]
+    assert 2 <= len(done) < len(actions)
+    assert set(told(outcomes)) == {(Verdict.DONE, Reason.RIGHTSIZED), (Verdict.OBSERVED, Reason.PAUSED)}
+    assert [outcome.action for outcome in done] == world.faults.sent
+    # What was done is in the audit, what was not will come again.
+    assert {outcome.action.pod for outcome in await store.outcomes(START)} == {one.action.pod for one in done}
 
 
 # ---- re-validation ----
@@ -158,12 +161,14 @@ async def test_a_pod_that_is_gone_or_another_is_left():
     before = await world.snapshot()
     another = replace(sized(pod, 100, 100), uid="another")
     missing = replace(sized(pod, 100, 100), pod="missing")
-    assert told(await applied(world, [another, missing])) == [(Verdict.HELD, Reason.GONE)] * 2
+    # The server itself tells of another uid.
+    assert told(await applied(world, [another, missing])) == [
+        (Verdict.HELD, Reason.CHANGED_SINCE),
+        (Verdict.HELD, Reason.GONE),
+    ]
     await world.perform(evict(pod))
-    assert (
-        told(await applied(world, [sized(pod, 100, 100), evict(pod)], snapshot=before))
-        == [(Verdict.HELD, Reason.GONE)] * 2
-    )
+    grow = sized(pod, 600, 600, resources(100, 88))
+    assert told(await applied(world, [grow, evict(pod)], snapshot=before)) == [(Verdict.HELD, Reason.GONE)] * 2
 
 
 async def test_a_pod_whose_sizes_changed_since_is_left():
@@ -171,8 +176,17 @@ async def test_a_pod_whose_sizes_changed_since_is_left():
     pod = await only_pod(world)
     before = await world.snapshot()
     await world.perform(sized(pod, 300, 300))
-    outcomes = await applied(world, [sized(pod, 100, 100), evict(pod)], snapshot=before)
+    grow = sized(pod, 600, 600, resources(100, 88))
+    outcomes = await applied(world, [grow, evict(pod)], snapshot=before)
     assert told(outcomes) == [(Verdict.HELD, Reason.CHANGED_SINCE)] * 2
+
+
+async def test_a_pure_shrink_is_not_read_anew():
+    world = FaultyCluster(cluster(workload(replicas=2)), Faults())
+    first, second = await pods(world.cluster)
+    grow = sized(second, 600, 600, resources(100, 88))
+    assert told(await applied(world, [sized(first, 100, 100), grow])) == [(Verdict.DONE, Reason.RIGHTSIZED)] * 2
+    assert world.faults.read == [("shop", second.name)]
 
 
 async def test_a_pod_that_was_bound_since_is_left():
@@ -413,16 +427,11 @@ async def test_a_taint_on_a_node_that_is_gone_is_held():
 # ---- out of reach ----
 
 
-def failing(reachable: int, does_it_all_the_same: bool = False) -> Failing:
-    world = Failing([node()], [workload(replicas=3)], START, BY_SECOND)
-    world.reachable, world.does_it_all_the_same = reachable, does_it_all_the_same
-    return world
-
-
 @pytest.mark.parametrize("done_all_the_same", [False, True])
 async def test_what_was_done_before_the_cluster_was_lost_is_in_the_audit(done_all_the_same):
-    world, store = failing(2, done_all_the_same), MemoryStore()
-    first, second, third = await pods(world)
+    faults = Faults(answered_writes=2, all_the_same=done_all_the_same)
+    world, store = FaultyCluster(cluster(workload(replicas=3)), faults), MemoryStore()
+    first, second, third = await pods(world.cluster)
     with pytest.raises(Unavailable):
         await applied(world, [sized(first, 100, 100), evict(second), evict(third)], store=store)
     audited = [(one.verdict, one.action) for one in await store.outcomes(START)]

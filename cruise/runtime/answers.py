@@ -1,0 +1,52 @@
+"""What the API server's answers to a write mean: an outcome, and what is remembered of a refusal."""
+
+from dataclasses import dataclass
+
+from cruise.domain.actions import Action, EvictPod, Reason, ResizePod
+from cruise.errors import Refused, Throttled
+
+# The API server's causes, as the adapters name them.
+NODE_CAPACITY = "NodeCapacity"
+QUOTA_EXCEEDED = "QuotaExceeded"
+MULTIPLE_BUDGETS = "MultipleDisruptionBudgets"
+DISRUPTION_BUDGET = "DisruptionBudget"
+# Who asks is not let do this at all, whatever the pod.
+NO_RIGHT = frozenset({"Unauthorized", "Unauthorised"})
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a write was not done.
+
+    `remembered_as` is the reason under which the same resize is not asked for again, None where it may be;
+    `of_verb` tells that no action of its kind will be let through.
+    """
+
+    reason: Reason
+    remembered_as: Reason | None = None
+    of_verb: bool = False
+
+
+def refusal_of(action: Action, error: Refused) -> Refusal:
+    """Tell what a refusal for good means for an action."""
+    if error.cause in NO_RIGHT:
+        return Refusal(Reason.FORBIDDEN, of_verb=True)
+    if isinstance(action, EvictPod):
+        return Refusal(Reason.UNMOVABLE if error.cause == MULTIPLE_BUDGETS else Reason.REFUSED)
+    if not isinstance(action, ResizePod):
+        return Refusal(Reason.REFUSED)
+    if error.cause == QUOTA_EXCEEDED:
+        return Refusal(Reason.QUOTA)
+    if error.cause == NODE_CAPACITY:
+        return Refusal(Reason.RESIZE_INFEASIBLE, Reason.RESIZE_INFEASIBLE)
+    return Refusal(Reason.REFUSED, Reason.REFUSED)
+
+
+def forbids_disruption(action: Action, error: Throttled) -> bool:
+    """Tell a disruption budget's no from a server's that is asked too much: both are answered 429.
+
+    Older servers give a budget's no without its cause, and an overloaded one says when to come again.
+    """
+    if not isinstance(action, EvictPod):
+        return False
+    return error.cause == DISRUPTION_BUDGET or (not error.cause and error.retry_after_seconds is None)
