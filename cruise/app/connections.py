@@ -13,6 +13,7 @@ from cruise.adapters.embedded_postgres import default_data_dir
 from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.cluster import KubeCluster
 from cruise.adapters.kube.connecting import KubeSettings, connect, own_namespace
+from cruise.adapters.kube.discovery import discover
 from cruise.adapters.kube.leases import LeaderLease
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.adapters.store.opening import open_store
@@ -96,6 +97,24 @@ async def in_step(connected: Connections, patience: timedelta | None = None) -> 
         else:
             log.info("the cluster is read")
             return
+
+
+async def able(connected: Connections, policy: Policy) -> Policy:
+    """Return the policy with a mode that the server can bear: without resizes in place there is nothing to write.
+
+    Raises Refused, Throttled, Unavailable.
+    """
+    if policy.mode < Mode.RESIZE:
+        return policy
+    found = await discover(connected.client)
+    if found.resizes_pods:
+        return policy
+    log.warning(
+        "the API server cannot resize pods in place: only pods that are created are sized",
+        server=found.git_version,
+        mode=policy.mode.label,
+    )
+    return replace(policy, mode=Mode.INITIAL)
 
 
 def policy_of(settings: Settings) -> Policy:

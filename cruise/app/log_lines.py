@@ -11,7 +11,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 # User and password in an address.
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
 # Chatty where nothing is wrong: turns that are skipped because the one before still runs, connections that close.
-_QUIET = {"apscheduler": logging.ERROR, "uvicorn": logging.WARNING, "asyncio": logging.ERROR}
+_QUIET = {"apscheduler": logging.ERROR, "uvicorn": logging.WARNING, "alembic": logging.WARNING}
+_FIRST = ("timestamp", "level", "event")
 
 
 def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
@@ -53,16 +54,18 @@ def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
 
 
 def _json() -> list[Processor]:
-    return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+    return [_in_order, structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
 
 
 def _text(colours: bool) -> list[Processor]:
-    return [structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=_one_line)]
+    return [
+        structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback)
+    ]
 
 
-def _one_line(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
-    """Write an exception as text for people."""
-    structlog.dev.plain_traceback(stream, error)
+def _in_order(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Put first what every line has."""
+    return {**{key: event[key] for key in _FIRST if key in event}, **event}
 
 
 def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from cruise.adapters.kube.connecting import own_namespace
 from cruise.adapters.kube.lease_record import read_lease
 from cruise.app.clock import wall_clock
-from cruise.app.connections import Connections, connections, followed, in_step, policy_of, usage_reading
+from cruise.app.connections import Connections, able, connections, followed, in_step, policy_of, usage_reading
 from cruise.app.controller import Controller, Hooks
 from cruise.app.filling import FillingLog
 from cruise.app.leading import LEASE
@@ -47,12 +47,12 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
     Raises BadInput, and Unavailable where something does not answer or somebody else leads.
     """
     check(settings)
-    policy = policy_of(settings)
     async with connections(settings, _do_not_wait) as connected:
         # The view of the cluster is tried again and again; this once tells at once what is wrong.
         await connected.client.get("/version")
         async with followed(connected):
             await in_step(connected, _PATIENCE)
+            policy = await able(connected, policy_of(settings))
             controller = Controller(
                 connected.cluster,
                 connected.source,

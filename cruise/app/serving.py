@@ -5,7 +5,7 @@ import asyncio
 import structlog
 
 from cruise.app.clock import wall_clock
-from cruise.app.connections import Connections, connections, followed, in_step, policy_of, usage_reading
+from cruise.app.connections import Connections, able, connections, followed, in_step, policy_of, usage_reading
 from cruise.app.controller import Controller, Hooks
 from cruise.app.doings import Doings
 from cruise.app.filling import FillingLog
@@ -65,6 +65,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
     async with followed(connected):
         running.awaited = "the cluster"
         await in_step(connected)
+        running.policy = await able(connected, running.policy)
         running.awaited = None
         await lead(connected.lease, term)
 

@@ -1,0 +1,102 @@
+"""Logs: one line an event, for machines and for people, and no secrets in either."""
+
+import io
+import json
+import logging
+
+import pytest
+import structlog
+
+from cruise.app.log_lines import set_up_logs
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before():
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def lines(form: str, level: str = "info", stream: io.StringIO | None = None) -> io.StringIO:
+    out = stream or io.StringIO()
+    set_up_logs(form, level, out)
+    return out
+
+
+def test_json_is_one_object_a_line_with_time_level_and_event_first():
+    out = lines("json")
+    structlog.get_logger().warning("pass dropped", job="statistics", error="two\nlines")
+    [line] = out.getvalue().splitlines()
+    said = json.loads(line)
+    assert list(said) == ["timestamp", "level", "event", "job", "error"]
+    assert (said["level"], said["event"], said["error"]) == ("warning", "pass dropped", "two\nlines")
+    assert said["timestamp"].endswith("Z")
+
+
+def test_auto_is_text_for_a_terminal_and_json_for_anything_else():
+    for_people, for_machines = lines("auto", stream=Terminal()), io.StringIO()
+    structlog.get_logger().info("listening", address="127.0.0.1:8080")
+    assert "listening" in for_people.getvalue()
+    assert not for_people.getvalue().startswith("{")
+    lines("auto", stream=for_machines)
+    structlog.get_logger().info("listening", address="127.0.0.1:8080")
+    assert json.loads(for_machines.getvalue())["address"] == "127.0.0.1:8080"
+
+
+def test_text_in_a_file_has_no_colours():
+    out = lines("text")
+    structlog.get_logger().info("node pass", nodes=3)
+    assert "\x1b[" not in out.getvalue()
+    assert "nodes=3" in out.getvalue()
+
+
+def test_what_is_below_the_level_is_not_said():
+    out = lines("json", "warning")
+    structlog.get_logger().info("node pass")
+    logging.getLogger("kubernetes").info("chatter")
+    assert out.getvalue() == ""
+    structlog.get_logger().error("broken")
+    assert json.loads(out.getvalue())["event"] == "broken"
+
+
+def test_libraries_speak_in_the_same_form():
+    out = lines("json")
+    logging.getLogger("asyncpg").warning("connection %s lost", 7)
+    said = json.loads(out.getvalue())
+    assert (said["event"], said["level"], said["logger"]) == ("connection 7 lost", "warning", "asyncpg")
+
+
+def test_turns_that_the_scheduler_skips_are_not_worth_a_line():
+    out = lines("json")
+    logging.getLogger("apscheduler.scheduler").warning("maximum number of running instances reached")
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_user_and_password_of_an_address_are_left_out(form: str):
+    out = lines(form)
+    structlog.get_logger().warning("pass dropped", error="http://cruise:hunter2@prometheus:9090 did not answer")
+    logging.getLogger("urllib3").warning("retrying https://cruise:hunter2@prometheus/")
+    assert "hunter2" not in out.getvalue()
+    assert "http://prometheus:9090 did not answer" in out.getvalue()
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_an_exception_is_told_whole(form: str):
+    out = lines(form)
+    try:
+        raise ZeroDivisionError("a bug")
+    except ZeroDivisionError:
+        structlog.get_logger().error("broken", exc_info=True)
+    assert "ZeroDivisionError" in out.getvalue()
+    assert "a bug" in out.getvalue()
+    if form == "json":
+        assert len(out.getvalue().splitlines()) == 1

@@ -1,0 +1,69 @@
+"""One pass for people."""
+
+import pytest
+
+from cruise.domain.actions import Outcome, Reason, Verdict
+from cruise.domain.policy import Mode, Policy
+from cruise.interfaces.once_table import once_table
+from cruise.runtime.reconcile import NodePass, node_pass
+from cruise.simulation.store import MemoryStore
+from tests.builders import NOW, make_container, make_pod, make_snapshot, make_statistic_for, make_table
+from tests.interfaces.test_once_json import EVICTION
+from tests.shown import shown
+from tests.shown_cluster import ShownCluster
+
+
+async def passed(names: list[str]) -> NodePass:
+    pods = [make_pod(name, containers=[make_container(cpu=1000, memory_mib=1024)]) for name in names]
+    bare = make_pod("bare", workload=None)
+    store = MemoryStore()
+    await store.write_statistics(make_table(*(make_statistic_for(pod) for pod in pods)))
+    return await node_pass(ShownCluster(make_snapshot([*pods, bare])), store, Policy(mode=Mode.OBSERVE), NOW)
+
+
+def table(done: NodePass, mode: Mode = Mode.OBSERVE, paused: bool = False, width: int = 140) -> str:
+    return shown(lambda console: once_table(done, mode, paused, console), width)
+
+
+async def test_each_container_shows_before_after_verdict_and_reason():
+    text = table(await passed(["web-1"]))
+    [row] = [line for line in text.splitlines() if "web-1" in line]
+    assert "n1" in row
+    assert "1000m → 200m" in row
+    assert "1.0Gi → 100Mi" in row
+    assert "observed" in row
+    assert "sized to what it uses" in row
+
+
+async def test_what_is_held_is_counted_by_reason():
+    text = table(await passed(["web-1"]))
+    [row] = [line for line in text.splitlines() if line.startswith("no-controller")]
+    assert row.split()[1] == "1"
+    assert "it has no controller" in row
+
+
+async def test_the_headline_says_why_nothing_was_written():
+    done = await passed(["web-1"])
+    assert "1 node, 0 oversubscribed; mode observe; 1 action: 1 observed. Nothing was written: mode" in table(done)
+    assert "Nothing was written: cruise is paused." in table(done, Mode.FULL, paused=True)
+    assert "Nothing was written" not in table(done, Mode.FULL)
+
+
+async def test_a_refusal_says_who_refused_and_why():
+    done = await passed([])
+    refused = Outcome(NOW, EVICTION, Verdict.REFUSED, Reason.DISRUPTION_BUDGET, "web: 0 allowed")
+    text = table(NodePass(NOW, done.snapshot, done.plans, [refused]), Mode.FULL)
+    assert "refused" in text
+    assert "its PodDisruptionBudget allows no eviction now (web: 0 allowed)" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [80, 140])
+async def test_lines_keep_within_the_terminal(width):
+    done = await passed([f"web-7d9f8b6c5d-{index:05d}" for index in range(5)])
+    assert max(map(len, table(done, width=width).splitlines())) <= width
+
+
+async def test_a_long_list_is_cut_and_says_so():
+    done = await passed([f"web-{index:03d}" for index in range(4)])
+    text = table(NodePass(done.at, done.snapshot, done.plans, list(done.outcomes) * 100))
+    assert "more actions: --format json has all." in text
