@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -37,6 +37,8 @@ from cruise.settings import Settings
 
 log = structlog.get_logger()
 
+OpenedStore = AbstractAsyncContextManager[Store]
+
 _RETRY_SECONDS = 2.0
 _MOST_LAG_SECONDS = 60.0
 # Whoever calls is asked to connect anew meanwhile, and finds another replica.
@@ -57,11 +59,13 @@ class CertificateTimes:
 class Webhook:
     """One running webhook, as probes and metrics see it."""
 
-    def __init__(self, settings: Settings, client: KubeClient, times: CertificateTimes) -> None:
+    def __init__(
+        self, settings: Settings, client: KubeClient, times: CertificateTimes, stored: Callable[[], OpenedStore]
+    ) -> None:
         self.reviewer = Reviewer()
         self.stopping = False
         self.cluster = KubeCluster(client, ADMISSION_KINDS)
-        self.store = StoreFollower(lambda: _stored(settings), wall_clock)
+        self.store = StoreFollower(stored, wall_clock)
         self._times = times
         self._policy = policy_of(settings)
         namespace = own_namespace(settings.namespace)
@@ -144,12 +148,14 @@ class Webhook:
             await asyncio.sleep(_FAREWELL_SECONDS)
 
 
-async def serve_webhook(settings: Settings, times: CertificateTimes | None = None) -> None:
-    """Answer reviews until cancelled. Raises CruiseError."""
+async def serve_webhook(
+    settings: Settings, times: CertificateTimes | None = None, stored: Callable[[], OpenedStore] | None = None
+) -> None:
+    """Answer reviews until cancelled; `stored` opens the store, by default that of the settings. Raises CruiseError."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     host, _, port = settings.webhook_address.rpartition(":")
     async with connect(_kube_settings(settings)) as client:
-        webhook = Webhook(settings, client, times or CertificateTimes())
+        webhook = Webhook(settings, client, times or CertificateTimes(), stored or (lambda: _stored(settings)))
         app = health_app(webhook.reasons, webhook.metrics, webhook_app(webhook.reviewer, lambda: webhook.stopping))
         async with serve_http(app, host.strip("[]"), int(port), tls=webhook.keeper.context) as bound:
             log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label)
@@ -170,7 +176,7 @@ def _place(settings: Settings, client: KubeClient, namespace: str) -> Certificat
     return TlsDirectory((settings.data_dir or default_data_dir(os.environ)) / "webhook-tls")
 
 
-def _stored(settings: Settings) -> AbstractAsyncContextManager[Store]:
+def _stored(settings: Settings) -> OpenedStore:
     data_dir = settings.data_dir or default_data_dir(os.environ)
     return open_store(settings.database_url, data_dir, lambda line: log.warning(line))
 

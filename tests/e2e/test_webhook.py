@@ -1,0 +1,229 @@
+"""The webhook, called by a real API server over TLS."""
+
+import ssl
+import threading
+import time
+import urllib.request
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cruise.app.webhook import CertificateTimes
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.policy import Mode
+from cruise.kube_json.original_resources import parse_original_resources
+from tests.builders import make_amounts, make_statistic
+from tests.controlplane import manifests
+from tests.controlplane.api import until
+from tests.webhook_server import ca_bundle, configured, running, store_of, webhook_settings
+
+WORKLOADS = {"Deployment": "deployments.apps", "StatefulSet": "statefulsets.apps", "Job": "jobs.batch"}
+
+
+def now_seconds() -> int:
+    return int(datetime.now(UTC).timestamp())  # noqa: TID251 - the real cluster has the real time
+
+
+def peak_of(namespace: str, workload: str, container: str = "app", **values):
+    sizes = {"cpu_peak": 300, "memory_peak_mib": 200, "memory_7d_max_mib": 250, **values}
+    return make_statistic("", namespace, workload, container, updated_at=now_seconds(), **sizes)
+
+
+def template(name: str, **more):
+    app = manifests.container(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "2", "memory": "2Gi"})
+    return manifests.pod_template(name, app, **more)
+
+
+def deployment(namespace: str, name: str, replicas: int = 1, **more):
+    return manifests.workload("Deployment", namespace, name, template(name, **more), replicas)
+
+
+def ready(settings) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(f"https://{settings.webhook_address}/readyz", context=context, timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def metric(settings, name: str) -> dict[str, float]:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with urllib.request.urlopen(f"https://{settings.webhook_address}/metrics", context=context, timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = [line.rsplit(" ", 1) for line in lines if line.startswith(name)]
+    return {key: float(value) for key, value in pairs}
+
+
+def pods_of(admin, namespace: str, app: str, count: int = 1):
+    def enough():
+        found = admin.items("pods", namespace, f"app={app}")
+        return found if len(found) >= count else None
+
+    return until(enough, f"{count} pods of {app}")
+
+
+def container_of(pod, name: str = "app"):
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
+    return next(one["resources"] for one in containers if one["name"] == name)
+
+
+SIZED = {"requests": {"cpu": "300m", "memory": "200Mi"}, "limits": {"memory": "500Mi"}}
+AS_SENT = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job"])
+def test_new_pods_ask_for_their_workloads_peak(control_plane, admin, namespace, tmp_path, kind):
+    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
+    store = store_of(peak_of(namespace, f"{kind}/web"))
+    with (
+        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
+        running(settings, store),
+    ):
+        until(lambda: ready(settings), "the webhook is ready")
+        admin.create(manifests.workload(kind, namespace, "web", template("web")))
+        [pod] = pods_of(admin, namespace, "web")
+        assert container_of(pod) == SIZED
+        original = parse_original_resources(pod["metadata"]["annotations"][ORIGINAL_RESOURCES])
+        assert original == {"app": (make_amounts(1000, 1024), make_amounts(2000, 2048))}
+
+
+def test_a_cron_jobs_pods_are_sized_by_what_the_cron_job_used(control_plane, admin, namespace, tmp_path):
+    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
+    store = store_of(peak_of(namespace, "CronJob/nightly"))
+    with (
+        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
+        running(settings, store),
+    ):
+        until(lambda: ready(settings), "the webhook is ready")
+        job_template = {"spec": {"template": template("nightly")}}
+        job_template["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+        cron_job = admin.create(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "CronJob",
+                "metadata": {"namespace": namespace, "name": "nightly"},
+                "spec": {"schedule": "0 3 * * *", "jobTemplate": job_template},
+            }
+        )
+        owner = {
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "name": "nightly",
+            "uid": cron_job["metadata"]["uid"],
+            "controller": True,
+        }
+        job = manifests.workload("Job", namespace, "nightly-1", template("nightly"))
+        job["metadata"]["ownerReferences"] = [owner]
+        admin.create(job)
+        [pod] = pods_of(admin, namespace, "nightly")
+        assert container_of(pod) == SIZED
+
+
+def test_sidecars_missing_resources_and_reinvocation(control_plane, admin, namespace, tmp_path):
+    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
+    store = store_of(
+        peak_of(namespace, "Deployment/web"),
+        peak_of(namespace, "Deployment/web", "proxy", cpu_peak=40, memory_peak_mib=30, memory_7d_max_mib=30),
+        peak_of(namespace, "Deployment/web", "bare", cpu_peak=20, memory_peak_mib=20, memory_7d_max_mib=20),
+    )
+    with (
+        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace, reinvocationPolicy="IfNeeded"),
+        running(settings, store),
+    ):
+        until(lambda: ready(settings), "the webhook is ready")
+        sidecar = manifests.container("proxy", restartPolicy="Always")
+        bare = {"name": "bare", "image": "example.com/bare:1"}
+        whole = deployment(namespace, "web")
+        whole["spec"]["template"]["spec"]["containers"].append(bare)
+        whole["spec"]["template"]["spec"]["initContainers"] = [manifests.container("setup"), sidecar]
+        admin.create(whole)
+        [pod] = pods_of(admin, namespace, "web")
+        assert container_of(pod) == SIZED
+        assert container_of(pod, "proxy") == {
+            "requests": {"cpu": "40m", "memory": "30Mi"},
+            "limits": {"memory": "60Mi"},
+        }
+        assert container_of(pod, "bare") == {"requests": {"cpu": "20m", "memory": "20Mi"}, "limits": {"memory": "40Mi"}}
+        assert container_of(pod, "setup") == {}
+
+
+def test_mode_observe_counts_and_patches_nothing(control_plane, admin, namespace, tmp_path):
+    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}", mode=Mode.OBSERVE)
+    store = store_of(peak_of(namespace, "Deployment/web"))
+    with (
+        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
+        running(settings, store),
+    ):
+        until(lambda: ready(settings), "the webhook is ready")
+        admin.create(deployment(namespace, "web"))
+        [pod] = pods_of(admin, namespace, "web")
+        assert container_of(pod) == AS_SENT
+        counted = metric(settings, "cruise_webhook_answers_total")
+        assert counted == {'cruise_webhook_answers_total{answer="left",reason="mode-observe"}': 1.0}
+
+
+def test_without_the_webhook_pods_are_created_as_they_were_sent(control_plane, admin, namespace, tmp_path):
+    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
+    store = store_of(peak_of(namespace, "Deployment/web"))
+    with configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace, "Ignore"):
+        with running(settings, store):
+            until(lambda: ready(settings), "the webhook is ready")
+            admin.create(deployment(namespace, "web"))
+            assert container_of(pods_of(admin, namespace, "web")[0]) == SIZED
+        admin.create(deployment(namespace, "later"))
+        assert container_of(pods_of(admin, namespace, "later")[0]) == AS_SENT
+
+
+def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(control_plane, admin, namespace, tmp_path):
+    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
+    store = store_of(peak_of(namespace, "Deployment/web"))
+    # Two thirds of nine seconds, one to learn of the next authority, and a look every fifth of a second.
+    times = CertificateTimes(timedelta(seconds=9), timedelta(seconds=1), timedelta(seconds=0.2))
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "none", "controller": True}
+    seen: Counter[str] = Counter()
+    bundles: list[str | None] = []
+    stop = threading.Event()
+
+    def create(worker: int) -> None:
+        api = control_plane.api()
+        count = 0
+        while not stop.is_set():
+            count += 1
+            pod = manifests.pod(namespace, f"p-{worker}-{count}", *template("web")["spec"]["containers"])
+            pod["metadata"]["ownerReferences"] = [owner]
+            # With failurePolicy Fail a call that fails is a pod that is not created.
+            try:
+                created = api.request("POST", api.path("pods", namespace) + "?dryRun=All", pod)
+                seen["sized" if container_of(created) == SIZED else "as sent"] += 1
+            except Exception as error:
+                seen[f"failed: {error}"] += 1
+
+    with (
+        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace, "Fail"),
+        running(settings, store, times),
+    ):
+        until(lambda: ready(settings), "the webhook is ready")
+        expiries = set()
+        workers = [threading.Thread(target=create, args=(worker,)) for worker in range(3)]
+        for worker in workers:
+            worker.start()
+        deadline = time.monotonic() + 40
+        try:
+            while len(expiries) < 4 and time.monotonic() < deadline:
+                expiries |= set(metric(settings, "cruise_webhook_certificate_expiry").values())
+                bundle = ca_bundle(admin, f"cruise-{namespace}")
+                if not bundles or bundles[-1] != bundle:
+                    bundles.append(bundle)
+                time.sleep(0.1)
+        finally:
+            stop.set()
+            for worker in workers:
+                worker.join()
+    assert len(expiries) >= 3
+    assert len(bundles) >= 3
+    assert set(seen) == {"sized"}
+    assert seen["sized"] > 100
