@@ -166,7 +166,8 @@ def _said(response: requests.Response) -> str:
         document: Any = response.json()
     except ValueError:
         return ""
-    reason = document.get("error") if isinstance(document, dict) else None
+    # An API server that is asked to pass a query on says itself why it does not.
+    reason = (document.get("error") or document.get("message")) if isinstance(document, dict) else None
     return f": {_shortened(reason)}" if isinstance(reason, str) and reason else ""
 
 

@@ -1,0 +1,186 @@
+"""Commands that people run on a real cluster: scan and explain, with no more than the rights to read."""
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.controlplane.manifests import container, pod
+from tests.e2e.live import programs
+from tests.e2e.live.manifests import app
+from tests.e2e.live.programs import Ended
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A stage, and the address of the Prometheus that knows its pods."""
+
+    stage: Stage
+    prometheus: str
+
+    def command(self, *arguments: str, mode: str = "observe", columns: int = 80, **more: str) -> Ended:
+        """Run a command of cruise with the rights of a mode, on a terminal of some width."""
+        settings = programs.environment(self.stage.settings(mode, **more), self.stage.plane.directory)
+        done = subprocess.run(
+            [sys.executable, "-m", "cruise", *arguments],
+            env={**settings, "COLUMNS": str(columns)},
+            cwd=programs.ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def own(self, findings):
+        """Those of a report's findings that are about this stage."""
+        return [one for one in findings if one["namespace"] == self.stage.namespace]
+
+
+@pytest.fixture
+def measured(stage: Stage) -> Measured:
+    """Two workloads that ask for far more than they use, for some hours by now."""
+    stage.node(cpu="4", memory="8Gi")
+    stage.create(
+        app("Deployment", stage.namespace, "web", "700m", "1Gi", replicas=2),
+        app("StatefulSet", stage.namespace, "db", "500m", "1Gi"),
+    )
+    stage.running(3)
+    prometheus = stage.measure({"web": USE, "db": USE})
+    stage.mark()
+    return Measured(stage, prometheus)
+
+
+def test_a_scan_needs_no_more_than_to_list_and_a_prometheus(measured: Measured):
+    report = measured.command("scan", "--history", "1h", "--format", "json").json
+    waste = {one["workload"]: one for one in measured.own(report["waste"]["workloads"])}
+    assert set(waste) == {"Deployment/web", "StatefulSet/db"}
+    assert waste["Deployment/web"]["requested"]["cpuMillicores"] == 1400
+    assert waste["Deployment/web"]["recommended"]["cpuMillicores"] < 600
+    assert measured.stage.writes() == []
+    assert {(one.verb, one.code) for one in measured.stage.events()} == {("list", 200)}
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_scan_s_table_fits_the_terminal(measured: Measured, width: int):
+    ended = measured.command("scan", "--history", "1h", columns=width)
+    assert ended.code == 0, ended.err
+    assert "Deployment/web" in ended.out
+    assert max(len(line) for line in ended.out.splitlines()) <= width
+
+
+@contextmanager
+def on_address(address: str, target: str) -> Iterator[int]:
+    """Hand connections to `address` on to a server on loopback, which an API server refuses to speak to."""
+    place = urlsplit(target)
+    with socket.create_server((address, 0)) as listener:
+        listener.settimeout(0.1)
+        stop = threading.Event()
+
+        def hand_on(one: socket.socket, other: socket.socket) -> None:
+            with suppress(OSError):
+                while piece := one.recv(1 << 16):
+                    other.sendall(piece)
+                other.shutdown(socket.SHUT_WR)
+
+        def accept() -> None:
+            while not stop.is_set():
+                with suppress(TimeoutError):
+                    client, _ = listener.accept()
+                    client.settimeout(None)
+                    server = socket.create_connection((place.hostname, place.port))
+                    for pair in ((client, server), (server, client)):
+                        threading.Thread(target=hand_on, args=pair, daemon=True).start()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            stop.set()
+            thread.join()
+
+
+def own_address() -> str:
+    """This machine's address, as others see it; skips where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        # Nothing is sent.
+        probe.connect(("198.51.100.1", 9))
+        found = str(probe.getsockname()[0])
+        if not found.startswith("127."):
+            return found
+    pytest.skip("this machine has no address but loopback, which API servers hand no requests on to")
+
+
+def serve_by_service(stage: Stage, port: int, address: str) -> None:
+    """A Service as the usual chart makes it, and a pod that it leads to: API servers speak to no other address."""
+    labels = {"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/component": "server"}
+    name = {"namespace": stage.namespace, "name": "prometheus-server"}
+    stage.create(
+        pod(stage.namespace, "prometheus-server", container(), nodeSelector={"kubernetes.io/hostname": "none"})
+    )
+    status = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+    stage.admin.patch("pods", stage.namespace, "prometheus-server", status, subresource="status")
+    stage.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {**name, "labels": labels},
+            "spec": {"ports": [{"name": "http", "port": 80, "targetPort": port}]},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {**name, "labels": labels},
+            "subsets": [
+                {
+                    "addresses": [{"ip": address, "targetRef": {"kind": "Pod", **name}}],
+                    "ports": [{"name": "http", "port": port}],
+                }
+            ],
+        },
+    )
+
+
+def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(measured: Measured):
+    address, stage = own_address(), measured.stage
+    with on_address(address, measured.prometheus) as port:
+        serve_by_service(stage, port, address)
+        report = measured.command(
+            "scan", "--history", "1h", "--format", "json", prometheus_url="", kubeconfig=str(stage.plane.kubeconfig())
+        ).json
+    assert measured.own(report["waste"]["workloads"])
+    assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["restsOn"]
+
+
+def refused(ended: Ended) -> str:
+    """What a command complained of; it said nothing else."""
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cruise: ")
+    assert ended.err.count("\n") == 1
+    return ended.err
+
+
+def test_who_may_not_list_services_is_told_what_to_give(measured: Measured):
+    said = refused(measured.command("scan", prometheus_url=""))
+    assert "Services may not be listed, so Prometheus cannot be found: give --prometheus-url URL" in said
+
+
+def test_who_may_read_nothing_is_told_which_rights_are_missing(measured: Measured):
+    stage = measured.stage
+    account = {"namespace": stage.namespace, "name": "nobody"}
+    stage.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+    token = stage.admin.service_account_token(stage.namespace, "nobody")
+    said = refused(measured.command("scan", kubeconfig=str(stage.plane.kubeconfig("nobody", token))))
+    assert "cannot be listed" in said
+    assert "deploy/rbac/observe.yaml has all rights that are needed" in said
