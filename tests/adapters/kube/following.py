@@ -14,12 +14,12 @@ from tests.controlplane.control_plane import ADMIN, ControlPlane
 
 # Waits that are made for a cluster's years are shortened to what a test can wait for.
 SHORT = Timing(
-    watch_seconds=2,
-    grace_seconds=1,
-    steady_seconds=0.5,
+    watch_seconds=1.0,
+    grace_seconds=1.0,
+    steady_seconds=0.3,
     least_seconds=0.1,
-    first_wait_seconds=0.1,
-    longest_wait_seconds=1,
+    first_wait_seconds=0.05,
+    longest_wait_seconds=0.5,
 )
 
 
