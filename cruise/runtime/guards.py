@@ -69,9 +69,9 @@ class Guards:
         )
 
     def part_without_growth(self, action: ResizePod) -> ResizePod | None:
-        """Return the part of a rightsizing that needs no room, None where there is none worth a patch."""
+        """Return the part of a rightsizing or a revert that needs no room, None where there is none worth a patch."""
         decided_on = self.decided_on(action)
-        if decided_on is None or action.reason is not Reason.RIGHTSIZED:
+        if decided_on is None or action.reason not in (Reason.RIGHTSIZED, Reason.REVERTED):
             return None
         return without_growth(decided_on, action, self._limit_ranges.get(action.namespace, ()), self._policy)
 

@@ -1,0 +1,161 @@
+"""The way back: every pod to the sizes that it had before cruise, as far as a resize in place can."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cruise.decisions.limit_ranges import breaks_limit_range
+from cruise.decisions.scope import FIRST_RESIZING_KUBELET
+from cruise.decisions.sharing import lowers_memory_limits
+from cruise.domain.actions import ContainerTarget, Reason, ResizePod
+from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, Pod, Snapshot
+from cruise.domain.qos import qos_class
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
+from cruise.domain.sizes import with_sizes
+
+# Requests and limits by container name.
+Sizes = Mapping[str, tuple[Amounts, Amounts]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reversion:
+    """One pod's way back: the resize, and what it cannot restore in words; with `held` it is not even tried."""
+
+    resize: ResizePod
+    held: Reason | None = None
+    detail: str = ""
+
+
+def decide_reverts(snapshot: Snapshot, originals: Mapping[str, Sizes], namespace: str | None = None) -> list[Reversion]:
+    """Return the way back of every pod that differs from its original sizes: shrinks first, then by name.
+
+    `originals` are the original sizes by pod uid; pods without are left as they are, as are those of other namespaces.
+    """
+    nodes = {node.name: node for node in snapshot.nodes}
+    found = []
+    for pod in snapshot.pods:
+        original = originals.get(pod.uid)
+        if original is None or pod.terminal or pod.terminating or namespace not in (None, pod.namespace):
+            continue
+        node = nodes.get(pod.node) if pod.node is not None else None
+        reversion = _decide(pod, original, node, snapshot.limit_ranges.get(pod.namespace, ()))
+        if reversion is not None:
+            found.append(reversion)
+    return sorted(found, key=lambda one: (one.resize.growth != NO_RESOURCES, one.resize.namespace, one.resize.pod))
+
+
+def _decide(pod: Pod, original: Sizes, node: Node | None, ranges: Sequence[LimitRangeItem]) -> Reversion | None:
+    targets, lost = [], []
+    for container in pod.containers:
+        if container.name in original:
+            target, kept = _target(container, *original[container.name], node)
+            targets.append(target)
+            lost += [f"{container.name}: {words}" for words in kept]
+    resize = ResizePod(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        pod.node,
+        pod.workload,
+        tuple(targets),
+        _growth(pod, targets),
+        Reason.REVERTED,
+    )
+    detail = "; ".join(lost)
+    named = {container.name: container for container in pod.containers}
+    if all(
+        (target.requests, target.limits) == (named[target.container].requests, named[target.container].limits)
+        for target in targets
+    ):
+        return Reversion(resize, Reason.CANNOT_RESTORE, detail) if lost else None
+    return Reversion(resize, _why_held(pod, targets, node, ranges), detail)
+
+
+def _growth(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
+    after = counted_requests(replace(with_sizes(pod, targets), resize=NO_RESIZE))
+    return (after - counted_requests(pod)).at_least(NO_RESOURCES)
+
+
+def _why_held(
+    pod: Pod, targets: Sequence[ContainerTarget], node: Node | None, ranges: Sequence[LimitRangeItem]
+) -> Reason | None:
+    """Tell why the API server or the kubelet would not take a resize."""
+    reason = None
+    if pod.mirror or pod.windows:
+        reason = Reason.STATIC_POD if pod.mirror else Reason.WINDOWS
+    elif pod.pod_requests is not None or pod.pod_limits is not None:
+        reason = Reason.POD_LEVEL_RESOURCES
+    elif node is not None and node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET:
+        reason = Reason.RESIZE_UNSUPPORTED
+    elif node is not None and not node.ready:
+        reason = Reason.NODE_NOT_READY
+    elif qos_class(with_sizes(pod, targets)) is not pod.qos:
+        reason = Reason.QOS_CHANGE
+    elif ranges and breaks_limit_range(pod, targets, ranges):
+        reason = Reason.LIMIT_RANGE
+    return reason
+
+
+def _target(
+    container: Container, requests: Amounts, limits: Amounts, node: Node | None
+) -> tuple[ContainerTarget, list[str]]:
+    """Return the sizes nearest to the original ones that a resize can give, and what they lack."""
+    memory_falls = node is None or lowers_memory_limits(node) or container.memory_resize_restarts
+    cpu = _restored(
+        "cpu",
+        (container.requests.cpu_millicores, container.limits.cpu_millicores),
+        (requests.cpu_millicores, limits.cpu_millicores),
+        restarts=container.cpu_resize_restarts,
+    )
+    memory = _restored(
+        "memory",
+        (container.requests.memory_bytes, container.limits.memory_bytes),
+        (requests.memory_bytes, limits.memory_bytes),
+        restarts=container.memory_resize_restarts,
+        limit_falls=memory_falls,
+    )
+    target = ContainerTarget(
+        container.name,
+        container.role,
+        Amounts(cpu.request, memory.request),
+        Amounts(cpu.limit, memory.limit),
+    )
+    return target, [*cpu.lost, *memory.lost]
+
+
+@dataclass(frozen=True, slots=True)
+class _Restored:
+    """One resource's request and limit as they are to be, and what they lack."""
+
+    request: int | None
+    limit: int | None
+    lost: tuple[str, ...] = ()
+
+
+def _restored(
+    resource: str,
+    now: tuple[int | None, int | None],
+    original: tuple[int | None, int | None],
+    *,
+    restarts: bool,
+    limit_falls: bool = True,
+) -> _Restored:
+    if now == original:
+        return _Restored(*now)
+    if restarts:
+        return _Restored(*now, (f"its {resource} cannot be resized without a restart",))
+    lost = []
+    request, limit = original
+    if request is None and now[0] is not None:
+        request = now[0]
+        lost.append(f"the {resource} request cannot be removed")
+    if limit is None and now[1] is not None:
+        limit = max(now[1], request or 0)
+        lost.append(f"the {resource} limit cannot be removed")
+    elif limit is not None and not limit_falls and (now[1] is None or limit < now[1]):
+        limit = None if now[1] is None else max(now[1], request or 0)
+        lost.append(f"the {resource} limit cannot be lowered or added on this server")
+    elif limit is not None and limit < (request or 0):
+        limit = request
+        lost.append(f"the {resource} limit cannot be under the request")
+    return _Restored(request, limit, tuple(lost))

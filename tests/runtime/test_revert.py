@@ -1,0 +1,115 @@
+"""The revert on small simulated clusters."""
+
+from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import Amounts
+from cruise.domain.sizes import spec_targets
+from cruise.kube_json.original_resources import format_original_resources
+from cruise.runtime.apply import apply
+from cruise.runtime.revert import revert_pass
+from cruise.simulation.cluster import SimulatedCluster
+from cruise.simulation.store import MemoryStore
+from tests.simulation.scenes import amounts, cluster, container, pods, resize, run, template, workload
+
+FULL = Policy(mode=Mode.FULL)
+
+
+async def requests(world: SimulatedCluster) -> dict[str, Amounts]:
+    return {pod.labels["app"]: pod.containers[0].requests for pod in await pods(world)}
+
+
+async def shrunk(world: SimulatedCluster, store: MemoryStore) -> None:
+    """Let cruise resize everything, as a node pass would."""
+    snapshot = await world.snapshot()
+    actions = [resize(pod, amounts(100, 128)) for pod in snapshot.pods]
+    assert {one.verdict for one in await apply(actions, snapshot, world, store, FULL, world.now)} == {Verdict.DONE}
+    run(world, 30)
+
+
+def told(outcomes: list[Outcome]) -> list[tuple[Verdict, Reason]]:
+    return [(one.verdict, one.reason) for one in outcomes]
+
+
+async def test_pods_get_back_what_they_asked_for_before_the_first_resize():
+    world, store = cluster([workload("a"), workload("b")]), MemoryStore()
+    before = await requests(world)
+    await shrunk(world, store)
+    assert before != await requests(world)
+    outcomes = await revert_pass(world, store, FULL, world.now)
+    assert told(outcomes) == [(Verdict.DONE, Reason.REVERTED)] * 2
+    assert await requests(world) == before
+    run(world, 30)
+    assert await revert_pass(world, store, FULL, world.now) == []
+
+
+async def test_it_works_while_paused_and_in_any_mode_and_is_audited():
+    world, store = cluster(workload("a")), MemoryStore()
+    before = await requests(world)
+    await shrunk(world, store)
+    await store.set_paused(True)
+    outcomes = await revert_pass(world, store, Policy(mode=Mode.OBSERVE), world.now)
+    assert told(outcomes) == [(Verdict.DONE, Reason.REVERTED)]
+    assert await requests(world) == before
+    assert Reason.REVERTED in {one.reason for one in await store.outcomes(world.now)}
+    assert await store.paused() is True
+
+
+async def test_the_annotation_speaks_before_the_store():
+    stated = format_original_resources({"app": (amounts(300, 300), amounts(None, 600))})
+    noted = template(container(100, 128, amounts(None, 256)), annotations={ORIGINAL_RESOURCES: stated})
+    world, store = cluster(workload("a", noted)), MemoryStore()
+    [pod] = await pods(world)
+    await store.remember_original_sizes([OriginalSizes(pod.uid, "shop", pod.name, spec_targets(pod), world.now)])
+    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.DONE, Reason.REVERTED)]
+    [after] = await pods(world)
+    assert (after.containers[0].requests, after.containers[0].limits) == (amounts(300, 300), amounts(None, 600))
+
+
+async def test_a_garbled_annotation_is_told_and_the_pod_left():
+    texts = ["", "nonsense", "[]", '{"app": 3}', '{"app":{"requests":{"cpu":"lots"}}}']
+    worlds = [
+        workload(f"w{number}", template(annotations={ORIGINAL_RESOURCES: text})) for number, text in enumerate(texts)
+    ]
+    world, store = cluster(worlds), MemoryStore()
+    outcomes = await revert_pass(world, store, FULL, world.now)
+    assert told(outcomes) == [(Verdict.HELD, Reason.UNREADABLE_ANNOTATION)] * len(texts)
+    assert world.tally.resizes_asked == 0
+
+
+async def test_what_has_no_room_waits_and_nobody_is_evicted():
+    # 4000m: `a` and `b` had 1500 each, and most of what they gave back went to `c`.
+    world = cluster([*(workload(name, template(container(1500))) for name in "ab"), workload("c")])
+    store = MemoryStore()
+    await shrunk(world, store)
+    [other] = await pods(world, "c")
+    await world.perform(resize(other, amounts(2400, 512)))
+    run(world, 30)
+    outcomes = await revert_pass(world, store, FULL, world.now)
+    assert [(one.action.pod[0], one.verdict, one.reason) for one in outcomes] == [
+        ("a", Verdict.DONE, Reason.REVERTED),
+        ("b", Verdict.HELD, Reason.WAITING_FOR_ROOM),
+        ("c", Verdict.DONE, Reason.REVERTED),
+    ]
+    assert world.tally.evictions == 0
+    # `c` has given back by now.
+    run(world, 30)
+    assert [one.verdict for one in await revert_pass(world, store, FULL, world.now)] == [Verdict.DONE]
+
+
+async def test_only_the_namespace_that_was_named():
+    world, store = cluster(workload("a")), MemoryStore()
+    await shrunk(world, store)
+    assert await revert_pass(world, store, FULL, world.now, "other") == []
+    assert len(await revert_pass(world, store, FULL, world.now, "shop")) == 1
+
+
+async def test_what_a_resize_cannot_restore_is_told():
+    world, store = cluster(workload("a", template(container(500, 512)))), MemoryStore()
+    snapshot = await world.snapshot()
+    [pod] = snapshot.pods
+    action = resize(pod, amounts(100, 128), amounts(None, 256))
+    await apply([action], snapshot, world, store, FULL, world.now)
+    run(world, 30)
+    [outcome] = await revert_pass(world, store, FULL, world.now)
+    assert (outcome.verdict, outcome.detail) == (Verdict.DONE, "app: the memory limit cannot be removed")
