@@ -60,6 +60,7 @@ def data_dir():
 def stored(data_dir, monkeypatch):
     monkeypatch.setenv("CRUISE_DATA_DIR", str(data_dir))
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
 
 
 @pytest.fixture

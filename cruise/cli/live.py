@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,14 @@ from cruise.errors import BadInput, Refused
 if TYPE_CHECKING:
     from cruise.adapters.prometheus.settings import PrometheusSettings
     from cruise.settings import Settings
+
+
+class Prometheus(Enum):
+    """Whether a command needs the cluster's Prometheus."""
+
+    NEEDED = auto()
+    IF_FOUND = auto()
+    NOT = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +51,25 @@ def knows_a_cluster(settings: "Settings") -> bool:
     return True
 
 
-def read_cluster(settings: "Settings", with_prometheus: bool, prometheus_url: str | None = None) -> Live:
+def read_cluster(settings: "Settings", prometheus: Prometheus, prometheus_url: str | None = None) -> Live:
     """Read the whole cluster, and find its Prometheus unless an address is set.
 
-    Raises BadInput, Throttled, Unavailable; BadInput also where Prometheus is wanted and not found.
+    Raises BadInput, Throttled, Unavailable; BadInput also where Prometheus is needed and not found.
     """
-    return asyncio.run(_read(settings, with_prometheus, prometheus_url))
+    return asyncio.run(_read(settings, prometheus, prometheus_url))
 
 
-async def _read(settings: "Settings", with_prometheus: bool, prometheus_url: str | None) -> Live:
+async def _read(settings: "Settings", prometheus: Prometheus, prometheus_url: str | None) -> Live:
     async with connect(kube_settings(settings)) as client:
         # What is missing is better known before the long reading than after it.
-        prometheus = await prometheus_of(client, settings, prometheus_url) if with_prometheus else None
-        return Live(await snapshot_of(client), prometheus)
+        found = None
+        if prometheus is not Prometheus.NOT:
+            try:
+                found = await prometheus_of(client, settings, prometheus_url)
+            except BadInput:
+                if prometheus is Prometheus.NEEDED:
+                    raise
+        return Live(await snapshot_of(client), found)
 
 
 async def prometheus_of(

@@ -120,9 +120,9 @@ def _cluster(
 ) -> "tuple[Snapshot, PrometheusSettings | None]":
     """Return the cluster, and how its Prometheus is asked where that is where the usage comes from."""
     if snapshot is None:
-        from cruise.cli.live import read_cluster
+        from cruise.cli.live import Prometheus, read_cluster
 
-        live = read_cluster(settings, usage is None, prometheus_url)
+        live = read_cluster(settings, Prometheus.NEEDED if usage is None else Prometheus.NOT, prometheus_url)
         return live.snapshot, live.prometheus
     from cruise.adapters.files import load_snapshot
 

@@ -92,10 +92,10 @@ def known_store(settings: "Settings") -> "AbstractAsyncContextManager[PostgresSt
     would stop nobody.
     """
     from cruise.adapters.store.opening import open_store
-    from cruise.cli.stored import do_not_wait
+    from cruise.cli.stored import do_not_wait, has_store
 
     data_dir = _data_dir(settings)
-    if settings.database_url is None and not (data_dir / "postgres").exists():
+    if not has_store(settings):
         raise BadInput(
             f"no cruise keeps its records under {data_dir} on this machine; set database_url to the database of the "
             "one that runs, or give --server URL of its API, or run this command beside it (kubectl exec)"

@@ -37,7 +37,7 @@ async def remembered(settings: Settings, name: tuple[str, str], pod: Pod | None,
     """
     namespace, pod_name = name
     data_dir = settings.data_dir or default_data_dir(os.environ)
-    if settings.database_url is None and not (data_dir / "postgres").exists():
+    if not has_store(settings):
         raise BadInput(
             f"nothing is stored under {data_dir}; give --snapshot and --usage, or set database_url or data_dir"
         )
@@ -60,6 +60,12 @@ async def remembered(settings: Settings, name: tuple[str, str], pod: Pod | None,
             await store.hourly_peaks(namespace, workload or f"Pod/{pod_name}", since_hour),
         )
         return Remembered(whole, own, await store.overrides(), await store.refused_targets(), past)
+
+
+def has_store(settings: Settings) -> bool:
+    """Tell whether there is a database to open; opening the embedded one would else make it."""
+    data_dir = settings.data_dir or default_data_dir(os.environ)
+    return settings.database_url is not None or (data_dir / "postgres").exists()
 
 
 def do_not_wait(message: str) -> None:

@@ -184,3 +184,37 @@ def test_who_may_read_nothing_is_told_which_rights_are_missing(measured: Measure
     said = refused(measured.command("scan", kubeconfig=str(stage.plane.kubeconfig("nobody", token))))
     assert "cannot be listed" in said
     assert "deploy/rbac/observe.yaml has all rights that are needed" in said
+
+
+def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: Measured, tmp_path):
+    name = f"{measured.stage.namespace}/{measured.stage.pod('db')['metadata']['name']}"
+    nowhere = {"database_url": "", "data_dir": str(tmp_path / "nothing")}
+    explained = measured.command("explain", name, "--format", "json", **nowhere).json
+    assert (explained["fate"], explained["past"]) == ("resized", None)
+    assert explained["containers"][0]["statistic"]["cpuBaseMillicores"] in range(95, 125)
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_pod_is_explained_by_what_the_store_remembers(measured: Measured):
+    name = f"{measured.stage.namespace}/{measured.stage.pod('db')['metadata']['name']}"
+    before = measured.command("explain", name, "--format", "json").json
+    assert (before["fate"], before["past"]["outcomes"]) == ("resized", [])
+    measured.stage.once("resize")
+    after = measured.command("explain", name, "--format", "json").json
+    assert [one["verdict"] for one in after["past"]["outcomes"]] == ["done"]
+
+
+def test_without_the_cluster_the_store_still_tells(measured: Measured):
+    db = measured.stage.pod("db")["metadata"]["name"]
+    measured.stage.once("resize")
+    gone = measured.stage.plane.directory / "gone.kubeconfig"
+    gone.write_text(measured.stage.plane.kubeconfig().read_text().replace("https://127.0.0.1", "https://127.0.0.2"))
+    ended = measured.command("explain", f"{measured.stage.namespace}/{db}", kubeconfig=str(gone))
+    assert ended.code == 0
+    assert "without the cluster, by the store alone: " in ended.err
+    assert "resize  done" in ended.out
+
+
+def test_a_pod_that_is_not_there_is_refused_with_those_that_are_like_it(measured: Measured):
+    said = refused(measured.command("explain", f"{measured.stage.namespace}/db-1"))
+    assert f"the cluster has no pod {measured.stage.namespace}/db-1; did you mean db-0?" in said
