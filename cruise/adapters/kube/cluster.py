@@ -71,6 +71,10 @@ class KubeCluster:
         """How long ago the least fresh kind was last known to be in step; infinite before all were listed."""
         return max(watch.lag_seconds() for watch in self._watches.values())
 
+    def lists(self) -> dict[str, int]:
+        """Return how often each kind was listed: more than once where a watch could not go on."""
+        return {name: watch.lists for name, watch in self._watches.items()}
+
     def problems(self) -> list[str]:
         """Return in words why kinds are not followed now; empty where all is well."""
         return [f"{name}: {watch.problem}" for name, watch in self._watches.items() if watch.problem]

@@ -85,7 +85,7 @@ async def test_watch_goes_on_from_where_the_list_ended_and_from_each_event(tmp_p
 
 
 async def test_bookmarks_move_a_quiet_watch_on(tmp_path):
-    async with a_cluster(tmp_path, 1) as (server, cluster):
+    async with a_cluster(tmp_path, 1) as (server, _cluster):
         await server.put(NODES, make_node_json("n2"))
         await eventually(lambda: server.verbs(PODS).count("watch") == 2, "the watch is opened again")
         last = [query for path, verb, query in server.asked if (path, verb) == (PODS, "watch")][-1]
@@ -131,7 +131,7 @@ async def test_version_that_is_too_old_means_a_new_list_and_deletions_are_seen(t
 )
 @pytest.mark.parametrize("verb", ["watch", "list"])
 async def test_failures_pass(tmp_path, faults, verb):
-    if verb == "list" and faults[0] in (fall_silent, end_at_once) or (verb == "list" and len(faults) == 2):
+    if (verb == "list" and faults[0] in (fall_silent, end_at_once)) or (verb == "list" and len(faults) == 2):
         faults = [hang_up]
     async with a_cluster(tmp_path, 2) as (server, cluster):
         await eventually(lambda: "watch" in server.verbs(PODS), "the watch is open")
@@ -145,7 +145,7 @@ async def test_failures_pass(tmp_path, faults, verb):
 
 
 async def test_a_server_that_says_when_to_come_again_is_left_alone_until_then(tmp_path):
-    async with a_cluster(tmp_path, 1) as (server, cluster):
+    async with a_cluster(tmp_path, 1) as (server, _cluster):
         await eventually(lambda: "watch" in server.verbs(PODS), "the watch is open")
         loop = asyncio.get_running_loop()
         refused_at = []

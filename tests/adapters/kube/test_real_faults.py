@@ -1,0 +1,183 @@
+"""A real control plane that goes away, comes back, and changes meanwhile."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from cruise.adapters.kube.watching import Timing
+from cruise.domain.cluster import WorkloadRef
+from cruise.errors import Unavailable
+from tests.adapters.kube.following import SHORT, eventually, following, snapshot_or_none
+from tests.controlplane.manifests import container, pod, pod_template, workload
+
+APP = container("app", {"cpu": "10m", "memory": "16Mi"})
+UNBOUND = {"nodeSelector": {"example.com/none": "such"}}
+
+
+def parked(namespace, name):
+    """A pod that no node takes."""
+    return pod(namespace, name, APP, **UNBOUND)
+
+
+async def seen(cluster, namespace):
+    """The names of a namespace's pods as a snapshot has them, None without one."""
+    snapshot = await snapshot_or_none(cluster)
+    return None if snapshot is None else {one.name for one in snapshot.pods if one.namespace == namespace}
+
+
+async def sees(cluster, namespace, *names):
+    return await seen(cluster, namespace) == set(names)
+
+
+async def agrees(cluster, admin, namespace):
+    """Tell whether the snapshot has exactly the server's pods, each as a fresh reading has it."""
+    snapshot = await snapshot_or_none(cluster)
+    if snapshot is None:
+        return False
+    mine = {one.name: one for one in snapshot.pods if one.namespace == namespace}
+    uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in admin.items("pods", namespace)}
+    return uids == {name: one.uid for name, one in mine.items()}
+
+
+async def test_api_server_that_was_killed_and_comes_back_has_changed(control_plane, admin, namespace):
+    for name in ("a", "b", "c"):
+        admin.create(parked(namespace, name))
+    # Long enough for the changes to be made before the watch is back.
+    timing = replace(SHORT, first_wait_seconds=3, longest_wait_seconds=3)
+    async with following(control_plane, timing) as cluster:
+        await eventually(lambda: sees(cluster, namespace, "a", "b", "c"), "the pods are seen")
+        control_plane.kill_api_server()
+        await eventually(cluster.problems, "the watches notice")
+        await asyncio.to_thread(control_plane.start_api_server)
+        admin.delete("pods", namespace, "a", grace=0)
+        admin.delete("pods", namespace, "b", grace=0)
+        admin.create(parked(namespace, "b"))
+        admin.create(parked(namespace, "d"))
+        await eventually(lambda: sees(cluster, namespace, "b", "c", "d"), "what changed meanwhile is seen")
+        await eventually(lambda: agrees(cluster, admin, namespace), "the new pod of the old name is the one seen")
+        await eventually(lambda: not cluster.problems(), "all is well again")
+
+
+async def test_api_server_that_hangs_is_noticed_and_caught_up_with(control_plane, admin, namespace):
+    admin.create(parked(namespace, "a"))
+    async with following(control_plane, SHORT, most_lag_seconds=4) as cluster:
+        await eventually(lambda: sees(cluster, namespace, "a"), "the pod is seen")
+        control_plane.pause()
+        try:
+            await eventually(lambda: cluster.lag_seconds() > 4, "it is out of step")
+            with pytest.raises(Unavailable, match="not in step"):
+                await cluster.snapshot()
+        finally:
+            control_plane.resume()
+        admin.create(parked(namespace, "b"))
+        await eventually(lambda: sees(cluster, namespace, "a", "b"), "it is in step again")
+
+
+async def test_compacted_history_means_a_new_list(control_plane, admin, namespace):
+    admin.create(parked(namespace, "a"))
+    async with following(control_plane, SHORT) as cluster:
+        await eventually(lambda: sees(cluster, namespace, "a"), "the pod is seen")
+        lists = cluster.lists()["pods"]
+        # A server that starts anew remembers nothing from before its start.
+        await asyncio.to_thread(control_plane.restart)
+        admin.create(parked(namespace, "b"))
+        await eventually(lambda: sees(cluster, namespace, "a", "b"), "it is in step again")
+        assert cluster.lists()["pods"] <= lists + 3
+
+
+async def test_lists_in_pages_of_two_and_watches_of_a_second(control_plane, admin, namespace):
+    for index in range(7):
+        admin.create(parked(namespace, f"p{index}"))
+    async with following(control_plane, replace(SHORT, page_size=2)) as cluster:
+        assert await sees(cluster, namespace, *(f"p{index}" for index in range(7)))
+        for index in range(7):
+            admin.delete("pods", namespace, f"p{index}", grace=0)
+            admin.create(parked(namespace, f"q{index}"))
+            await asyncio.sleep(0.5)
+        await eventually(lambda: sees(cluster, namespace, *(f"q{index}" for index in range(7))), "all changes are seen")
+        assert await agrees(cluster, admin, namespace)
+        assert cluster.lists()["pods"] == 1
+
+
+async def test_quiet_cluster_stays_in_step_by_bookmarks(control_plane, admin, namespace):
+    async with following(control_plane, Timing(watch_seconds=5, grace_seconds=3)) as cluster:
+        loop = asyncio.get_running_loop()
+        ends_at, worst = loop.time() + 10, 0.0
+        while loop.time() < ends_at:
+            worst = max(worst, cluster.lag_seconds())
+            await asyncio.sleep(0.1)
+        assert worst < 9
+        assert set(cluster.lists().values()) == {1}
+
+
+async def test_pod_of_the_same_name_is_another(control_plane, admin, kubelet, namespace):
+    kubelet.add_node(f"{namespace}-n1")
+    async with following(control_plane) as cluster:
+        for _ in range(3):
+            created = admin.create(
+                pod(namespace, "again", APP, nodeSelector={"kubernetes.io/hostname": f"{namespace}-n1"})
+            )
+            uid = created["metadata"]["uid"]
+            await eventually(lambda uid=uid: has(cluster, namespace, "again", uid), "the pod runs")
+            admin.delete("pods", namespace, "again", grace=0)
+        await eventually(lambda: sees(cluster, namespace), "the last one is gone")
+
+
+async def has(cluster, namespace, name, uid):
+    snapshot = await cluster.snapshot()
+    return [
+        one
+        for one in snapshot.pods
+        if (one.namespace, one.name, one.uid, one.phase) == (namespace, name, uid, "Running")
+    ]
+
+
+async def test_namespace_goes_with_all_that_is_in_it(control_plane, admin, kubelet):
+    kubelet.add_node("going-n1")
+    name = "going"
+    annotations = {"cruise.io/mode": "resize"}
+    admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}})
+    admin.create(workload("Deployment", name, "web", pod_template("web", APP), 3))
+    async with following(control_plane) as cluster:
+        await eventually(lambda: has_pods(cluster, name, 3), "the pods run")
+        assert (await cluster.snapshot()).namespace_annotations[name] == annotations
+        admin.delete("namespaces", None, name)
+        await eventually(lambda: is_gone(cluster, name), "nothing of it is left", 60)
+
+
+async def has_pods(cluster, namespace, count):
+    pods = [one for one in (await cluster.snapshot()).pods if one.namespace == namespace and one.phase == "Running"]
+    return len(pods) == count and all(one.workload == WorkloadRef("Deployment", "web") for one in pods)
+
+
+async def is_gone(cluster, namespace):
+    snapshot = await cluster.snapshot()
+    return (
+        namespace not in snapshot.namespace_annotations
+        and not any(one.namespace == namespace for one in snapshot.pods)
+        and not any(key[0] == namespace for key in snapshot.workloads)
+        and not any(key[0] == namespace for key in cluster.owners().controllers)
+    )
+
+
+async def test_two_thousand_pods_that_come_while_it_watches(control_plane, admin, namespace):
+    async with following(control_plane) as cluster:
+        before = cluster.lists()["pods"]
+        template = pod_template("many", APP, **UNBOUND)
+        admin.create(workload("Deployment", namespace, "many", template, 2000))
+
+        async def complete():
+            names = await seen(cluster, namespace)
+            return names is not None and len(names) == 2000
+
+        await eventually(complete, "all pods are seen", 120)
+        snapshot = await cluster.snapshot()
+        mine = [one for one in snapshot.pods if one.namespace == namespace]
+        assert {one.workload for one in mine} == {WorkloadRef("Deployment", "many")}
+        assert [one.name for one in mine] == sorted(one.name for one in mine)
+        assert cluster.lists()["pods"] == before
+        admin.delete("deployments.apps", namespace, "many")
+        admin.delete_all("replicasets.apps", namespace)
+        admin.delete_all("pods", namespace, grace=0)
+        await eventually(lambda: sees(cluster, namespace), "all pods are gone", 120)
