@@ -51,9 +51,11 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
     ):
         with closing(PrometheusSource(prometheus)) as source:
             lease = contender(client, own_namespace(settings.namespace)) if elects(settings.mode) else None
+            may_write = _writing(settings.mode, lease)
             yield Connections(
                 client,
-                KubeCluster(client, may_write=_writing(settings.mode, lease)),
+                # Asked before a write waits for its turn, and after it.
+                KubeCluster(client.guarded(may_write), may_write=may_write),
                 source,
                 store if lease is None else fenced(store, lambda: lease.held),
                 lease,

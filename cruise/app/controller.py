@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from cruise.app.doings import Doings
 from cruise.app.jobs import GRACE, Jobs
 from cruise.domain.actions import Hold, Outcome
-from cruise.domain.cluster import OomKill, Pod
+from cruise.domain.cluster import Pod
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.runtime.gate import Gate
 from cruise.runtime.node_load import NodeLoads, node_load_pass
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.ports import Cluster, Store, UsageSource
@@ -52,8 +53,8 @@ NO_HOOKS = Hooks()
 class Controller:
     """Statistics refresh, node pass, node load, OOM reactor and pruning, with `clock` as their time.
 
-    One is made for each time that a process begins to lead. `pace` is how many seconds of that clock pass in a
-    second: 1 but for a simulation.
+    One is made for each time that a process begins to lead; `gate` outlives it, for what still has to be audited.
+    `pace` is how many seconds of that clock pass in a second: 1 but for a simulation.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Controller:
         *,
         hooks: Hooks = NO_HOOKS,
         doings: Doings | None = None,
+        gate: Gate | None = None,
         grace: timedelta = GRACE,
     ) -> None:
         self._cluster = cluster
@@ -77,10 +79,10 @@ class Controller:
         self._clock = clock
         self._pace = pace
         self._loads = NodeLoads()
-        self._reactor = OomReactor(cluster, store, policy)
+        self._gate = gate or Gate()
+        self._reactor = OomReactor(cluster, store, policy, self._gate)
         self._reading = reading
         self._usage = UsageState()
-        self._kill: OomKill | None = None
         self._hooks = hooks
         self._grace = grace
         self.doings = doings or Doings()
@@ -108,7 +110,7 @@ class Controller:
 
     async def rightsize(self) -> NodePass:
         """Run one node pass."""
-        done = await node_pass(self._cluster, self._store, self._policy, self._clock())
+        done = await node_pass(self._cluster, self._store, self._policy, self._clock(), gate=self._gate)
         self.doings.node_pass = done
         self.doings.add(done.outcomes)
         holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
@@ -118,27 +120,18 @@ class Controller:
 
     async def watch_load(self) -> None:
         """Read the nodes' loads once."""
-        self.doings.add(
-            await node_load_pass(self._cluster, self._source, self._store, self._loads, self._policy, self._clock())
+        outcomes = await node_load_pass(
+            self._cluster, self._source, self._store, self._loads, self._policy, self._clock(), gate=self._gate
         )
+        self.doings.add(outcomes)
 
     async def react_to_kills(self) -> None:
-        """React to every out-of-memory kill, until cancelled; one that failed half-way first."""
-        if self._kill is not None:
-            await self._react(self._kill)
-        async for kill in self._cluster.oom_kills():
-            await self._react(kill)
-
-    async def _react(self, kill: OomKill) -> None:
-        self._kill = kill
-        reaction = await self._reactor.react(kill, self._clock())
-        self._kill = None
-        if reaction is None:
-            return
-        self.doings.reactions.append(reaction)
-        if reaction.outcome is not None:
-            self.doings.add([reaction.outcome])
-            await self._hooks.announce([reaction.outcome], (), {})
+        """React to every out-of-memory kill, until cancelled."""
+        async for reaction in self._reactor.reactions(self._clock):
+            self.doings.reactions.append(reaction)
+            if reaction.outcome is not None:
+                self.doings.add([reaction.outcome])
+                await self._hooks.announce([reaction.outcome], (), {})
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""

@@ -15,6 +15,7 @@ from cruise.app.running import Running
 from cruise.errors import BadInput
 from cruise.interfaces.api import create_api
 from cruise.interfaces.health import health_app
+from cruise.runtime.gate import Gate
 from cruise.settings import Settings
 
 log = structlog.get_logger()
@@ -47,6 +48,7 @@ def check(settings: Settings) -> None:
 
 async def _follow_and_lead(settings: Settings, connected: Connections, running: Running) -> None:
     """Keep the view of the cluster in step, whoever leads, and run the passes while this process does."""
+    gate = Gate()
 
     async def term() -> None:
         controller = Controller(
@@ -58,6 +60,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
             usage_reading(settings),
             hooks=Hooks(progress=FillingLog()),
             doings=running.doings,
+            gate=gate,
             grace=settings.stop_grace,
         )
         await controller.run(asyncio.Event())

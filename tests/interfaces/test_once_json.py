@@ -1,6 +1,7 @@
 """The document of one pass: `cruise plan`'s plans, and what became of them."""
 
 import json
+from typing import Any
 
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, TaintNode, Verdict
 from cruise.domain.policy import EvictionRanking, Mode, Policy
@@ -23,10 +24,11 @@ async def passed(mode: Mode = Mode.OBSERVE) -> NodePass:
     return await node_pass(ShownCluster(make_snapshot([POD])), store, Policy(mode=mode), NOW)
 
 
-def document(done: NodePass, mode: Mode = Mode.OBSERVE, paused: bool = False) -> dict:
+def document(done: NodePass, mode: Mode = Mode.OBSERVE, paused: bool = False) -> dict[str, Any]:
     text = once_json(done, mode, paused)
     assert text.endswith(b"\n")
-    return json.loads(text)
+    said: dict[str, Any] = json.loads(text)
+    return said
 
 
 async def test_a_resize_has_sizes_before_and_after_and_how_it_ended():

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from urllib.parse import urlencode
 
 import aiohttp
@@ -48,6 +49,16 @@ class KubeClient:
         self._bucket = TokenBucket(requests_per_second, burst)
         self._seconds = timeout_seconds
         self._sessions: dict[tuple[object, ...], aiohttp.ClientSession] = {}
+        self._may_send: Callable[[], bool] = lambda: True
+
+    def guarded(self, may_send: Callable[[], bool]) -> "KubeClient":
+        """Return the same client such that it writes only while it may, asked after every wait for its turn.
+
+        Raises Unavailable for a write that comes too late.
+        """
+        guarded = copy(self)
+        guarded._may_send = may_send
+        return guarded
 
     @property
     def in_cluster(self) -> bool:
@@ -188,6 +199,8 @@ class KubeClient:
     ) -> aiohttp.ClientResponse:
         address = f"{identity.server}{path}?{urlencode(query)}" if query else f"{identity.server}{path}"
         session = await self._session(identity)
+        if method != "GET" and not self._may_send():
+            raise Unavailable(f"{method} {path}: not sent, since this process may not write any more")
         return await session.request(
             method,
             URL(address, encoded=True),

@@ -1,0 +1,142 @@
+"""Several `cruise serve` on one real control plane, told apart in its audit log by their tokens."""
+
+import base64
+import json
+import re
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.api import Json, by_name, until
+from tests.controlplane.audit import AuditEvent
+from tests.controlplane.manifests import container, pod_template, workload
+from tests.e2e.live import programs
+from tests.e2e.live.programs import Running
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+# What the pods of a scene use, and what cruise makes of it: the base is the peak, so each request is what is used.
+USE = Use(cores=0.1, mebibytes=100)
+ASKED = {"cpu": "400m", "memory": "512Mi"}
+SIZED = {"cpu": "100m", "memory": "100Mi"}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One process, and the id of the token by which the audit log knows it."""
+
+    running: Running
+    credential: str
+
+    def leads(self) -> bool:
+        """Tell whether it says that it leads."""
+        code, body = self.running.get("/api/v1/status")
+        return code == 200 and bool(json.loads(body)["leader"])
+
+    def status(self) -> Json:
+        """What it says of itself."""
+        code, body = self.running.get("/api/v1/status")
+        assert code == 200, body
+        said: Json = json.loads(body)
+        return said
+
+
+def deployment(stage: Stage, name: str, replicas: int) -> Json:
+    """Pods that ask for four times what they use."""
+    template = pod_template(name, container(requests=ASKED), nodeSelector={"scene": stage.namespace})
+    return workload("Deployment", stage.namespace, name, template, replicas=replicas)
+
+
+def furnished(stage: Stage, replicas: int, cpu: str = "8", nodes: int = 1) -> list[Json]:
+    """Nodes, a Deployment `web` that runs on them, and its usage; returns the pods."""
+    for number in range(nodes):
+        stage.node(f"n{number}", cpu=cpu, memory="64Gi")
+    stage.create(deployment(stage, "web", replicas))
+    pods = stage.running(replicas)
+    stage.measure({"web": USE})
+    return pods
+
+
+@contextmanager
+def serving(stage: Stage, directory: Path, name: str, mode: str = "resize", **more: str) -> Iterator[Server]:
+    """One more `cruise serve`, once it is ready; passes follow each other fast."""
+    settings = stage.settings(mode, **{"pass_interval": "4s", **more})
+    credential = credential_of(Path(settings["kubeconfig"]))
+    with programs.serving(settings, directory, name) as running:
+        yield Server(running, credential)
+
+
+def credential_of(kubeconfig: Path) -> str:
+    """The id of the ServiceAccount's token in a kubeconfig."""
+    found = re.search(r"[\w-]+\.([\w-]{20,})\.[\w-]{20,}", kubeconfig.read_text())
+    assert found is not None
+    payload = found.group(1)
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    credential: str = claims["jti"]
+    return credential
+
+
+def one_leads(servers: Sequence[Server]) -> tuple[Server, Server]:
+    """Wait until one of two leads; returns it and the other."""
+
+    def look() -> tuple[Server, Server] | None:
+        leading = [server for server in servers if server.leads()]
+        assert len(leading) < 2, "two lead at once"
+        if not leading:
+            return None
+        [other] = [server for server in servers if server is not leading[0]]
+        return leading[0], other
+
+    return until(look, "one of the two leads")
+
+
+def requests_of(pod: Json) -> dict[str, str]:
+    """What a pod's container `app` requests."""
+    requests: dict[str, str] = by_name(pod["spec"]["containers"])["app"]["resources"]["requests"]
+    return requests
+
+
+def sized(stage: Stage, app: str = "web") -> int:
+    """How many pods request what they use."""
+    return sum(requests_of(pod) == SIZED for pod in stage.pods(app))
+
+
+def all_sized(stage: Stage, count: int, seconds: float = 60) -> None:
+    """Wait until every pod requests what it uses."""
+    until(lambda: sized(stage) == count, f"{count} pods are sized", seconds=seconds)
+
+
+def deeds_of(stage: Stage, server: Server) -> list[AuditEvent]:
+    """What one process has tried to change about pods and nodes."""
+    return [event for event in writes_of(stage, server) if event.object_ref.resource in ("pods", "nodes")]
+
+
+def writes_of(stage: Stage, server: Server) -> list[AuditEvent]:
+    """All that one process has tried to change, its Lease and its Events too."""
+    verbs = ("create", "update", "patch", "delete", "deletecollection")
+    asking = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+    return [
+        event
+        for event in stage.events()
+        if event.credential == server.credential and event.verb in verbs and event.object_ref.resource not in asking
+    ]
+
+
+def resizes(stage: Stage) -> list[AuditEvent]:
+    """The resizes that went through, whoever asked for them."""
+    return [event for event in stage.events() if event.resource == "pods/resize" and event.code == 200]
+
+
+def eventually(check: Callable[[], Any], what: str, seconds: float) -> None:
+    """Wait until `check` holds, no longer than the rules allow."""
+    until(lambda: bool(check()), what, seconds=seconds)
+
+
+def answered(address: str, path: str) -> str:
+    """What a server answers at a path."""
+    with urllib.request.urlopen(address + path, timeout=5) as answer:
+        text: str = answer.read().decode()
+    return text

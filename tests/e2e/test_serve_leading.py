@@ -1,0 +1,107 @@
+"""Two `cruise serve` on a real control plane: one writes, and when it goes the other goes on where it was."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.kubelet import TestKubelet
+from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.serve_scene import (
+    all_sized,
+    deeds_of,
+    eventually,
+    furnished,
+    one_leads,
+    resizes,
+    serving,
+    sized,
+    writes_of,
+)
+from tests.postgres_servers import embedded_server
+
+TAKEOVER_SECONDS = 20
+# Two requests a pod, so that a plan for 40 pods takes long enough to be interrupted.
+SLOWLY = {"kube_requests_per_second": "5", "kube_burst": "5"}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Path]:
+    with embedded_server() as data_dir:
+        yield data_dir
+
+
+@pytest.fixture
+def stage(
+    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
+) -> Iterator[Stage]:
+    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
+        yield stage
+
+
+def test_one_writes_and_a_killed_one_is_followed(stage: Stage, tmp_path: Path):
+    [*pods] = furnished(stage, replicas=6)
+    with serving(stage, tmp_path, "a") as a, serving(stage, tmp_path, "b") as b:
+        leader, other = one_leads([a, b])
+        all_sized(stage, 6)
+        assert {event.resource for event in deeds_of(stage, leader)} == {"pods/resize"}
+        assert writes_of(stage, other) == []
+        assert other.running.ready()
+        assert not other.leads()
+
+        leader.running.kill()
+        eventually(other.leads, "the other one leads", TAKEOVER_SECONDS)
+        [victim] = [pod["metadata"]["name"] for pod in pods[:1]]
+        stage.mark()
+        stage.kubelet.oom_kill(stage.namespace, victim, "app")
+        eventually(lambda: deeds_of(stage, other), "the new leader reacts to a kill", 15)
+        assert {event.target for event in deeds_of(stage, other)} == {f"{stage.namespace}/{victim}"}
+
+
+def test_a_polite_end_hands_over_at_once(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=2)
+    with serving(stage, tmp_path, "a") as a, serving(stage, tmp_path, "b") as b:
+        leader, other = one_leads([a, b])
+        leader.running.process.send_signal(signal.SIGTERM)
+        assert leader.running.process.wait(15) == 0
+        eventually(other.leads, "the other one leads", 6)
+        all_sized(stage, 2)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_in_the_middle_of_a_plan_nothing_is_done_twice_and_nothing_lost(
+    stage: Stage, tmp_path: Path, end: signal.Signals
+):
+    furnished(stage, replicas=40, cpu="32")
+    with serving(stage, tmp_path, "a", **SLOWLY) as a, serving(stage, tmp_path, "b", **SLOWLY) as b:
+        leader, other = one_leads([a, b])
+        eventually(lambda: sized(stage) >= 5, "the plan is under way", 60)
+        leader.running.process.send_signal(end)
+        leader.running.process.wait(30)
+        done_before = sized(stage)
+        assert done_before < 40, "the plan was over before it could be interrupted"
+        all_sized(stage, 40, seconds=90)
+        assert deeds_of(stage, other) != []
+    times = Counter(event.target for event in resizes(stage))
+    assert len(times) == 40
+    assert set(times.values()) == {1}
+
+
+def test_a_leader_that_was_stopped_for_a_while_does_not_write_after_it(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=40, cpu="32")
+    with serving(stage, tmp_path, "a", **SLOWLY) as a, serving(stage, tmp_path, "b") as b:
+        leader, other = one_leads([a, b])
+        eventually(lambda: sized(stage) >= 5 or leader is b, "the plan is under way", 60)
+        leader.running.process.send_signal(signal.SIGSTOP)
+        eventually(other.leads, "the other one leads", TAKEOVER_SECONDS)
+        all_sized(stage, 40, seconds=90)
+        stage.mark()
+        leader.running.process.send_signal(signal.SIGCONT)
+        eventually(lambda: not leader.leads(), "the former leader knows", 10)
+        assert leader.running.ready()
+        assert deeds_of(stage, leader) == []
+        assert other.leads()
+    assert max(Counter(event.target for event in resizes(stage)).values(), default=0) <= 1
