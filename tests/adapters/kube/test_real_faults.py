@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -118,8 +119,8 @@ async def test_pod_of_the_same_name_is_another(control_plane, admin, kubelet, na
             created = admin.create(
                 pod(namespace, "again", APP, nodeSelector={"kubernetes.io/hostname": f"{namespace}-n1"})
             )
-            uid = created["metadata"]["uid"]
-            await eventually(lambda uid=uid: has(cluster, namespace, "again", uid), "the pod runs")
+            wanted = partial(has, cluster, namespace, "again", created["metadata"]["uid"])
+            await eventually(wanted, "the pod runs")
             admin.delete("pods", namespace, "again", grace=0)
         await eventually(lambda: sees(cluster, namespace), "the last one is gone")
 
