@@ -1,5 +1,7 @@
 """The OOM reactor: remember every kill, then grow, evict or hold."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,11 +15,17 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
+from cruise.errors import Conflict, CruiseError, Throttled
 from cruise.runtime.apply import apply
 from cruise.runtime.gate import Gate
 from cruise.runtime.ports import Cluster, Store
 
 log = structlog.get_logger()
+
+# A write that was overtaken or put off leaves its kill unanswered.
+_AGAIN: Mapping[Reason, type[CruiseError]] = {Reason.CHANGED_SINCE: Conflict, Reason.THROTTLED: Throttled}
+_RETRY_SECONDS = 1.0
+_MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,11 @@ class Reaction:
 
 
 class OomReactor:
-    """Reacts to kills one at a time; a kill that is known already changes nothing."""
+    """Reacts to kills one at a time; a kill that is known already changes nothing.
+
+    A kill is remembered once it was reacted to, not before: where cluster, store or process fail in between, it is met
+    again. That the same reaction does not come twice is then the cool-down's doing.
+    """
 
     def __init__(self, cluster: Cluster, store: Store, policy: Policy, gate: Gate | None = None) -> None:
         self._cluster = cluster
@@ -38,41 +50,113 @@ class OomReactor:
         self._policy = policy
         self._gate = gate or Gate()
         self._reacted_at: dict[tuple[str, str], datetime] = {}
+        self._known: dict[tuple[str, str, datetime], None] = {}
+        self._unanswered: dict[tuple[str, str, datetime], OomKill] = {}
+
+    @property
+    def unanswered(self) -> int:
+        """How many kills wait to be tried again."""
+        return len(self._unanswered)
+
+    async def reactions(self, clock: Callable[[], datetime]) -> AsyncIterator[Reaction]:
+        """Yield what follows each kill, for ever.
+
+        A kill that the world keeps from being answered is tried again and again, after those that come meanwhile: none
+        is in another's way.
+        """
+        stream = aiter(self._cluster.oom_kills())
+        coming = asyncio.ensure_future(anext(stream, None))
+        try:
+            while True:
+                await asyncio.wait({coming}, timeout=_RETRY_SECONDS if self._unanswered else None)
+                if coming.done():
+                    kill = coming.result()
+                    if kill is None:
+                        return
+                    coming = asyncio.ensure_future(anext(stream, None))
+                else:
+                    kill = next(iter(self._unanswered.values()))
+                reaction = await self._answered(kill, clock())
+                if reaction is not None:
+                    yield reaction
+        finally:
+            coming.cancel()
+
+    async def _answered(self, kill: OomKill, now: datetime) -> Reaction | None:
+        failed_before = self._unanswered.pop(kill.key, None) is not None
+        try:
+            return await self.react(kill, now)
+        except CruiseError as error:
+            self._unanswered[kill.key] = kill
+            if not failed_before:
+                log.warning(
+                    "out of memory, to be tried again",
+                    namespace=kill.namespace,
+                    pod=kill.pod,
+                    container=kill.container,
+                    error=str(error),
+                )
+            return None
 
     async def react(self, kill: OomKill, now: datetime) -> Reaction | None:
-        """Record a kill and act on it; None for a replay of one that is known."""
-        workload = str(kill.workload) if kill.workload is not None else ""
-        statistics = await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
+        """Act on a kill and record it; None for a replay of one that is known.
+
+        Raises what the world refused: the kill is not answered then.
+        """
+        if kill.key in self._known or await self._store.knows_oom(*kill.key):
+            self._know(kill)
+            return None
+        statistics = await self._statistics_for(kill)
         row = statistics.find(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
         record = learn_from(kill, statistics.row(row) if row is not None else None)
-        if not await self._store.record_oom(record):
-            return None
-        statistics = taught(statistics, record)
-        # A pod that is evicted for this comes back at once, and shall be admitted with what was learnt.
-        await self._store.write_statistics(statistics)
-        snapshot = await self._cluster.snapshot()
+        snapshot = around(await self._cluster.snapshot(), kill)
         pod = await self._cluster.pod(kill.namespace, kill.pod)
-        decision = await self._decide(record, pod, snapshot, statistics, now)
+        decision = await self._decide(record, pod, snapshot, taught(statistics, record), now)
         outcome = None
+        if isinstance(decision, EvictPod):
+            # The pod comes back at once, and shall be admitted with what was learnt.
+            await self._teach(kill, record)
         if not isinstance(decision, Hold):
             fresh = _with_fresh(snapshot, pod)
             [outcome] = await apply([decision], fresh, self._cluster, self._store, self._policy, now, gate=self._gate)
             if outcome.verdict is Verdict.DONE:
                 self._remember(kill, now)
+        if isinstance(decision, ResizePod | Hold):
+            await self._teach(kill, record)
+        if outcome is not None and outcome.verdict is not Verdict.DONE and outcome.reason in _AGAIN:
+            raise _AGAIN[outcome.reason](outcome.detail or "the pod changed while it was decided on")
+        await self._store.record_oom(record)
+        self._know(kill)
         log.info(
             "out of memory",
             namespace=kill.namespace,
             pod=kill.pod,
             container=kill.container,
-            reason=decision.reason.value,
+            reason=(outcome or decision).reason.value,
             verdict=outcome.verdict.value if outcome is not None else "held",
         )
         return Reaction(record, decision, outcome)
+
+    async def _statistics_for(self, kill: OomKill) -> StatisticsTable:
+        workload = str(kill.workload) if kill.workload is not None else ""
+        return await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
+
+    async def _teach(self, kill: OomKill, record: OomRecord) -> None:
+        """Write what a kill teaches into the statistics as they are now."""
+        statistics = await self._statistics_for(kill)
+        if statistics.keys:
+            await self._store.write_statistics(taught(statistics, record))
 
     def _remember(self, kill: OomKill, now: datetime) -> None:
         """Note a reaction, and forget those whose cool-down is over."""
         cooling = {key: at for key, at in self._reacted_at.items() if now - at < self._policy.oom_cooldown}
         self._reacted_at = cooling | {(kill.pod_uid, kill.container): now}
+
+    def _know(self, kill: OomKill) -> None:
+        """Keep in mind that the store knows a kill, for the replays of a broken watch."""
+        self._known[kill.key] = None
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
 
     async def _decide(
         self, record: OomRecord, pod: Pod | None, snapshot: Snapshot, statistics: StatisticsTable, now: datetime
@@ -97,13 +181,30 @@ class OomReactor:
         known = self._reacted_at.get((record.pod_uid, record.container))
         if known is not None:
             return known
-        for outcome in await self._store.outcomes(now - self._policy.oom_cooldown):
+        since = now - self._policy.oom_cooldown
+        for outcome in await self._store.outcomes_of_pod(record.namespace, record.pod, since):
             action = outcome.action
             if outcome.verdict is not Verdict.DONE or not isinstance(action, ResizePod | EvictPod):
                 continue
             if action.reason is Reason.OOM_KILLED and action.uid == record.pod_uid and _touches(action, record):
                 return outcome.at
         return None
+
+
+def around(snapshot: Snapshot, kill: OomKill) -> Snapshot:
+    """Return a snapshot with the pods alone that matter to a kill: those of its node and of its workload.
+
+    In a cluster of 150,000 pods all that follows looks at a hundred.
+    """
+    place, workload = kill.node, (kill.namespace, kill.workload)
+    pods = [
+        pod
+        for pod in snapshot.pods
+        if (pod.node == place and place is not None)
+        or (pod.workload is not None and (pod.namespace, pod.workload) == workload)
+        or (pod.name == kill.pod and pod.namespace == kill.namespace)
+    ]
+    return replace(snapshot, pods=tuple(pods))
 
 
 def taught(statistics: StatisticsTable, record: OomRecord) -> StatisticsTable:

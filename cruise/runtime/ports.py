@@ -110,6 +110,10 @@ class Store(Protocol):
         """Remember a kill; False if the same (pod uid, container, finished_at) is known already."""
         ...
 
+    async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
+        """Tell whether a kill is remembered."""
+        ...
+
     async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
         """Return the kills finished since a time, oldest first."""
         ...

@@ -79,6 +79,9 @@ class MemoryStore:
         self._oom_records[key] = record
         return True
 
+    async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
+        return (pod_uid, container, finished_at) in self._oom_records
+
     async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
         records = [record for record in self._oom_records.values() if record.finished_at >= since]
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))

@@ -428,7 +428,10 @@ def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomReco
 
 async def test_a_kill_is_remembered_once(store):
     first, second = kill(), kill("sidecar", minutes=-5, node="n1", memory_request_bytes=1, last_working_set_bytes=2)
+    assert await store.knows_oom(first.pod_uid, first.container, first.finished_at) is False
     assert await store.record_oom(first) is True
+    assert await store.knows_oom(first.pod_uid, first.container, first.finished_at) is True
+    assert await store.knows_oom(first.pod_uid, first.container, first.finished_at + timedelta(seconds=1)) is False
     assert await store.record_oom(first) is False
     assert await store.record_oom(kill(oom_memory_bytes=5)) is False
     assert await store.record_oom(second) is True

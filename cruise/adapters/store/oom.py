@@ -18,6 +18,12 @@ async def remember(connection: AsyncConnection, record: OomRecord) -> bool:
     return await connection.scalar(statement) is not None
 
 
+async def known(connection: AsyncConnection, pod_uid: str, container: str, finished_at: datetime) -> bool:
+    """Tell whether a kill is remembered."""
+    key = {"pod_uid": pod_uid, "container": container, "finished_at": finished_at}
+    return await connection.scalar(select(oom_record.c.pod_uid).filter_by(**key)) is not None
+
+
 async def since(connection: AsyncConnection, start: datetime) -> Sequence[OomRecord]:
     """Return the kills finished not before a time, oldest first."""
     statement = (

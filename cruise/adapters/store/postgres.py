@@ -69,6 +69,10 @@ class PostgresStore:
         async with self._database.transaction() as connection:
             return await oom.remember(connection, record)
 
+    async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
+        async with self._database.transaction() as connection:
+            return await oom.known(connection, pod_uid, container, finished_at)
+
     async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
         async with self._database.transaction() as connection:
             return await oom.since(connection, since)
