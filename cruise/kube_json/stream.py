@@ -10,7 +10,7 @@ import msgspec
 
 from cruise.errors import BadInput
 from cruise.kube_json.refusals import explained, label_of, one_line
-from cruise.kube_json.wire import Metadata, Wire
+from cruise.kube_json.wire import Wire
 from cruise.kube_json.wire_objects import AnyObject
 
 T = TypeVar("T", bound=AnyObject)
@@ -99,10 +99,16 @@ class _PlaceOnly(Wire, frozen=True):
     node_name: str | None = None
 
 
+class _Name(Wire, frozen=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
 class _NameOnly(Wire, frozen=True):
     """What an object is recognised by, whatever else is wrong with it."""
 
-    metadata: Metadata
+    metadata: _Name
     spec: _PlaceOnly | None = None
 
 
@@ -208,6 +214,4 @@ def _unreadable(raw: msgspec.Raw, kind: str, problem: str) -> Unreadable:
     metadata = known.metadata
     label = label_of(kind, metadata.namespace, metadata.name)
     node = known.spec.node_name if known.spec else None
-    return Unreadable(
-        metadata.namespace or "", metadata.name, metadata.uid or "", node, one_line(f"{label}: {problem}")
-    )
+    return Unreadable(metadata.namespace, metadata.name, metadata.uid, node, one_line(f"{label}: {problem}"))

@@ -58,7 +58,7 @@ class PodShelf:
         before = self.get(*key)
         same = before is not None and before.uid == pod.uid
         self._see_kills(key, pod, before if same else None, item)
-        pod = self._with_known_workload(pod, before) if before is not None and same else pod
+        pod = self._finish(self._with_known_workload(pod, before) if before is not None and same else pod)
         if self.odd.pop(key, None) is None and pod == before:
             return
         if before is not None:
