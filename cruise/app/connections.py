@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,10 +15,15 @@ from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.cluster import KubeCluster
 from cruise.adapters.kube.connecting import KubeSettings, connect, own_namespace
 from cruise.adapters.kube.discovery import discover
+from cruise.adapters.kube.events import PodEvents
 from cruise.adapters.kube.leases import LeaderLease
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.adapters.store.opening import open_store
+from cruise.app.clock import wall_clock
+from cruise.app.controller import Announce, Pods, say_nothing
 from cruise.app.leading import contender, elects, fenced
+from cruise.decisions.announcing import announcements_of
+from cruise.domain.actions import Hold, Outcome
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import CruiseError, Unavailable
 from cruise.runtime.ports import Store
@@ -52,14 +58,27 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
         with closing(PrometheusSource(prometheus)) as source:
             lease = contender(client, own_namespace(settings.namespace)) if elects(settings.mode) else None
             may_write = _writing(settings.mode, lease)
+            # Asked before a write waits for its turn, and after it.
+            writer = client.guarded(may_write)
             yield Connections(
-                client,
-                # Asked before a write waits for its turn, and after it.
-                KubeCluster(client.guarded(may_write), may_write=may_write),
+                writer,
+                KubeCluster(writer, may_write=may_write),
                 source,
                 store if lease is None else fenced(store, lambda: lease.held),
                 lease,
             )
+
+
+def announcer(connected: Connections) -> Announce:
+    """Return what tells pods' owners by Events; in modes in which nothing is written, nobody is told."""
+    if connected.lease is None:
+        return say_nothing
+    events = PodEvents(connected.client, socket.gethostname())
+
+    async def announce(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
+        await events.record(announcements_of(outcomes, holds, pods), wall_clock())
+
+    return announce
 
 
 @asynccontextmanager

@@ -24,9 +24,10 @@ _PRUNE_INTERVAL = timedelta(hours=1)
 _PAUSE_BETWEEN_FILLS = timedelta(seconds=15)
 
 Pods = Mapping[tuple[str, str], Pod]
+Announce = Callable[[Sequence[Outcome], Sequence[Hold], Pods], Awaitable[None]]
 
 
-async def _say_nothing(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
+async def say_nothing(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
     """Announce nothing."""
 
 
@@ -42,7 +43,7 @@ class Hooks:
     after each refresh; `progress` how far usage is read.
     """
 
-    announce: Callable[[Sequence[Outcome], Sequence[Hold], Pods], Awaitable[None]] = _say_nothing
+    announce: Announce = say_nothing
     learn: Callable[[StatisticsTable], Awaitable[None]] = _learn_nothing
     progress: Callable[[ReadingProgress], None] = lambda read: None
 

@@ -9,7 +9,16 @@ from urllib.parse import quote
 from cruise.adapters.kube.connecting import own_namespace
 from cruise.adapters.kube.lease_record import read_lease
 from cruise.app.clock import wall_clock
-from cruise.app.connections import Connections, able, connections, followed, in_step, policy_of, usage_reading
+from cruise.app.connections import (
+    Connections,
+    able,
+    announcer,
+    connections,
+    followed,
+    in_step,
+    policy_of,
+    usage_reading,
+)
 from cruise.app.controller import Controller, Hooks
 from cruise.app.filling import FillingLog
 from cruise.app.leading import LEASE
@@ -60,7 +69,7 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
                 policy,
                 wall_clock,
                 usage_reading(settings),
-                hooks=Hooks(progress=on_progress or FillingLog()),
+                hooks=Hooks(announce=announcer(connected), progress=on_progress or FillingLog()),
             )
             done: list[NodePass] = []
 

@@ -5,7 +5,16 @@ import asyncio
 import structlog
 
 from cruise.app.clock import wall_clock
-from cruise.app.connections import Connections, able, connections, followed, in_step, policy_of, usage_reading
+from cruise.app.connections import (
+    Connections,
+    able,
+    announcer,
+    connections,
+    followed,
+    in_step,
+    policy_of,
+    usage_reading,
+)
 from cruise.app.controller import Controller, Hooks
 from cruise.app.doings import Doings
 from cruise.app.filling import FillingLog
@@ -58,7 +67,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
             running.policy,
             wall_clock,
             usage_reading(settings),
-            hooks=Hooks(progress=FillingLog()),
+            hooks=Hooks(announce=announcer(connected), progress=FillingLog()),
             doings=running.doings,
             gate=gate,
             grace=settings.stop_grace,
