@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from urllib.parse import quote
 
 import msgspec
@@ -99,7 +99,7 @@ class KubeCluster:
         except BadInput as error:
             raise Unavailable(str(error)) from error
 
-    def oom_kills(self) -> AsyncIterator[OomKill]:
+    def oom_kills(self) -> AsyncGenerator[OomKill, None]:
         return self._cache.oom.kills()
 
     async def perform(self, action: Action) -> None:

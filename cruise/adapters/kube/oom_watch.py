@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from cruise.domain.cluster import OomKill, Pod
@@ -59,7 +59,7 @@ class OomWatch:
         for listener in self._listeners:
             listener.tell(kill, self._most_waiting)
 
-    async def kills(self) -> AsyncIterator[OomKill]:
+    async def kills(self) -> AsyncGenerator[OomKill, None]:
         """Yield the kills that pods show at the beginning, then each as it is seen; some may come again."""
         listener = _Listener()
         self._listeners.append(listener)

@@ -22,8 +22,11 @@ Place = tuple[str, str, str]
 class Written:
     """Writes whose effect the cache does not show yet. `read` reads one object anew, and puts it into the cache."""
 
-    def __init__(self, cache: Cache, read: Callable[[Place], Awaitable[None]]) -> None:
+    def __init__(
+        self, cache: Cache, read: Callable[[Place], Awaitable[None]], patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
         self._cache = cache
+        self._patience_seconds = patience_seconds
         self._read = read
         self._certain: dict[Place, Action] = {}
         self._doubtful: set[Place] = set()
@@ -39,7 +42,7 @@ class Written:
     async def settle(self) -> None:
         """Wait a little for the watches, then read what they still do not show. Raises what reading raises."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_SECONDS
+        deadline = loop.time() + self._patience_seconds
         while self._forget_shown() and loop.time() < deadline:
             await asyncio.sleep(_LOOK_SECONDS)
         places = list(self._certain.keys() | self._doubtful)
