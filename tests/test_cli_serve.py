@@ -1,0 +1,83 @@
+"""`cruise serve` with what it cannot work with: one line that names the fix, before anything is waited for."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from cruise.cli import main
+
+PROMETHEUS = "http://127.0.0.1:9"
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: here, user: me}}]
+clusters: [{name: here, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: me, user: {token: secret}}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("CRUISE_PROMETHEUS_URL", PROMETHEUS)
+    monkeypatch.setenv("CRUISE_HTTP_ADDRESS", "127.0.0.1:0")
+    monkeypatch.setenv("CRUISE_LOG_LEVEL", "error")
+    return monkeypatch
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
+    assert main(["serve", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    [line] = err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("once", [[], ["--once"]])
+def test_prometheus_has_to_be_named(capsys, settings, once):
+    settings.delenv("CRUISE_PROMETHEUS_URL")
+    assert complaint(capsys, *once) == (
+        "cruise: no Prometheus server is known; set prometheus_url, e.g. http://prometheus.monitoring:9090"
+    )
+
+
+@pytest.mark.parametrize("once", [[], ["--once"]])
+def test_a_kubeconfig_that_is_not_there(capsys, settings, once):
+    settings.setenv("CRUISE_KUBECONFIG", "/nowhere/config")
+    assert "kubeconfig /nowhere/config is not there" in complaint(capsys, *once)
+
+
+def test_no_cluster_at_all(capsys):
+    assert "no cluster is known" in complaint(capsys)
+
+
+def test_an_api_token_file_that_is_not_there(capsys, settings):
+    settings.setenv("CRUISE_API_TOKEN_FILE", "/nowhere/token")
+    assert complaint(capsys).startswith("cruise: api_token_file /nowhere/token is not there; ")
+
+
+def test_a_port_that_is_taken(capsys, settings):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings.setenv("CRUISE_HTTP_ADDRESS", f"127.0.0.1:{taken.getsockname()[1]}")
+        assert "another process listens there already" in complaint(capsys)
+
+
+def test_a_document_is_what_one_pass_gives(capsys):
+    assert "--format json is for --once" in complaint(capsys, "--format", "json")
+
+
+def test_one_pass_waits_neither_for_a_database_nor_for_an_api_server(capsys, settings, tmp_path):
+    (tmp_path / "config").write_text(KUBECONFIG)
+    settings.setenv("CRUISE_KUBECONFIG", str(tmp_path / "config"))
+    settings.setenv("CRUISE_DATABASE_URL", "postgresql://cruise:hunter2@127.0.0.1:9/cruise")
+    line = complaint(capsys, "--once", code=1)
+    assert "Postgres at 127.0.0.1:9/cruise: nothing listens there" in line
+    assert "hunter2" not in line
+
+
+def test_help_has_examples(capsys):
+    assert main(["serve", "--help"]) == 0
+    assert "serve --once" in capsys.readouterr().out
