@@ -88,7 +88,7 @@ def test_the_flag_is_set_in_the_store_and_said_to_be_this_machine_s(capsys, stor
     assert main(["pause"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"Paused, in the embedded Postgres under {stored}, of a cruise that runs on this machine." in said
-    assert "no further one is begun; a request that the API server has already is not called back" in said
+    assert "sees it within a second and begins nothing more; a request that the API server has already" in said
     assert asyncio.run(paused_in(stored)) is True
     assert main(["pause"]) == 0
     assert "Nothing changed: paused already" in capsys.readouterr().out

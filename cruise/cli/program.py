@@ -12,6 +12,7 @@ from cruise.cli.explain import explain
 from cruise.cli.pause import pause
 from cruise.cli.plan import plan
 from cruise.cli.resume import resume
+from cruise.cli.revert import revert
 from cruise.cli.scan import scan
 from cruise.cli.serve import serve
 from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (scan, serve, plan, explain, pause, resume, webhook, demo):
+for command in (scan, serve, plan, explain, pause, resume, revert, webhook, demo):
     app.command()(command)
 
 

@@ -62,8 +62,8 @@ def _words(paused: bool, steered: Steered) -> list[str]:
     if paused:
         return [
             f"Paused, in {steered.place}.",
-            "Whoever writes asks there before each action, so no further one is begun; a request that the API server "
-            "has already is not called back. Passes go on and show what they would do.",
+            "Whoever writes sees it within a second and begins nothing more; a request that the API server has already "
+            "is not called back. Passes go on and show what they would do.",
             "`cruise resume` lets writes go on, `cruise revert` puts back the original requests.",
         ]
     return [f"Resumed, in {steered.place}.", "Writes go on with the next pass."]

@@ -32,7 +32,7 @@ log = structlog.get_logger()
 GRACE_SECONDS = 3.0
 _MOST_ATTEMPTS = 5
 _EVICTION_WINDOW = timedelta(hours=1)
-_PART = "what would grow waits for room"
+PART = "what would grow waits for room"
 
 
 class Application:
@@ -128,7 +128,7 @@ class Application:
             part = self._guards.part_without_growth(action)
             if part is None:
                 return self._outcome(action, Verdict.HELD, Reason.WAITING_FOR_ROOM)
-            action, detail = part, _PART
+            action, detail = part, PART
         self._guards.taken(action)
         outcome = await self._attempted(action, detail)
         if outcome.verdict is not Verdict.DONE:

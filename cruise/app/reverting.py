@@ -1,0 +1,94 @@
+"""The revert as a command: the pause first, then the original sizes back in place, then nothing more."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+
+from cruise.adapters.kube.client import KubeClient
+from cruise.adapters.kube.cluster import KubeCluster
+from cruise.adapters.kube.connecting import KubeSettings, connect
+from cruise.adapters.kube.looking import look
+from cruise.app.clock import wall_clock
+from cruise.domain.actions import Outcome
+from cruise.domain.cluster import Snapshot
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.policy import Policy
+from cruise.errors import BadInput, Unavailable
+from cruise.runtime.ports import Store
+from cruise.runtime.revert import revert_pass
+
+_PATIENCE = timedelta(seconds=60)
+# Whoever writes asks for the pause before each action; the request under way is given time to end.
+_PAUSE_TAKES_HOLD = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Reverted:
+    """What came of it; `before` is the cluster as it was, `paused_before` whether it had been paused already."""
+
+    at: datetime
+    before: Snapshot
+    outcomes: Sequence[Outcome]
+    paused_before: bool
+
+
+async def sized_pods(kube: KubeSettings, opening: AbstractAsyncContextManager[Store], namespace: str | None) -> int:
+    """Count the pods whose original sizes are known. Raises BadInput, Unavailable."""
+    async with connect(kube) as client, opening as store:
+        snapshot = (await look(client, lambda kind, count: None)).snapshot
+        _check_namespace(namespace, snapshot)
+        stored = await store.original_sizes()
+        return sum(
+            (ORIGINAL_RESOURCES in pod.annotations or pod.uid in stored)
+            and not pod.terminal
+            and namespace in (None, pod.namespace)
+            for pod in snapshot.pods
+        )
+
+
+async def revert(
+    kube: KubeSettings, opening: AbstractAsyncContextManager[Store], policy: Policy, namespace: str | None
+) -> Reverted:
+    """Pause, and put back the original sizes of all pods or of one namespace's. Raises BadInput, Unavailable."""
+    async with connect(kube) as client, opening as store:
+        # The view of the cluster is tried again and again; this once tells at once what is wrong.
+        await client.get("/version")
+        async with _in_step(client) as cluster:
+            before = await cluster.snapshot()
+            _check_namespace(namespace, before)
+            paused_before = await store.paused()
+            if not paused_before:
+                await store.set_paused(True)
+                await asyncio.sleep(_PAUSE_TAKES_HOLD.total_seconds())
+            now = wall_clock()
+            outcomes = await revert_pass(cluster, store, policy, now, namespace)
+            return Reverted(now, before, outcomes, paused_before)
+
+
+def _check_namespace(namespace: str | None, snapshot: Snapshot) -> None:
+    names = sorted({pod.namespace for pod in snapshot.pods})
+    if namespace is not None and namespace not in names:
+        alike = get_close_matches(namespace, names, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(alike)}?" if alike else ""
+        raise BadInput(f"the cluster has no pod in namespace {namespace}{hint}")
+
+
+@asynccontextmanager
+async def _in_step(client: KubeClient) -> AsyncIterator[KubeCluster]:
+    cluster = KubeCluster(client)
+    following = asyncio.ensure_future(cluster.run())
+    synced = asyncio.ensure_future(cluster.synced())
+    try:
+        await asyncio.wait({following, synced}, timeout=_PATIENCE.total_seconds(), return_when="FIRST_COMPLETED")
+        if following.done():
+            await following
+        if not synced.done():
+            raise Unavailable(f"the cluster cannot be read: {'; '.join(cluster.problems()) or 'no answer'}")
+        yield cluster
+    finally:
+        following.cancel()
+        synced.cancel()
+        await asyncio.wait({following, synced})

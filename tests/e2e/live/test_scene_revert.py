@@ -1,0 +1,116 @@
+"""`cruise revert` after cruise has sized pods: original sizes back in place, nobody restarted, and no more sizing."""
+
+import os
+import pty
+import subprocess
+import sys
+
+from tests.controlplane.manifests import container, pod
+from tests.e2e.live import programs
+from tests.e2e.live.manifests import app
+from tests.e2e.live.sizes import Size, limits, requests, statuses_of
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
+
+
+def sized(stage: Stage) -> None:
+    """Two workloads, which one pass makes smaller."""
+    stage.create(
+        app("Deployment", stage.namespace, "web", "700m", "1Gi", {"cpu": "1", "memory": "1Gi"}),
+        app("StatefulSet", stage.namespace, "db", "500m", "1Gi"),
+    )
+    stage.running(2)
+    stage.measure({"web": USE, "db": USE})
+    stage.once("resize")
+    for name in ("web", "db"):
+        assert requests(stage.resized(stage.pod(name)["metadata"]["name"])).cpu < 300
+
+
+def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: Stage):
+    stage.node(cpu="4", memory="8Gi")
+    sized(stage)
+    stage.mark()
+    done = stage.command("revert", "--yes", "--format", "json", mode="resize").json
+    states = {one["pod"]: one["state"] for one in done["pods"] if one["namespace"] == stage.namespace}
+    assert set(states.values()) == {"put back"}
+    assert len(states) == 2
+    web, db = (stage.resized(stage.pod(name)["metadata"]["name"]) for name in ("web", "db"))
+    assert requests(web) == Size(700, 1024)
+    assert requests(db) == Size(500, 1024)
+    assert limits(web) == Size(1000, 1024)
+    for one in (web, db):
+        assert [status["restartCount"] for status in statuses_of(one).values()] == [0]
+    assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
+    stage.mark()
+    after = stage.once("resize")
+    assert after["paused"] is True
+    assert stage.deeds() == []
+    # A limit that there was none of before cannot be taken away again, and that is said.
+    [kept] = stage.command("revert", "--yes", "--format", "json").json["pods"]
+    assert (kept["pod"], kept["state"]) == (db["metadata"]["name"], "not possible")
+    assert "limit" in kept["detail"]
+    assert stage.deeds() == []
+    assert stage.command("resume").code == 0
+    assert stage.once("resize")["paused"] is False
+    assert len(stage.deeds()) == 2
+
+
+def test_what_has_no_room_waits_and_is_said_to(stage: Stage):
+    node = stage.node(cpu="2", memory="8Gi")
+    sized(stage)
+    stage.create(pod(stage.namespace, "filler", container(requests={"cpu": "1300m"}), nodeName=node))
+    stage.running(3)
+    ended = stage.command("revert", "--yes", "--namespace", stage.namespace)
+    assert ended.code == 0, ended.err
+    assert "What waits is tried again by another `cruise revert`." in ended.out
+    assert "2 pods: 1 put back, 1 waits." in ended.out
+    assert max(len(line) for line in ended.out.splitlines()) <= 80
+    stage.admin.delete("pods", stage.namespace, "filler")
+    stage.running(2)
+    again = stage.command("revert", "--yes", "--format", "json").json["pods"]
+    assert "put back" in {one["state"] for one in again}
+    assert "waits" not in {one["state"] for one in again}
+
+
+def refused(stage: Stage, *arguments: str) -> str:
+    ended = stage.command(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cruise: ")
+    assert ended.err.count("\n") == 1
+    return ended.err
+
+
+def answered(stage: Stage, answer: bytes) -> int:
+    """Answer the question on a terminal; the exit code."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    done = subprocess.run(
+        [sys.executable, "-m", "cruise", "revert"],
+        env=programs.environment(stage.settings("resize"), stage.plane.directory),
+        cwd=programs.ROOT,
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert "cruise is paused, and up to 0 pods in all namespaces get back their original sizes. Go on?" in done.stderr
+    assert done.stderr.endswith("cruise: nothing was changed\n")
+    return done.returncode
+
+
+def test_wrong_inputs_change_nothing(stage: Stage):
+    stage.node()
+    stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi"))
+    stage.running(1)
+    stage.mark()
+    assert "give --yes where nobody can be asked" in refused(stage, "revert")
+    said = refused(stage, "revert", "--yes", "--namespace", "no-such-place")
+    assert "the cluster has no pod in namespace no-such-place" in said
+    assert answered(stage, b"n\n") == 1
+    assert stage.writes() == []
+    assert "not paused" in stage.command("resume").out

@@ -1,0 +1,76 @@
+"""What a revert is said to have done, at both widths and for scripts."""
+
+import json
+
+import pytest
+
+from cruise.domain.actions import ContainerTarget, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.resources import NO_RESOURCES
+from cruise.interfaces.revert_report import revert_json, revert_table, state_of
+from cruise.runtime.application import PART
+from tests.builders import NOW, make_amounts, make_container, make_pod
+from tests.shown import shown
+
+PODS = {
+    ("shop", name): make_pod(name, containers=[make_container(cpu=100, memory_mib=128)])
+    for name in ("web-1", "web-2", "web-3", "a-pod-with-a-name-that-no-terminal-of-80-columns-holds-7d9f8b6c5d-x2x4z")
+}
+
+
+def outcome(name: str, verdict: Verdict, reason: Reason, detail: str = "") -> Outcome:
+    pod = PODS["shop", name]
+    target = ContainerTarget("app", pod.containers[0].role, make_amounts(700, 1024), make_amounts())
+    resize = ResizePod("shop", name, pod.uid, "n1", pod.workload, (target,), NO_RESOURCES, Reason.REVERTED)
+    return Outcome(NOW, resize, verdict, reason, detail)
+
+
+LONG = list(PODS)[3][1]
+OUTCOMES = [
+    outcome(LONG, Verdict.DONE, Reason.REVERTED),
+    outcome("web-1", Verdict.HELD, Reason.WAITING_FOR_ROOM),
+    outcome("web-2", Verdict.HELD, Reason.UNREADABLE_ANNOTATION, "annotation cruise.io/original-resources: no JSON"),
+    outcome("web-3", Verdict.DONE, Reason.REVERTED, PART),
+]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "detail", "state"),
+    [
+        (Verdict.DONE, Reason.REVERTED, "", "put back"),
+        (Verdict.DONE, Reason.REVERTED, f"{PART}; app: the memory limit cannot be removed", "waits"),
+        (Verdict.HELD, Reason.WAITING_FOR_ROOM, "", "waits"),
+        (Verdict.HELD, Reason.CHANGED_SINCE, "", "waits"),
+        (Verdict.FAILED, Reason.REVERTED, "", "waits"),
+        (Verdict.HELD, Reason.GONE, "", "not possible"),
+        (Verdict.REFUSED, Reason.REFUSED, "", "not possible"),
+    ],
+)
+def test_what_another_revert_may_do_waits_and_the_rest_is_not_possible(verdict, reason, detail, state):
+    assert state_of(outcome("web-1", verdict, reason, detail)) == state
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_table_names_what_is_left_first_and_fits(width):
+    text = shown(lambda console: revert_table(False, OUTCOMES, PODS, console), width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert text.startswith("4 pods: 1 put back, 2 waits, 1 not possible.\n")
+    assert text.index("shop/web-2") < text.index("shop/web-1") < text.index("put back  ")
+    assert "100m → 700m" in text
+    assert "128Mi → 1.0Gi" in text
+    assert "cruise is paused now: nothing is sized until `cruise resume`." in text
+
+
+def test_nothing_to_do_is_said_and_so_is_an_earlier_pause():
+    text = shown(lambda console: revert_table(True, [], {}, console))
+    assert text.startswith("Nothing to put back")
+    assert "was paused before and stays so" in text
+
+
+def test_the_document_has_sizes_on_both_sides():
+    document = json.loads(revert_json(NOW, False, OUTCOMES[:1], PODS))
+    assert (document["paused"], document["pausedBefore"]) == (True, False)
+    [pod] = document["pods"]
+    assert (pod["pod"], pod["state"], pod["verdict"]) == (LONG, "put back", "done")
+    [container] = pod["containers"]
+    assert container["before"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
+    assert container["after"]["requests"] == {"cpu": "700m", "memory": "1Gi"}
