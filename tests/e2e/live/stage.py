@@ -186,6 +186,11 @@ class Stage:
         return until(look, f"the resize of {name} is in force")
 
 
+def held(said: Json) -> dict[str, str]:
+    """Why a pass held pods, by name."""
+    return {hold["pod"]: hold["reason"] for plan in said["nodes"] for hold in plan["hold"]}
+
+
 def database_of(server: Path) -> str:
     """Make a database on the embedded server of a data directory; returns its URL."""
     name = f"scene_{secrets.token_hex(4)}"
