@@ -1,6 +1,7 @@
 """What pods are admitted under, kept up to date: cluster and store in, an `Admitter` for the reviewer out."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,9 +9,10 @@ from datetime import datetime
 
 import structlog
 
-from cruise.adapters.kube.cluster import KubeCluster
+from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
 from cruise.app.stored_view import StoredView, StoreFollower
 from cruise.domain.actions import Reason
+from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import Unavailable
 from cruise.runtime.admission import Admitter
@@ -20,8 +22,8 @@ log = structlog.get_logger()
 
 _LOOK_SECONDS = 0.2
 _SOONEST_SECONDS = 1.0
-# Statistics grow stale and workloads old without any change.
-_LATEST_SECONDS = 10.0
+# What is remembered of each pod takes up to a kilobyte or two.
+_MOST_DECIDED = 50_000
 
 
 class AdmissionUpkeep:
@@ -42,8 +44,10 @@ class AdmissionUpkeep:
         self._policy = replace(policy, mode=Mode.INITIAL) if self._observes else policy
         self._reviewer = reviewer
         self._clock = clock
-        self._seen: tuple[int, StoredView] | None = None
-        self._renewed_at = -_LATEST_SECONDS
+        self._version = -1
+        self._known: tuple[object, ...] = ()
+        self._holds_until = -math.inf
+        self._looked_at = -math.inf
 
     async def run(self) -> None:
         """Keep up to date until cancelled. Raises what ended the reading of the store."""
@@ -54,29 +58,55 @@ class AdmissionUpkeep:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def renew_if_due(self, now_seconds: float) -> None:
-        """Renew after a change, or when the last renewal is long ago."""
-        view = self._store.view
-        known = (self._cluster.version, view)
-        changed = self._seen is None or self._seen[0] != known[0] or self._seen[1] is not view
-        if now_seconds - self._renewed_at < (_SOONEST_SECONDS if changed else _LATEST_SECONDS):
+        """Renew after a change, when time alone changes a decision, or when much is remembered."""
+        view, version = self._store.view, self._cluster.version
+        due = self._clock().timestamp() >= self._holds_until or self._reviewer.decided >= _MOST_DECIDED
+        changed = version != self._version or not _same(self._known[:3], _parts_of(view))
+        if not (due or changed or not self._in_step()) or now_seconds - self._looked_at < _SOONEST_SECONDS:
             return
-        self._renewed_at = now_seconds
+        self._looked_at = now_seconds
         try:
             snapshot = await self._cluster.snapshot()
         except Unavailable as error:
             # Somebody may have asked to be left alone since.
             if self._reviewer.ready:
                 log.warning("admission suspended", error=str(error))
-            self._seen = None
+            self._version, self._known = -1, ()
             self._reviewer.suspend(str(error))
+            return
+        known = (*_parts_of(view), *_parts_read(snapshot))
+        self._version = version
+        if not due and _same(self._known, known):
             return
         admitter = await asyncio.to_thread(
             Admitter, snapshot, view.statistics, view.overrides, self._policy, self._clock()
         )
-        self._seen = known
+        self._known, self._holds_until = known, admitter.holds_until
         self._reviewer.use(admitter, self._cluster.owners(), self._unpatched(view))
+
+    def _in_step(self) -> bool:
+        return self._cluster.lag_seconds() <= MOST_LAG_SECONDS
 
     def _unpatched(self, view: StoredView) -> Reason | None:
         if view.paused:
             return Reason.PAUSED
         return Reason.MODE_OBSERVE if self._observes else None
+
+
+def _parts_of(view: StoredView) -> tuple[object, ...]:
+    return (view.statistics, view.overrides, view.paused)
+
+
+def _parts_read(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return what admission reads of a snapshot; parts that did not change are the same objects as before."""
+    return (
+        snapshot.nodes,
+        snapshot.workloads,
+        snapshot.autoscalers,
+        snapshot.limit_ranges,
+        snapshot.namespace_annotations,
+    )
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))

@@ -4,9 +4,10 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
+import numpy as np
 import structlog
 
 from cruise.decisions.scope import StoredOverrides
@@ -19,11 +20,17 @@ log = structlog.get_logger()
 _STATISTICS_INTERVAL = timedelta(seconds=30)
 _PAUSE_INTERVAL_SECONDS = 1.0
 _STOP_SECONDS = 5.0
+_COLUMNS = tuple(
+    one.name for one in fields(StatisticsTable) if one.name not in ("keys", "row_of_container", "row_of_workload")
+)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredView:
-    """The store as it was last read; `read_at` is when the statistics were, None where they never were."""
+    """The store as it was last read; `read_at` is when the statistics were, None where they never were.
+
+    What was read again and is equal is the same object as before.
+    """
 
     statistics: StatisticsTable
     overrides: StoredOverrides
@@ -100,7 +107,9 @@ class StoreFollower:
         try:
             paused = await store.paused()
             if view.read_at is None or now - view.read_at >= self._interval or now < view.read_at:
-                view = StoredView(await store.workload_statistics(), await store.overrides(), paused, now)
+                statistics = _unless_equal(view.statistics, await store.workload_statistics())
+                overrides = await store.overrides()
+                view = StoredView(statistics, view.overrides if overrides == view.overrides else overrides, paused, now)
             elif paused != view.paused:
                 view = StoredView(view.statistics, view.overrides, paused, view.read_at)
         except CruiseError as error:
@@ -112,3 +121,11 @@ class StoreFollower:
             log.info("store read", statistics=len(view.statistics.keys))
         self.problem = None
         self.view = view
+
+
+def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:
+    """Return the table that is known already where the other one says the same."""
+    same = known.keys == read.keys and all(
+        np.array_equal(getattr(known, column), getattr(read, column)) for column in _COLUMNS
+    )
+    return known if same else read

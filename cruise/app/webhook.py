@@ -15,7 +15,7 @@ from cruise import __version__
 from cruise.adapters.certificate_keeping import LIFETIME, CertificateKeeper, CertificatePlace
 from cruise.adapters.embedded_postgres import default_data_dir
 from cruise.adapters.kube.client import KubeClient
-from cruise.adapters.kube.cluster import KubeCluster
+from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
 from cruise.adapters.kube.connecting import SERVICE_ACCOUNT, KubeSettings, connect, own_namespace
 from cruise.adapters.kube.kinds import ADMISSION_KINDS
 from cruise.adapters.kube.tls_secret import TlsSecret
@@ -40,7 +40,6 @@ log = structlog.get_logger()
 OpenedStore = AbstractAsyncContextManager[Store]
 
 _RETRY_SECONDS = 2.0
-_MOST_LAG_SECONDS = 60.0
 # Whoever calls is asked to connect anew meanwhile, and finds another replica.
 _FAREWELL_SECONDS = 2.0
 # A thread that unpacks statistics gives way after so long, where Python's default is ten times as much.
@@ -103,7 +102,7 @@ class Webhook:
         unpublished = self.keeper.why_unpublished
         if unpublished is not None:
             found.append(f"certificate: {unpublished}")
-        if self.cluster.lag_seconds() > _MOST_LAG_SECONDS:
+        if self.cluster.lag_seconds() > MOST_LAG_SECONDS:
             found += self.cluster.problems() or ["waiting for the cluster"]
         elif not self.reviewer.ready:
             found.append(self.reviewer.why_idle)

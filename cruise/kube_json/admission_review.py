@@ -4,6 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -11,6 +12,8 @@ from msgspec import Raw
 from cruise.errors import BadInput
 from cruise.kube_json.refusals import explained, one_line
 from cruise.kube_json.wire import PodObject, Wire
+
+T = TypeVar("T")
 
 API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
@@ -68,6 +71,7 @@ class RawMetadata(Wire, frozen=True):
 
     name: Raw = _ABSENT
     uid: Raw = _ABSENT
+    resource_version: Raw = _ABSENT
     labels: Raw = _ABSENT
     annotations: Raw = _ABSENT
     creation_timestamp: Raw = _ABSENT
@@ -117,6 +121,7 @@ class _RawReview(Wire, frozen=True):
 _glance = msgspec.json.Decoder(_RawReview)
 _decode = msgspec.json.Decoder(_Review)
 _decode_pod = msgspec.json.Decoder(PodObject)
+_decode_object = msgspec.json.Decoder(dict[str, Any])
 _UID = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z_.:-]{1,128})"')
 
 
@@ -128,7 +133,7 @@ def glance(body: bytes) -> tuple[str, bytes] | None:
     """
     try:
         review = _glance.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     request = review.request
     if (
@@ -147,6 +152,7 @@ def glance(body: bytes) -> tuple[str, bytes] | None:
         pod.kind,
         metadata.name,
         metadata.uid,
+        metadata.resource_version,
         metadata.labels,
         metadata.annotations,
         metadata.creation_timestamp,
@@ -177,7 +183,7 @@ def decode_question(body: bytes) -> Question:
         review = _decode.decode(body)
     except msgspec.ValidationError as error:
         raise BadInput(one_line(f"{_KIND}: {explained(error)}")) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(one_line(f"the body is not JSON: {error}")) from error
     if review.kind != _KIND or review.api_version != API_VERSION:
         stated = one_line(f"{review.api_version} {review.kind}".strip())[:60]
@@ -190,7 +196,12 @@ def pod_in_creation(question: Question) -> PodObject:
 
     Raises BadInput that names the place.
     """
-    return placed(decode_pod_object(question.object), question.namespace)
+    return placed(_decoded(_decode_pod, question.object), question.namespace)
+
+
+def submitted(question: Question) -> dict[str, Any]:
+    """Return the pod's JSON as it came. Raises BadInput."""
+    return _decoded(_decode_object, question.object)
 
 
 def placed(document: PodObject, namespace: str | None) -> PodObject:
@@ -199,13 +210,12 @@ def placed(document: PodObject, namespace: str | None) -> PodObject:
     return msgspec.structs.replace(document, metadata=metadata, status=None)
 
 
-def decode_pod_object(text: Raw | bytes) -> PodObject:
-    """Return a pod from its JSON. Raises BadInput that names the place."""
+def _decoded(decoder: msgspec.json.Decoder[T], text: Raw) -> T:
     try:
-        return _decode_pod.decode(text)
+        return decoder.decode(text)
     except msgspec.ValidationError as error:
         raise BadInput(one_line(f"Pod: {explained(error)}")) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(one_line(f"Pod: not JSON: {error}")) from error
 
 

@@ -17,6 +17,8 @@ from cruise.kube_json.original_resources import amounts_json
 Json = dict[str, Any]
 Operation = dict[str, Any]
 
+_ABSENT = object()
+
 
 def pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
     """Return the operations that give a submitted pod the resources and annotations of `after`.
@@ -33,27 +35,38 @@ def pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
     return operations
 
 
-def applied(submitted: Json, operations: Sequence[Operation]) -> Json:
-    """Return the object after the operations, of which `add` to and `remove` from objects are known.
+def apply_patch(submitted: Json, operations: Sequence[Operation]) -> None:
+    """Do the operations in place, of which `add` to and `remove` from objects are known.
 
-    Nothing of `submitted` is changed. Raises BadInput where an operation does not apply.
+    Raises BadInput where one does not apply; those before it are done then.
     """
-    result = submitted
     for operation in operations:
-        keys = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
-        result = _edited(result, keys, operation)
-    return result
+        path: str = operation["path"]
+        *parents, key = [
+            part.replace("~1", "/").replace("~0", "~") if "~" in part else part for part in path.split("/")
+        ]
+        target: Any = submitted
+        for parent in parents[1:]:
+            target = _member(target, parent, path)
+        if not isinstance(target, dict):
+            raise BadInput(f"{path}: {key} has no parent")
+        if operation["op"] == "add":
+            target[key] = operation["value"]
+        elif target.pop(key, _ABSENT) is _ABSENT:
+            raise BadInput(f"{path}: there is no {key}")
 
 
 def tried_patch(submitted: Json, before: Pod, after: Pod, read: Callable[[Json], Pod]) -> bytes:
-    """Return the patch's bytes once it was applied here and gave exactly `after`; empty where nothing is to change.
+    """Return the patch's bytes once it was applied to `submitted` and gave exactly `after`; empty for no change.
 
     `read` reads a pod's JSON as `before` was read. Raises BadInput for a patch that is better not sent.
     """
     operations = pod_patch(submitted, before, after)
     if not operations:
         return b""
-    outcome = read(applied(submitted, operations))
+    patch = msgspec.json.encode(operations)
+    apply_patch(submitted, operations)
+    outcome = read(submitted)
     if outcome != after:
         raise BadInput("the patched pod is not what was decided")
     if outcome.qos is not before.qos:
@@ -61,7 +74,7 @@ def tried_patch(submitted: Json, before: Pod, after: Pod, read: Callable[[Json],
     for container in outcome.containers:
         if _exceeds(container.requests, container.limits):
             raise BadInput(f"container {container.name} would request more than its limit")
-    return msgspec.json.encode(operations)
+    return patch
 
 
 def _annotation_operations(submitted: Json, before: Pod, after: Pod) -> Iterator[Operation]:
@@ -120,23 +133,13 @@ def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _edited(node: Any, keys: Sequence[str], operation: Operation) -> Any:  # noqa: ANN401 - any JSON
-    """Return a copy of `node` with the operation done at `keys`; what it does not touch is shared."""
-    key, *rest = keys
-    if isinstance(node, list):
-        if not key.isdecimal() or int(key) >= len(node) or not rest:
-            raise BadInput(f"{operation['path']}: there is no element {key}")
-        index = int(key)
-        return [*node[:index], _edited(node[index], rest, operation), *node[index + 1 :]]
-    if not isinstance(node, dict):
-        raise BadInput(f"{operation['path']}: {key} has no parent")
-    if rest or operation["op"] == "remove":
-        if key not in node:
-            raise BadInput(f"{operation['path']}: there is no {key}")
-        if rest:
-            return node | {key: _edited(node[key], rest, operation)}
-        return {other: value for other, value in node.items() if other != key}
-    return node | {key: operation["value"]}
+def _member(node: object, key: str, path: str) -> object:
+    """Return what stands at a key of an object, or at an index of an array. Raises BadInput."""
+    if isinstance(node, dict) and key in node:
+        return node[key]
+    if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+        return node[int(key)]
+    raise BadInput(f"{path}: there is no {key}")
 
 
 def _exceeds(requests: Amounts, limits: Amounts) -> bool:

@@ -1,7 +1,10 @@
 """Admission of one pod: its workload's statistics and the cluster around it in, the pod as it is created out."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+
+import numpy as np
 
 from cruise.decisions.admission import Leave, Mutate, admitted, decide_admission, original_amounts
 from cruise.decisions.scope import Scope, StoredOverrides
@@ -27,6 +30,8 @@ class Admitter:
         self._snapshot = snapshot
         self._statistics = statistics
         self._policy = policy
+        self.holds_until = _next_change(snapshot, statistics, policy, now)
+        """When time alone changes a decision next: Unix seconds, infinite if it never does."""
 
     def admit(self, pod: Pod) -> tuple[Pod, Mutate | Leave]:
         """Return the pod as it is created under the policy, and the decision."""
@@ -54,6 +59,25 @@ def admit_pod(
 ) -> tuple[Pod, Mutate | Leave]:
     """Admit a single pod."""
     return Admitter(snapshot, statistics, stored, policy, now).admit(pod)
+
+
+def _next_change(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:
+    """Return the first moment after now at which a statistic grows stale, or a workload is new no longer."""
+    now_seconds = now.timestamp()
+    young_seconds = policy.new_workload_age.total_seconds()
+    # Ages are counted in whole seconds, and only what is older than `max_age` is stale.
+    moments = np.concatenate(
+        (
+            statistics.updated_at + (policy.max_age.total_seconds() + 1),
+            statistics.history_since + young_seconds,
+            np.array([at.timestamp() for at in _creations(snapshot)], dtype=np.float64) + young_seconds,
+        )
+    )
+    return float(np.min(moments[moments > now_seconds], initial=math.inf))
+
+
+def _creations(snapshot: Snapshot) -> Iterator[datetime]:
+    return (workload.created_at for workload in snapshot.workloads.values() if workload.created_at is not None)
 
 
 def _annotations(pod: Pod, decision: Mutate) -> Mapping[str, str]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-import msgspec
 import structlog
 
 from cruise.decisions.admission import Leave, Mutate
@@ -20,6 +19,7 @@ from cruise.kube_json.admission_review import (
     glance,
     placed,
     pod_in_creation,
+    submitted,
     uid_in,
 )
 from cruise.kube_json.json_patch import tried_patch
@@ -79,6 +79,8 @@ class Reviewer:
     def __init__(self) -> None:
         self.counts = AdmissionCounts()
         self.why_idle = "not ready yet"
+        self.decided = 0
+        """How many pods were decided on under the present state: what it remembers of them takes memory."""
         self._state: _State | None = None
 
     @property
@@ -89,6 +91,7 @@ class Reviewer:
     def use(self, admitter: Admitter, owners: Owners, unpatched: Reason | None = None) -> None:
         """Decide by `admitter` from now on; with a reason not to patch, count that in place of each mutation."""
         self._state = _State(admitter, PodReader(owners), unpatched)
+        self.decided = 0
 
     def suspend(self, why: str) -> None:
         """Leave every pod as it is from now on, with `why` as the warning."""
@@ -98,7 +101,14 @@ class Reviewer:
     def review(self, body: bytes) -> bytes:
         """Return the answer to a review, or to whatever came in its place."""
         began = perf_counter()
-        answer = self._review(body)
+        try:
+            answer = self._review(body)
+        except BadInput as error:
+            answer = self._unchanged(uid_in(body), UNREADABLE, str(error))
+        except Exception as error:
+            # The one place where anything at all is caught: whatever is wrong with cruise, the pod must be created.
+            log.error("admission failed", error=repr(error), exc_info=True)
+            answer = self._unchanged(uid_in(body), MISTAKE, "deciding failed")
         seconds = perf_counter() - began
         counts = self.counts
         counts.seconds[bisect_left(SECONDS_BOUNDS, seconds)] += 1
@@ -111,8 +121,10 @@ class Reviewer:
 
     def _review(self, body: bytes) -> bytes:
         state = self._state
-        seen = glance(body) if state is not None else None
-        if state is None or seen is None:
+        if state is None:
+            return self._unchanged(uid_in(body), NOT_READY, self.why_idle)
+        seen = glance(body)
+        if seen is None:
             return self._answer_in_full(body, state, None)
         uid, digest = seen
         known = state.answers.get(digest)
@@ -123,26 +135,16 @@ class Reviewer:
         self.counts.remembered += 1
         return answer.to(uid)
 
-    def _answer_in_full(self, body: bytes, state: _State | None, digest: bytes | None) -> bytes:
-        uid = ""
-        try:
-            question = decode_question(body)
-            uid = question.uid
-            if state is None:
-                return self._unchanged(uid, NOT_READY, self.why_idle)
-            answer, verdict, lasting = _decide(question, state)
-        except BadInput as error:
-            return self._unchanged(uid or uid_in(body), UNREADABLE, str(error))
-        except Exception as error:
-            # The one place where anything at all is caught: whatever is wrong with cruise, the pod must be created.
-            log.error("admission failed", uid=uid, error=repr(error), exc_info=True)
-            return self._unchanged(uid or uid_in(body), MISTAKE, "deciding failed")
+    def _answer_in_full(self, body: bytes, state: _State, digest: bytes | None) -> bytes:
+        question = decode_question(body)
+        self.decided += 1
+        answer, verdict, lasting = _decide(question, state)
         self.counts.verdicts[verdict] += 1
         if digest is not None and lasting:
             if len(state.answers) >= _MOST_REMEMBERED:
                 state.answers.clear()
             state.answers[digest] = (answer, verdict)
-        return answer.to(uid)
+        return answer.to(question.uid)
 
     def _unchanged(self, uid: str, verdict: Verdict, why: str) -> bytes:
         self.counts.verdicts[verdict] += 1
@@ -170,8 +172,9 @@ def _patched(question: Question, reader: PodReader, pod: Pod, created: Pod) -> t
     def read(document: dict[str, Any]) -> Pod:
         return reader.read(placed(convert(document, PodObject), question.namespace))
 
+    document = submitted(question)
     try:
-        patch = tried_patch(msgspec.json.decode(question.object), pod, created, read)
+        patch = tried_patch(document, pod, created, read)
     except BadInput as error:
         log.error("patch not sent", namespace=pod.namespace, workload=str(pod.workload), error=str(error))
         return _with_warning(str(error)), PATCH_IN_DOUBT, True

@@ -1,0 +1,192 @@
+"""Reviews: what is asked, what the answer depends on, and how it is written."""
+
+import json
+
+import msgspec
+import pytest
+
+from cruise.errors import BadInput
+from cruise.kube_json import wire
+from cruise.kube_json.admission_review import (
+    Answer,
+    RawContainer,
+    RawMetadata,
+    RawPod,
+    RawSpec,
+    decode_question,
+    glance,
+    pod_in_creation,
+    uid_in,
+)
+from tests.admission_reviews import UID, encoded, make_review, response_of
+from tests.builders import make_container_json, make_pod_json
+
+
+def review(pod=None, **request):
+    return encoded(make_review(pod or make_pod_json(name="", node=None), **request))
+
+
+def digest_of(pod, **request) -> bytes:
+    seen = glance(review(pod, **request))
+    assert seen is not None
+    return seen[1]
+
+
+def fields_of(struct) -> set[str]:
+    return {field.name for field in msgspec.structs.fields(struct)}
+
+
+def test_the_pod_is_where_the_request_says_and_has_no_status_yet():
+    pod = make_pod_json(name="", namespace="elsewhere", node=None, phase="Succeeded")
+    question = decode_question(review(pod, namespace="shop"))
+    document = pod_in_creation(question)
+    assert (question.uid, question.creates_pod) == (UID, True)
+    assert (document.metadata.namespace, document.metadata.name, document.status) == ("shop", "", None)
+
+
+@pytest.mark.parametrize(
+    "request_fields",
+    [
+        {"operation": "UPDATE"},
+        {"operation": "DELETE", "object": None},
+        {"subResource": "binding"},
+        {"kind": {"group": "apps", "version": "v1", "kind": "Deployment"}},
+        {"kind": {"group": "", "version": "v2", "kind": "Pod"}},
+        {"kind": None},
+    ],
+)
+def test_anything_but_a_new_pod_is_told_apart(request_fields):
+    body = review(**request_fields)
+    assert glance(body) is None
+    assert not decode_question(body).creates_pod
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "not JSON"),
+        (b"\x00\xff", "not JSON"),
+        (b'{"request":{"uid":1,"a":' + b"[" * 100_000, "AdmissionReview: "),
+        (b"[]", "is a list where an object belongs"),
+        (b"{}", "has no request"),
+        (b'{"request":{}}', '"" is not known here; send admission.k8s.io/v1 AdmissionReview'),
+        (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{}}', "v1beta1"),
+    ],
+)
+def test_what_is_no_review_is_refused_in_one_line(body, words):
+    assert glance(body) is None
+    with pytest.raises(BadInput) as refused:
+        decode_question(body)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("pod", [{}, [], None, {"metadata": {}, "spec": {}}, {"kind": "Node", "metadata": {}}])
+def test_what_is_no_pod_is_refused(pod):
+    question = decode_question(encoded(make_review(pod)))
+    with pytest.raises(BadInput, match="Pod: "):
+        pod_in_creation(question)
+
+
+def test_the_digest_sees_every_field_that_a_decision_can_depend_on():
+    assert fields_of(RawContainer) == fields_of(wire.ContainerSpec)
+    assert fields_of(RawSpec) == fields_of(wire.PodSpec)
+    # The namespace is the request's.
+    assert fields_of(RawMetadata) == fields_of(wire.Metadata) - {"namespace"}
+    # A pod in creation has no status; the kind is the struct's tag.
+    assert fields_of(RawPod) == fields_of(wire.PodObject) - {"status"} | {"kind"}
+
+
+# One value for each field that differs from what `make_pod_json` writes.
+CHANGES = {
+    "metadata": {
+        "name": "web-0",
+        "uid": "u-2",
+        "resourceVersion": "7",
+        "labels": {"app": "other"},
+        "annotations": {"cruise.io/mode": "off"},
+        "creationTimestamp": "2026-01-02T00:00:00Z",
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+        "ownerReferences": [],
+    },
+    "spec": {
+        "containers": [make_container_json("other")],
+        "initContainers": [make_container_json("other")],
+        "nodeName": "n9",
+        "priority": 5,
+        "overhead": {"cpu": "1m"},
+        "resources": {"requests": {"cpu": "1"}},
+        "os": {"name": "windows"},
+        "nodeSelector": {"a": "b"},
+        "affinity": {"nodeAffinity": {}},
+        "tolerations": [{"operator": "Exists"}],
+        "schedulingGates": [{"name": "g"}],
+    },
+}
+
+
+def test_each_change_of_such_a_field_changes_the_digest():
+    assert {key for part in CHANGES.values() for key in part} == {
+        field.encode_name for struct in (RawMetadata, RawSpec) for field in msgspec.structs.fields(struct)
+    }
+    pod = make_pod_json(name="", node=None)
+    digests = [digest_of(pod), digest_of(pod, namespace="bank"), digest_of(pod | {"kind": "pod"})]
+    for part, fields in CHANGES.items():
+        for key, value in fields.items():
+            digests.append(digest_of(pod | {part: pod[part] | {key: value}}))
+    for change in (
+        {"name": "log"},
+        {"resources": {"requests": {"cpu": "101m", "memory": "128Mi"}}},
+        {"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]},
+        {"restartPolicy": "Always"},
+    ):
+        container = make_container_json() | change
+        digests.append(digest_of(pod | {"spec": pod["spec"] | {"containers": [container]}}))
+        # The same container in another place is another pod.
+        spec = pod["spec"] | {"containers": [], "initContainers": [container]}
+        digests.append(digest_of(pod | {"spec": spec}))
+        spec = pod["spec"] | {"containers": [make_container_json(), container]}
+        digests.append(digest_of(pod | {"spec": spec}))
+    assert len(set(digests)) == len(digests)
+
+
+def test_what_tells_replicas_apart_does_not_change_the_digest():
+    def replica(suffix: str):
+        mount = {"name": f"kube-api-access-{suffix}", "mountPath": "/var/run/secrets"}
+        pod = make_pod_json(name="", node=None, containers=[make_container_json(volumeMounts=[mount])])
+        pod["spec"]["volumes"] = [{"name": f"kube-api-access-{suffix}"}]
+        return pod | {"status": {"phase": suffix}}
+
+    assert digest_of(replica("x2x4z"), uid="1") == digest_of(replica("b7b9q"), uid="2")
+
+
+def test_an_answer_has_the_requests_uid_whatever_it_holds():
+    for uid in (UID, "", 'a"b\\c\n', "é"):
+        response = response_of(Answer(b"[]").to(uid))
+        assert response == {"uid": uid, "allowed": True, "patchType": "JSONPatch", "patch": "W10="}
+    assert response_of(Answer().to("1")) == {"uid": "1", "allowed": True}
+
+
+def test_a_warning_fits_into_a_header():
+    warning = "é\r\nSet-Cookie: " + "x" * 1000
+    [told] = response_of(Answer(warnings=[warning]).to("1"))["warnings"]
+    assert told.startswith("???Set-Cookie: x")
+    assert (len(told), told.isascii(), told.isprintable()) == (200, True, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "uid"),
+    [
+        (b'{"request": {"uid" : "705ab4f5", "object"', "705ab4f5"),
+        (b'{"uid":"a"}{"uid":"b"}', "a"),
+        (b'{"uid":"' + b"a" * 200 + b'"}', ""),
+        (b'{"uid":7}', ""),
+        (b"", ""),
+    ],
+)
+def test_the_uid_is_found_in_what_is_no_json(body, uid):
+    assert uid_in(body) == uid
+
+
+def test_answers_are_json():
+    assert json.loads(Answer(warnings=["w"]).to("1"))["response"]["warnings"] == ["w"]
