@@ -10,8 +10,14 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 # User and password in an address.
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
-# Chatty where nothing is wrong: turns that are skipped because the one before still runs, connections that close.
-_QUIET = {"apscheduler": logging.ERROR, "uvicorn": logging.WARNING, "alembic": logging.WARNING}
+# Chatty where nothing is wrong, or where cruise says itself what is: turns that are skipped because the one before
+# still runs, connections that close, requests that are sent again.
+_QUIET = {
+    "apscheduler": logging.ERROR,
+    "uvicorn": logging.WARNING,
+    "alembic": logging.WARNING,
+    "urllib3": logging.ERROR,
+}
 _FIRST = ("timestamp", "level", "event")
 
 
@@ -48,9 +54,8 @@ def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
+    handler.addFilter(_worth_telling)
     logging.basicConfig(handlers=[handler], level=max(least, logging.INFO), force=True)
-    for name, quiet in _QUIET.items():
-        logging.getLogger(name).setLevel(max(least, quiet))
 
 
 def _json() -> list[Processor]:
@@ -61,6 +66,11 @@ def _text(colours: bool) -> list[Processor]:
     return [
         structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback)
     ]
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """Judge here, since libraries set their loggers' levels themselves when they are imported."""
+    return record.levelno >= _QUIET.get(record.name.partition(".")[0], logging.NOTSET)
 
 
 def _in_order(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

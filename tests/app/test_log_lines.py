@@ -74,17 +74,20 @@ def test_libraries_speak_in_the_same_form():
     assert (said["event"], said["level"], said["logger"]) == ("connection 7 lost", "warning", "asyncpg")
 
 
-def test_turns_that_the_scheduler_skips_are_not_worth_a_line():
+@pytest.mark.parametrize("chatterer", ["apscheduler.scheduler", "urllib3.connectionpool"])
+def test_what_libraries_try_again_is_not_worth_a_line(chatterer: str):
     out = lines("json")
-    logging.getLogger("apscheduler.scheduler").warning("maximum number of running instances reached")
+    logging.getLogger(chatterer).warning("once more")
     assert out.getvalue() == ""
+    logging.getLogger(chatterer).error("broken")
+    assert json.loads(out.getvalue())["event"] == "broken"
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_user_and_password_of_an_address_are_left_out(form: str):
     out = lines(form)
     structlog.get_logger().warning("pass dropped", error="http://cruise:hunter2@prometheus:9090 did not answer")
-    logging.getLogger("urllib3").warning("retrying https://cruise:hunter2@prometheus/")
+    logging.getLogger("asyncpg").warning("retrying https://cruise:hunter2@prometheus/")
     assert "hunter2" not in out.getvalue()
     assert "http://prometheus:9090 did not answer" in out.getvalue()
 

@@ -3,8 +3,7 @@
 import base64
 import json
 import re
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,10 @@ SIZED = {"cpu": "100m", "memory": "100Mi"}
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One process, and the id of the token by which the audit log knows it."""
+    """One process, its settings, and the id of the token by which the audit log knows it."""
 
     running: Running
+    settings: Mapping[str, str]
     credential: str
 
     def leads(self) -> bool:
@@ -66,7 +66,7 @@ def serving(stage: Stage, directory: Path, name: str, mode: str = "resize", **mo
     settings = stage.settings(mode, **{"pass_interval": "4s", **more})
     credential = credential_of(Path(settings["kubeconfig"]))
     with programs.serving(settings, directory, name) as running:
-        yield Server(running, credential)
+        yield Server(running, settings, credential)
 
 
 def credential_of(kubeconfig: Path) -> str:
@@ -133,10 +133,3 @@ def resizes(stage: Stage) -> list[AuditEvent]:
 def eventually(check: Callable[[], Any], what: str, seconds: float) -> None:
     """Wait until `check` holds, no longer than the rules allow."""
     until(lambda: bool(check()), what, seconds=seconds)
-
-
-def answered(address: str, path: str) -> str:
-    """What a server answers at a path."""
-    with urllib.request.urlopen(address + path, timeout=5) as answer:
-        text: str = answer.read().decode()
-    return text

@@ -1,0 +1,101 @@
+"""`cruise serve --once` on a real control plane: what it does, what it prints, and when it refuses."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.kubelet import TestKubelet
+from tests.e2e.live import programs
+from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.serve_scene import SIZED, deployment, furnished, requests_of, resizes, serving, sized
+from tests.postgres_servers import embedded_server
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Path]:
+    with embedded_server() as data_dir:
+        yield data_dir
+
+
+@pytest.fixture
+def stage(
+    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
+) -> Iterator[Stage]:
+    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
+        yield stage
+
+
+def once(stage: Stage, directory: Path, *options: str, mode: str = "resize", **more: str) -> programs.Ended:
+    settings = stage.settings(mode, **more)
+    return programs.run(["serve", "--once", *options], settings, directory)
+
+
+def test_people_see_what_shrank_and_what_was_left(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=3)
+    stage.create(deployment(stage, "new", 1))
+    stage.running(4)
+    ended = once(stage, tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    rows = [line for line in ended.out.splitlines() if "400m → 100m" in line]
+    assert len(rows) == 3
+    assert all("512Mi → 100Mi" in row and "done" in row for row in rows)
+    assert "mode resize; 3 actions: 3 done." in ended.out
+    [held] = [line for line in ended.out.splitlines() if line.startswith("no-statistics")]
+    assert held.split()[1] == "1"
+    assert sized(stage) == 3
+
+
+def test_observing_prints_the_same_and_writes_nothing(stage: Stage, tmp_path: Path):
+    pods = furnished(stage, replicas=2)
+    ended = once(stage, tmp_path, "--format", "json", mode="observe")
+    said = ended.json
+    assert [outcome["verdict"] for outcome in said["outcomes"]] == ["observed"] * 2
+    assert {outcome["pod"] for outcome in said["outcomes"]} == {pod["metadata"]["name"] for pod in pods}
+    assert stage.writes() == []
+    assert sized(stage) == 0
+
+
+def test_the_second_time_there_is_nothing_to_do(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=2)
+    assert len(once(stage, tmp_path, "--format", "json").json["outcomes"]) == 2
+    stage.mark()
+    again = once(stage, tmp_path, "--format", "json").json
+    assert again["outcomes"] == []
+    [plan] = [plan for plan in again["nodes"] if plan["targets"]]
+    assert (plan["fits"], plan["resize"], plan["evict"]) == (True, [], [])
+    assert resizes(stage) == []
+    assert [requests_of(pod) for pod in stage.pods("web")] == [SIZED] * 2
+
+
+def test_it_refuses_beside_a_leader_and_follows_one_that_ended(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    with serving(stage, tmp_path, "a") as leader:
+        refused = once(stage, tmp_path)
+        assert refused.code == 1
+        [line] = refused.err.splitlines()
+        assert "another cruise leads: " in line
+        assert "Lease cruise/cruise-serve" in line
+        assert leader.leads()
+    assert once(stage, tmp_path).code == 0
+
+
+def test_without_prometheus_it_says_so_in_one_line_and_changes_nothing(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    ended = once(stage, tmp_path, prometheus_url="http://127.0.0.1:9")
+    assert ended.code == 1
+    assert ended.out == ""
+    assert len(ended.err.splitlines()) == 1, ended.err
+    assert ended.err.startswith("cruise: Prometheus at http://127.0.0.1:9 cannot be reached")
+    assert stage.deeds() == []
+
+
+def test_with_less_rights_than_the_mode_needs_it_says_what_is_missing(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    settings = {**stage.settings("observe"), "mode": "resize"}
+    ended = programs.run(["serve", "--once"], settings, tmp_path)
+    assert ended.code == 1
+    assert "leases" in ended.err
+    assert json.dumps(stage.deeds()) == "[]"

@@ -1,0 +1,144 @@
+"""How `cruise serve` begins, beside a world that is not all there, and how it ends."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.api import until
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.kubelet import TestKubelet
+from tests.e2e.live.programs import ROOT, Running, environment
+from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.serve_scene import all_sized, eventually, furnished, serving, writes_of
+from tests.postgres_servers import debian_server, embedded_server
+from tests.prometheus_server import free_port
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Path]:
+    with embedded_server() as data_dir:
+        yield data_dir
+
+
+@pytest.fixture
+def stage(
+    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
+) -> Iterator[Stage]:
+    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
+        yield stage
+
+
+@contextmanager
+def started(settings: dict[str, str], directory: Path) -> Iterator[Running]:
+    """A `cruise serve` that is not waited for."""
+    port = free_port()
+    log = directory / "started.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cruise", "serve"],
+            env=environment({**settings, "http_address": f"127.0.0.1:{port}"}, directory),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+    running = Running(process, f"http://127.0.0.1:{port}", log)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def unready(running: Running, why: str) -> None:
+    """Wait until it is alive and says why it is not ready."""
+    eventually(lambda: running.get("/healthz")[0] == 200, "it is alive", 30)
+
+    def look() -> bool:
+        code, body = running.get("/readyz")
+        return code == 503 and why in body
+
+    until(look, f"it says that it is {why}", seconds=30)
+
+
+def test_it_waits_for_its_database_and_tells_so_once(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    with debian_server() as server:
+        server.stop()
+        settings = stage.settings("resize", database_url=server.url, pass_interval="4s")
+        with started(settings, tmp_path) as running:
+            unready(running, "waiting for the database")
+            assert running.get("/api/v1/status")[0] == 200
+            server.start()
+            all_sized(stage, 1)
+            assert running.ready()
+            told = [line for line in running.log.splitlines() if "waiting: Postgres" in line]
+            assert 1 <= len(told) <= 2
+            running.process.send_signal(signal.SIGTERM)
+            assert running.process.wait(20) == 0
+
+
+def test_a_signal_ends_it_while_it_waits(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    settings = stage.settings("resize", database_url="postgresql://cruise@127.0.0.1:9/cruise")
+    with started(settings, tmp_path) as running:
+        unready(running, "waiting for the database")
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(10) == 0
+    assert stage.writes() == []
+
+
+def test_prometheus_that_comes_later_is_read_from_then_on(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    settings = stage.settings("resize", prometheus_url="http://127.0.0.1:9", pass_interval="4s")
+    with started(settings, tmp_path) as running:
+        unready(running, "waiting for the statistics")
+        eventually(lambda: '"statistics"' in running.log, "the failure is told", 30)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(20) == 0
+        dropped = [line for line in running.log.splitlines() if "pass dropped" in line and '"statistics"' in line]
+        assert len(dropped) == 1
+    with serving(stage, tmp_path, "later"):
+        all_sized(stage, 1)
+
+
+def test_observing_takes_no_lease_and_writes_nothing(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=2)
+    with serving(stage, tmp_path, "observer", mode="observe") as server:
+        eventually(lambda: server.status()["lastPassAt"] is not None, "a pass was made", 60)
+        assert server.leads()
+        assert server.running.log.count("no election") == 1
+        code, body = server.running.get("/metrics")
+        assert code == 200
+        assert 'verdict="observed"' in body
+        assert writes_of(stage, server) == []
+
+
+def test_the_owner_of_a_pod_is_told_by_an_event(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    with serving(stage, tmp_path, "telling"):
+        all_sized(stage, 1)
+
+        def told() -> list[str]:
+            events = stage.admin.items("events", stage.namespace)
+            return [event["message"] for event in events if event["source"].get("component") == "cruise"]
+
+        [message] = until(told, "an event is there")
+        assert "cpu 400m -> 100m" in message
+
+
+def test_its_log_is_one_object_a_line_without_secrets(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    with serving(stage, tmp_path, "logging", log_format="json") as server:
+        all_sized(stage, 1)
+        lines = server.running.log.splitlines()
+        assert lines
+        assert all(line.startswith('{"timestamp": ') for line in lines)
+        kubeconfig = Path(server.settings["kubeconfig"]).read_text()
+        token = max(re.findall(r"[\w.-]+", kubeconfig), key=len)
+        assert token not in server.running.log
