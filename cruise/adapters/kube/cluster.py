@@ -77,7 +77,9 @@ class KubeCluster:
 
     def problems(self) -> list[str]:
         """Return in words why kinds are not followed now; empty where all is well."""
-        return [f"{name}: {watch.problem}" for name, watch in self._watches.items() if watch.problem]
+        return [
+            f"{name}: {watch.problem}" for name, watch in self._watches.items() if watch.problem and not watch.absent
+        ]
 
     def unreadable(self) -> list[Unreadable]:
         """Return the objects that cannot be decoded and are held apart."""

@@ -63,7 +63,11 @@ class Shelf(Protocol):
 
 
 class KindWatch:
-    """Follows one kind for as long as `run` does. `listed` is set once its objects were all seen."""
+    """Follows one kind for as long as `run` does.
+
+    `listed` is set once its objects were all seen, or it was found that there can be none: then it is `absent`.
+    `problem` says why it is not followed now, and is empty where all is well.
+    """
 
     def __init__(
         self, client: KubeClient, kind: Kind, shelf: Shelf, timing: Timing, clock: Callable[[], float]
@@ -79,11 +83,11 @@ class KindWatch:
         self._clock = clock
         self._decoder = StreamDecoder(kind.shape)
         self._proved_at = -math.inf
-        self._absent = False
+        self.absent = False
 
     def lag_seconds(self) -> float:
         """How long ago the objects were last known to be those of the server; infinite before the first list."""
-        if self._absent:
+        if self.absent:
             return 0.0
         return self._clock() - self._proved_at if self.listed.is_set() else math.inf
 
@@ -108,7 +112,6 @@ class KindWatch:
             await asyncio.sleep(wait)
 
     def _wait_after(self, error: CruiseError, waits: Backoff) -> float:
-        self._absent = False
         if self.kind.optional and (isinstance(error, NotFound) or _is_forbidden(error)):
             self._do_without(error)
             return self._timing.absent_wait_seconds * random.uniform(0.8, 1.2)
@@ -141,7 +144,7 @@ class KindWatch:
             version = page.version
             await asyncio.sleep(0)
         self._shelf.keep_only(names)
-        self._absent = False
+        self.absent = False
         self.version = version
         self.lists += 1
         self._prove()
@@ -190,7 +193,7 @@ class KindWatch:
             self.problem = str(error)
             log.warning("doing without a kind", kind=self.kind.plural, because=self.problem)
         self._shelf.keep_only(set())
-        self._absent = True
+        self.absent = True
         self.listed.set()
 
     def _ail(self, error: CruiseError) -> None:

@@ -1,7 +1,7 @@
 """What was written a moment ago and the watch may not have told of yet: nothing is decided on the state before it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import assert_never
 
 from cruise.adapters.kube.cache import Cache
@@ -40,27 +40,41 @@ class Written:
             self._doubtful.add(place)
 
     async def settle(self) -> None:
-        """Wait a little for the watches, then read what they still do not show. Raises what reading raises."""
+        """Wait a little for the watches, then read what they still do not show. Raises what reading raises.
+
+        What is written meanwhile is not waited for.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_seconds
-        while self._forget_shown() and loop.time() < deadline:
+        hidden, doubtful = self._hidden(dict(self._certain)), set(self._doubtful)
+        while hidden and loop.time() < deadline:
             await asyncio.sleep(_LOOK_SECONDS)
-        places = list(self._certain.keys() | self._doubtful)
+            hidden = self._hidden(hidden)
+        places = list(hidden.keys() | doubtful)
         for start in range(0, len(places), _READS_AT_ONCE):
-            together = [self._settle_one(place) for place in places[start : start + _READS_AT_ONCE]]
+            together = [self._read_anew(place) for place in places[start : start + _READS_AT_ONCE]]
             for failure in await asyncio.gather(*together, return_exceptions=True):
                 if failure is not None:
                     raise failure
 
-    async def _settle_one(self, place: Place) -> None:
+    async def _read_anew(self, place: Place) -> None:
+        written = self._certain.get(place)
         await self._read(place)
-        self._certain.pop(place, None)
         self._doubtful.discard(place)
+        if self._certain.get(place) is written:
+            self._certain.pop(place, None)
 
-    def _forget_shown(self) -> bool:
-        """Drop the writes that the cache shows; tell whether others are left."""
-        self._certain = {place: action for place, action in self._certain.items() if not _shows(self._cache, action)}
-        return bool(self._certain)
+    def _hidden(self, awaited: Mapping[Place, Action]) -> Mapping[Place, Action]:
+        """Return those of the writes that the cache does not show, and forget the others."""
+        hidden = {}
+        for place, action in awaited.items():
+            if self._certain.get(place) is not action:
+                continue
+            if _shows(self._cache, action):
+                del self._certain[place]
+            else:
+                hidden[place] = action
+        return hidden
 
 
 def _place(action: Action) -> Place:

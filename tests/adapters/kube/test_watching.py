@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
+from cruise.adapters.kube.kinds import Kind
 from cruise.errors import Unavailable
+from cruise.kube_json.wire_objects import LimitRangeObject
 from tests.adapters.kube.following import SHORT, eventually, snapshot_or_none
 from tests.adapters.kube.loopback import (
     EXPIRED_LINE,
@@ -22,7 +24,7 @@ from tests.adapters.kube.loopback import (
     refuse,
     saying,
 )
-from tests.builders import make_node_json, make_pod_json
+from tests.builders import make_limit_range_json, make_node_json, make_pod_json
 
 
 def pod(name: str, **more):
@@ -222,3 +224,38 @@ async def test_bookmark_without_a_body_of_its_kind_is_understood(tmp_path):
             lambda: any(query.get("resourceVersion") == "4711" for _, _, query in server.asked), "it goes on from there"
         )
         assert await names(cluster) == ["p000"]
+
+
+ODDITIES = Kind("oddities", "/apis/example.com/v1/oddities", LimitRangeObject, optional=True)
+NEEDED = replace(ODDITIES, optional=False)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (403, "Forbidden")])
+async def test_kind_that_may_be_absent_is_done_without(tmp_path, code, reason):
+    server = Loopback()
+    server.objects[ODDITIES.path] = {}
+    server.faults[ODDITIES.path, "list"] += [refuse(code, reason)]
+    timing = replace(SHORT, absent_wait_seconds=0.5)
+    async with following_loopback(server, tmp_path, timing, kinds=[ODDITIES]) as cluster:
+        assert (await cluster.snapshot()).limit_ranges == {}
+        assert (cluster.lag_seconds(), cluster.problems()) == (0, [])
+        await server.put(ODDITIES.path, make_limit_range_json({"type": "Pod", "max": {"cpu": "1"}}))
+
+        async def there():
+            return (await cluster.snapshot()).limit_ranges
+
+        await eventually(there, "it is there by now")
+
+
+@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (403, "Forbidden")])
+async def test_nothing_is_decided_without_a_kind_that_is_needed(tmp_path, code, reason):
+    server = Loopback()
+    server.objects[NEEDED.path] = {}
+    server.faults[NEEDED.path, "list"] += [refuse(code, reason)] * 1000
+    async with following_loopback(server, tmp_path, kinds=[NEEDED], synced=False) as cluster:
+        await eventually(cluster.problems, "the refusal is told")
+        with pytest.raises(Unavailable, match="oddities: not listed yet: "):
+            await cluster.snapshot()
+        server.faults.clear()
+        await asyncio.wait_for(cluster.synced(), 10)
+        await eventually(lambda: not cluster.problems(), "all is well")

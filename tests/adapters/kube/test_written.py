@@ -106,3 +106,17 @@ async def test_writes_to_other_pods_of_the_name_and_containers_do_not_count():
     await scene.written.settle()
     assert len(scene.read) == 1
     assert {NODES.plural, PODS.plural} >= {place[0] for place in scene.read}
+
+
+async def test_writes_that_come_meanwhile_are_not_waited_for():
+    scene = Scene()
+    scene.written.add(resize(scene.pod, amounts(300)), certain=True)
+    settling = asyncio.ensure_future(scene.written.settle())
+    await asyncio.sleep(0.05)
+    scene.written.add(resize(scene.pod, amounts(400)), certain=True)
+    scene.written.add(TaintNode("n1", Reason.OVERLOADED), certain=True)
+    put(scene.cache, RESIZED)
+    await settling
+    assert scene.read == []
+    await scene.written.settle()
+    assert sorted(scene.read) == [("nodes", "", "n1"), ("pods", "shop", "p")]
