@@ -71,8 +71,8 @@ def tried_patch(submitted: Json, before: Pod, after: Pod, read: Callable[[Json],
         raise BadInput("the patched pod is not what was decided")
     if outcome.qos is not before.qos:
         raise BadInput(f"the patch would turn the pod from {before.qos} into {outcome.qos}")
-    for container in outcome.containers:
-        if _exceeds(container.requests, container.limits):
+    for old, container in zip(before.containers, outcome.containers, strict=True):
+        if container != old and _exceeds(container.requests, container.limits):
             raise BadInput(f"container {container.name} would request more than its limit")
     return patch
 
