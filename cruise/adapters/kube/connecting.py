@@ -1,7 +1,7 @@
 """From a kubeconfig or a pod's service account to a client."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +30,12 @@ class KubeSettings:
 
 @asynccontextmanager
 async def connect(settings: KubeSettings) -> AsyncIterator[KubeClient]:
-    """Yield a client with the credentials found; nothing is asked yet.
+    """Yield a client with the credentials found; nothing is asked of the server yet.
 
     Raises BadInput where there are none that can be used.
     """
     credentials = Credentials(account_of(settings.kubeconfig))
-    await credentials.load()
+    (await credentials.load()).tls()
     client = KubeClient(
         credentials,
         requests_per_second=settings.requests_per_second,
@@ -48,15 +48,17 @@ async def connect(settings: KubeSettings) -> AsyncIterator[KubeClient]:
         await client.close()
 
 
-def account_of(kubeconfig: Path | None) -> Account:
+def account_of(
+    kubeconfig: Path | None, environment: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
+) -> Account:
     """Return where the credentials are: the stated file, else the pod's service account, else kubectl's files."""
     if kubeconfig is not None:
         if not kubeconfig.is_file():
             raise BadInput(f"kubeconfig {kubeconfig} is not there; set kubeconfig to the file that kubectl uses")
         return KubeConfig(str(kubeconfig))
-    if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
-        return ServiceAccount(SERVICE_ACCOUNT)
-    listed = os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    if environment.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists():
+        return ServiceAccount(service_account)
+    listed = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     if not any(Path(place).expanduser().is_file() for place in listed.split(os.pathsep) if place):
         raise BadInput(
             f"no cluster is known: cruise is not in a pod with a service account, and there is no {listed}; "
@@ -65,11 +67,11 @@ def account_of(kubeconfig: Path | None) -> Account:
     return KubeConfig(listed)
 
 
-def own_namespace(stated: str | None) -> str:
+def own_namespace(stated: str | None, service_account: Path = SERVICE_ACCOUNT) -> str:
     """Return cruise's own namespace: the stated one, else the service account's, else `cruise`."""
     if stated:
         return stated
     try:
-        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or _DEFAULT_NAMESPACE
+        return (service_account / "namespace").read_text(encoding="utf-8").strip() or _DEFAULT_NAMESPACE
     except OSError:
         return _DEFAULT_NAMESPACE

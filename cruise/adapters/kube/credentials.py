@@ -7,13 +7,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any, Protocol
 
 import yaml
+from aiohttp import ClientError
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
-from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
+from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from cruise.adapters.kube.proxies import proxy_for
 from cruise.errors import BadInput
@@ -22,8 +24,22 @@ from cruise.errors import BadInput
 _AGE_SECONDS = 60.0
 # Credentials that were read so lately are not worth reading again because of a refusal.
 _FRESH_SECONDS = 1.0
-# What the library raises where files are not what it expects: it checks little itself.
-_BROKEN = (ConfigException, OSError, ValueError, TypeError, AttributeError, LookupError, AssertionError, yaml.YAMLError)
+# Somebody may have to sign in to a plugin.
+_PLUGIN_SECONDS = 60.0
+# What the library raises where files are not what it expects, as it checks little itself, and where plugins fail.
+_BROKEN = (
+    ConfigException,
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    AssertionError,
+    RuntimeError,
+    SubprocessError,
+    ClientError,
+    yaml.YAMLError,
+)
 
 # The library prints what it raises as well, where nobody has configured logging.
 logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())
@@ -101,6 +117,8 @@ class KubeConfig:
     def __init__(self, paths: str) -> None:
         self._paths = paths
         self._loader: KubeConfigLoader | None = None
+        self._last: Identity | None = None
+        self._context: str | None = None
 
     async def read(self, *, anew: bool) -> Identity:
         configuration = Configuration()
@@ -108,22 +126,33 @@ class KubeConfig:
             merger = KubeConfigMerger(self._paths)
             if merger.config is None or not isinstance(merger.config.value, dict):
                 raise BadInput(f"kubeconfig {self._paths} is empty")
-            loader = KubeConfigLoader(merger.config, config_base_path=None, config_persister=merger.save_changes)
-            user = _user_of(merger)
-            if self._loader is not None and not anew and "exec" in user:
+            # Whoever turns to another cluster with kubectl does not mean this process.
+            context = self._context or merger.config["current-context"]
+            loader = KubeConfigLoader(
+                merger.config, context, config_base_path=None, config_persister=merger.save_changes
+            )
+            user = _user_of(merger.config, context)
+            headers = _impersonation(user)
+            if self._loader is not None and self._last is not None and not anew and "exec" in user:
+                # What a plugin gave without an end is good until it is refused.
+                if not hasattr(self._loader, "exec_plugin_expiry"):
+                    return self._last
                 loader = self._loader
-            await loader.load_and_set(configuration)
+            async with asyncio.timeout(_PLUGIN_SECONDS):
+                await loader.load_and_set(configuration)
         except _BROKEN as error:
             raise BadInput(f"kubeconfig {self._paths} cannot be used: {_line(error)}") from error
-        self._loader = loader
-        return _identity(configuration, _impersonation(user))
+        self._loader, self._context = loader, context
+        self._last = _identity(configuration, headers)
+        return self._last
 
 
 class Credentials:
-    """The identity in use, read again every minute and once after a refusal; many may ask at once."""
+    """The identity in use, read again when it is `age_seconds` old and after a refusal; many may ask at once."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, age_seconds: float = _AGE_SECONDS) -> None:
         self._account = account
+        self._age_seconds = age_seconds
         self._identity: Identity | None = None
         self._read_at = 0.0
         self._lock = asyncio.Lock()
@@ -142,7 +171,7 @@ class Credentials:
     async def current(self) -> Identity:
         """Return the identity to use now; what cannot be read again for the moment goes on as it is."""
         identity = self._identity
-        if identity is not None and time.monotonic() - self._read_at < _AGE_SECONDS:
+        if identity is not None and time.monotonic() - self._read_at < self._age_seconds:
             return identity
         return await self._renewed(identity, anew=False)
 
@@ -153,15 +182,20 @@ class Credentials:
     async def _renewed(self, old: Identity | None, *, anew: bool) -> Identity:
         async with self._lock:
             if self._identity is not None:
-                if self._identity is not old or time.monotonic() - self._read_at < _FRESH_SECONDS:
+                fresh = anew and time.monotonic() - self._read_at < _FRESH_SECONDS
+                if self._identity is not old or fresh:
                     return self._identity
             try:
-                self._identity = await self._account.read(anew=anew)
+                found = await self._account.read(anew=anew)
             except BadInput:
                 # Files are replaced one after the other, and plugins fail for a while.
                 if self._identity is None:
                     raise
+                found = self._identity
             self._read_at = time.monotonic()
+            # What is known is known of one server: another has another's pods.
+            if self._identity is None or found.server == self._identity.server:
+                self._identity = found
             return self._identity
 
 
@@ -192,21 +226,22 @@ def _content(file: str | None) -> object:
         return None
 
 
-def _user_of(merger: KubeConfigMerger) -> Mapping[str, Any]:
-    """Return the user of the current context as it is written."""
-    assert merger.config is not None
-    context = merger.config["contexts"].get_with_name(merger.config["current-context"])
+def _user_of(config: ConfigNode, context_name: str) -> Mapping[str, Any]:
+    """Return the user of a context as it is written."""
+    context = config["contexts"].get_with_name(context_name)
     name = context["context"].safe_get("user") if context else None
-    user = merger.config["users"].get_with_name(name, safe=True) if name else None
+    user = config["users"].get_with_name(name, safe=True) if name else None
     written = user["user"].value if user else {}
     return written if isinstance(written, dict) else {}
 
 
 def _impersonation(user: Mapping[str, Any]) -> Mapping[str, str]:
-    headers: dict[str, str] = {}
-    if user.get("as"):
-        headers["Impersonate-User"] = str(user["as"])
-    return headers
+    """Return the headers by which one user acts as another: left out, cruise would act as somebody with more rights."""
+    for key in ("as-groups", "as-user-extra"):
+        if user.get(key):
+            raise ConfigException(f"cruise cannot impersonate with {key}; take it out, or give cruise its own account")
+    names = {"as": "Impersonate-User", "as-uid": "Impersonate-Uid"}
+    return {header: str(user[key]) for key, header in names.items() if user.get(key)}
 
 
 def _line(error: BaseException) -> str:
