@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.recommendation import container_bounds
@@ -16,6 +16,9 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import OomRecord, Statistic
+
+NEWLY = timedelta(hours=1)
+"""How long after a kill it is still acted on: a pod's status may show one of weeks ago to a cruise that is new."""
 
 
 def learn_from(kill: OomKill, statistic: Statistic | None) -> OomRecord:
@@ -90,6 +93,8 @@ def _why_hold(
     if last_reaction_at is not None and now - last_reaction_at < policy.oom_cooldown:
         until = last_reaction_at + policy.oom_cooldown
         return Hold(record.namespace, record.pod, Reason.COOLING_DOWN, until=until)
+    if now - record.finished_at > NEWLY:
+        return Hold(record.namespace, record.pod, Reason.RECORDED, "the kill was too long ago to act on it")
     if policy.oom_reaction is OomReaction.RECORD:
         return Hold(record.namespace, record.pod, Reason.RECORDED)
     if pod is None or pod.uid != record.pod_uid:

@@ -122,7 +122,7 @@ class Application:
 
     async def _resized(self, action: ResizePod) -> Outcome:
         detail = ""
-        if self._guards.resized_by_another(action):
+        if not self._guards.must_be_read_anew(action) and self._guards.resized_by_another(action):
             return self._outcome(action, Verdict.HELD, Reason.CHANGED_SINCE)
         if not self._guards.has_room(action):
             part = self._guards.part_without_growth(action)

@@ -64,9 +64,10 @@ class Guards:
         """Tell whether a grow fits what its node counts now: a shrink frees room only once it is actual."""
         if action.node is None or action.growth == NO_RESOURCES:
             return True
-        return action.growth.growth_fits_in(
-            self._rooms.left_on(action.node, self._gate.grows_on(action.node, self._began))
-        )
+        others = self._gate.grows_on(action.node, self._began)
+        # An earlier try of the same grow may have failed: it does not take the room twice.
+        others.pop(action.uid, None)
+        return action.growth.growth_fits_in(self._rooms.left_on(action.node, others))
 
     def part_without_growth(self, action: ResizePod) -> ResizePod | None:
         """Return the part of a rightsizing or a revert that needs no room, None where there is none worth a patch."""
@@ -85,8 +86,11 @@ class Guards:
         if _is_told_to_others(action):
             self._gate.drop_grow(action)
 
-    def resized_by_another(self, action: ResizePod | EvictPod) -> bool:
-        """Tell whether another application in this process has resized the pod since the decision."""
+    def resized_by_another(self, action: ResizePod) -> bool:
+        """Tell whether another application in this process has resized the pod since the decision.
+
+        For who is not read anew; reading shows it otherwise.
+        """
         grow = self._gate.grows_on(action.node, self._began).get(action.uid)
         decided_on = self.decided_on(action)
         return grow is not None and grow.by is not self and decided_on is not None and not grow.shows_in(decided_on)

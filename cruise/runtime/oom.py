@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -25,6 +25,8 @@ log = structlog.get_logger()
 # A write that was overtaken or put off leaves its kill unanswered.
 _AGAIN: Mapping[Reason, type[CruiseError]] = {Reason.CHANGED_SINCE: Conflict, Reason.THROTTLED: Throttled}
 _RETRY_SECONDS = 1.0
+# What is older says nothing any more: `oom_memory` is that of the last seven days.
+_TEACHES_FOR = timedelta(days=7)
 _MOST_KNOWN = 10_000
 
 
@@ -103,7 +105,7 @@ class OomReactor:
 
         Raises what the world refused: the kill is not answered then.
         """
-        if kill.key in self._known or await self._store.knows_oom(*kill.key):
+        if now - kill.finished_at > _TEACHES_FOR or kill.key in self._known or await self._store.knows_oom(*kill.key):
             self._know(kill)
             return None
         statistics = await self._statistics_for(kill)

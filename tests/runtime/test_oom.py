@@ -1,5 +1,6 @@
 """The OOM reactor on small simulated clusters."""
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -10,8 +11,12 @@ from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.policy import Mode, Overrides, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
-from cruise.runtime.oom import OomReactor, Reaction, taught
+from cruise.errors import Unavailable
+from cruise.runtime.apply import apply
+from cruise.runtime.gate import Gate
+from cruise.runtime.oom import OomReactor, Reaction, around, taught
 from cruise.simulation.cluster import SimulatedCluster
+from cruise.simulation.faults import Faults, FaultyCluster
 from cruise.simulation.store import MemoryStore
 from tests.simulation.scenes import (
     START,
@@ -22,6 +27,7 @@ from tests.simulation.scenes import (
     node,
     only_pod,
     pods,
+    resize,
     run,
     template,
     workload,
@@ -255,3 +261,149 @@ def test_a_lesson_is_for_the_same_workload_container_and_identity():
     # A smaller lesson does not undo a larger one.
     smaller = taught(table, replace(record, oom_memory_bytes=1))
     assert smaller.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
+
+
+# ---- what the world keeps from being answered ----
+
+
+class Unreliable(MemoryStore):
+    """A store that loses the calls named in `lost`."""
+
+    def __init__(self, inner: MemoryStore, *lost: str) -> None:
+        super().__init__()
+        self.__dict__.update(inner.__dict__)
+        self.lost = set(lost)
+
+    async def record_oom(self, record: OomRecord) -> bool:
+        return await self._unless_lost("record_oom", super().record_oom(record))
+
+    async def write_statistics(self, table: StatisticsTable) -> None:
+        await self._unless_lost("write_statistics", super().write_statistics(table))
+
+    async def _unless_lost(self, name, call):
+        if name in self.lost:
+            call.close()
+            raise Unavailable("the database is gone")
+        return await call
+
+
+@pytest.mark.parametrize("lost", ["record_oom", "write_statistics"])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_kill_that_the_store_did_not_take_is_met_again_and_acted_on_once(lost, restarted):
+    world = leaking()
+    store, kill = Unreliable(await store_for(world), lost), await killed(world)
+    reactor = OomReactor(world, store, FULL)
+    with pytest.raises(Unavailable):
+        await reactor.react(kill, world.now)
+    assert await store.oom_records(START) == []
+    store.lost.clear()
+    again = OomReactor(world, store, FULL) if restarted else reactor
+    reaction = await reacted(world, store, kill, again)
+    # It was grown before the store failed: that it is known now is all that was missing.
+    assert reaction.decision.reason is Reason.COOLING_DOWN
+    assert world.tally.resizes_asked == 1
+    assert len(await store.oom_records(START)) == 1
+    assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
+
+
+async def test_a_kill_that_the_cluster_did_not_take_is_acted_on_when_it_is_back():
+    world = leaking()
+    store, kill = await store_for(world), await killed(world)
+    lost = FaultyCluster(world, Faults(answered_writes=0))
+    reactor = OomReactor(lost, store, FULL)
+    with pytest.raises(Unavailable):
+        await reactor.react(kill, world.now)
+    lost.faults.answered_writes = 9
+    reaction = await reacted(world, store, kill, reactor)
+    assert reaction.outcome is not None
+    assert reaction.outcome.verdict is Verdict.DONE
+
+
+async def test_kills_do_not_wait_for_one_that_cannot_be_answered(monkeypatch):
+    monkeypatch.setattr("cruise.runtime.oom._RETRY_SECONDS", 0.001)
+    world = cluster(
+        [
+            workload(name, template(container(100, 256, amounts(None, 512))), Dial(mebibytes=600), created_at=LONG_AGO)
+            for name in ("a", "b")
+        ]
+    )
+    store = await store_for(world)
+    await store.write_statistics(StatisticsTable.of_rows([statistic(pod, world.now) for pod in await pods(world)]))
+    run(world, 5)
+    assert len(world.kills) == 2
+    bad = world.kills[0]
+    faulty = FaultyCluster(
+        world, Faults(refuse=lambda action: Unavailable("no answer") if action.uid == bad.pod_uid else None)
+    )
+    reactor = OomReactor(faulty, store, FULL)
+    reactions = reactor.reactions(lambda: world.now)
+    first = await anext(reactions)
+    assert first.record.pod_uid == world.kills[1].pod_uid
+    assert reactor.unanswered == 1
+    # Tried again and again meanwhile.
+    waiting = asyncio.ensure_future(anext(reactions))
+    while len(faulty.faults.sent) < 5:
+        await asyncio.sleep(0.001)
+    faulty.faults.refuse = lambda action: None
+    assert (await waiting).record.pod_uid == bad.pod_uid
+    assert reactor.unanswered == 0
+    await reactions.aclose()
+
+
+async def test_reactions_end_with_the_stream():
+    world = leaking()
+    store, _ = await store_for(world), await killed(world)
+    world.close()
+    reactions = [one async for one in OomReactor(world, store, FULL).reactions(lambda: world.now)]
+    assert [one.decision.reason for one in reactions] == [Reason.OOM_KILLED]
+
+
+@pytest.mark.parametrize(("age", "acts"), [(timedelta(minutes=50), True), (timedelta(hours=2), False)])
+async def test_an_old_kill_teaches_and_is_not_acted_on(age, acts):
+    world = leaking()
+    store, kill = await store_for(world), await killed(world)
+    reaction = await reacted(world, store, replace(kill, finished_at=world.now - age))
+    assert isinstance(reaction.decision, ResizePod if acts else Hold)
+    assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
+    ancient = replace(kill, finished_at=world.now - timedelta(days=8))
+    assert await OomReactor(world, store, FULL).react(ancient, world.now) is None
+
+
+async def test_a_kill_is_answered_while_a_long_plan_is_under_way():
+    calm = workload("calm", template(container(500, 64)), replicas=7, created_at=LONG_AGO)
+    one = workload("leaking", template(container(100, 256, amounts(None, 512))), Dial(mebibytes=600))
+    world = cluster([calm, replace(one, created_at=LONG_AGO)])
+    store, kill = await store_for(world), await killed(world)
+    leaking_pod = await only_pod(world, "leaking")
+    await store.write_statistics(StatisticsTable.of_rows([statistic(leaking_pod, world.now)]))
+    faulty = FaultyCluster(world, Faults(read_seconds=0.001, write_seconds=0.001))
+    gate = Gate()
+    snapshot = await world.snapshot()
+    # As many actions as a large pass has, over and over on the same pods.
+    plan = [resize(pod, amounts(100 + turn % 2)) for turn in range(600) for pod in await pods(world, "calm")]
+    applying = asyncio.ensure_future(apply(plan, snapshot, faulty, store, FULL, world.now, gate=gate))
+    while len(faulty.faults.sent) < 100:
+        await asyncio.sleep(0.001)
+    before = len(faulty.faults.sent)
+    reaction = await OomReactor(faulty, store, FULL, gate).react(kill, world.now)
+    assert reaction is not None
+    assert reaction.outcome is not None
+    assert reaction.outcome.verdict is Verdict.DONE
+    # It stood behind a few of the plan's actions, never behind the plan.
+    assert len(faulty.faults.sent) - before < 16 * 20
+    assert not applying.done()
+    applying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await applying
+
+
+async def test_only_the_pods_around_a_kill_are_looked_at():
+    world = cluster([workload("a", replicas=3), workload("b", replicas=2)], [node("n1"), node("n2")])
+    snapshot = await world.snapshot()
+    victim = next(pod for pod in snapshot.pods if pod.labels["app"] == "a")
+    kill = OomKill("shop", victim.name, victim.uid, "app", victim.workload, "", victim.node, START, None, None)
+    near = around(snapshot, kill)
+    expected = [pod.name for pod in snapshot.pods if pod.node == victim.node or pod.workload == victim.workload]
+    assert [pod.name for pod in near.pods] == expected
+    assert len(expected) < len(snapshot.pods)
+    assert near.nodes == snapshot.nodes
