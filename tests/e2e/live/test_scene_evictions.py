@@ -1,0 +1,128 @@
+"""Evictions in mode full: by the Eviction API, under PodDisruptionBudgets and budgets of cruise's own."""
+
+from tests.controlplane.api import Json, until
+from tests.controlplane.manifests import budget
+from tests.e2e.live.manifests import app
+from tests.e2e.live.sizes import requests
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+# Three of these are more than two cores.
+LARGE = Use(cores=0.9, mebibytes=100)
+
+
+def crowded(stage: Stage, suffix: str, *apps: str, **more: str) -> str:
+    """A node of two cores whose pods ask for little and use more than it has."""
+    node = stage.node(suffix, cpu="2")
+    for name in apps:
+        stage.create(of_cpu(stage, name, node, **more))
+    return node
+
+
+def of_cpu(stage: Stage, name: str, node: str, **annotations: str) -> Json:
+    """A workload of which cruise may size the CPU alone; annotations by their name without prefix."""
+    told = {f"cruise.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    told |= {"cruise.io/resources": "cpu"}
+    return app("Deployment", stage.namespace, name, "300m", "128Mi", node=node, annotations=told)
+
+
+def evicted(stage: Stage) -> list[tuple[str, int]]:
+    """The evictions that cruise has asked for: pods, and the answers' status."""
+    asked = [one for one in stage.deeds() if one[1] == "pods/eviction"]
+    return [(target.partition("/")[2], code) for _, _, target, code in asked]
+
+
+def gone(stage: Stage, pod: Json) -> bool:
+    return pod["metadata"]["uid"] not in {one["metadata"]["uid"] for one in stage.pods()}
+
+
+def test_only_one_goes_and_the_others_get_what_they_need(stage: Stage):
+    crowded(stage, "a", "one", "two", "three")
+    stage.running(3)
+    before = {one["metadata"]["name"]: one for one in stage.pods()}
+    stage.measure(dict.fromkeys(("one", "two", "three"), LARGE))
+    stage.mark()
+    stage.once("full")
+    [(name, code)] = evicted(stage)
+    assert code == 201
+    until(lambda: gone(stage, before[name]), "the evicted pod goes")
+    [eviction] = [one for one in stage.events() if one.resource == "pods/eviction"]
+    assert eviction.request_object["deleteOptions"]["preconditions"]["uid"] == before[name]["metadata"]["uid"]
+    for one in set(before) - {name}:
+        assert stage.admin.read("pods", stage.namespace, one)["metadata"]["uid"] == before[one]["metadata"]["uid"]
+    # Nothing is deleted but by eviction.
+    assert {verb for verb, *_ in stage.deeds()} <= {"create", "patch"}
+
+
+def test_mode_resize_never_evicts(stage: Stage):
+    crowded(stage, "a", "one", "two", "three")
+    stage.running(3)
+    stage.measure(dict.fromkeys(("one", "two", "three"), LARGE))
+    stage.mark()
+    said = stage.once("resize")
+    assert evicted(stage) == []
+    [plan] = said["nodes"]
+    assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
+    # Where it cannot fit nothing grows.
+    assert stage.deeds() == []
+
+
+def test_a_pod_whose_budget_refuses_stays_and_nothing_grows_on_its_account(stage: Stage):
+    node = crowded(stage, "a", "one", "two", eviction_ranking="never")
+    stage.create(
+        of_cpu(stage, "guarded", node, eviction_ranking="low"),
+        budget(stage.namespace, "guarded", "guarded", min_available=1),
+    )
+    stage.running(3)
+    guarded = stage.pod("guarded")
+    budgets = "poddisruptionbudgets.policy"
+    until(lambda: stage.admin.read(budgets, stage.namespace, "guarded")["status"].get("currentHealthy"), "the budget")
+    sizes = {one["metadata"]["name"]: requests(one) for one in stage.pods()}
+    spec = stage.admin.read(budgets, stage.namespace, "guarded")["spec"]
+    stage.measure(dict.fromkeys(("one", "two", "guarded"), LARGE))
+    stage.mark()
+    stage.once("full")
+    assert evicted(stage) == [(guarded["metadata"]["name"], 429)]
+    assert {one["metadata"]["name"]: requests(one) for one in stage.pods()} == sizes
+    assert stage.admin.read(budgets, stage.namespace, "guarded")["spec"] == spec
+    # With one to spare it may go.
+    stage.admin.patch("deployments.apps", stage.namespace, "guarded", {"spec": {"replicas": 2}}, kind="merge")
+    stage.running(2, "guarded")
+    until(
+        lambda: stage.admin.read(budgets, stage.namespace, "guarded")["status"]["disruptionsAllowed"] == 1,
+        "the budget allows one",
+    )
+    stage.mark()
+    stage.once("full")
+    assert [code for _, code in evicted(stage)] == [201]
+
+
+def test_a_pod_under_two_budgets_is_unmovable(stage: Stage):
+    node = crowded(stage, "a", "one", "two", eviction_ranking="never")
+    stage.create(
+        of_cpu(stage, "doubly", node),
+        budget(stage.namespace, "first", "doubly", min_available=0),
+        budget(stage.namespace, "second", "doubly", min_available=0),
+    )
+    stage.running(3)
+    stage.measure(dict.fromkeys(("one", "two", "doubly"), LARGE))
+    stage.mark()
+    said = stage.once("full")
+    assert stage.deeds() == []
+    [plan] = said["nodes"]
+    assert (plan["fits"], plan["reason"]) == (False, "oversubscribed")
+
+
+def test_the_hours_budget_outlives_the_process(stage: Stage):
+    limited = {"max_evictions_per_hour": "1"}
+    crowded(stage, "a", "one", "two", "three")
+    crowded(stage, "b", "four", "five", "six")
+    stage.running(6)
+    stage.measure(dict.fromkeys(("one", "two", "three", "four", "five", "six"), LARGE))
+    stage.mark()
+    stage.once("full", **limited)
+    assert len(evicted(stage)) == 1
+    until(lambda: len([one for one in stage.pods() if not one["metadata"].get("deletionTimestamp")]) == 6, "replaced")
+    said = stage.once("full", **limited)
+    assert len(evicted(stage)) == 1
+    assert "budget-hour" in str(said)

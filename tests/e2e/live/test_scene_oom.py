@@ -1,0 +1,94 @@
+"""Out-of-memory kills: grown in place at once, then left alone, and nothing is done twice for one kill."""
+
+from datetime import UTC, datetime
+
+from tests.controlplane.api import Json, until
+from tests.e2e.live.manifests import app
+from tests.e2e.live.sizes import Size, limits, requests, statuses_of
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+# One node pass at the start, and none that could interfere afterwards.
+CALM = {"pass_interval": "1h"}
+USE = Use(cores=0.1, mebibytes=120)
+
+
+def settled(stage: Stage, memory: str = "128Mi") -> Json:
+    """A pod that has what it uses, at least as a node pass sees it."""
+    stage.node()
+    stage.create(app("Deployment", stage.namespace, "web", "100m", memory, {"memory": "256Mi"}))
+    [pod] = stage.running(1)
+    stage.measure({"web": USE})
+    stage.once()
+    pod = stage.resized(pod["metadata"]["name"])
+    stage.mark()
+    return pod
+
+
+def killed(stage: Stage, times: int) -> Json:
+    """Let the container be killed, and wait until its pod's status shows it."""
+    name = stage.pod("web")["metadata"]["name"]
+    # Statuses have whole seconds, and two kills within one cannot be told apart.
+    began = int(datetime.now(UTC).timestamp())  # noqa: TID251  the kubelet's clock
+    until(lambda: int(datetime.now(UTC).timestamp()) > began, "the next second")  # noqa: TID251
+    stage.kubelet.oom_kill(stage.namespace, name, "app")
+
+    def look() -> Json | None:
+        pod = stage.pod("web")
+        return pod if statuses_of(pod)["app"]["restartCount"] == times else None
+
+    return until(look, "the kill shows")
+
+
+def seconds_to_react(stage: Stage) -> float:
+    """How long after the kubelet had told of the kill cruise asked for the resize, by the API server's clock."""
+    events = stage.plane.audit.events(verbs={"patch"})
+    told = [
+        one
+        for one in events
+        if one.resource == "pods/status"
+        and one.object_ref.namespace == stage.namespace
+        and "OOMKilled" in str(one.request_object)
+    ]
+    [asked] = [one for one in stage.events() if one.resource == "pods/resize"]
+    return (at(asked.request_received_timestamp) - at(told[0].request_received_timestamp)).total_seconds()
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def test_a_killed_container_is_grown_in_place_and_then_left_alone(stage: Stage):
+    before = settled(stage)
+    with stage.serving(**CALM) as serving:
+        killed(stage, 1)
+        until(stage.deeds, "cruise has done something", seconds=30)
+        # The rules allow five seconds.
+        assert seconds_to_react(stage) < 5
+        grown = stage.resized(before["metadata"]["name"])
+        assert grown["metadata"]["uid"] == before["metadata"]["uid"]
+        assert requests(grown).memory >= limits(before).memory
+        assert limits(grown).memory >= 2 * limits(before).memory
+        assert requests(grown).cpu == requests(before).cpu
+        # A second kill in the cool-down is remembered, and nothing is done.
+        killed(stage, 2)
+        until(lambda: "cooling-down" in serving.log, "the second kill is seen")
+        assert len(stage.deeds()) == 1
+    # A new process reads the same statuses again: the second kill is in one, the first one's reaction in the store.
+    with stage.serving(**CALM):
+        again = stage.pod("web")
+        assert Size(*requests(again)) == requests(grown)
+        assert len(stage.deeds()) == 1
+
+
+def test_what_a_kill_teaches_outlives_the_pod(stage: Stage):
+    before = settled(stage)
+    with stage.serving(**CALM) as serving:
+        killed(stage, 1)
+        until(lambda: "out of memory" in serving.log, "cruise has grown it")
+        stage.resized(before["metadata"]["name"])
+    stage.mark()
+    stage.once()
+    after = stage.resized(before["metadata"]["name"])
+    # The next node pass does not take back what the kill has taught.
+    assert limits(after).memory >= 2 * limits(before).memory
