@@ -1,5 +1,6 @@
 """Several `cruise serve` on one real control plane, told apart in its audit log by their tokens."""
 
+import asyncio
 import base64
 import json
 import re
@@ -7,8 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
+from tests.adapters.kube.relay import Network, Relay
 from tests.controlplane.api import Json, by_name, until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.manifests import container, pod_template, workload
@@ -63,7 +67,13 @@ def furnished(stage: Stage, replicas: int, cpu: str = "8", nodes: int = 1) -> li
 @contextmanager
 def serving(stage: Stage, directory: Path, name: str, mode: str = "resize", **more: str) -> Iterator[Server]:
     """One more `cruise serve`, once it is ready; passes follow each other fast."""
-    settings = stage.settings(mode, **{"pass_interval": "4s", **more})
+    with serving_with(stage.settings(mode, **{"pass_interval": "4s", **more}), directory, name) as server:
+        yield server
+
+
+@contextmanager
+def serving_with(settings: Mapping[str, str], directory: Path, name: str) -> Iterator[Server]:
+    """One more `cruise serve`, once it is ready."""
     credential = credential_of(Path(settings["kubeconfig"]))
     with programs.serving(settings, directory, name) as running:
         yield Server(running, settings, credential)
@@ -133,3 +143,29 @@ def resizes(stage: Stage) -> list[AuditEvent]:
 def eventually(check: Callable[[], Any], what: str, seconds: float) -> None:
     """Wait until `check` holds, no longer than the rules allow."""
     until(lambda: bool(check()), what, seconds=seconds)
+
+
+@contextmanager
+def cut_off(stage: Stage, settings: Mapping[str, str]) -> Iterator[tuple[Callable[[Network], None], dict[str, str]]]:
+    """Give settings whose API server is reached over a network of its own, and what changes that network."""
+    parts = urlsplit(stage.plane.address)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    relay = Relay(parts.hostname, parts.port)
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(relay.serve, "127.0.0.1", 0))
+    thread = Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def become(state: Network) -> None:
+        loop.call_soon_threadsafe(relay.become, state)
+
+    kubeconfig = Path(settings["kubeconfig"])
+    port = server.sockets[0].getsockname()[1]
+    kubeconfig.write_text(kubeconfig.read_text().replace(stage.plane.address, f"https://127.0.0.1:{port}"))
+    try:
+        yield become, dict(settings)
+    finally:
+        become(Network.DOWN)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
