@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cruise import __version__
+from cruise.cli.check import check
 from cruise.cli.demo import demo
 from cruise.cli.explain import explain
 from cruise.cli.pause import pause
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (scan, serve, plan, explain, pause, resume, revert, webhook, demo):
+for command in (scan, check, serve, plan, explain, pause, resume, revert, webhook, demo):
     app.command()(command)
 
 

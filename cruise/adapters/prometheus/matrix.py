@@ -56,7 +56,7 @@ class MatrixDecoder:
         fields = [(field, str, "") for field in Labels.__slots__]
         metric = msgspec.defstruct("Metric", fields, bases=(SeriesName,), rename=names, frozen=True, gc=False)
         row = msgspec.defstruct("Row", [("metric", metric), ("values", list[tuple[float, float]])], gc=False)
-        self._batches = _decoder("matrix", row, accept_partial)
+        self._batches = decoder("matrix", row, accept_partial)
 
     def matrix(self, body: bytes, first: int, last: int, step: int) -> Matrix:
         """Return the answer to a query over the grid from `first` to `last`.
@@ -99,7 +99,7 @@ class NodeLoadDecoder:
             fields.append(("node", str, ""))
         metric = msgspec.defstruct("Metric", fields, rename=names, gc=False)
         row = msgspec.defstruct("Row", [("metric", metric), ("value", tuple[float, float])], gc=False)
-        self._batches = _decoder("vector", row, accept_partial)
+        self._batches = decoder("vector", row, accept_partial)
 
     def loads(self, body: bytes) -> list[NodeLoad]:
         """Return the readings. Raises BadInput and Unavailable as `MatrixDecoder.matrix` does."""
@@ -110,7 +110,11 @@ class NodeLoadDecoder:
         ]
 
 
-def _decoder(result_type: str, row: type[Any], accept_partial: bool) -> Callable[[bytes], Iterator[list[Any]]]:
+def decoder(result_type: str, row: type[Any], accept_partial: bool) -> Callable[[bytes], Iterator[list[Any]]]:
+    """Return what decodes answers of one type into batches of rows.
+
+    It raises BadInput for what is no such answer, Unavailable for one that the server calls incomplete.
+    """
     # A result of another type has rows of another shape, so they are looked at only once the type is known.
     answer = msgspec.defstruct("Answer", [("resultType", str), ("result", msgspec.Raw, msgspec.Raw(b"[]"))])
     envelope = msgspec.json.Decoder(

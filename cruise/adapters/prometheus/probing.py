@@ -1,0 +1,138 @@
+"""What a server holds of a cluster, found out with a dozen small queries: a sample of the containers, counts, times."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.matrix import decoder
+from cruise.adapters.prometheus.node_loads import NodeLoadReader
+from cruise.adapters.prometheus.queries import quoted
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.preflight import UsageFacts
+
+_MOST_PODS = 100
+_MOST_LABELS = 12
+_LOOK_BACK_SECONDS = tuple(int(days * 86_400) for days in (7, 3, 1, 0.25, 1 / 24))
+
+Containers = set[tuple[str, str, str]]
+
+
+class _Row(msgspec.Struct, gc=False):
+    metric: dict[str, str]
+    value: tuple[float, float]
+
+
+def probe(settings: PrometheusSettings, snapshot: Snapshot, at: datetime) -> UsageFacts:
+    """Look for the series of some running containers, and how good they are; blocks.
+
+    Raises BadInput, Throttled, Unavailable.
+    """
+    client = PrometheusClient(settings)
+    try:
+        return _Probe(client, settings, snapshot, int(at.timestamp())).facts()
+    finally:
+        client.close()
+
+
+class _Probe:
+    def __init__(self, client: PrometheusClient, settings: PrometheusSettings, snapshot: Snapshot, at: int) -> None:
+        self._client = client
+        self._settings = settings
+        self._snapshot = snapshot
+        self._at = at
+        self._rows = decoder("vector", _Row, settings.accept_partial)
+        self._pods = _sample(snapshot)
+
+    def facts(self) -> UsageFacts:
+        wanted = {
+            (pod.namespace, pod.name, container.name)
+            for pod in self._pods
+            for container in pod.containers
+            if container.role is not ContainerRole.INIT
+        }
+        metrics, nodes = self._settings.metrics, frozenset(node.name for node in self._snapshot.nodes)
+        # An empty answer to the first question also tells that a server answers at all.
+        cpu = self._containers(metrics.cpu) if wanted else set()
+        if not cpu & wanted:
+            labels = self._labels_of(metrics.cpu) if wanted else ()
+            return UsageFacts(len(wanted), 0, len(self._containers(metrics.memory) & wanted), labels, nodes=len(nodes))
+        pressure = self._pressure(nodes)
+        labelled = self._settings.labels.node != "" and self._has_node_label(metrics.cpu)
+        return UsageFacts(
+            asked=len(wanted),
+            with_cpu=len(cpu & wanted),
+            with_memory=len(self._containers(metrics.memory) & wanted),
+            nodes_labelled=labelled,
+            samples_in_10_minutes=self._number(f"quantile(0.1, count_over_time({self._selector(metrics.cpu)}[10m]))"),
+            newest_at=self._newest(metrics.cpu),
+            history_days=self._history_days(metrics.cpu),
+            nodes=len(nodes),
+            pressured=sum(value > 0 for value in pressure.values()),
+            silent=sum(value == 0 for value in pressure.values()),
+            loaded=len(NodeLoadReader(self._settings, self._client).read(self._at, nodes).keys() & nodes),
+        )
+
+    def _selector(self, metric: str, sampled: bool = True) -> str:
+        labels = self._settings.labels
+        matchers = [f'{labels.container}!=""', f'{labels.container}!="POD"']
+        if self._settings.matchers:
+            matchers.append(self._settings.matchers)
+        if sampled:
+            names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods}))
+            matchers.append(f"{labels.pod}=~{quoted(names)}")
+        return f"{metric}{{{','.join(matchers)}}}"
+
+    def _ask(self, query: str, before_seconds: int = 0) -> list[_Row]:
+        body = self._client.query(query, self._at - before_seconds)
+        return [row for rows in self._rows(body) for row in rows]
+
+    def _containers(self, metric: str) -> Containers:
+        labels = self._settings.labels
+        names = (labels.namespace, labels.pod, labels.container)
+        rows = self._ask(f"count by ({', '.join(names)}) ({self._selector(metric)})")
+        return {tuple(row.metric.get(name, "") for name in names) for row in rows}  # type: ignore[misc]
+
+    def _labels_of(self, metric: str) -> tuple[str, ...]:
+        """Return the labels of the series of containers, whatever they are called, or of none."""
+        rows = self._ask(f"topk(1, {metric})")
+        found = sorted({name for row in rows for name in row.metric if name != "__name__"})
+        return tuple(found[:_MOST_LABELS])
+
+    def _has_node_label(self, metric: str) -> bool:
+        node = self._settings.labels.node
+        rows = self._ask(f"count by ({node}) ({self._selector(metric)})")
+        return bool(rows) and all(row.metric.get(node) for row in rows)
+
+    def _pressure(self, nodes: frozenset[str]) -> Mapping[str, float]:
+        """Return the largest pressure counter of each node's containers; series without a node speak for all."""
+        label = self._settings.labels.node
+        by = f" by ({label})" if label else ""
+        rows = self._ask(f"max{by} ({self._selector(self._settings.metrics.cpu_waiting, sampled=False)})")
+        named = {row.metric.get(label, ""): row.value[1] for row in rows}
+        unnamed = named.pop("", None)
+        if unnamed is not None:
+            return dict.fromkeys(nodes, unnamed) | named
+        return {node: value for node, value in named.items() if node in nodes}
+
+    def _newest(self, metric: str) -> datetime | None:
+        newest = self._number(f"max(timestamp({self._selector(metric)}))")
+        return datetime.fromtimestamp(newest, UTC) if newest is not None else None
+
+    def _history_days(self, metric: str) -> float:
+        """Return how far back there are samples of any container, of the times that are asked for."""
+        query = f"count({self._selector(metric, sampled=False)})"
+        return next((back / 86_400 for back in _LOOK_BACK_SECONDS if self._ask(query, back)), 0.0)
+
+    def _number(self, query: str) -> float | None:
+        rows = self._ask(query)
+        return rows[0].value[1] if rows else None
+
+
+def _sample(snapshot: Snapshot) -> list[Pod]:
+    """Return some pods that run for a while by now, spread evenly over the sorted names."""
+    running = [pod for pod in snapshot.pods if pod.phase == "Running" and not pod.terminating and not pod.windows]
+    step = max(1, -(-len(running) // _MOST_PODS))
+    return running[::step]

@@ -1,0 +1,55 @@
+"""Whether the database can be used, and how old its tables are; nothing is made or changed there."""
+
+from pathlib import Path
+
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from cruise.adapters.embedded_postgres import EmbeddedPostgres
+from cruise.adapters.store.connection import Database, dsn_of, place_of
+from cruise.adapters.store.schema import migrations
+from cruise.domain.preflight import StoreFacts
+from cruise.errors import BadInput, Unavailable
+
+
+async def probe_store(database_url: str | None, data_dir: Path) -> StoreFacts:
+    """Look at the database of a URL, or without one at the embedded one of `data_dir`, which is started if it exists.
+
+    What keeps it from being used is in the answer.
+    """
+    if database_url is None:
+        place = f"an embedded Postgres under {data_dir}"
+        if not (data_dir / "postgres").exists():
+            return StoreFacts(place, embedded=True, exists=False)
+        server = EmbeddedPostgres(data_dir)
+        return await _looked_at(Database(server.dsn, server), place, embedded=True)
+    try:
+        dsn = dsn_of(database_url)
+    except BadInput as error:
+        return StoreFacts("database_url", embedded=False, problem=str(error))
+    return await _looked_at(Database(dsn), f"Postgres at {place_of(dsn)}", embedded=False)
+
+
+async def _looked_at(database: Database, place: str, embedded: bool) -> StoreFacts:
+    try:
+        await database.start_server()
+        await database.check()
+        async with database.transaction() as connection:
+            revision = await connection.run_sync(_revision)
+    except (BadInput, Unavailable) as error:
+        return StoreFacts(place, embedded, problem=str(error))
+    finally:
+        await database.close()
+    return StoreFacts(place, embedded, revision=revision, expected=_expected())
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _expected() -> str | None:
+    config = Config()
+    config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
+    return ScriptDirectory.from_config(config).get_current_head()

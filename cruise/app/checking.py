@@ -1,0 +1,158 @@
+"""Looks at everything that cruise depends on; what cannot be looked at is a finding too."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TypeVar
+
+from cruise.adapters.certificate_keeping import CERTIFICATE, KEY, CertificatePlace
+from cruise.adapters.certificates import certificates_in, read_key_pair, vouches_for
+from cruise.adapters.embedded_postgres import default_data_dir
+from cruise.adapters.kube.access import AccessCheck, may
+from cruise.adapters.kube.client import KubeClient
+from cruise.adapters.kube.connecting import KubeSettings, connect, own_namespace
+from cruise.adapters.kube.discovery import discover
+from cruise.adapters.kube.looking import Look, look
+from cruise.adapters.kube.surroundings import Registration, registration, vertical_autoscalers, who_asks
+from cruise.adapters.kube.tls_secret import TlsSecret
+from cruise.adapters.prometheus.probing import probe
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.store.probing import probe_store
+from cruise.adapters.tls_directory import TlsDirectory
+from cruise.decisions.preflight_access import required_access
+from cruise.domain.cluster import Snapshot
+from cruise.domain.preflight import (
+    AccessFacts,
+    PrometheusFacts,
+    ServerFacts,
+    StoreFacts,
+    Surroundings,
+    VerticalAutoscaler,
+    WebhookFacts,
+)
+from cruise.errors import CruiseError, Refused
+from cruise.settings import Settings
+
+T = TypeVar("T")
+
+# How Prometheus is asked, in which place, and whether that is set rather than found.
+FindPrometheus = Callable[[KubeClient], Awaitable[PrometheusSettings]]
+
+
+async def surroundings(
+    settings: Settings, kube: KubeSettings, find_prometheus: FindPrometheus, now: datetime
+) -> Surroundings:
+    """Find out what there is to find out. Raises BadInput where no cluster is known."""
+    problems: list[tuple[str, str, str]] = []
+
+    async def found(area: str, name: str, looking: Awaitable[T]) -> T | None:
+        try:
+            return await looking
+        except CruiseError as error:
+            problems.append((area, name, _shortened(error)))
+            return None
+
+    store = asyncio.ensure_future(_store(settings))
+    try:
+        async with connect(kube) as client:
+            server = await found("cluster", "API server", _server(client))
+            if server is None:
+                return Surroundings(store=await store, problems=problems)
+            access, vertical, webhook, prometheus, seen = await asyncio.gather(
+                found("rights", "RBAC", _access(client, settings)),
+                found("objects", "VPAs", _vertical(client)),
+                found("webhook", "registered", _webhook(client, settings)),
+                found("metrics", "prometheus", find_prometheus(client)),
+                found("cluster", "objects", look(client, lambda kind, count: None)),
+            )
+            usage = await _usage(prometheus, seen.snapshot, settings, now) if prometheus and seen else None
+            return Surroundings(
+                server=server,
+                access=access,
+                snapshot=seen.snapshot if seen is not None else None,
+                unreadable=_unreadable(seen),
+                prometheus=usage,
+                store=await store,
+                webhook=webhook,
+                vertical_autoscalers=vertical,
+                problems=problems,
+            )
+    finally:
+        store.cancel()
+        await asyncio.wait({store})
+
+
+async def _server(client: KubeClient) -> ServerFacts:
+    found = await discover(client)
+    return ServerFacts(found.git_version, found.resizes_pods, found.evicts_pods)
+
+
+async def _access(client: KubeClient, settings: Settings) -> AccessFacts:
+    needs = required_access(settings.mode, own_namespace(settings.namespace))
+    checks = [
+        AccessCheck(need.verb, need.resource, need.group, need.subresource, need.namespace, need.name) for need in needs
+    ]
+    who, allowed = await asyncio.gather(who_asks(client), may(client, checks))
+    return AccessFacts(who, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted))
+
+
+async def _vertical(client: KubeClient) -> list[VerticalAutoscaler]:
+    return list(await vertical_autoscalers(client))
+
+
+async def _usage(
+    prometheus: PrometheusSettings, snapshot: Snapshot, settings: Settings, now: datetime
+) -> PrometheusFacts:
+    is_set = settings.prometheus_url is not None
+    try:
+        usage = await asyncio.to_thread(probe, prometheus, snapshot, now)
+    except CruiseError as error:
+        return PrometheusFacts(prometheus.url, is_set, problem=str(error))
+    return PrometheusFacts(prometheus.url, is_set, usage)
+
+
+async def _store(settings: Settings) -> StoreFacts:
+    return await probe_store(settings.database_url, settings.data_dir or default_data_dir(os.environ))
+
+
+async def _webhook(client: KubeClient, settings: Settings) -> WebhookFacts:
+    found = await registration(client, settings.webhook_configuration)
+    if found is None:
+        return WebhookFacts(present=False)
+    namespace = own_namespace(settings.namespace)
+    place: CertificatePlace = TlsSecret(client, namespace, f"{settings.webhook_service}-tls")
+    if settings.tls_dir is not None:
+        place = TlsDirectory(settings.tls_dir)
+    trusts, expires_at = await _certificate(place, found)
+    return WebhookFacts(
+        present=True,
+        published=bool(found.bundles) and all(found.bundles),
+        trusts=trusts,
+        expires_at=expires_at,
+        fails_open=found.fails_open,
+    )
+
+
+async def _certificate(place: CertificatePlace, found: Registration) -> tuple[bool | None, datetime | None]:
+    """Tell whether the published CAs vouch for the certificate in use, and its end; None where it is out of sight."""
+    try:
+        kept = await place.read()
+        if kept.empty:
+            return None, None
+        pair = read_key_pair(kept.files.get(CERTIFICATE, b""), kept.files.get(KEY, b""), place.name)
+    except CruiseError:
+        # Few may read Secrets, and a directory of the webhook's is on another machine.
+        return None, None
+    vouched = [any(vouches_for(one, pair) for one in certificates_in(bundle)) for bundle in found.bundles]
+    return all(vouched), pair.not_after
+
+
+def _shortened(error: CruiseError) -> str:
+    """Leave out of a refusal what the item of the rights says better."""
+    text = str(error)
+    return text.partition(": User ")[0] if isinstance(error, Refused) else text
+
+
+def _unreadable(seen: Look | None) -> list[str]:
+    return [one.problem for one in seen.unreadable] if seen is not None else []

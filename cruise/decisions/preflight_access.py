@@ -1,0 +1,36 @@
+"""Which rights each mode needs: the rules of deploy/rbac, one by one."""
+
+from cruise.domain.policy import Mode
+from cruise.domain.preflight import AccessNeed
+
+READ_VERBS = ("get", "list", "watch")
+LEASE = "cruise-serve"
+_READ = (
+    ("", "pods"),
+    ("", "nodes"),
+    ("", "namespaces"),
+    ("", "limitranges"),
+    ("apps", "replicasets"),
+    ("apps", "deployments"),
+    ("apps", "statefulsets"),
+    ("apps", "daemonsets"),
+    ("batch", "jobs"),
+    ("batch", "cronjobs"),
+    ("autoscaling", "horizontalpodautoscalers"),
+    ("policy", "poddisruptionbudgets"),
+)
+
+
+def required_access(mode: Mode, namespace: str) -> tuple[AccessNeed, ...]:
+    """Return what `cruise serve` needs in a mode; `namespace` is its own."""
+    needs = [AccessNeed(verb, resource, group) for group, resource in _READ for verb in READ_VERBS]
+    if mode >= Mode.RESIZE:
+        lease = [
+            AccessNeed(verb, "leases", "coordination.k8s.io", "", namespace, LEASE)
+            for verb in ("get", "update", "patch")
+        ]
+        needs += [AccessNeed("patch", "pods", "", "resize"), AccessNeed("create", "events"), *lease]
+        needs.append(AccessNeed("create", "leases", "coordination.k8s.io", "", namespace))
+    if mode >= Mode.FULL:
+        needs += [AccessNeed("create", "pods", "", "eviction"), AccessNeed("patch", "nodes")]
+    return tuple(needs)

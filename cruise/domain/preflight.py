@@ -1,0 +1,127 @@
+"""What a preflight finds out about the surroundings; None where it could not be found out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cruise.domain.cluster import Snapshot, WorkloadRef
+
+
+@dataclass(frozen=True, slots=True)
+class AccessNeed:
+    """A verb on a resource of an API group; no namespace means all of them."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        """Name it as RBAC rules do, such as `patch pods/resize`."""
+        return f"{self.verb} {self.resource}{'/' if self.subresource else ''}{self.subresource}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the API server serves; `version` is for people."""
+
+    version: str
+    resizes_pods: bool
+    evicts_pods: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFacts:
+    """Who asks, and what of the needs is denied."""
+
+    who: str | None
+    denied: tuple[AccessNeed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFacts:
+    """What a Prometheus server holds of a sample of the running containers.
+
+    `with_cpu` and `with_memory` count those of the `asked` containers that have series under the labels that are set;
+    `labels` are the labels of any such series where none was found under these. `samples_in_10_minutes` is what most
+    series have at least; `newest_at` is when the newest was scraped; `history_days` how far back samples reach, as far
+    as was asked. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded` have a
+    reading of their load.
+    """
+
+    asked: int
+    with_cpu: int
+    with_memory: int
+    labels: tuple[str, ...] = ()
+    nodes_labelled: bool = True
+    samples_in_10_minutes: float | None = None
+    newest_at: datetime | None = None
+    history_days: float = 0.0
+    nodes: int = 0
+    pressured: int = 0
+    silent: int = 0
+    loaded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusFacts:
+    """Where Prometheus is, whether that is set or was found, and what it holds, or why that is not known."""
+
+    place: str
+    is_set: bool
+    usage: UsageFacts | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """The database; `exists` is False for an embedded one that is yet to be made, `problem` why it cannot be used."""
+
+    place: str
+    embedded: bool
+    exists: bool = True
+    revision: str | None = None
+    expected: str | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookFacts:
+    """The registration of the webhook.
+
+    `trusts` tells whether the CA that is published vouches for the certificate in use, None where the certificate
+    cannot be looked at; `fails_open` whether pods are created without the webhook too.
+    """
+
+    present: bool
+    published: bool = False
+    trusts: bool | None = None
+    expires_at: datetime | None = None
+    fails_open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class VerticalAutoscaler:
+    """A VerticalPodAutoscaler; `mode` is as it is written, empty where it is not."""
+
+    namespace: str
+    name: str
+    target: WorkloadRef | None
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """All that was found out; `problems` has (area, name, why) of what could not be."""
+
+    server: ServerFacts | None = None
+    access: AccessFacts | None = None
+    snapshot: Snapshot | None = None
+    unreadable: Sequence[str] = ()
+    prometheus: PrometheusFacts | None = None
+    store: StoreFacts | None = None
+    webhook: WebhookFacts | None = None
+    vertical_autoscalers: Sequence[VerticalAutoscaler] | None = None
+    problems: Sequence[tuple[str, str, str]] = ()
