@@ -25,10 +25,10 @@ SHORT = Timing(
 
 @asynccontextmanager
 async def following(
-    plane: ControlPlane, timing: Timing | None = None, user: str = ADMIN.name, **more: Any
+    plane: ControlPlane, timing: Timing | None = None, user: str = ADMIN.name, timeout_seconds: float = 30, **more: Any
 ) -> AsyncIterator[KubeCluster]:
     """Yield a cluster in step with the control plane."""
-    async with connect(KubeSettings(plane.kubeconfig(user))) as client:
+    async with connect(KubeSettings(plane.kubeconfig(user), timeout_seconds=timeout_seconds)) as client:
         cluster = KubeCluster(client, timing=timing, **more)
         running = asyncio.ensure_future(cluster.run())
         try:

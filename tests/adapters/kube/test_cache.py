@@ -1,5 +1,7 @@
 """What is known of a cluster, whatever the order in which it comes."""
 
+import gc
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -311,3 +313,34 @@ def test_what_was_read_ahead_is_forgotten_with_its_object():
     assert cache.snapshot().pods == ()
     put(cache, web_pod(), version=3)
     assert len(cache.snapshot().pods) == 1
+
+
+def test_pods_that_come_and_go_for_weeks_leave_nothing_behind():
+    cache = Cache()
+    put(cache, make_node_json("n1"), *(web_pod(f"steady-{number}") for number in range(100)))
+    cache.snapshot()
+    sizes = []
+    for number in range(40_000):
+        pod = web_pod(
+            f"job-{number}",
+            owner=f"Job/job-{number}",
+            labels={"job-name": f"job-{number}"},
+            containers=[make_container_json(cpu=f"{number + 1}m")],
+        )
+        put(cache, pod, version=number)
+        if number % 1000 == 0:
+            assert len(cache.snapshot().pods) == 101
+        drop(cache, pod, version=number)
+        if number % 20_000 == 19_999:
+            sizes.append(alive())
+    assert len(cache.snapshot().pods) == 100
+    assert sizes[-1]["Pod"] == 100
+    # Some thousands of the latest are kept to compare with, however many have come.
+    assert sizes[-1]["Container"] <= 18_000
+    assert sizes[-1].total() <= 1.5 * sizes[0].total()
+
+
+def alive() -> Counter[str]:
+    gc.collect()
+    kinds = ("Pod", "Container", "WorkloadRef", "Placement", "Amounts")
+    return Counter(type(one).__name__ for one in gc.get_objects() if type(one).__name__ in kinds)

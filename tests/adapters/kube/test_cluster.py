@@ -82,3 +82,25 @@ async def test_before_the_first_list_there_is_no_snapshot(control_plane):
     with pytest.raises(Unavailable, match="not listed yet"):
         await fresh.snapshot()
     assert fresh.lag_seconds() == float("inf")
+
+
+async def test_write_without_an_answer_is_looked_up(control_plane, admin, kubelet, namespace):
+    kubelet.add_node(f"{namespace}-n1")
+    admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
+    async with following(control_plane, timeout_seconds=1) as cluster:
+        (pod,) = await eventually(lambda: running(cluster, namespace, 1), "the pod runs")
+        control_plane.pause()
+        try:
+            with pytest.raises(Unavailable, match="did not answer"):
+                await cluster.perform(resize(pod, amounts(300)))
+        finally:
+            control_plane.resume()
+
+        async def agreed():
+            try:
+                (seen,) = await pods_in(cluster, namespace)
+            except Unavailable:
+                return False
+            return seen == await cluster.pod(namespace, pod.name)
+
+        await eventually(agreed, "the snapshot has the pod as it is")
