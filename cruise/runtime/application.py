@@ -129,10 +129,10 @@ class Application:
             if part is None:
                 return self._outcome(action, Verdict.HELD, Reason.WAITING_FOR_ROOM)
             action, detail = part, PART
-        self._guards.taken(action)
+        give_back = self._guards.take(action)
         outcome = await self._attempted(action, detail)
         if outcome.verdict is not Verdict.DONE:
-            self._guards.given_back(action)
+            give_back()
         return outcome
 
     async def _attempted(self, action: Action, detail: str = "") -> Outcome:

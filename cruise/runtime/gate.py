@@ -59,17 +59,22 @@ class Gate:
         """Return the time by the clock of this gate, in seconds."""
         return self._monotonic()
 
-    def add_grow(self, by: object, action: ResizePod) -> None:
-        """Remember a resize that is about to be sent."""
+    def add_grow(self, by: object, action: ResizePod) -> Grow | None:
+        """Remember a resize that is about to be sent; return the pod's last one, to be put back if it is not done."""
         on_node = self._grows.setdefault(action.node, {})
         oldest = self.now() - _GROWS_KEPT_SECONDS
         for uid in [uid for uid, grow in on_node.items() if grow.at < oldest]:
             del on_node[uid]
+        before = on_node.get(action.uid)
         on_node[action.uid] = Grow(by, self.now(), action.growth, action.containers)
+        return before
 
-    def drop_grow(self, action: ResizePod) -> None:
+    def put_back_grow(self, action: ResizePod, before: Grow | None) -> None:
         """Forget a resize that was not done."""
-        self._grows.get(action.node, {}).pop(action.uid, None)
+        on_node = self._grows.get(action.node, {})
+        on_node.pop(action.uid, None)
+        if before is not None:
+            on_node[action.uid] = before
 
     def grows_on(self, node: str | None, began: float) -> dict[str, Grow]:
         """Return by pod uid the grows on a node that a snapshot for an application begun then may not show."""

@@ -1,7 +1,7 @@
 """What stands before a write: mode, room on the node, budgets of evictions, and the pod as it is now."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from cruise.decisions.resize import without_growth
@@ -76,15 +76,12 @@ class Guards:
             return None
         return without_growth(decided_on, action, self._limit_ranges.get(action.namespace, ()), self._policy)
 
-    def taken(self, action: ResizePod) -> None:
-        """Take the room of a grow, just before it is sent, so that nobody else takes it meanwhile."""
-        if _is_told_to_others(action):
-            self._gate.add_grow(self, action)
-
-    def given_back(self, action: ResizePod) -> None:
-        """Give back the room of a grow that was not done."""
-        if _is_told_to_others(action):
-            self._gate.drop_grow(action)
+    def take(self, action: ResizePod) -> Callable[[], None]:
+        """Take the room of a grow, just before it is sent, so that nobody else does; return how to give it back."""
+        if not _is_told_to_others(action):
+            return lambda: None
+        before = self._gate.add_grow(self, action)
+        return lambda: self._gate.put_back_grow(action, before)
 
     def resized_by_another(self, action: ResizePod) -> bool:
         """Tell whether another application in this process has resized the pod since the decision.

@@ -1,7 +1,7 @@
 """The OOM reactor: remember every kill, then grow, evict or hold."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -60,7 +60,7 @@ class OomReactor:
         """How many kills wait to be tried again."""
         return len(self._unanswered)
 
-    async def reactions(self, clock: Callable[[], datetime]) -> AsyncIterator[Reaction]:
+    async def reactions(self, clock: Callable[[], datetime]) -> AsyncGenerator[Reaction, None]:
         """Yield what follows each kill, for ever.
 
         A kill that the world keeps from being answered is tried again and again, after those that come meanwhile: none

@@ -149,7 +149,7 @@ async def test_a_pause_in_the_middle_of_a_plan_stops_the_rest_with_all_under_way
     assert set(told(outcomes)) == {(Verdict.DONE, Reason.RIGHTSIZED), (Verdict.OBSERVED, Reason.PAUSED)}
     assert [outcome.action for outcome in done] == world.faults.sent
     # What was done is in the audit, what was not will come again.
-    assert {outcome.action.pod for outcome in await store.outcomes(START)} == {one.action.pod for one in done}
+    assert {outcome.action for outcome in await store.outcomes(START)} == {one.action for one in done}
 
 
 # ---- re-validation ----

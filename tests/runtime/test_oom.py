@@ -1,17 +1,19 @@
 """The OOM reactor on small simulated clusters."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import pytest
 
-from cruise.domain.actions import EvictPod, Hold, Reason, ResizePod, Verdict
+from cruise.domain.actions import Action, EvictPod, Hold, Reason, ResizePod, Verdict
 from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.policy import Mode, Overrides, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
-from cruise.errors import Unavailable
+from cruise.errors import CruiseError, Unavailable
 from cruise.runtime.apply import apply
 from cruise.runtime.gate import Gate
 from cruise.runtime.oom import OomReactor, Reaction, around, taught
@@ -266,6 +268,9 @@ def test_a_lesson_is_for_the_same_workload_container_and_identity():
 # ---- what the world keeps from being answered ----
 
 
+T = TypeVar("T")
+
+
 class Unreliable(MemoryStore):
     """A store that loses the calls named in `lost`."""
 
@@ -280,7 +285,7 @@ class Unreliable(MemoryStore):
     async def write_statistics(self, table: StatisticsTable) -> None:
         await self._unless_lost("write_statistics", super().write_statistics(table))
 
-    async def _unless_lost(self, name, call):
+    async def _unless_lost(self, name: str, call: Coroutine[Any, Any, T]) -> T:
         if name in self.lost:
             call.close()
             raise Unavailable("the database is gone")
@@ -332,9 +337,11 @@ async def test_kills_do_not_wait_for_one_that_cannot_be_answered(monkeypatch):
     run(world, 5)
     assert len(world.kills) == 2
     bad = world.kills[0]
-    faulty = FaultyCluster(
-        world, Faults(refuse=lambda action: Unavailable("no answer") if action.uid == bad.pod_uid else None)
-    )
+
+    def no_answer(action: Action) -> CruiseError | None:
+        return Unavailable("no answer") if isinstance(action, ResizePod) and action.uid == bad.pod_uid else None
+
+    faulty = FaultyCluster(world, Faults(refuse=no_answer))
     reactor = OomReactor(faulty, store, FULL)
     reactions = reactor.reactions(lambda: world.now)
     first = await anext(reactions)
