@@ -127,7 +127,7 @@ class KubeConfig:
             if merger.config is None or not isinstance(merger.config.value, dict):
                 raise BadInput(f"kubeconfig {self._paths} is empty")
             # Whoever turns to another cluster with kubectl does not mean this process.
-            context = self._context or merger.config["current-context"]
+            context = self._context or str(merger.config["current-context"])
             loader = KubeConfigLoader(
                 merger.config, context, config_base_path=None, config_persister=merger.save_changes
             )

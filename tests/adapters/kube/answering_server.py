@@ -120,12 +120,14 @@ def kubeconfig(directory: Path, server: str, user: Mapping[str, Any] | None = No
 
 
 @asynccontextmanager
-async def answering(respond: Callable[[Asked], Answer]) -> AsyncIterator[tuple[AnsweringServer, str]]:
+async def answering(
+    respond: Callable[[Asked], Answer], address: str = "127.0.0.1"
+) -> AsyncIterator[tuple[AnsweringServer, str]]:
     """Yield a server and its URL."""
     answers = AnsweringServer(respond)
-    server = await asyncio.start_server(answers.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(answers.serve, address, 0)
     async with server:
-        yield answers, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield answers, f"http://{address}:{server.sockets[0].getsockname()[1]}"
 
 
 @asynccontextmanager
