@@ -102,6 +102,7 @@ class Scope:
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }
+        self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._groups: dict[tuple[str, WorkloadRef | None, Annotations], _Group] = {}
         self._names_of_budgets: dict[tuple[str, Annotations], tuple[str, ...]] = {}
         self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
@@ -115,6 +116,9 @@ class Scope:
         if reason is not None or isinstance(guidance, Unreadable):
             detail = guidance.detail if isinstance(guidance, Unreadable) else ""
             return Hold(pod.namespace, pod.name, reason or Reason.UNREADABLE_ANNOTATION, detail)
+        if pod.node in self._unready:
+            # No kubelet would resize it, and an evicted pod would not end.
+            return Hold(pod.namespace, pod.name, Reason.NODE_NOT_READY)
         kubelet = self._kubelets.get(pod.node)
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_UNSUPPORTED, f"kubelet {kubelet[0]}.{kubelet[1]}")

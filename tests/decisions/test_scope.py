@@ -98,6 +98,13 @@ def test_what_only_looks_like_a_reason_leaves_a_pod_touchable():
     assert touchable(make_pod(namespace="kube-system"), policy=replace(FULL, excluded_namespaces=frozenset())).rows
 
 
+def test_pods_of_a_node_that_is_not_ready_are_left_and_those_of_a_cordoned_one_not():
+    assert reason(make_pod(), nodes=[make_node(ready=False)]) is Reason.NODE_NOT_READY
+    assert touchable(make_pod(), nodes=[make_node(unschedulable=True)])
+    # What is wrong with the pod itself is said first.
+    assert reason(make_pod(phase="Failed"), nodes=[make_node(ready=False)]) is Reason.TERMINAL
+
+
 @pytest.mark.parametrize(("version", "held"), [((1, 32), True), ((1, 33), False), ((1, 40), False), (None, False)])
 def test_kubelets_before_1_33_resize_nothing(version, held):
     found = verdict(make_pod(), nodes=[make_node(kubelet_version=version)])

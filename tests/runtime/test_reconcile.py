@@ -8,6 +8,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from cruise.decisions.rightsizing import NodePlan
 from cruise.domain.actions import EvictPod, Reason, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import Bounds, Mode, Overrides, Policy
@@ -15,9 +16,10 @@ from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from cruise.errors import Unavailable
-from cruise.runtime.reconcile import node_pass, ordered
+from cruise.runtime.reconcile import node_pass, ordered, plans_of_sound_nodes
 from cruise.simulation.cluster import SimulatedCluster
 from cruise.simulation.evictions import BudgetRule
+from cruise.simulation.faults import Faults, FaultyCluster
 from cruise.simulation.store import MemoryStore
 from tests.simulation.scenes import (
     START,
@@ -238,3 +240,49 @@ async def test_a_pod_too_large_for_every_node_is_shrunk_where_it_waits_and_bound
     [bound] = await pods(world)
     assert (bound.name, bound.node) == (waiting.name, "n1")
     assert bound.containers[0].requests == amounts(300, 256)
+
+
+async def test_an_odd_node_is_left_out_and_the_others_are_sized() -> None:
+    world = cluster([workload(name, created_at=LONG_AGO) for name in "abcdefgh"], [node(f"n{i}") for i in range(5)])
+    store = await with_statistics(world, cpu=50, mebibytes=64)
+    sound = await world.snapshot()
+    # What no decoder lets through: a value that nobody foresaw.
+    odd = replace(sound.nodes[2], allocatable=None)  # type: ignore[arg-type]
+
+    class Odd(FaultyCluster):
+        async def snapshot(self) -> Snapshot:
+            seen = await super().snapshot()
+            return replace(seen, nodes=(*seen.nodes[:2], odd, *seen.nodes[3:]))
+
+    structlog.reset_defaults()
+    with capture_logs() as logs:
+        done = await node_pass(Odd(world, Faults()), store, FULL, START)
+    assert [plan.node for plan in done.plans] == ["n0", "n1", "n3", "n4"]
+    left = {pod.name for pod in sound.pods if pod.node == odd.name}
+    assert left
+    resized = {one.action.pod for one in done.outcomes if isinstance(one.action, ResizePod)}
+    assert resized == {pod.name for pod in sound.pods} - left
+    assert [line["nodes"] for line in logs if line["event"] == "node left out"] == [["n2"]]
+
+
+def test_a_mistake_that_is_no_nodes_fault_is_raised() -> None:
+    def decide(nodes: frozenset[str]) -> list[NodePlan]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        plans_of_sound_nodes(decide, [f"n{number}" for number in range(5000)])
+    assert plans_of_sound_nodes(lambda nodes: [], []) == []
+
+
+async def test_nothing_is_done_on_a_node_that_is_not_ready() -> None:
+    world = cluster(
+        [workload("a", created_at=LONG_AGO), workload("b", created_at=LONG_AGO)],
+        [node("n1", ready=False), node("n2")],
+    )
+    store = await with_statistics(world, cpu=50, mebibytes=64)
+    there = [pod.name for pod in await pods(world) if pod.node == "n1"]
+    done = await node_pass(world, store, FULL, START)
+    assert {(hold.pod, hold.reason) for plan in done.plans for hold in plan.hold} == {
+        (name, Reason.NODE_NOT_READY) for name in there
+    }
+    assert len(done.outcomes) == 2 - len(there)
