@@ -25,10 +25,7 @@ def required_access(mode: Mode, namespace: str) -> tuple[AccessNeed, ...]:
     """Return what `cruise serve` needs in a mode; `namespace` is its own."""
     needs = [AccessNeed(verb, resource, group) for group, resource in _READ for verb in READ_VERBS]
     if mode >= Mode.RESIZE:
-        lease = [
-            AccessNeed(verb, "leases", "coordination.k8s.io", "", namespace, LEASE)
-            for verb in ("get", "update", "patch")
-        ]
+        lease = [AccessNeed(verb, "leases", "coordination.k8s.io", "", namespace, LEASE) for verb in ("get", "update")]
         needs += [AccessNeed("patch", "pods", "", "resize"), AccessNeed("create", "events"), *lease]
         needs.append(AccessNeed("create", "leases", "coordination.k8s.io", "", namespace))
     if mode >= Mode.FULL:

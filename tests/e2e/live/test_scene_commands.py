@@ -1,64 +1,21 @@
 """Commands that people run on a real cluster: scan and explain, with no more than the rights to read."""
 
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.controlplane.manifests import container, pod
-from tests.e2e.live import programs
-from tests.e2e.live.manifests import app
-from tests.e2e.live.programs import Ended
+from tests.e2e.live.measured import Measured, measure, refused
 from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
-
-USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A stage, and the address of the Prometheus that knows its pods."""
-
-    stage: Stage
-    prometheus: str
-
-    def command(self, *arguments: str, mode: str = "observe", columns: int = 80, **more: str) -> Ended:
-        """Run a command of cruise with the rights of a mode, on a terminal of some width."""
-        settings = programs.environment(self.stage.settings(mode, **more), self.stage.plane.directory)
-        done = subprocess.run(
-            [sys.executable, "-m", "cruise", *arguments],
-            env={**settings, "COLUMNS": str(columns)},
-            cwd=programs.ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        return Ended(done.returncode, done.stdout, done.stderr)
-
-    def own(self, findings):
-        """Those of a report's findings that are about this stage."""
-        return [one for one in findings if one["namespace"] == self.stage.namespace]
 
 
 @pytest.fixture
 def measured(stage: Stage) -> Measured:
-    """Two workloads that ask for far more than they use, for some hours by now."""
-    stage.node(cpu="4", memory="8Gi")
-    stage.create(
-        app("Deployment", stage.namespace, "web", "700m", "1Gi", replicas=2),
-        app("StatefulSet", stage.namespace, "db", "500m", "1Gi"),
-    )
-    stage.running(3)
-    prometheus = stage.measure({"web": USE, "db": USE})
-    stage.mark()
-    return Measured(stage, prometheus)
+    return measure(stage)
 
 
 def test_a_scan_needs_no_more_than_to_list_and_a_prometheus(measured: Measured):
@@ -73,7 +30,7 @@ def test_a_scan_needs_no_more_than_to_list_and_a_prometheus(measured: Measured):
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_scan_s_table_fits_the_terminal(measured: Measured, width: int):
-    ended = measured.command("scan", "--history", "1h", columns=width)
+    ended = measured.on_terminal(width, "scan", "--history", "1h")
     assert ended.code == 0, ended.err
     assert "Deployment/web" in ended.out
     assert max(len(line) for line in ended.out.splitlines()) <= width
@@ -161,14 +118,6 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(mea
         ).json
     assert measured.own(report["waste"]["workloads"])
     assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["restsOn"]
-
-
-def refused(ended: Ended) -> str:
-    """What a command complained of; it said nothing else."""
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("cruise: ")
-    assert ended.err.count("\n") == 1
-    return ended.err
 
 
 def test_who_may_not_list_services_is_told_what_to_give(measured: Measured):

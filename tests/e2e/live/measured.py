@@ -1,0 +1,66 @@
+"""A stage with two workloads that ask for far more than they use, and commands of cruise on terminals."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.controlplane.api import Json
+from tests.e2e.live import programs
+from tests.e2e.live.manifests import app
+from tests.e2e.live.programs import Ended
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A stage, and the address of the Prometheus that knows its pods."""
+
+    stage: Stage
+    prometheus: str
+
+    def command(self, *arguments: str, mode: str = "observe", **more: str) -> Ended:
+        """Run a command of cruise with the rights of a mode, on a terminal of 80 columns."""
+        return self.on_terminal(80, *arguments, mode=mode, **more)
+
+    def on_terminal(self, columns: int, *arguments: str, mode: str = "observe", **more: str) -> Ended:
+        """Run a command of cruise with the rights of a mode, on a terminal of some width."""
+        settings = programs.environment(self.stage.settings(mode, **more), self.stage.plane.directory)
+        done = subprocess.run(
+            [sys.executable, "-m", "cruise", *arguments],
+            env={**settings, "COLUMNS": str(columns)},
+            cwd=programs.ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def own(self, findings: Iterable[Json]) -> list[Json]:
+        """Those of a report's findings that are about this stage."""
+        return [one for one in findings if one["namespace"] == self.stage.namespace]
+
+
+def measure(stage: Stage) -> Measured:
+    """Let two workloads run for some hours by now."""
+    stage.node(cpu="4", memory="8Gi")
+    stage.create(
+        app("Deployment", stage.namespace, "web", "700m", "1Gi", replicas=2),
+        app("StatefulSet", stage.namespace, "db", "500m", "1Gi"),
+    )
+    stage.running(3)
+    prometheus = stage.measure({"web": USE, "db": USE})
+    stage.mark()
+    return Measured(stage, prometheus)
+
+
+def refused(ended: Ended) -> str:
+    """What a command complained of in one line; it said nothing else and ended with 2."""
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cruise: ")
+    assert ended.err.count("\n") == 1
+    return ended.err

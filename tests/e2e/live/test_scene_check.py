@@ -1,0 +1,215 @@
+"""`cruise check` on a real cluster: as cruise's own account and as an admin, where all is well and where it is not."""
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cruise.adapters.certificates import make_key_pair
+from tests.controlplane.api import Api, Json, until
+from tests.deploy.installing import NAMESPACE, grant, remove
+from tests.e2e.live.manifests import autoscaler
+from tests.e2e.live.measured import Measured, measure, refused
+from tests.e2e.live.programs import Ended
+from tests.e2e.live.stage import Stage
+
+NAMES = ("cruise-webhook.cruise.svc",)
+
+
+@pytest.fixture
+def measured(stage: Stage) -> Measured:
+    return measure(stage)
+
+
+def items(ended: Ended) -> dict[str, Json]:
+    return {f"{one['area']}: {one['name']}": one for one in json.loads(ended.out)["items"]}
+
+
+def levels(ended: Ended) -> dict[str, str]:
+    return {place: one["level"] for place, one in items(ended).items()}
+
+
+def test_cruise_s_own_account_may_look_and_changes_nothing(measured: Measured):
+    ended = measured.command("check", "--format", "json", mode="resize")
+    assert ended.code == 0, ended.out
+    found = levels(ended)
+    well = ("cluster: resize", "rights: RBAC", "metrics: cpu series", "metrics: pressure", "database: postgres")
+    assert {place: found[place] for place in well} == dict.fromkeys(well, "ok")
+    assert "system:serviceaccount:cruise:cruise-serve may do all" in items(ended)["rights: RBAC"]["finding"]
+    assert (found["metrics: history"], found["webhook: registered"]) == ("warn", "warn")
+    # Asking who one is is a POST, and changes nothing.
+    assert {resource for _, resource, _, _ in measured.stage.writes()} <= {"selfsubjectreviews"}
+
+
+def test_what_the_next_mode_would_need_is_told_before_it_is_set(measured: Measured):
+    ended = measured.command("check", "--mode", "full", "--format", "json", mode="resize")
+    assert ended.code == 1
+    rights = items(ended)["rights: RBAC"]
+    assert rights["level"] == "red"
+    assert rights["finding"].endswith("may not create pods/eviction, patch nodes")
+    assert "-f deploy/rbac/full.yaml" in rights["fix"]
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_table_fits_and_has_a_fix_for_each_shortcoming(measured: Measured, width: int):
+    ended = measured.on_terminal(width, "check", "--mode", "full", mode="resize")
+    assert ended.code == 1
+    lines = ended.out.splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert any(line.startswith("red ") and "RBAC" in line for line in lines)
+    assert "kubectl apply -f deploy/rbac/observe.yaml" in " ".join(ended.out.split())
+    assert "cruise cannot work in mode full like this: " in " ".join(ended.out.split())
+
+
+def test_a_prometheus_that_is_gone_or_knows_other_pods_is_red(measured: Measured):
+    gone = measured.command("check", "--format", "json", prometheus_url="http://127.0.0.1:1")
+    assert (gone.code, levels(gone)["metrics: prometheus"]) == (1, "red")
+    other = measured.command("check", "--format", "json", prometheus_pod_label="pod_name")
+    cpu = items(other)["metrics: cpu series"]
+    assert (other.code, cpu["level"]) == (1, "red")
+    assert "but others have it, with the labels " in cpu["finding"]
+    assert "pod" in cpu["finding"]
+    assert "prometheus_pod_label" in cpu["fix"]
+
+
+def test_a_database_that_is_gone_is_red_and_the_rest_is_still_looked_at(measured: Measured):
+    ended = measured.command("check", "--format", "json", database_url="postgresql://x:s3cret@127.0.0.1:1/x")
+    assert (ended.code, levels(ended)["database: postgres"]) == (1, "red")
+    assert "s3cret" not in ended.out
+    assert levels(ended)["metrics: cpu series"] == "ok"
+
+
+def test_an_api_server_that_is_gone_is_red_and_no_cluster_at_all_is_bad_input(measured: Measured, tmp_path):
+    kubeconfig = tmp_path / "gone"
+    kubeconfig.write_text(
+        measured.stage.plane.kubeconfig().read_text().replace("https://127.0.0.1", "https://127.0.0.2")
+    )
+    ended = measured.command("check", "--format", "json", kubeconfig=str(kubeconfig))
+    assert (ended.code, levels(ended)["cluster: API server"]) == (1, "red")
+    said = refused(measured.command("check", kubeconfig=str(tmp_path / "nowhere")))
+    assert "nowhere is not there" in said
+    assert "is not" in refused(measured.command("check", "--mode", "fast"))
+
+
+def configuration(bundle: bytes, failure_policy: str = "Ignore") -> Json:
+    """A registration that concerns no pod at all."""
+    webhook = {
+        "name": "pods.cruise.io",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": failure_policy,
+        "clientConfig": {
+            "service": {"name": "cruise-webhook", "namespace": NAMESPACE},
+            "caBundle": base64.b64encode(bundle).decode(),
+        },
+        "objectSelector": {"matchLabels": {"cruise.io/nobody": "true"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "cruise-checked"},
+        "webhooks": [webhook],
+    }
+
+
+def test_a_webhook_is_looked_at_with_its_certificate(measured: Measured):
+    stage = measured.stage
+    grant(stage.admin, "observe")
+    now = datetime.now(UTC)  # noqa: TID251 - certificates are of the real time
+    pair, authority = make_key_pair(NAMES, now, timedelta(days=30))
+    _, other = make_key_pair(NAMES, now, timedelta(days=30))
+    secret: Json = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"namespace": NAMESPACE, "name": "checked-tls"},
+        "data": {
+            "tls.crt": base64.b64encode(pair.certificate).decode(),
+            "tls.key": base64.b64encode(pair.key).decode(),
+        },
+    }
+    admin = {"kubeconfig": str(stage.plane.kubeconfig()), "webhook_configuration": "cruise-checked"}
+    admin["webhook_service"] = "checked"
+    try:
+        stage.admin.apply(secret)
+        seen = []
+        for one in (None, configuration(authority), configuration(other), configuration(authority, "Fail")):
+            if one is not None:
+                stage.admin.apply(one)
+            ended = measured.command("check", "--mode", "resize", "--format", "json", **admin)
+            seen.append({place: level for place, level in levels(ended).items() if place.startswith("webhook")})
+    finally:
+        remove(stage.admin, configuration(b""))
+        remove(stage.admin, secret)
+    well = {"webhook: registered": "ok", "webhook: certificate": "ok"}
+    assert seen == [
+        {"webhook: registered": "red"},
+        well,
+        {**well, "webhook: certificate": "red"},
+        {**well, "webhook: fails open": "red"},
+    ]
+
+
+@pytest.fixture
+def vertical(admin: Api) -> Iterator[None]:
+    """The kind of VerticalPodAutoscalers, as their project defines it but for the schema."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"plural": "verticalpodautoscalers", "singular": "verticalpodautoscaler", "kind": "VerticalPodAutoscaler"}
+    definition: Json = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "verticalpodautoscalers.autoscaling.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"},
+        },
+        "spec": {
+            "group": "autoscaling.k8s.io",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    admin.apply(definition)
+
+    def established() -> bool:
+        found = admin.read("customresourcedefinitions.apiextensions.k8s.io", None, definition["metadata"]["name"])
+        conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions", ())}
+        return conditions.get("Established") == "True"
+
+    until(established, "VerticalPodAutoscalers are served")
+    yield
+    remove(admin, definition)
+
+
+def test_objects_in_the_way_are_named(measured: Measured, vertical: None):
+    stage = measured.stage
+    vpa = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"namespace": stage.namespace, "name": "web"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+    }
+    stage.admin.request("POST", f"/apis/autoscaling.k8s.io/v1/namespaces/{stage.namespace}/verticalpodautoscalers", vpa)
+    limits = {"type": "Container", "min": {"cpu": "100m"}, "max": {"cpu": "100m"}}
+    place = {"namespace": stage.namespace, "name": "fixed"}
+    stage.create(
+        autoscaler(stage.namespace, "web"),
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": place, "spec": {"limits": [limits]}},
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": place,
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+        },
+    )
+    kubeconfig = str(stage.plane.kubeconfig())
+    ended = measured.command("check", "--mode", "full", "--format", "json", kubeconfig=kubeconfig)
+    found = items(ended)
+    assert found["objects: VPAs"]["level"] == "red"
+    assert f"{stage.namespace}/web" in found["objects: VPAs"]["finding"]
+    assert found["objects: limit ranges"]["level"] == "warn"
+    assert stage.namespace in found["objects: limit ranges"]["finding"]
+    assert found["objects: PDBs"]["level"] == "warn"
+    assert f"{stage.namespace}/Deployment/web" in found["objects: HPAs"]["finding"]
