@@ -55,6 +55,15 @@ def grant(admin: Api, mode: str) -> None:
     )
 
 
+def webhook_at(url: str, namespace: str) -> Json:
+    """The configuration of the webhook as deploy/ has it, but for one namespace and a server that is in no cluster."""
+    [configuration] = [one for one in documents("webhook.yaml") if one["kind"] == "MutatingWebhookConfiguration"]
+    [webhook] = configuration["webhooks"]
+    webhook["clientConfig"] = {"url": url}
+    webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    return configuration
+
+
 def remove(admin: Api, one: Json) -> None:
     """Delete an object, if it is there."""
     plural = f"{one['kind'].lower()}s.{one['apiVersion'].partition('/')[0]}"

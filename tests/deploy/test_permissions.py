@@ -30,7 +30,7 @@ WRITES = [
         WEBHOOK,
         "initial",
         NAMESPACE,
-        {(verb, "", "secrets", "cruise-webhook-tls") for verb in ("get", "patch", "update")},
+        {(verb, "", "secrets", "cruise-webhook-tls") for verb in ("get", "patch")},
     ),
     (SERVE, "resize", "", {("patch", "", "pods/resize", ""), ("create", "", "events", "")}),
     (
@@ -38,7 +38,7 @@ WRITES = [
         "resize",
         NAMESPACE,
         {("create", "coordination.k8s.io", "leases", "")}
-        | {(verb, "coordination.k8s.io", "leases", "cruise-serve") for verb in ("get", "patch", "update")},
+        | {(verb, "coordination.k8s.io", "leases", "cruise-serve") for verb in ("get", "update")},
     ),
     (SERVE, "full", "", {("create", "", "pods/eviction", ""), ("patch", "", "nodes", "")}),
 ]

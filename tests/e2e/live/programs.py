@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -18,6 +19,8 @@ from tests.prometheus_server import free_port
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
+# As a kubelet's probes: whose certificate it is does not matter to them.
+_UNVERIFIED = ssl._create_unverified_context()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Running:
     def get(self, path: str) -> tuple[int, str]:
         """Ask it for something over HTTP: the status, 0 where nobody answers, and the body."""
         try:
-            with urllib.request.urlopen(self.address + path, timeout=5) as answer:
+            with urllib.request.urlopen(self.address + path, timeout=5, context=_UNVERIFIED) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -87,21 +90,34 @@ def run(arguments: Sequence[str], settings: Mapping[str, str], directory: Path, 
 @contextmanager
 def serving(settings: Mapping[str, str], directory: Path, name: str = "serve") -> Iterator[Running]:
     """Run `cruise serve` until the `with` ends, once it is ready; then it has to end well by itself."""
-    port = free_port()
-    told = {**settings, "http_address": f"127.0.0.1:{port}"}
-    log = directory / f"{name}-{port}.log"
+    address = f"127.0.0.1:{free_port()}"
+    with _running("serve", {**settings, "http_address": address}, directory, name, f"http://{address}") as running:
+        yield running
+
+
+@contextmanager
+def reviewing(settings: Mapping[str, str], directory: Path, address: str) -> Iterator[Running]:
+    """Run `cruise webhook` at an address in the same way."""
+    told = {**settings, "webhook_address": address}
+    with _running("webhook", told, directory, "webhook", f"https://{address}") as running:
+        yield running
+
+
+@contextmanager
+def _running(command: str, settings: Mapping[str, str], directory: Path, name: str, address: str) -> Iterator[Running]:
+    log = directory / f"{name}-{address.rpartition(':')[2]}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cruise", "serve"],
-            env=environment(told, directory),
+            [sys.executable, "-m", "cruise", command],
+            env=environment(settings, directory),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
         )
-    running = Running(process, f"http://127.0.0.1:{port}", log)
+    running = Running(process, address, log)
     try:
-        until(running.ready, "cruise serve is ready")
+        until(running.ready, f"cruise {command} is ready")
         yield running
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

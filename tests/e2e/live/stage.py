@@ -17,12 +17,12 @@ from tests.controlplane.api import Api, Json, conditions, until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
-from tests.deploy.installing import NAMESPACE, SERVE, grant, token
+from tests.deploy.installing import NAMESPACE, SERVE, WEBHOOK, grant, remove, token, webhook_at
 from tests.e2e.live import programs
 from tests.e2e.live.programs import Ended, Running
 from tests.e2e.live.sizes import in_force
 from tests.e2e.live.usage import Usage, Use, exposed, scrape_config
-from tests.prometheus_server import make_blocks, running_prometheus
+from tests.prometheus_server import free_port, make_blocks, running_prometheus
 
 # Asking what oneself may do is a POST, and changes nothing.
 ASKING = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
@@ -123,10 +123,10 @@ class Stage:
 
     # Cruise.
 
-    def settings(self, mode: str, **more: str) -> dict[str, str]:
-        """The settings of a cruise that has exactly the rights of `mode`."""
+    def settings(self, mode: str, account: str = SERVE, **more: str) -> dict[str, str]:
+        """The settings of a cruise that has exactly the rights of one of its accounts in `mode`."""
         grant(self.admin, mode)
-        kubeconfig = self.plane.kubeconfig(f"{SERVE}-{secrets.token_hex(4)}", token(self.admin, SERVE))
+        kubeconfig = self.plane.kubeconfig(f"{account}-{secrets.token_hex(4)}", token(self.admin, account))
         return {
             "kubeconfig": str(kubeconfig),
             "prometheus_url": self._prometheus,
@@ -151,6 +151,21 @@ class Stage:
         """`cruise serve`, once it is ready."""
         with programs.serving(self.settings(mode, **more), self._directory) as running:
             yield running
+
+    @contextmanager
+    def reviewing(self, mode: str = "initial", **more: str) -> Iterator[Running]:
+        """`cruise webhook`, once it is ready, with the configuration of deploy/ for the scene's namespace."""
+        # There are no rights for it below mode initial; in mode observe it answers and changes nothing.
+        rights = "initial" if mode == "observe" else mode
+        settings = self.settings(rights, WEBHOOK, data_dir=str(self._directory / "webhook"), **more) | {"mode": mode}
+        address = f"127.0.0.1:{free_port()}"
+        configuration = webhook_at(f"https://{address}/mutate", self.namespace)
+        self.admin.create(configuration)
+        try:
+            with programs.reviewing(settings, self._directory, address) as running:
+                yield running
+        finally:
+            remove(self.admin, configuration)
 
     # What came of it.
 

@@ -1,0 +1,96 @@
+"""New pods, sized on their way through the API server by a webhook with its own least rights."""
+
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from tests.controlplane.api import Json, until
+from tests.e2e.live.manifests import app
+from tests.e2e.live.programs import Running
+from tests.e2e.live.sizes import Size, limits, requests
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150)
+SIZED, AS_SENT = Size(200, 150), Size(700, 1024)
+# The API server takes up a new configuration within a second or so.
+SOON = 30
+
+
+def known(stage: Stage) -> Json:
+    """A workload whose usage cruise knows; returns its pod."""
+    stage.node(cpu="8", memory="32Gi")
+    stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi", {"cpu": "1", "memory": "1Gi"}))
+    [pod] = stage.running(1)
+    stage.measure({"web": USE})
+    stage.once("initial")
+    stage.mark()
+    return pod
+
+
+def successor(stage: Stage) -> Json:
+    """Delete the pod, and wait for the one that its ReplicaSet makes."""
+    gone = {one["metadata"]["uid"] for one in stage.pods("web")}
+    for one in stage.pods("web"):
+        stage.admin.delete("pods", stage.namespace, one["metadata"]["name"], grace=0)
+
+    def look() -> Json | None:
+        return next((one for one in stage.pods("web") if one["metadata"]["uid"] not in gone), None)
+
+    return until(look, "there is another pod")
+
+
+def test_a_new_pod_asks_for_its_workloads_peak_and_without_cruise_for_what_was_sent(stage: Stage):
+    before = known(stage)
+    assert requests(before) == AS_SENT
+    with stage.reviewing() as webhook:
+        sized = until(lambda: find(successor(stage), SIZED), "a new pod is sized", seconds=SOON)
+        # A CPU limit is taken away, and the memory limit is twice what it has ever used.
+        assert limits(sized) == Size(0, 300)
+        assert ORIGINAL_RESOURCES in sized["metadata"]["annotations"]
+        status, metrics = webhook.get("/metrics")
+        assert status == 200
+        assert "cruise_" in metrics
+        webhook.kill()
+    # Nobody answers, and pods are created all the same.
+    assert requests(successor(stage)) == AS_SENT
+    assert set(stage.writes()) == {("patch", "mutatingwebhookconfigurations", "cruise", 200)}
+
+
+def test_in_mode_observe_the_webhook_changes_no_pod(stage: Stage):
+    known(stage)
+    with stage.reviewing("observe") as webhook:
+        until(lambda: successor(stage) and asked(webhook) > 2, "it is asked about new pods", seconds=SOON)
+        assert requests(successor(stage)) == AS_SENT
+
+
+def test_what_is_evicted_comes_back_with_what_it_needs_and_elsewhere(stage: Stage):
+    full = stage.node("full", cpu="2")
+    apps = ("one", "two", "three")
+    for name in apps:
+        stage.create(app("Deployment", stage.namespace, name, "300m", "128Mi"))
+    before = {one["metadata"]["uid"]: one for one in stage.running(3)}
+    roomy = stage.node("roomy", cpu="2")
+    stage.measure(dict.fromkeys(apps, Use(cores=0.9, mebibytes=100)))
+    # What the workloads use has to be known before the first of them goes.
+    stage.once("initial")
+    with stage.reviewing("full"):
+        stage.once("full")
+
+        def look() -> Json | None:
+            fresh = [one for one in stage.pods() if one["metadata"]["uid"] not in before]
+            return next((one for one in fresh if one["spec"].get("nodeName")), None)
+
+        replaced = until(look, "the evicted pod is replaced")
+        assert requests(replaced) == Size(900, 100)
+        assert {one["spec"]["nodeName"] for one in before.values()} == {full}
+        assert replaced["spec"]["nodeName"] == roomy
+
+
+def asked(webhook: Running) -> int:
+    """How many reviews it has answered."""
+    _, metrics = webhook.get("/metrics")
+    lines = [line for line in metrics.splitlines() if line.startswith("cruise_webhook_answers_total")]
+    return sum(int(float(line.rpartition(" ")[2])) for line in lines)
+
+
+def find(pod: Json, size: Size) -> Json | None:
+    """The pod, if it asks for that much."""
+    return pod if requests(pod) == size else None
