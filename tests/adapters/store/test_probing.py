@@ -1,0 +1,45 @@
+"""A look at the database makes nothing and changes nothing."""
+
+import secrets
+
+import asyncpg
+import pytest
+
+from cruise.adapters.store.opening import open_store
+from cruise.adapters.store.probing import probe_store
+from tests.postgres_servers import embedded_server
+
+
+@pytest.fixture(scope="module")
+def data_dir():
+    with embedded_server() as directory:
+        yield directory
+
+
+async def test_an_embedded_one_that_was_never_made_is_not_made(tmp_path):
+    facts = await probe_store(None, tmp_path / "data")
+    assert (facts.embedded, facts.exists, facts.problem) == (True, False, "")
+    assert not (tmp_path / "data").exists()
+
+
+async def test_tables_are_looked_at_and_not_made(data_dir):
+    name = f"probe_{secrets.token_hex(4)}"
+    connection = await asyncpg.connect(f"postgresql://postgres@/postgres?host={data_dir}/postgres")
+    await connection.execute(f"CREATE DATABASE {name}")
+    await connection.close()
+    url = f"postgresql://postgres@/{name}?host={data_dir}/postgres"
+    for _ in range(2):
+        empty = await probe_store(url, data_dir)
+        assert (empty.embedded, empty.revision, empty.problem) == (False, None, "")
+    async with open_store(url, data_dir, print):
+        pass
+    filled = await probe_store(url, data_dir)
+    assert filled.revision == filled.expected is not None
+
+
+async def test_what_keeps_it_from_being_used_is_told_without_the_password(tmp_path):
+    gone = await probe_store("postgresql://cruise:s3cret@127.0.0.1:1/cruise", tmp_path)
+    assert "nothing listens there" in gone.problem
+    wrong = await probe_store("mysql://cruise:s3cret@db/cruise", tmp_path)
+    assert "must begin with postgresql://" in wrong.problem
+    assert "s3cret" not in gone.problem + wrong.problem + gone.place + wrong.place
