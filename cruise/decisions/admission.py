@@ -82,8 +82,9 @@ def _judged(
 
 def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
     """Return the pod as it is created after a mutation, with annotations added; its own win."""
-    sized = with_sizes(pod, mutation.containers)
-    return replace(sized, annotations={**annotations, **pod.annotations}, qos=qos_class(sized))
+    sized = with_sizes(replace(pod, annotations={**annotations, **pod.annotations}), mutation.containers)
+    qos = qos_class(sized)
+    return sized if qos is sized.qos else replace(sized, qos=qos)
 
 
 def _targets(

@@ -9,6 +9,7 @@ LARGEST = (1 << 63) - 1
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))([A-Za-z]{0,2}|[eE][+-]?[0-9]{1,9})", re.ASCII)
 _POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BINARY_SUFFIXES = ("", *_POWERS_OF_TWO)
 # Text longer than this is no amount of anything, and would only cost time.
 _LONGEST_TEXT = 100
 # Beyond this any number of so few digits is above the cap, or rounds to one.
@@ -66,7 +67,7 @@ def format_cpu_millicores(millicores: int) -> str:
 
 def format_memory_bytes(memory_bytes: int) -> str:
     """Write memory with the largest binary suffix that is exact: `257Mi`, `16Gi`, plain bytes if none is."""
-    for suffix, power in reversed(_POWERS_OF_TWO.items()):
-        if memory_bytes and not memory_bytes % (1 << power):
-            return f"{memory_bytes >> power}{suffix}"
-    return str(memory_bytes)
+    # A power of two divides what has so many zeros at its end.
+    zeros = (memory_bytes & -memory_bytes).bit_length() - 1
+    thousands = min(max(zeros, 0) // 10, len(_BINARY_SUFFIXES) - 1)
+    return f"{memory_bytes >> 10 * thousands}{_BINARY_SUFFIXES[thousands]}"

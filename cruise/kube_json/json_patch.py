@@ -17,8 +17,6 @@ from cruise.kube_json.original_resources import amounts_json
 Json = dict[str, Any]
 Operation = dict[str, Any]
 
-_ABSENT = object()
-
 
 def pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
     """Return the operations that give a submitted pod the resources and annotations of `after`.
@@ -36,24 +34,19 @@ def pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
 
 
 def apply_patch(submitted: Json, operations: Sequence[Operation]) -> None:
-    """Do the operations in place, of which `add` to and `remove` from objects are known.
+    """Do `add` operations on members of objects in place.
 
     Raises BadInput where one does not apply; those before it are done then.
     """
     for operation in operations:
         path: str = operation["path"]
-        *parents, key = [
-            part.replace("~1", "/").replace("~0", "~") if "~" in part else part for part in path.split("/")
-        ]
         target: Any = submitted
-        for parent in parents[1:]:
-            target = _member(target, parent, path)
+        *parents, key = path.split("/")[1:]
+        for parent in parents:
+            target = _member(target, _unescaped(parent), path)
         if not isinstance(target, dict):
             raise BadInput(f"{path}: {key} has no parent")
-        if operation["op"] == "add":
-            target[key] = operation["value"]
-        elif target.pop(key, _ABSENT) is _ABSENT:
-            raise BadInput(f"{path}: there is no {key}")
+        target[_unescaped(key)] = operation["value"]
 
 
 def tried_patch(submitted: Json, before: Pod, after: Pod, read: Callable[[Json], Pod]) -> bytes:
@@ -101,28 +94,31 @@ def _places(submitted: Json) -> list[tuple[str, Json]]:
 def _resource_operations(
     path: str, stated: Json | None, wanted: Mapping[str, tuple[Amounts, Amounts]]
 ) -> Iterator[Operation]:
+    """Write requests and limits whole, each with what stands there besides."""
+    existing = {name: (stated or {}).get(name) for name in wanted}
+    merged = {name: _merged(existing[name] or {}, *amounts) for name, amounts in wanted.items()}
     if stated is None:
-        whole = {name: amounts_json(new) for name, (_, new) in wanted.items()}
-        yield _add(path, {name: amounts for name, amounts in whole.items() if amounts})
+        yield _add(path, {name: amounts for name, amounts in merged.items() if amounts})
         return
-    for name, (old, new) in wanted.items():
-        before, after = amounts_json(old), amounts_json(new)
-        existing = stated.get(name)
+    for name, amounts in merged.items():
+        if amounts != (existing[name] or {}):
+            yield _add(f"{path}/{name}", amounts)
+
+
+def _merged(existing: Json, old: Amounts, new: Amounts) -> Json:
+    """Return a resource list with new amounts; one that stays keeps its own notation."""
+    if old == new:
         # A request that was read from its limit is not there, and would follow the limit.
-        changed = {
-            resource: text
-            for resource, text in after.items()
-            if before.get(resource) != text or (existing or {}).get(resource) is None
-        }
-        if existing is None:
-            if changed:
-                yield _add(f"{path}/{name}", changed)
-            continue
-        for resource, text in changed.items():
-            yield _add(f"{path}/{name}/{_escaped(resource)}", text)
-        for resource in sorted(before.keys() - after.keys()):
-            if resource in existing:
-                yield {"op": "remove", "path": f"{path}/{name}/{_escaped(resource)}"}
+        missing = {resource: text for resource, text in amounts_json(new).items() if existing.get(resource) is None}
+        return existing | missing
+    before, after = amounts_json(old), amounts_json(new)
+    changed = {
+        resource: text
+        for resource, text in after.items()
+        if before.get(resource) != text or existing.get(resource) is None
+    }
+    gone = before.keys() - after.keys()
+    return {resource: value for resource, value in existing.items() if resource not in gone} | changed
 
 
 def _add(path: str, value: object) -> Operation:
@@ -131,6 +127,10 @@ def _add(path: str, value: object) -> Operation:
 
 def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
+
+
+def _unescaped(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~") if "~" in part else part
 
 
 def _member(node: object, key: str, path: str) -> object:

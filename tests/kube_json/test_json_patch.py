@@ -37,11 +37,20 @@ def patch_of(document, change=sized, **annotations):
     return pod_patch(document, before, replace(after, annotations={**before.annotations, **annotations}))
 
 
-def test_only_what_differs_is_written():
-    document = submitted(containers=[make_container_json(cpu="0.4", memory="300Mi", cpu_limit="1")])
-    assert patch_of(document) == [
-        {"op": "add", "path": "/spec/containers/0/resources/limits/memory", "value": "700Mi"},
-        {"op": "remove", "path": "/spec/containers/0/resources/limits/cpu"},
+def test_only_what_differs_is_written_and_what_stays_keeps_its_notation():
+    document = submitted(containers=[make_container_json(cpu="0.4", memory="1e3", cpu_limit="1")])
+    document["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"] = "1Gi"
+    assert patch_of(document, lambda pod: sized(pod, make_amounts(400, 300))) == [
+        {
+            "op": "add",
+            "path": "/spec/containers/0/resources/requests",
+            "value": {"cpu": "0.4", "memory": "300Mi", "ephemeral-storage": "1Gi"},
+        },
+        {"op": "add", "path": "/spec/containers/0/resources/limits", "value": {"memory": "700Mi"}},
+    ]
+    settled = submitted(containers=[make_container_json(cpu="0.4", memory="300Mi", cpu_limit="1")])
+    assert patch_of(settled) == [
+        {"op": "add", "path": "/spec/containers/0/resources/limits", "value": {"memory": "700Mi"}}
     ]
 
 
@@ -64,11 +73,11 @@ def test_requests_that_are_missing_or_null_are_added(requests):
 
 
 def test_a_request_that_followed_its_limit_is_written_down():
-    document = submitted(containers=[make_container_json(cpu="100m", memory=None, memory_limit="300Mi")])
+    document = submitted(containers=[make_container_json(cpu="400m", memory=None, memory_limit="300Mi")])
+    requests = {"cpu": "400m", "memory": "300Mi"}
     assert patch_of(document) == [
-        {"op": "add", "path": "/spec/containers/0/resources/requests/cpu", "value": "400m"},
-        {"op": "add", "path": "/spec/containers/0/resources/requests/memory", "value": "300Mi"},
-        {"op": "add", "path": "/spec/containers/0/resources/limits/memory", "value": "700Mi"},
+        {"op": "add", "path": "/spec/containers/0/resources/requests", "value": requests},
+        {"op": "add", "path": "/spec/containers/0/resources/limits", "value": {"memory": "700Mi"}},
     ]
 
 
@@ -96,20 +105,19 @@ def test_annotations_are_escaped_and_their_parent_is_added_where_it_is_missing()
 
 
 @pytest.mark.parametrize(
-    ("path", "op", "words"),
+    ("path", "words"),
     [
-        ("/spec/containers/7/resources", "add", "no 7"),
-        ("/spec/containers/x/resources", "add", "no x"),
-        ("/spec/containers/0", "add", "0 has no parent"),
-        ("/spec/nothing/there", "add", "no nothing"),
-        ("/spec/containers/0/name/first/x", "add", "no first"),
-        ("/spec/containers/0/name/first", "add", "has no parent"),
-        ("/metadata/nothing", "remove", "no nothing"),
+        ("/spec/containers/7/resources", "no 7"),
+        ("/spec/containers/x/resources", "no x"),
+        ("/spec/containers/0", "0 has no parent"),
+        ("/spec/nothing/there", "no nothing"),
+        ("/spec/containers/0/name/first/x", "no first"),
+        ("/spec/containers/0/name/first", "first has no parent"),
     ],
 )
-def test_what_does_not_apply_is_refused(path, op, words):
+def test_what_does_not_apply_is_refused(path, words):
     with pytest.raises(BadInput, match=words):
-        apply_patch(submitted(), [{"op": op, "path": path, "value": 1}])
+        apply_patch(submitted(), [{"op": "add", "path": path, "value": 1}])
 
 
 def test_a_patch_that_gives_something_else_than_was_decided_is_not_sent():
