@@ -1,0 +1,1 @@
+"""The packer's inner loops, compiled by numba; nothing else here imports it."""
