@@ -4,6 +4,8 @@ import asyncio
 import base64
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,9 +19,10 @@ from tests.controlplane.api import Json, by_name, until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.manifests import container, pod_template, workload
 from tests.e2e.live import programs
-from tests.e2e.live.programs import Running
+from tests.e2e.live.programs import ROOT, Running, environment
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
+from tests.prometheus_server import free_port
 
 # What the pods of a scene use, and what cruise makes of it: the base is the peak, so each request is what is used.
 USE = Use(cores=0.1, mebibytes=100)
@@ -77,6 +80,29 @@ def serving_with(settings: Mapping[str, str], directory: Path, name: str) -> Ite
     credential = credential_of(Path(settings["kubeconfig"]))
     with programs.serving(settings, directory, name) as running:
         yield Server(running, settings, credential)
+
+
+@contextmanager
+def started(
+    settings: Mapping[str, str], directory: Path, program: Sequence[str] = ("cruise", "serve")
+) -> Iterator[Running]:
+    """A `cruise serve` that is not waited for; `program` is a module with its arguments."""
+    port = free_port()
+    log = directory / f"started-{port}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *program],
+            env=environment({**settings, "http_address": f"127.0.0.1:{port}"}, directory),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+    running = Running(process, f"http://127.0.0.1:{port}", log)
+    try:
+        yield running
+    finally:
+        running.kill()
 
 
 def credential_of(kubeconfig: Path) -> str:

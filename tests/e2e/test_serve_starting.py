@@ -2,10 +2,7 @@
 
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,11 +10,10 @@ import pytest
 from tests.controlplane.api import until
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
-from tests.e2e.live.programs import ROOT, Running, environment
+from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage, database_of
-from tests.e2e.serve_scene import all_sized, eventually, furnished, serving, writes_of
+from tests.e2e.serve_scene import all_sized, eventually, furnished, serving, started, writes_of
 from tests.postgres_servers import debian_server, embedded_server
-from tests.prometheus_server import free_port
 
 
 @pytest.fixture(scope="module")
@@ -32,27 +28,6 @@ def stage(
 ) -> Iterator[Stage]:
     with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
         yield stage
-
-
-@contextmanager
-def started(settings: dict[str, str], directory: Path) -> Iterator[Running]:
-    """A `cruise serve` that is not waited for."""
-    port = free_port()
-    log = directory / "started.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cruise", "serve"],
-            env=environment({**settings, "http_address": f"127.0.0.1:{port}"}, directory),
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-        )
-    running = Running(process, f"http://127.0.0.1:{port}", log)
-    try:
-        yield running
-    finally:
-        running.kill()
 
 
 def unready(running: Running, why: str) -> None:

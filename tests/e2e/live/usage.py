@@ -95,7 +95,7 @@ class Usage:
         """Let a container use something else from now on."""
         with self._lock:
             place, life, before = self._containers[pod, container]
-            after, gone = use.demand(before.start, len(before.cores)), (self._now() - before.start) // MINUTE
+            after, gone = use.demand(before.start, len(before.cores)), (self.now() - before.start) // MINUTE
             joined = Demand(
                 before.start,
                 np.concatenate((before.cores[:gone], after.cores[gone:])),
@@ -106,12 +106,12 @@ class Usage:
 
     def write_history(self, path: Path) -> None:
         """Write what was used until now as promtool reads it."""
-        times = np.arange(self.start, self._now() + 1, MINUTE, dtype=np.float64)
+        times = np.arange(self.start, self.now() + 1, MINUTE, dtype=np.float64)
         cadvisor.write_openmetrics(self._series(times), path, job="kubelet")
 
     def exposition(self) -> str:
         """Return what cAdvisor and node-exporter would expose at this moment."""
-        series = self._series(np.array([float(self._now())]))
+        series = self._series(np.array([float(self.now())]))
         lines: list[str] = []
         for one in series:
             labels = f'container="{one.container}",id="{one.id}",namespace="{one.namespace}",node="{one.node}"'
@@ -130,7 +130,8 @@ class Usage:
         return [one for place, life, demand in containers for one in cadvisor.scrape(place, life, demand, times)]
 
     @staticmethod
-    def _now() -> int:
+    def now() -> int:
+        """Return the time in Unix seconds."""
         return int(time.time())  # noqa: TID251  Prometheus stamps what it scrapes with the time of the world
 
 

@@ -1,0 +1,181 @@
+"""What comes between cruise and what it depends on: an HTTP proxy and a socket proxy that can be told to misbehave."""
+
+import http.client
+import json
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_CHUNK = 1 << 16
+
+
+class Answers(Enum):
+    """How a proxy in front of Prometheus treats what it is asked."""
+
+    WHOLE = "whole"
+    NONE = "none"  # the connection is closed without an answer
+    CUT = "cut"  # the body breaks off half-way
+    HALF_OF_THE_SERIES = "half of the series"
+    OLD = "old"  # without samples of the last `age_seconds`
+
+
+class PrometheusProxy:
+    """A Prometheus server that answers as `answers` says; `asked` counts queries."""
+
+    def __init__(self, target: str) -> None:
+        self.answers = Answers.WHOLE
+        self.age_seconds = 0
+        self.asked = 0
+        self._target = urlsplit(target).netloc
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def __enter__(self) -> "PrometheusProxy":
+        """Listen."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def body(self, body: bytes) -> bytes:
+        """Return what is left of an answer."""
+        if self.answers not in (Answers.HALF_OF_THE_SERIES, Answers.OLD):
+            return body
+        document = json.loads(body)
+        result = document.get("data", {}).get("result", []) if isinstance(document.get("data"), dict) else []
+        if self.answers is Answers.HALF_OF_THE_SERIES:
+            document["data"]["result"] = result[1::2]
+        else:
+            newest = time.time() - self.age_seconds  # noqa: TID251  samples bear the time of the world
+            for one in result:
+                one["values"] = [sample for sample in one.get("values", ()) if sample[0] <= newest]
+            document["data"]["result"] = [one for one in result if one["values"]]
+        return json.dumps(document).encode()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._forward(None)
+
+            def do_POST(self) -> None:
+                self._forward(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+            def _forward(self, sent: bytes | None) -> None:
+                proxy.asked += 1
+                if proxy.answers is Answers.NONE:
+                    self.close_connection = True
+                    return
+                headers = {"Content-Type": self.headers.get("Content-Type", ""), "Accept-Encoding": "identity"}
+                upstream = http.client.HTTPConnection(proxy._target, timeout=30)
+                upstream.request(self.command, self.path, sent, headers)
+                answer = upstream.getresponse()
+                body = proxy.body(answer.read())
+                upstream.close()
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.getheader("Content-Type") or "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if proxy.answers is Answers.CUT:
+                    body = body[: len(body) // 2]
+                    self.close_connection = True
+                with suppress(OSError):
+                    self.wfile.write(body)
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                """Say nothing."""
+
+        return Handler
+
+
+class SocketProxy:
+    """A Unix socket in front of another one; `gone` breaks and refuses connections, `delay_seconds` slows answers."""
+
+    def __init__(self, target: Path, directory: Path) -> None:
+        self.directory = directory
+        self.delay_seconds = 0.0
+        self._target = target
+        self._gone = False
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(directory / target.name))
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody is there."""
+        return self._gone
+
+    @gone.setter
+    def gone(self, gone: bool) -> None:
+        with self._lock:
+            self._gone = gone
+            broken = list(self._open) if gone else []
+            self._open -= set(broken)
+        for one in broken:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Break every connection and listen no more."""
+        self.gone = True
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._gone:
+                client.close()
+                continue
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(str(self._target))
+            with self._lock:
+                self._open |= {client, server}
+            for source, sink, slowed in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self._pump, args=(source, sink, slowed), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, slowed: bool) -> None:
+        with suppress(OSError):
+            while chunk := source.recv(_CHUNK):
+                if slowed and self.delay_seconds:
+                    time.sleep(self.delay_seconds)
+                sink.sendall(chunk)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def proxied_database(url: str) -> Iterator[tuple[str, SocketProxy]]:
+    """Give the URL of a database that is reached through a proxy, and the proxy."""
+    location, _, server = url.partition("?host=")
+    with tempfile.TemporaryDirectory(prefix="cruise-proxy-", dir="/tmp") as directory:
+        proxy = SocketProxy(Path(server) / ".s.PGSQL.5432", Path(directory))
+        try:
+            yield f"{location}?host={directory}", proxy
+        finally:
+            proxy.close()

@@ -1,0 +1,70 @@
+"""Prometheus gone, answering half, or with nothing new: nothing is changed, and all goes on by itself."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.controlplane.api import until
+from tests.e2e.live.faults import Answers, PrometheusProxy
+from tests.e2e.live.manifests import app
+from tests.e2e.live.sizes import requests
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+FAST = {"pass_interval": "2s", "node_load_interval": "2s"}
+USE = Use(cores=0.05, mebibytes=60, peak_cores=0.08, peak_mebibytes=80)
+SEVERAL_PASSES = 7
+
+
+def staged(stage: Stage) -> str:
+    """A workload whose pod asks for far too much; returns Prometheus' address."""
+    node = stage.node(cpu="8", memory="16Gi")
+    stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", node=node))
+    stage.running(1)
+    address = stage.measure({"web": USE})
+    stage.mark()
+    return address
+
+
+def scale(stage: Stage, replicas: int) -> None:
+    """Start more pods: they ask for too much as well, and the workload's statistics speak for them."""
+    stage.admin.patch("deployments.apps", stage.namespace, "web", {"spec": {"replicas": replicas}})
+    stage.running(replicas)
+
+
+def shrunk(stage: Stage) -> int:
+    return sum(requests(one).cpu < 300 for one in stage.pods("web"))
+
+
+@pytest.fixture
+def proxy(stage: Stage) -> Iterator[PrometheusProxy]:
+    with PrometheusProxy(staged(stage)) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("fault", [Answers.NONE, Answers.CUT, Answers.HALF_OF_THE_SERIES], ids=lambda one: one.name)
+def test_statistics_that_grow_old_change_nothing_until_there_are_new_ones(
+    stage: Stage, proxy: PrometheusProxy, fault: Answers
+):
+    with stage.serving(prometheus_url=proxy.address, max_age="2m", **FAST) as serving:
+        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        proxy.answers = fault
+        until(lambda: "stale-statistics" in serving.get("/api/v1/nodes")[1], "what is known is too old", seconds=240)
+        stage.mark()
+        scale(stage, 3)
+        time.sleep(SEVERAL_PASSES)
+        assert stage.deeds() == []
+        assert serving.get("/healthz")[0] == 200
+        proxy.answers = Answers.WHOLE
+        until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+    assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
+
+
+def test_a_history_without_anything_new_is_no_ground_to_act_on(stage: Stage, proxy: PrometheusProxy):
+    proxy.answers, proxy.age_seconds = Answers.OLD, 1800
+    with stage.serving(prometheus_url=proxy.address, **FAST) as serving:
+        until(lambda: "-statistics" in serving.get("/api/v1/nodes")[1], "the pod is held")
+        time.sleep(SEVERAL_PASSES)
+    assert stage.deeds() == []
+    assert shrunk(stage) == 0

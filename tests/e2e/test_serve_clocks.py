@@ -1,0 +1,83 @@
+"""Hosts whose clocks are ten minutes wrong: one leads at a time all the same, and no pod comes to harm."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.kubelet import TestKubelet
+from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.serve_scene import (
+    Server,
+    all_sized,
+    credential_of,
+    deeds_of,
+    eventually,
+    furnished,
+    resizes,
+    started,
+)
+from tests.postgres_servers import embedded_server
+
+TAKEOVER_SECONDS = 20
+MINUTES = 10
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Path]:
+    with embedded_server() as data_dir:
+        yield data_dir
+
+
+@pytest.fixture
+def stage(
+    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
+) -> Iterator[Stage]:
+    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
+        yield stage
+
+
+@contextmanager
+def on_a_host(stage: Stage, directory: Path, minutes: int) -> Iterator[Server]:
+    """A `cruise serve` whose clock is so many minutes ahead, or behind."""
+    settings = stage.settings("full", pass_interval="4s")
+    with started(settings, directory, ("tests.e2e.skewed_serve", str(minutes))) as running:
+        yield Server(running, settings, credential_of(Path(settings["kubeconfig"])))
+
+
+def passes(server: Server) -> int:
+    return sum(job["runs"] for job in server.status()["jobs"] if job["name"] in ("statistics", "node pass"))
+
+
+@pytest.mark.parametrize("minutes", [-MINUTES, MINUTES])
+def test_a_leader_with_a_wrong_clock_does_no_harm_and_can_be_followed(stage: Stage, tmp_path: Path, minutes: int):
+    [victim, *_] = furnished(stage, replicas=4)
+    with on_a_host(stage, tmp_path, 0) as right:
+        eventually(lambda: answers(right) and right.leads(), "the first one leads", 40)
+        all_sized(stage, 4)
+        with on_a_host(stage, tmp_path, minutes) as wrong:
+            eventually(lambda: answers(wrong), "the one with the wrong clock is there", 40)
+            assert right.leads()
+            assert not wrong.leads()
+            right.running.kill()
+            eventually(wrong.leads, "the one with the wrong clock leads", TAKEOVER_SECONDS)
+            eventually(lambda: passes(wrong) >= 4, "it makes passes", 90)
+            # What is to come, or was long ago, is no ground to act on; what was done before stays.
+            assert deeds_of(stage, wrong) == []
+            with on_a_host(stage, tmp_path, 0) as follower:
+                eventually(lambda: answers(follower), "one with a right clock is there", 40)
+                assert not follower.leads()
+                wrong.running.kill()
+                eventually(follower.leads, "it leads", TAKEOVER_SECONDS)
+                stage.kubelet.oom_kill(stage.namespace, victim["metadata"]["name"], "app")
+                eventually(lambda: deeds_of(stage, follower), "it reacts to a kill", 30)
+    times = Counter(event.target for event in resizes(stage))
+    assert times.pop(f"{stage.namespace}/{victim['metadata']['name']}") == 2
+    assert set(times.values()) == {1}
+
+
+def answers(server: Server) -> bool:
+    return server.running.get("/healthz")[0] == 200
