@@ -69,11 +69,14 @@ class KubeClient:
         """Return what it is asked with now, for others that have to ask the same server."""
         return await self._credentials.current()
 
-    async def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> bytes:
-        """Return the JSON at a path; told to slow down, wait as asked and try again a few times."""
+    async def get(self, path: str, query: Mapping[str, str] = _NOTHING, *, urgent: bool = False) -> bytes:
+        """Return the JSON at a path; told to slow down, wait as asked and try again a few times.
+
+        What is `urgent` does not wait behind other requests.
+        """
         for attempt in range(_READ_TRIES):
             try:
-                return await self._ask("GET", path, query)
+                return await self._ask("GET", path, query, urgent=urgent)
             except Throttled as error:
                 if attempt + 1 == _READ_TRIES:
                     raise
@@ -89,15 +92,16 @@ class KubeClient:
         content_type: str = "application/json",
         query: Mapping[str, str] = _NOTHING,
         repeatable: bool = False,
+        urgent: bool = False,
     ) -> bytes:
         """Write `body` as JSON and return the answer; told to slow down, raise Throttled at once.
 
         `repeatable` says that twice is the same as once: only then is it sent again where a connection broke before
-        there was an answer.
+        there was an answer. PUT is so by HTTP's own rules. What is `urgent` does not wait behind other requests.
         """
-        answer = await self._ask(
-            method, path, {**query, "fieldManager": FIELD_MANAGER}, msgspec.json.encode(body), content_type, repeatable
-        )
+        query = {**query, "fieldManager": FIELD_MANAGER}
+        sent = msgspec.json.encode(body)
+        answer = await self._ask(method, path, query, sent, content_type, repeatable=repeatable, urgent=urgent)
         failure = failure_of(answer)
         if failure is not None:
             raise error_of_status(failure, f"{method} {path}")
@@ -136,9 +140,11 @@ class KubeClient:
         query: Mapping[str, str],
         sent: bytes | None = None,
         content_type: str = "",
+        *,
         repeatable: bool = True,
+        urgent: bool = False,
     ) -> bytes:
-        wait = self._bucket.reserve(time.monotonic())
+        wait = 0.0 if urgent else self._bucket.reserve(time.monotonic())
         if wait > 0:
             await asyncio.sleep(wait)
         timeout = aiohttp.ClientTimeout(total=self._seconds)

@@ -17,6 +17,7 @@ _COMPONENT = "cruise"
 _AGAIN_AFTER = timedelta(minutes=10)
 _PER_SECOND, _BURST = 5.0, 50
 _LONGEST_MESSAGE = 1000
+_NO_RIGHT = frozenset({"Forbidden", "Unauthorized"})
 _LONGEST_NAME = 200
 
 
@@ -52,6 +53,8 @@ class PodEvents:
                 continue
             except CruiseError as error:
                 self._log(error)
+                if getattr(error, "cause", "") in _NO_RIGHT:
+                    return
             else:
                 self._problem = ""
 

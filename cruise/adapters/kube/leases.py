@@ -18,6 +18,12 @@ log = structlog.get_logger()
 _DURATION = timedelta(seconds=15)
 _RENEW_DEADLINE = timedelta(seconds=10)
 _RETRY = timedelta(seconds=2)
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _uptime() -> float:
+    """Return seconds that go on while this host sleeps, as they do for everybody else."""
+    return time.clock_gettime(_CLOCK)
 
 
 class LeaderLease:
@@ -38,7 +44,7 @@ class LeaderLease:
         duration: timedelta = _DURATION,
         renew_deadline: timedelta = _RENEW_DEADLINE,
         retry: timedelta = _RETRY,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = _uptime,
     ) -> None:
         if not retry < renew_deadline < duration:
             raise ValueError(f"a Lease needs retry {retry} < renew_deadline {renew_deadline} < duration {duration}")
@@ -164,7 +170,7 @@ class LeaderLease:
     async def _look(self) -> LeaseRecord | None:
         """Read the Lease, and keep in mind since when it has been as it is; None where there is none."""
         try:
-            found = read_lease(await self._client.get(self._path))
+            found = read_lease(await self._client.get(self._path, urgent=True))
         except NotFound:
             return None
         if self._seen is None or self._seen.spec != found.spec:
@@ -191,7 +197,7 @@ class LeaderLease:
         record = found or new_lease(self._namespace, self._name)
         renewed = record.held_by(self._identity, acquired, self._duration, _wall_clock())
         method, path = ("POST", self._leases) if found is None else ("PUT", self._path)
-        self._seen = read_lease(await self._client.send(method, path, renewed.document))
+        self._seen = read_lease(await self._client.send(method, path, renewed.document, urgent=True))
         self._seen_at = self._clock()
         self._held_until = begun + self._deadline
 
@@ -204,7 +210,7 @@ class LeaderLease:
             async with asyncio.timeout(self._deadline / 2):
                 found = await self._look()
                 if found is not None and self._mine(found):
-                    await self._client.send("PUT", self._path, found.let_go(_wall_clock()).document)
+                    await self._client.send("PUT", self._path, found.let_go(_wall_clock()).document, urgent=True)
         except (CruiseError, TimeoutError) as error:
             log.warning("the lease was not let go", lease=self._name, problem=str(error) or "no answer in time")
 

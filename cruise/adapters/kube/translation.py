@@ -86,6 +86,10 @@ _USUAL: Mapping[int, type[CruiseError]] = {
 }
 
 
+# What is forbidden without a cause, and not for want of a right, some admission plugin has denied.
+_USUAL_REASONS: Mapping[str | None, str] = {"Forbidden": "AdmissionDenied"}
+
+
 def failure_of(body: bytes) -> Status | None:
     """Return the refusal that an answer holds, whatever its HTTP code says; None for any other answer."""
     try:
@@ -109,7 +113,7 @@ def error_of_status(
     details = status.details or _Details()
     stated = next((cause.reason for cause in details.causes or () if cause.reason), None)
     meaning = next((one for one in MEANINGS if one.code == told and re.search(one.text, text)), None)
-    cause = meaning.cause if meaning else stated or status.reason or f"HTTP {told}"
+    cause = meaning.cause if meaning else stated or _USUAL_REASONS.get(status.reason, status.reason) or f"HTTP {told}"
     kind = meaning.error if meaning else _USUAL.get(told, Refused if 400 <= told < 500 else Unavailable)
     line = _shortened(f"the API server does not accept the credentials ({asked})" if told == 401 else text)
     if kind is Refused:

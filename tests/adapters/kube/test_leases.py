@@ -337,6 +337,19 @@ async def test_what_other_hosts_take_for_the_time_does_not_matter(
         await eventually(lambda: one.working, "it follows once the other is silent")
 
 
+async def test_a_crowd_of_other_requests_does_not_delay_a_renewal(
+    admin: Api, lease_namespace: str, control_plane: ControlPlane
+):
+    slow = KubeSettings(control_plane.kubeconfig(), requests_per_second=0.001, burst=1)
+    async with connect(slow) as busy, contest(busy, lease_namespace) as field:
+        one = field.join("one")
+        await busy.get("/version")
+        await eventually(lambda: one.working, "it leads")
+        await asyncio.sleep(2 * DURATION.total_seconds())
+        assert one.lease.held
+    assert field.log == ["one begins", "one ends"]
+
+
 async def test_labels_of_others_stay_on_the_lease(client: KubeClient, admin: Api, lease_namespace: str):
     async with contest(client, lease_namespace) as field:
         first = field.join("first")

@@ -160,6 +160,13 @@ def test_a_refusal_that_is_unknown_keeps_the_servers_own_cause(code: int, detail
     assert error.cause == cause
 
 
+def test_what_is_forbidden_for_no_known_reason_is_no_missing_right():
+    said = body(403, 'pods "p" is forbidden: violates PodSecurity "restricted:latest"', "Forbidden")
+    error = error_of(403, said, ASKED)
+    assert isinstance(error, Refused)
+    assert error.cause == "AdmissionDenied"
+
+
 def test_a_refusal_without_any_reason_is_named_by_its_code():
     error = error_of(403, b"", ASKED)
     assert isinstance(error, Refused)
