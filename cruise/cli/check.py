@@ -28,7 +28,8 @@ def check(
 ) -> None:
     """Check what cruise depends on: API server, rights, Prometheus, database, webhook, and what is in its way.
 
-    Nothing is changed. Ends with 1 where something is red, that is, keeps cruise from working in its mode.
+    Nothing is changed. Ends with 1 where something is red, that is, keeps
+    cruise from working in its mode.
 
     Examples:
       cruise check

@@ -50,9 +50,11 @@ def explain(
 ) -> None:
     """Explain one pod: why each of its numbers, who overrode what, and why it is held or evicted.
 
-    From files nothing is contacted. Without --snapshot the cluster is the one that kubectl speaks to, or where there
-    is none, what the store alone knows is shown. Without --usage the statistics and the past come from the store, and
-    of a live cluster that no store knows, from the last day in its Prometheus.
+    Without --snapshot the cluster is the one that kubectl speaks to, or where
+    there is none, what the store alone knows is shown. Without --usage the
+    statistics and the past come from the store; for a live cluster that no
+    store knows, statistics come from the last day in its Prometheus. With
+    both files nothing is contacted.
 
     Examples:
       cruise explain shop/web-1 --snapshot cluster.json --usage usage.json

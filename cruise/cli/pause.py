@@ -12,14 +12,15 @@ def pause(
 ) -> None:
     """Stop every write to the cluster at once; nothing is undone.
 
-    The pause is kept in the store that the running cruise uses (database_url, or data_dir on its machine); it outlives
-    restarts. From elsewhere, give --server and the token of its API.
+    The pause is kept in the store that the running cruise uses (database_url,
+    or data_dir on its machine), and outlives restarts. From elsewhere, give
+    --server and the token of its API.
 
     Examples:
       cruise pause
 
-      cruise pause --server https://cruise.example.org --token-file ~/.cruise-token
+      cruise pause --server https://cruise.example.org --token-file token
 
-      kubectl -n cruise exec deploy/cruise -- cruise pause
+      kubectl -n cruise exec deploy/cruise-serve -- cruise pause
     """
     steer(True, server, token_file, format, config)

@@ -15,6 +15,6 @@ def resume(
     Examples:
       cruise resume
 
-      cruise resume --server https://cruise.example.org --token-file ~/.cruise-token
+      cruise resume --server https://cruise.example.org --token-file token
     """
     steer(False, server, token_file, format, config)

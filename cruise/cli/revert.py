@@ -26,8 +26,9 @@ def revert(
 ) -> None:
     """Pause cruise, and resize running pods back to the requests and limits that they had before it; nobody is evicted.
 
-    Original sizes are in an annotation of pods that were sized when they were created, and in the store for pods that
-    were resized since: it has to be the store that the running cruise uses. cruise stays paused afterwards.
+    Original sizes are in an annotation of pods that were sized when they were
+    created, and in the store for pods that were resized since: it has to be
+    the store that the running cruise uses. cruise stays paused afterwards.
 
     Examples:
       cruise revert
@@ -55,7 +56,7 @@ def _agreed(settings: "Settings", namespace: str | None) -> bool:
     from cruise.cli.steering import known_store
 
     with busy("reading the cluster"):
-        count = asyncio.run(sized_pods(kube_settings(settings), known_store(settings), namespace))
+        count = asyncio.run(sized_pods(kube_settings(settings), known_store(settings, elsewhere=""), namespace))
     where = f"in namespace {namespace}" if namespace is not None else "in all namespaces"
     question = f"cruise is paused, and up to {count:,} pods {where} get back their original sizes. Go on?"
     return typer.confirm(question, err=True)
@@ -68,7 +69,9 @@ def _put_back(settings: "Settings", namespace: str | None) -> "Reverted":
     from cruise.cli.steering import known_store
 
     with busy("putting original sizes back"):
-        return asyncio.run(put_back(kube_settings(settings), known_store(settings), policy_of(settings), namespace))
+        return asyncio.run(
+            put_back(kube_settings(settings), known_store(settings, elsewhere=""), policy_of(settings), namespace)
+        )
 
 
 def _print(done: "Reverted", format: Format) -> None:

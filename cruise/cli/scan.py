@@ -80,8 +80,9 @@ def scan(
 ) -> None:
     """Report what is at risk, what is wasted and what is pending; nothing is changed.
 
-    The cluster is the one that kubectl speaks to (or kubeconfig names), read by lists alone; its Prometheus is found by
-    the labels of its Service. From files nothing is contacted.
+    The cluster is the one that kubectl speaks to (or kubeconfig names), read
+    by lists alone; its Prometheus is found by the labels of its Service. From
+    files nothing is contacted.
 
     Examples:
       cruise scan

@@ -85,8 +85,10 @@ async def _in_store(paused: bool, settings: "Settings") -> Steered:
     return Steered(before, store_place(settings))
 
 
-def known_store(settings: "Settings") -> "AbstractAsyncContextManager[PostgresStore]":
-    """Open the store that a controller uses, and make none.
+def known_store(
+    settings: "Settings", elsewhere: str = "give --server URL of its API, or "
+) -> "AbstractAsyncContextManager[PostgresStore]":
+    """Open the store that a controller uses, and make none; `elsewhere` is what else may be done.
 
     Raises BadInput where nothing was ever stored: then no cruise with these settings runs, and a flag set there
     would stop nobody.
@@ -98,7 +100,7 @@ def known_store(settings: "Settings") -> "AbstractAsyncContextManager[PostgresSt
     if not has_store(settings):
         raise BadInput(
             f"no cruise keeps its records under {data_dir} on this machine; set database_url to the database of the "
-            "one that runs, or give --server URL of its API, or run this command beside it (kubectl exec)"
+            f"one that runs, or {elsewhere}run this command beside it (kubectl exec)"
         )
     return open_store(settings.database_url, data_dir, do_not_wait)
 

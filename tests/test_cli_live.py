@@ -1,0 +1,90 @@
+"""Commands on a live cluster where there is none, or nothing that can be used."""
+
+import pytest
+
+from cruise.cli import main
+
+GONE = """
+clusters: [{name: gone, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: nobody, user: {token: t}}]
+contexts: [{name: gone, context: {cluster: gone, user: nobody}}]
+current-context: gone
+"""
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch, tmp_path):
+    """A user without a cluster, a store or settings."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("CRUISE_DATA_DIR", str(tmp_path / "nothing"))
+    monkeypatch.setenv("COLUMNS", "80")
+    yield
+    assert not (tmp_path / "nothing").exists()
+
+
+def refusal(capsys, *arguments: str, code: int = 2) -> str:
+    assert main(list(arguments)) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("cruise: ")
+    assert err.count("\n") == 1
+    return str(err)
+
+
+LIVE = {
+    "scan": ["scan", "--prometheus-url", "http://127.0.0.1:1"],
+    "check": ["check"],
+    "check json": ["check", "--format", "json"],
+}
+
+
+@pytest.mark.parametrize("command", LIVE)
+def test_without_a_cluster_the_settings_that_name_one_are_told(capsys, command):
+    said = refusal(capsys, *LIVE[command])
+    assert "no cluster is known" in said
+    assert "set kubeconfig, or KUBECONFIG" in said
+
+
+@pytest.mark.parametrize("command", LIVE)
+@pytest.mark.parametrize("content", ["", "clusters: [", "a: b\n", "\x00\x01", "[]"])
+def test_a_kubeconfig_that_is_none_is_one_line(capsys, command, content, monkeypatch, tmp_path):
+    (tmp_path / "broken").write_text(content)
+    monkeypatch.setenv("CRUISE_KUBECONFIG", str(tmp_path / "broken"))
+    assert "kubeconfig" in refusal(capsys, *LIVE[command])
+
+
+def test_a_server_that_does_not_answer_is_a_failure(capsys, monkeypatch, tmp_path):
+    path = tmp_path / "gone"
+    path.write_text(GONE)
+    monkeypatch.setenv("CRUISE_KUBECONFIG", str(path))
+    said = refusal(capsys, "scan", "--prometheus-url", "http://127.0.0.1:1", code=1)
+    assert "the API server cannot be reached" in said
+    assert main(["check"]) == 1
+    assert "API server  GET /version: the API server cannot be reached" in capsys.readouterr().out
+
+
+WRONG = {
+    "an unknown mode": (["check", "--mode", "off"], "is not one of"),
+    "no address": (["check", "--prometheus-url", "prometheus:9090"], "no cluster is known"),
+    "a time of a live cluster": (["scan", "--now", "2026-01-01T00:00:00Z"], "--now needs --snapshot"),
+    "usage twice": (["scan", "--usage", "u", "--prometheus-url", "http://x"], "choose one source"),
+    "nobody to ask": (["revert"], "give --yes where nobody can be asked"),
+    "nothing to revert from": (["revert", "--yes"], "no cruise keeps its records under"),
+    "nothing to pause": (["pause"], "no cruise keeps its records under"),
+    "an argument too much": (["resume", "now"], "unexpected extra argument"),
+    "another format": (["pause", "--format", "yaml"], "is not one of"),
+    "an unknown option": (["revert", "--force"], "no such option"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_inputs_are_one_line_and_exit_2(capsys, name):
+    arguments, expected = WRONG[name]
+    assert expected in refusal(capsys, *arguments)
+
+
+@pytest.mark.parametrize("command", ["scan", "check", "pause", "resume", "revert", "explain"])
+def test_a_wrong_setting_is_refused_before_anything_is_contacted(capsys, command, monkeypatch):
+    monkeypatch.setenv("CRUISE_MODE", "fast")
+    arguments = {"explain": ["explain", "shop/web"], "revert": ["revert", "--yes"]}.get(command, [command])
+    assert 'CRUISE_MODE: "fast" is not a mode' in refusal(capsys, *arguments)
