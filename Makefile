@@ -6,7 +6,7 @@ TEST_WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test check bench format lock clean
+.PHONY: help install install-dev demo demo-real test check bench format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,10 @@ install-dev: ## the same, with what tests and checks need
 
 demo: install ## the whole controller on an embedded cluster; DEMO_SECONDS=60 ends it by itself
 	@$(BIN)/cruise demo $(ARGS)
+
+demo-real: install-dev ## the same on a real Kubernetes control plane, to look at with kubectl; needs Go
+	@scripts/test_setup.sh
+	@$(BIN)/python -m tests.demo_real
 
 test: install-dev ## every test; ARGS="tests/domain -x" narrows
 	@scripts/test_setup.sh
