@@ -31,6 +31,7 @@ log = structlog.get_logger()
 # What is under way when a plan is given up has so long to be answered, well inside what a lease leaves.
 GRACE_SECONDS = 3.0
 _MOST_ATTEMPTS = 5
+_ORIGINALS_AT_ONCE = 5000
 _EVICTION_WINDOW = timedelta(hours=1)
 PART = "what would grow waits for room"
 
@@ -70,9 +71,11 @@ class Application:
         if all(self._guards.forbidden_by_mode(action) for action in self._actions):
             return
         await self._pause.ask()
-        originals = self._guards.original_sizes(self._actions)
-        if originals and await self._pause.allows_writing():
-            await self._store.remember_original_sizes(originals)
+        for first in range(0, len(self._actions), _ORIGINALS_AT_ONCE):
+            # In parts, since a plan may be about all pods of a large cluster, and others wait for their turn.
+            originals = self._guards.original_sizes(self._actions[first : first + _ORIGINALS_AT_ONCE])
+            if originals and await self._pause.allows_writing():
+                await self._store.remember_original_sizes(originals)
 
     async def record(self) -> None:
         """Bring the store up to date."""

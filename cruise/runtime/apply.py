@@ -50,10 +50,10 @@ async def apply(
     ended = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as tasks:
-            await run.begin()
             tasks.create_task(pause.watch(ended))
             tasks.create_task(_record_meanwhile(run, ended, poll_seconds))
             try:
+                await run.begin()
                 for chains, together in _phases(actions, at_once):
                     await _in_turn(run, chains, together)
             finally:
