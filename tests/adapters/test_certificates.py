@@ -119,7 +119,7 @@ def test_certificates_of_others_are_not_taken_for_cruises_own():
     assert pair.names == ()
 
 
-def pem_of(key, password: bytes | None = None) -> bytes:
+def pem_of(key, password: bytes | None = None):
     encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 

@@ -70,7 +70,7 @@ class Setting:
             self.uses += 1
             use(*arguments)
 
-        self.reviewer.use = counted  # type: ignore[method-assign]
+        self.reviewer.use = counted  # type: ignore[assignment,method-assign]
         self.upkeep = AdmissionUpkeep(self.cluster, self.store, Policy(mode=mode), self.reviewer, lambda: self.now)  # type: ignore[arg-type]
 
     async def look(self, seconds: float = 0.2) -> int:

@@ -61,7 +61,7 @@ class Setting:
         asyncio.run(self.store.write_statistics(make_table(make_statistic("", **values))))
 
 
-def until(check: Callable[[], T]) -> T:
+def until(check: Callable[[], T | None]) -> T:
     deadline = time.monotonic() + 10
     while not (found := check()):
         assert time.monotonic() < deadline

@@ -44,7 +44,7 @@ def ready(settings) -> bool:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with urllib.request.urlopen(f"https://{settings.webhook_address}/readyz", context=context, timeout=5) as answer:
-            return answer.status == 200
+            return bool(answer.status == 200)
     except OSError:
         return False
 
@@ -207,7 +207,7 @@ def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(con
         running(settings, store, times),
     ):
         until(lambda: ready(settings), "the webhook is ready")
-        expiries = set()
+        expiries: set[float] = set()
         workers = [threading.Thread(target=create, args=(worker,)) for worker in range(3)]
         for worker in workers:
             worker.start()

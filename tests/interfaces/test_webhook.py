@@ -1,5 +1,6 @@
 """The webhook's HTTP: every review is answered with 200 and allowed, whatever it is."""
 
+import asyncio
 import copy
 import json
 import random
@@ -75,8 +76,6 @@ async def test_a_body_that_is_too_large_is_not_read_to_its_end():
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(monkeypatch):
-    import asyncio
-
     monkeypatch.setattr("cruise.interfaces.webhook._SLOWEST_BODY_SECONDS", 0.01)
     sent = []
     first = [{"type": "http.request", "body": b'{"request":{"uid":"u-1"', "more_body": True}]
@@ -136,7 +135,7 @@ def test_the_counts_are_shown_with_cumulative_buckets():
 
 CASES = 100_000
 SEED = 20261121
-JUNK = (
+JUNK: tuple[object, ...] = (
     None,
     True,
     0,

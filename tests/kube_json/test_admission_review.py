@@ -98,7 +98,7 @@ def test_the_digest_sees_every_field_that_a_decision_can_depend_on():
 
 
 # One value for each field that differs from what `make_pod_json` writes.
-CHANGES = {
+CHANGES: dict[str, dict[str, object]] = {
     "metadata": {
         "name": "web-0",
         "uid": "u-2",

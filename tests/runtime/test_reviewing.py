@@ -1,6 +1,7 @@
 """From a review to its answer: laws of the whole path, what is remembered, and what goes wrong."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,10 +9,10 @@ from hypothesis import strategies as st
 
 from cruise.decisions.admission import Mutate
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.cluster import LimitRangeItem, WorkloadRef
 from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.kube_json.original_resources import parse_original_resources
-from cruise.kube_json.owners import NO_OWNERS
+from cruise.kube_json.owners import NO_OWNERS, OwnerKey, Owners
 from cruise.kube_json.pod import decode_pod
 from cruise.runtime.admission import Admitter
 from cruise.runtime.reviewing import MISTAKE, NOT_READY, PATCH_IN_DOUBT, UNREADABLE, Reviewer
@@ -124,10 +125,7 @@ def test_a_new_state_forgets_what_was_answered_under_the_old():
 
 def test_an_owner_that_is_seen_later_counts_at_once():
     """A CronJob's Job may reach the webhook's watch after its first pod reaches the webhook."""
-    from cruise.domain.cluster import WorkloadRef
-    from cruise.kube_json.owners import Owners
-
-    controllers = {}
+    controllers: dict[OwnerKey, WorkloadRef | None] = {}
     reviewer = Reviewer()
     reviewer.use(make_admitter(), Owners(controllers))
     pod = pod_json(owner="Job/web-1")
@@ -189,8 +187,6 @@ class Lying(Recorder):
     """An admitter whose pod is not one that a patch of resources can give."""
 
     def admit(self, pod):
-        from dataclasses import replace
-
         created, decision = super().admit(pod)
         return replace(created, priority=99), decision
 
