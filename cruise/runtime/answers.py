@@ -11,7 +11,11 @@ QUOTA_EXCEEDED = "QuotaExceeded"
 MULTIPLE_BUDGETS = "MultipleDisruptionBudgets"
 DISRUPTION_BUDGET = "DisruptionBudget"
 # Who asks is not let do this at all, whatever the pod.
-NO_RIGHT = frozenset({"Unauthorized", "Unauthorised"})
+NO_RIGHT = frozenset({"Unauthorized", "Forbidden"})
+# Somebody's admission webhook does not answer: that is about some objects, and no reason to slow down for all.
+WEBHOOK_FAILED = "WebhookFailed"
+
+_UNEVICTABLE = {MULTIPLE_BUDGETS: Reason.UNMOVABLE, DISRUPTION_BUDGET: Reason.DISRUPTION_BUDGET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ def refusal_of(action: Action, error: Refused) -> Refusal:
     if error.cause in NO_RIGHT:
         return Refusal(Reason.FORBIDDEN, of_verb=True)
     if isinstance(action, EvictPod):
-        return Refusal(Reason.UNMOVABLE if error.cause == MULTIPLE_BUDGETS else Reason.REFUSED)
+        return Refusal(_UNEVICTABLE.get(error.cause, Reason.REFUSED))
     if not isinstance(action, ResizePod):
         return Refusal(Reason.REFUSED)
     if error.cause == QUOTA_EXCEEDED:

@@ -19,7 +19,7 @@ from cruise.domain.actions import (
 from cruise.domain.cluster import ResizePending
 from cruise.domain.sizes import spec_targets
 from cruise.errors import Conflict, CruiseError, NotFound, Refused, Throttled, Unavailable
-from cruise.runtime.answers import forbids_disruption, refusal_of
+from cruise.runtime.answers import WEBHOOK_FAILED, forbids_disruption, refusal_of
 from cruise.runtime.braking import Brake
 from cruise.runtime.gate import Gate
 from cruise.runtime.guards import Guards
@@ -160,6 +160,9 @@ class Application:
             await self._send(action, detail)
         except Throttled as error:
             if forbids_disruption(action, error):
+                return self._judged(action, error, detail)
+            if error.cause == WEBHOOK_FAILED:
+                self._brake.failed_alone()
                 return self._judged(action, error, detail)
             self._brake.press(error.retry_after_seconds)
             return self._judged(action, error, detail) if last or self._brake.given_up else None

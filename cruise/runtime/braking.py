@@ -10,6 +10,7 @@ from cruise.runtime.pausing import Pause
 LONGEST_WAIT_SECONDS = 30.0
 # As long as this nothing at all may go through before the rest of a plan is left to the next pass.
 PATIENCE_SECONDS = 60.0
+MOST_ALONE = 50
 _FIRST_WAIT_SECONDS = 0.5
 
 
@@ -20,6 +21,7 @@ class Brake:
         self._pause = pause
         self._one_at_a_time = asyncio.Lock()
         self._in_a_row = 0
+        self._alone_in_a_row = 0
         self._resume_at = 0.0
         self._waited_seconds = 0.0
         self.given_up = False
@@ -40,7 +42,13 @@ class Brake:
     def went_through(self) -> None:
         """Let everybody through again."""
         self._in_a_row = 0
+        self._alone_in_a_row = 0
         self._waited_seconds = 0.0
+
+    def failed_alone(self) -> None:
+        """Count a write that failed for itself; where only such come, the rest is left to the next pass."""
+        self._alone_in_a_row += 1
+        self.given_up = self.given_up or self._alone_in_a_row >= MOST_ALONE
 
     def press(self, retry_after_seconds: float | None) -> None:
         """Slow down as the server asked, or for twice as long as the last time."""

@@ -43,7 +43,7 @@ def check_creation(pod: Pod, ranges: Sequence[LimitRangeItem]) -> None:
     _check_values(pod)
     problem = breach(pod, ranges)
     if problem is not None:
-        raise _forbidden(pod, problem, "Forbidden")
+        raise _forbidden(pod, problem, "LimitRange")
 
 
 def check_resize(
@@ -61,7 +61,7 @@ def check_resize(
         _check_capacity(wanted, node)
     problem = breach(wanted, ranges)
     if problem is not None:
-        raise _forbidden(pod, problem, "Forbidden")
+        raise _forbidden(pod, problem, "LimitRange")
 
 
 def _check_kind(pod: Pod, kubelet: tuple[int, int], server: tuple[int, int]) -> None:

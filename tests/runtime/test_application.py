@@ -362,7 +362,8 @@ async def test_an_overloaded_server_is_no_disruption_budget():
         ("LimitRange", Reason.REFUSED, Reason.REFUSED),
         ("QosClassChange", Reason.REFUSED, Reason.REFUSED),
         ("FieldValueInvalid", Reason.REFUSED, Reason.REFUSED),
-        ("Forbidden", Reason.REFUSED, Reason.REFUSED),
+        ("AdmissionDenied", Reason.REFUSED, Reason.REFUSED),
+        ("Forbidden", Reason.FORBIDDEN, None),
         ("Unauthorized", Reason.FORBIDDEN, None),
     ],
 )
@@ -378,7 +379,7 @@ async def test_what_a_refused_resize_teaches(cause, reason, remembered_as):
 
 async def test_what_cruise_may_not_do_is_told_once_and_tried_no_more():
     def refuse(action: Action) -> CruiseError | None:
-        return Refused("cannot patch pods/resize", "Unauthorised") if isinstance(action, ResizePod) else None
+        return Refused("cannot patch pods/resize", "Forbidden") if isinstance(action, ResizePod) else None
 
     world, store = many(60, write_seconds=0.001, refuse=refuse), MemoryStore()
     first, *others = await pods(world.cluster)
@@ -404,6 +405,26 @@ async def test_a_pod_with_two_disruption_budgets_stays_and_nobody_goes_in_vain()
     assert told(await applied(world, [evict(a), evict(b)])) == [
         (Verdict.REFUSED, Reason.UNMOVABLE),
         (Verdict.HELD, Reason.DISRUPTION_BUDGET),
+    ]
+
+
+async def test_an_admission_webhook_that_fails_holds_up_its_own_objects_alone():
+    broken = Throttled("failed calling webhook", None, "WebhookFailed")
+    world = many(90, refuse=lambda action: broken)
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    outcomes = await applied(world, actions)
+    assert {outcome.reason for outcome in outcomes} == {Reason.THROTTLED}
+    # Where nothing else comes, not everything is tried.
+    assert 50 <= len(world.faults.sent) <= 50 + 16
+    world.faults.refuse = lambda action: broken if action in actions[::2] else None
+    outcomes = await applied(world, actions)
+    assert Counter(told(outcomes)) == {(Verdict.REFUSED, Reason.THROTTLED): 45, (Verdict.DONE, Reason.RIGHTSIZED): 45}
+
+
+async def test_an_eviction_that_a_budget_refuses_for_good_is_told_as_such():
+    world = many(1, refuse=lambda action: Refused("disruptionsAllowed is negative", "DisruptionBudget"))
+    assert told(await applied(world, [evict(pod) for pod in await pods(world.cluster)])) == [
+        (Verdict.REFUSED, Reason.DISRUPTION_BUDGET)
     ]
 
 

@@ -138,7 +138,7 @@ def test_limit_range_holds_at_creation_and_at_a_resize() -> None:
     check_creation(pod, ranges)
     with pytest.raises(Refused, match="maximum cpu usage per Container is 800, but limit is 900") as refused:
         check_resize(pod, wanted(pod, limits=amounts(900)), node(), ranges, (1, 34))
-    assert refused.value.cause == "Forbidden"
+    assert refused.value.cause == "LimitRange"
     with pytest.raises(Refused, match="No limit is specified"):
         check_creation(running(OPEN), ranges)
 
