@@ -29,7 +29,8 @@ class Doings:
     """Since the process began, whoever led meanwhile.
 
     `filled` tells whether the one who leads has statistics, `filling` how far they are until then; `refreshed_at` is
-    when they were last brought up to date, `unread` what could not be read the last time, `statistics` what they were.
+    when they were last brought up to date, `unread` what could not be read the last time, `statistics` what they were,
+    `paused` whether the last pass found every write stopped.
     """
 
     node_pass: NodePass | None = None
@@ -42,6 +43,7 @@ class Doings:
     refreshed_at: datetime | None = None
     unread: Sequence[FailedRead] = ()
     statistics: StatisticsTable | None = None
+    paused: bool | None = None
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Take over how actions ended."""
@@ -51,7 +53,7 @@ class Doings:
     def begin_term(self) -> None:
         """Forget what only the one who led before can vouch for."""
         self.filled, self.filling, self.unread = False, None, ()
-        self.refreshed_at = self.statistics = self.node_pass = None
+        self.refreshed_at = self.statistics = self.node_pass = self.paused = None
         self.jobs.clear()
 
     def last_pass(self) -> PassFigures | None:
@@ -68,4 +70,5 @@ class Doings:
             last_pass=self.last_pass(),
             statistics_at=self.refreshed_at,
             watch_lag_seconds=lag_seconds,
+            paused=self.paused,
         )

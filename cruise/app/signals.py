@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -59,8 +60,12 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> bool:
 
 
 def leave_if_busy(code: int) -> None:
-    """End the process now if a task was left behind: its threads may take as long as the world may to answer."""
-    if len(asyncio.all_tasks()) > 1:
+    """End the process now, all being closed, if tasks or threads are left: the interpreter would wait for them.
+
+    A thread may be idle, or wait for the world for as long as that may take to answer; nobody can tell which.
+    """
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if len(asyncio.all_tasks()) > 1 or not all(thread.daemon for thread in others):
         _exit(code)
 
 

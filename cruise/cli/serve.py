@@ -68,7 +68,7 @@ async def _for_good(settings: "Settings") -> None:
 
 async def _once(settings: "Settings") -> "Once | None":
     from cruise.app.once import serve_once
-    from cruise.app.signals import until_signal
+    from cruise.app.signals import leave_if_busy, until_signal
     from cruise.cli.prometheus_usage import usage_bar
 
     found: list[Once] = []
@@ -77,7 +77,8 @@ async def _once(settings: "Settings") -> "Once | None":
         with usage_bar() as show:
             found.append(await serve_once(settings, show))
 
-    await until_signal(work())
+    if await until_signal(work()):
+        leave_if_busy(_INTERRUPTED)
     return found[0] if found else None
 
 

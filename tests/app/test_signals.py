@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import asyncio, sys
+import asyncio, time
 from cruise.app.signals import leave_if_busy, until_signal
 
 async def work():
@@ -31,7 +31,9 @@ async def stuck():
             pass
 
 async def main():
-    left = asyncio.ensure_future(stuck()) if {leaves_behind} else None
+    left = asyncio.ensure_future(stuck()) if {leaves_behind!r} == "task" else None
+    if {leaves_behind!r} == "thread":
+        asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
     stopped = await until_signal(work())
     print("stopped" if stopped else "ended", flush=True)
     leave_if_busy(7)
@@ -41,7 +43,7 @@ asyncio.run(main())
 
 
 @contextmanager
-def at_work(clearing_up: float = 0.0, leaves_behind: bool = False) -> Iterator["subprocess.Popen[str]"]:
+def at_work(clearing_up: float = 0.0, leaves_behind: str = "nothing") -> Iterator["subprocess.Popen[str]"]:
     program = PROGRAM.format(clearing_up=clearing_up, leaves_behind=leaves_behind)
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
@@ -89,7 +91,8 @@ def test_a_second_signal_does_not_wait():
         assert process.wait(10) == 128 + signal.SIGTERM
 
 
-def test_nobody_waits_for_what_was_left_behind():
-    with at_work(leaves_behind=True) as process:
+@pytest.mark.parametrize("what", ["task", "thread"])
+def test_nobody_waits_for_what_was_left_behind(what: str):
+    with at_work(leaves_behind=what) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 7

@@ -4,15 +4,19 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from cruise.app.leading import LEASE
 from tests.controlplane.api import until
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
+from tests.deploy.installing import NAMESPACE
 from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage, database_of
 from tests.e2e.serve_scene import all_sized, eventually, furnished, serving, started, writes_of
+from tests.http_server import Answer, Request, answering
 from tests.postgres_servers import debian_server, embedded_server
 
 
@@ -117,3 +121,25 @@ def test_its_log_is_one_object_a_line_without_secrets(stage: Stage, tmp_path: Pa
         kubeconfig = Path(server.settings["kubeconfig"]).read_text()
         token = max(re.findall(r"[\w.-]+", kubeconfig), key=len)
         assert token not in server.running.log
+
+
+def test_an_end_does_not_wait_for_a_prometheus_that_hangs(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    asked: list[str] = []
+    over = Event()
+
+    def hang(request: Request) -> Answer:
+        asked.append(request.path.rpartition("/")[2])
+        over.wait(60)
+        return Answer(503)
+
+    with answering(hang) as address:
+        settings = stage.settings("resize", prometheus_url=address, stop_grace="2s")
+        with started(settings, tmp_path) as running:
+            eventually(lambda: "query_range" in asked, "Prometheus is asked", 40)
+            running.process.send_signal(signal.SIGTERM)
+            assert running.process.wait(15) == 0
+            assert "passes left behind" in running.log
+        over.set()
+    lease = stage.admin.read("leases.coordination.k8s.io", NAMESPACE, LEASE)
+    assert not lease["spec"].get("holderIdentity")
