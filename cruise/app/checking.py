@@ -62,7 +62,7 @@ async def surroundings(
             access, vertical, webhook, prometheus, seen = await asyncio.gather(
                 found("rights", "RBAC", _access(client, settings)),
                 found("objects", "VPAs", _vertical(client)),
-                found("webhook", "registered", _webhook(client, settings)),
+                found("webhook", "registration", _webhook(client, settings)),
                 found("metrics", "prometheus", find_prometheus(client)),
                 found("cluster", "objects", look(client, lambda kind, count: None)),
             )

@@ -84,11 +84,11 @@ def _webhook(facts: WebhookFacts, mode: Mode, now: datetime) -> Iterator[CheckIt
         if wanted:
             words = "no MutatingWebhookConfiguration: new pods are created as they are sent"
             fix = "kubectl apply -f deploy/webhook.yaml -f deploy/rbac/initial.yaml"
-            yield CheckItem("webhook", "registered", Level.RED, words, fix)
+            yield CheckItem("webhook", "registration", Level.RED, words, fix)
         else:
-            yield CheckItem("webhook", "registered", Level.OK, f"not registered, as mode {mode.label} needs none")
+            yield CheckItem("webhook", "registration", Level.OK, f"not registered, as mode {mode.label} needs none")
         return
-    yield CheckItem("webhook", "registered", Level.OK, "the MutatingWebhookConfiguration is there")
+    yield CheckItem("webhook", "registration", Level.OK, "the MutatingWebhookConfiguration is there")
     if not facts.fails_open:
         fix = "set failurePolicy: Ignore; otherwise no pod is created while the webhook is away"
         yield CheckItem("webhook", "fails open", Level.RED, "failurePolicy is not Ignore", fix)

@@ -123,7 +123,7 @@ CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
         "database: postgres",
         (W, W, W, W),
     ),
-    "no webhook": ({"webhook": WebhookFacts(present=False)}, "webhook: registered", (O, R, R, R)),
+    "no webhook": ({"webhook": WebhookFacts(present=False)}, "webhook: registration", (O, R, R, R)),
     "no CA": ({"webhook": WebhookFacts(True, published=False)}, "webhook: certificate", (R, R, R, R)),
     "other CA": ({"webhook": WebhookFacts(True, True, trusts=False)}, "webhook: certificate", (R, R, R, R)),
     "unseen": ({"webhook": WebhookFacts(True, True, trusts=None)}, "webhook: certificate", (O, O, O, O)),

@@ -38,7 +38,7 @@ def test_cruise_s_own_account_may_look_and_changes_nothing(measured: Measured):
     well = ("cluster: resize", "rights: RBAC", "metrics: cpu series", "metrics: pressure", "database: postgres")
     assert {place: found[place] for place in well} == dict.fromkeys(well, "ok")
     assert "system:serviceaccount:cruise:cruise-serve may do all" in items(ended)["rights: RBAC"]["finding"]
-    assert (found["metrics: history"], found["webhook: registered"]) == ("warn", "warn")
+    assert (found["metrics: history"], found["webhook: registration"]) == ("warn", "warn")
     # Asking who one is is a POST, and changes nothing.
     assert {resource for _, resource, _, _ in measured.stage.writes()} <= {"selfsubjectreviews"}
 
@@ -143,9 +143,9 @@ def test_a_webhook_is_looked_at_with_its_certificate(measured: Measured):
     finally:
         remove(stage.admin, configuration(b""))
         remove(stage.admin, secret)
-    well = {"webhook: registered": "ok", "webhook: certificate": "ok"}
+    well = {"webhook: registration": "ok", "webhook: certificate": "ok"}
     assert seen == [
-        {"webhook: registered": "red"},
+        {"webhook: registration": "red"},
         well,
         {**well, "webhook: certificate": "red"},
         {**well, "webhook: fails open": "red"},
