@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from copy import copy
 from urllib.parse import urlencode
 
@@ -12,6 +12,7 @@ import msgspec
 from yarl import URL
 
 from cruise import __version__
+from cruise.adapters.kube.answers import BROKEN, lines_of, translated
 from cruise.adapters.kube.credentials import Credentials, Identity
 from cruise.adapters.kube.throttling import TokenBucket, wait_seconds
 from cruise.adapters.kube.translation import error_of, error_of_status, failure_of
@@ -31,8 +32,6 @@ _SESSIONS = 2
 _WATCH_SILENCE_SECONDS = 90.0
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
 _NOTHING: Mapping[str, str] = {}
-# The connection ended before the answer did: whether the request was heard is not known.
-_BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError, BrokenPipeError)
 
 
 class KubeClient:
@@ -118,14 +117,14 @@ class KubeClient:
         """
         timeout = aiohttp.ClientTimeout(total=None, connect=self._seconds, sock_read=silence_seconds)
         asked = f"GET {path}"
-        with _translated(asked, silence_seconds):
+        with translated(asked, silence_seconds):
             response = await self._respond("GET", path, query, None, _NOTHING, timeout)
         async with response:
             if response.status != 200:
-                with _translated(asked, self._seconds):
+                with translated(asked, self._seconds):
                     body = await response.read()
                 raise error_of(response.status, body, asked, response.headers.get("Retry-After"))
-            yield _lines(response, asked, silence_seconds)
+            yield lines_of(response, asked, silence_seconds)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -150,10 +149,10 @@ class KubeClient:
         timeout = aiohttp.ClientTimeout(total=self._seconds)
         headers = {"Content-Type": content_type} if content_type else _NOTHING
         asked = f"{method} {path}"
-        with _translated(asked, self._seconds):
+        with translated(asked, self._seconds):
             try:
                 response, body = await self._exchange(method, path, query, sent, headers, timeout)
-            except _BROKEN:
+            except BROKEN:
                 if not repeatable:
                     raise
                 response, body = await self._exchange(method, path, query, sent, headers, timeout)
@@ -230,32 +229,3 @@ class KubeClient:
         if len(self._sessions) > _SESSIONS:
             await self._sessions.pop(next(iter(self._sessions))).close()
         return session
-
-
-async def _lines(response: aiohttp.ClientResponse, asked: str, silence_seconds: float) -> AsyncIterator[bytes]:
-    """Split by hand: the library limits a line's length, and an event may hold an object of any size."""
-    rest: list[bytes] = []
-    with _translated(asked, silence_seconds):
-        async for piece in response.content.iter_any():
-            first, *others = piece.split(b"\n")
-            rest.append(first)
-            for other in others:
-                line = b"".join(rest)
-                rest = [other]
-                if line:
-                    yield line
-    if any(rest):
-        raise Unavailable(f"{asked}: the watch broke off in the middle of a line")
-
-
-@contextmanager
-def _translated(asked: str, seconds: float) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError as error:
-        raise Unavailable(f"{asked}: the API server did not answer within {seconds:g} s") from error
-    except aiohttp.ClientPayloadError as error:
-        raise Unavailable(f"{asked}: the answer broke off") from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        told = " ".join(str(error).split()) or type(error).__name__
-        raise Unavailable(f"{asked}: the API server cannot be reached: {told}") from error

@@ -34,6 +34,8 @@ async def connect(settings: KubeSettings) -> AsyncIterator[KubeClient]:
 
     Raises BadInput where there are none that can be used.
     """
+    if settings.requests_per_second <= 0:
+        raise BadInput("kube_requests_per_second is 0: nothing could ever be asked; set it to 100")
     credentials = Credentials(account_of(settings.kubeconfig))
     (await credentials.load()).tls()
     client = KubeClient(

@@ -30,6 +30,7 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
         self.state = Network.UP
         self.connections = 0
+        self.tunnels: list[str] = []
 
     def become(self, state: Network) -> None:
         """Change the network from now on."""
@@ -64,18 +65,41 @@ class Relay:
                 await writer.drain()
         writer.close()
 
+    async def tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Relay one connection as a proxy does: once it was asked for it with CONNECT."""
+        request = await reader.readuntil(b"\r\n\r\n")
+        self.tunnels.append(request.split(b"\r\n")[0].decode())
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await self.serve(reader, writer)
+
     def close(self) -> None:
         """Break every connection."""
         self.become(Network.DOWN)
 
 
-@asynccontextmanager
-async def relayed(control_plane: ControlPlane, directory: Path) -> AsyncIterator[tuple[Relay, Path]]:
-    """Yield a relay to the API server, and the admin's kubeconfig that leads through it."""
+def _relay_to(control_plane: ControlPlane) -> Relay:
     parts = urlsplit(control_plane.address)
     assert parts.hostname is not None
     assert parts.port is not None
-    relay = Relay(parts.hostname, parts.port)
+    return Relay(parts.hostname, parts.port)
+
+
+@asynccontextmanager
+async def proxied(control_plane: ControlPlane) -> AsyncIterator[tuple[Relay, str]]:
+    """Yield a proxy, which leads to the API server whatever it is asked for, and its URL."""
+    relay = _relay_to(control_plane)
+    server = await asyncio.start_server(relay.tunnel, "127.0.0.1", 0)
+    async with server:
+        try:
+            yield relay, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            relay.close()
+
+
+@asynccontextmanager
+async def relayed(control_plane: ControlPlane, directory: Path) -> AsyncIterator[tuple[Relay, Path]]:
+    """Yield a relay to the API server, and the admin's kubeconfig that leads through it."""
+    relay = _relay_to(control_plane)
     server = await asyncio.start_server(relay.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     kubeconfig = directory / f"relayed-{port}.kubeconfig"

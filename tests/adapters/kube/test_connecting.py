@@ -113,6 +113,12 @@ async def test_kubeconfigs_that_cannot_be_used(tmp_path: Path, text: str, capfd:
     assert capfd.readouterr() == ("", "")
 
 
+async def test_a_rate_of_nothing(tmp_path: Path):
+    with pytest.raises(BadInput, match="kube_requests_per_second"):
+        async with connect(KubeSettings(kubeconfig(tmp_path, SERVER), requests_per_second=0)):
+            pass
+
+
 async def test_a_kubeconfig_that_is_no_text(tmp_path: Path):
     place = tmp_path / "config"
     place.write_bytes(b"\xff\xfe\x00")

@@ -19,6 +19,7 @@ from cruise.adapters.kube.connecting import KubeSettings, connect
 from cruise.adapters.kube.credentials import Account, Credentials, KubeConfig, ServiceAccount
 from cruise.errors import BadInput, Refused, Unavailable
 from tests.adapters.kube.answering_server import Answer, answering, in_turn, kubeconfig
+from tests.adapters.kube.relay import proxied
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
 
@@ -271,11 +272,28 @@ async def test_whoever_turns_to_another_cluster_does_not_take_a_running_process_
 async def test_a_proxy_that_the_kubeconfig_names(tmp_path: Path):
     async with answering(in_turn(Answer())) as (proxy, url):
         config = json.loads(kubeconfig(tmp_path, "http://k8s.example.com:8080").read_text())
-        config["clusters"][0]["cluster"]["proxy-url"] = url
+        config["clusters"][0]["cluster"]["proxy-url"] = url.replace("http://", "http://jane:s%40cret@")
         (tmp_path / "kubeconfig").write_text(json.dumps(config))
         async with connect(KubeSettings(tmp_path / "kubeconfig")) as client:
             await client.get("/version")
-    assert [asked.path for asked in proxy.asked] == ["http://k8s.example.com:8080/version"]
+    [asked] = proxy.asked
+    assert asked.path == "http://k8s.example.com:8080/version"
+    assert asked.headers["proxy-authorization"] == f"Basic {base64.b64encode(b'jane:s@cret').decode()}"
+
+
+async def test_tls_goes_through_a_proxy_to_the_server_itself(control_plane: ControlPlane, tmp_path: Path):
+    async with proxied(control_plane) as (proxy, url):
+        cluster = {
+            "server": "https://k8s.example.com:6443",
+            "proxy-url": url,
+            "tls-server-name": "kubernetes.default.svc",
+        }
+        user = {"token": control_plane.token("admin")}
+        async with connect(KubeSettings(rewritten(control_plane, tmp_path / "config", user, **cluster))) as client:
+            assert await user_of(client) == "admin"
+            async with client.lines("/api/v1/namespaces", {"watch": "true"}) as lines:
+                assert await anext(lines)
+    assert set(proxy.tunnels) == {"CONNECT k8s.example.com:6443 HTTP/1.1"}
 
 
 async def test_a_proxy_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

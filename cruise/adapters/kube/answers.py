@@ -1,0 +1,42 @@
+"""Answers as they come over the network: lines of a watch, and the network's own failures as cruise's errors."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import aiohttp
+
+from cruise.errors import Unavailable
+
+# The connection ended before the answer did: whether the request was heard is not known.
+BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError, BrokenPipeError)
+
+
+async def lines_of(response: aiohttp.ClientResponse, asked: str, silence_seconds: float) -> AsyncIterator[bytes]:
+    """Yield the whole lines of an answer. Raises Unavailable where it ends within a line, or is silent for so long."""
+    # Split by hand: the library limits a line's length, and an event may hold an object of any size.
+    rest: list[bytes] = []
+    with translated(asked, silence_seconds):
+        async for piece in response.content.iter_any():
+            first, *others = piece.split(b"\n")
+            rest.append(first)
+            for other in others:
+                line = b"".join(rest)
+                rest = [other]
+                if line:
+                    yield line
+    if any(rest):
+        raise Unavailable(f"{asked}: the watch broke off in the middle of a line")
+
+
+@contextmanager
+def translated(asked: str, seconds: float) -> Iterator[None]:
+    """Turn what the network does to a request into Unavailable; `asked` names it, `seconds` is its time-out."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise Unavailable(f"{asked}: the API server did not answer within {seconds:g} s") from error
+    except aiohttp.ClientPayloadError as error:
+        raise Unavailable(f"{asked}: the answer broke off") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        told = " ".join(str(error).split()) or type(error).__name__
+        raise Unavailable(f"{asked}: the API server cannot be reached: {told}") from error
