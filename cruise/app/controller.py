@@ -87,7 +87,7 @@ class Controller:
         self._hooks = hooks
         self._grace = grace
         self.doings = doings or Doings()
-        self.doings.begin_term()
+        self.doings.forget_term()
 
     async def refresh_statistics(self, on_progress: Callable[[ReadingProgress], None] | None = None) -> None:
         """Read what is new and write the statistics; the first time this fills the past."""

@@ -50,8 +50,8 @@ class Doings:
         self.outcomes.extend(outcomes)
         self.counts.update(kind_of_outcome(outcome) for outcome in outcomes)
 
-    def begin_term(self) -> None:
-        """Forget what only the one who led before can vouch for."""
+    def forget_term(self) -> None:
+        """Forget what only the one who led until now can vouch for; what was done stays."""
         self.filled, self.filling, self.unread = False, None, ()
         self.refreshed_at = self.statistics = self.node_pass = self.paused = None
         self.jobs.clear()

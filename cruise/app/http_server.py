@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from uvicorn import Config, Server
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from cruise.errors import BadInput
 from cruise.interfaces.health import AsgiApp
@@ -17,6 +18,7 @@ from cruise.interfaces.health import AsgiApp
 # left to them.
 _KEEP_ALIVE_SECONDS = 120
 _BACKLOG = 2048
+_FAREWELL_SECONDS = 0.5
 
 
 @asynccontextmanager
@@ -52,9 +54,17 @@ async def serve_http(
         await server.startup(sockets=sockets)
         yield int(sockets[0].getsockname()[1])
     finally:
+        asyncio.get_running_loop().call_later(_FAREWELL_SECONDS, _drop_idle, server)
         await server.shutdown(sockets=sockets)
         for connection in list(server.server_state.connections):
-            connection.transport.close()
+            connection.transport.abort()
+
+
+def _drop_idle(server: Server) -> None:
+    """Drop connections on which nothing is asked: closed ones linger until the client has bidden farewell as well."""
+    for connection in cast("set[HttpToolsProtocol]", server.server_state.connections):
+        if connection.cycle is None or connection.cycle.response_complete:
+            connection.transport.abort()
 
 
 async def _listen(host: str, port: int) -> list[socket.socket]:

@@ -72,14 +72,20 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
             gate=gate,
             grace=settings.stop_grace,
         )
-        await controller.run(asyncio.Event())
+        try:
+            await controller.run(asyncio.Event())
+        finally:
+            running.doings.forget_term()
 
     async with followed(connected):
         running.awaited = "the cluster"
         await in_step(connected)
         running.policy = await able(connected, running.policy)
         running.awaited = None
-        await lead(connected.lease, term)
+        try:
+            await lead(connected.lease, term)
+        finally:
+            running.awaited = "the end"
 
 
 def _say(line: str) -> None:

@@ -1,11 +1,15 @@
 """The HTTP server: bound when it says so, what is in flight answered at the end, bad addresses told in one line."""
 
 import asyncio
+import os
 import socket
+import ssl
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
 
+from cruise.adapters.certificates import make_key_pair, put_in_use, server_context
 from cruise.app.http_server import serve_http
 from cruise.errors import BadInput
 
@@ -48,6 +52,23 @@ async def test_what_is_in_flight_is_answered_and_idle_connections_are_closed():
     answer = asking.result()
     assert answer.text == "hi"
     assert answer.headers["connection"] == "close"
+
+
+async def test_a_client_that_does_not_hear_the_farewell_holds_nothing_up():
+    context = server_context()
+    put_in_use(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
+    async with serve_http(hello, "127.0.0.1", 0, tls=context, stop_seconds=30) as port:
+        trusting = ssl.create_default_context()
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            deaf = await asyncio.to_thread(trusting.wrap_socket, plain)
+            deaf.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await asyncio.to_thread(deaf.recv, 100)).startswith(b"HTTP/1.1 200")
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(0)
+            leaving = deaf.detach()
+    os.close(leaving)
+    assert asyncio.get_running_loop().time() - began < 20
 
 
 async def test_what_never_ends_is_given_up():

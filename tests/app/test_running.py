@@ -68,11 +68,11 @@ async def test_statistics_are_those_of_the_last_refresh_else_those_stored():
     assert len((await running(opened=store, doings=doings).statistics()).keys) == 0
 
 
-def test_a_new_term_begins_without_what_the_last_one_knew():
+def test_when_a_term_is_over_only_what_was_done_stays():
     doings = Doings(filled=True, refreshed_at=NOW, statistics=make_table())
     doings.jobs["prune"] = JobFigures("prune", failures_in_a_row=9, error="away")
     doings.add([Outcome(NOW, TaintNode("n1", Reason.OVERLOADED), Verdict.DONE, Reason.OVERLOADED)])
-    doings.begin_term()
+    doings.forget_term()
     one = running(doings=doings)
     assert one.reasons() == ["waiting for the statistics"]
     assert sum(one.figures().outcomes.values()) == 1
