@@ -1,8 +1,13 @@
 """`cruise scan` against Prometheus: what a real one holds, and everything that a server may answer instead."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -169,6 +174,38 @@ def test_the_settings_reach_the_server(snapshot, monkeypatch, tmp_path):
     assert {request.headers["Authorization"] for request in seen} == {"Bearer s3cret"}
     assert {request.headers["X-Scope-OrgID"] for request in seen} == {"team-a"}
     assert all('cluster="prod"' in request.form["query"] for request in seen)
+
+
+def test_a_terminal_is_shown_how_far_the_reading_is(snapshot):
+    ours, theirs = pty.openpty()
+    with answering(usage) as url:
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "cruise",
+                "scan",
+                "--snapshot",
+                snapshot,
+                "--prometheus-url",
+                url,
+                "--format",
+                "json",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            check=False,
+            timeout=120,
+        )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    os.close(ours)
+    assert done.returncode == 0, shown.decode()
+    assert json.loads(done.stdout)["basis"]["known"] == 3
+    assert re.search(r"reading usage.* container-hours", shown.decode())
 
 
 def write_series(path: Path) -> None:

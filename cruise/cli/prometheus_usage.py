@@ -117,11 +117,13 @@ class _Shown:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._bar = progress.add_task("reading usage", total=None)
+        # How much there is to read is not known yet, and the columns have no words for that.
+        self._bar = progress.add_task("reading usage", visible=False)
 
     def __call__(self, read: ReadingProgress) -> None:
         """Move the bar."""
-        self._progress.update(self._bar, completed=read.done_container_hours, total=read.total_container_hours)
+        done, total = read.done_container_hours, read.total_container_hours
+        self._progress.update(self._bar, completed=done, total=total, visible=True)
 
 
 @contextmanager

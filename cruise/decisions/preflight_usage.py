@@ -75,7 +75,7 @@ def _freshness(usage: UsageFacts, now: datetime) -> CheckItem:
 
 def _interval(usage: UsageFacts) -> CheckItem:
     count = usage.samples_in_10_minutes or 0.0
-    words = f"most series have at least {count:.0f} samples in 10 minutes"
+    words = f"half of the series have {count:.0f} samples in 10 minutes or more"
     if count >= _FEW_SAMPLES:
         return CheckItem(AREA, "interval", Level.OK, words)
     return CheckItem(AREA, "interval", Level.WARN, words, "scrape cAdvisor at least once a minute: peaks are missed")

@@ -66,7 +66,7 @@ class _Probe:
             with_cpu=len(cpu & wanted),
             with_memory=len(self._containers(metrics.memory) & wanted),
             nodes_labelled=labelled,
-            samples_in_10_minutes=self._number(f"quantile(0.1, count_over_time({self._selector(metrics.cpu)}[10m]))"),
+            samples_in_10_minutes=self._number(f"quantile(0.5, count_over_time({self._selector(metrics.cpu)}[10m]))"),
             newest_at=self._newest(metrics.cpu),
             history_days=self._history_days(metrics.cpu),
             nodes=len(nodes),
