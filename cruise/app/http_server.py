@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from uvicorn import Config, Server
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from cruise.errors import BadInput
 from cruise.interfaces.health import AsgiApp
@@ -62,8 +61,9 @@ async def serve_http(
 
 def _drop_idle(server: Server) -> None:
     """Drop connections on which nothing is asked: closed ones linger until the client has bidden farewell as well."""
-    for connection in cast("set[HttpToolsProtocol]", server.server_state.connections):
-        if connection.cycle is None or connection.cycle.response_complete:
+    for connection in list(server.server_state.connections):
+        cycle: Any = getattr(connection, "cycle", None)
+        if cycle is None or cycle.response_complete:
             connection.transport.abort()
 
 

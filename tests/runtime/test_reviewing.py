@@ -172,7 +172,7 @@ class Broken(Admitter):
         pass
 
     def admit(self, pod):
-        return {}["a mistake"]
+        raise KeyError("a mistake")
 
 
 def test_a_mistake_of_cruise_creates_the_pod_as_it_is_and_is_counted(capsys):
