@@ -71,7 +71,7 @@ class PodEvents:
             "kind": "Event",
             "metadata": {
                 "namespace": announcement.namespace,
-                "generateName": f"{announcement.pod[:_LONGEST_NAME]}.",
+                "generateName": f"{announcement.pod[:_LONGEST_NAME].rstrip('-.')}.",
             },
             "involvedObject": {
                 "apiVersion": "v1",

@@ -272,6 +272,18 @@ async def test_requests_come_no_faster_than_agreed_and_watches_do_not_count(tmp_
     assert [asked.path for asked in server.asked] == ["/watch"] * 10 + ["/api"] * 5 + ["/watch"]
 
 
+async def test_a_guarded_client_reads_always_and_writes_only_while_it_may(tmp_path: Path):
+    allowed = [True, False]
+    async with asking(tmp_path, in_turn(Answer())) as (client, server):
+        guarded = client.guarded(lambda: allowed.pop(0))
+        await guarded.send("PATCH", "/first", {})
+        with pytest.raises(Unavailable, match="not sent"):
+            await guarded.send("PATCH", "/second", {})
+        await guarded.get("/third")
+        await client.send("PATCH", "/fourth", {})
+    assert [asked.path.split("?")[0] for asked in server.asked] == ["/first", "/third", "/fourth"]
+
+
 async def test_credentials_that_are_not_accepted_are_read_anew_once(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("old\n")

@@ -1,7 +1,10 @@
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +16,8 @@ from cruise.domain.cluster import ContainerRole
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName
 from cruise.domain.scheduling import OVERLOADED
-from cruise.errors import Conflict, CruiseError, NotFound, Refused, Throttled
+from cruise.errors import Conflict, CruiseError, NotFound, Refused, Throttled, Unavailable
+from tests.adapters.kube.relay import Network, relayed
 from tests.controlplane.api import Api, ApiError, Json, conditions, until
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
@@ -174,6 +178,44 @@ async def test_refused_sizes(client: KubeClient, admin: Api, namespace: str, amo
 async def test_a_best_effort_pod_gets_no_requests(client: KubeClient, admin: Api, namespace: str):
     one = run(admin, namespace, "p", container())
     assert await cause_of(client, resize(one, 100)) == "QosClassChange"
+
+
+async def test_a_resize_whose_answer_is_lost_is_sent_once_more(
+    admin: Api, namespace: str, control_plane: ControlPlane, tmp_path: Path
+):
+    one = run(admin, namespace, "p")
+    mark = control_plane.audit.mark()
+    async with (
+        relayed(control_plane, tmp_path) as (relay, kubeconfig),
+        connect(KubeSettings(kubeconfig)) as far,
+        asyncio.TaskGroup() as group,
+    ):
+        await far.get("/version")
+        relay.become(Network.DEAF)
+        writing = group.create_task(perform(far, resize(one, 600)))
+        await asyncio.to_thread(until, lambda: spec_of(admin, one)["requests"]["cpu"] == "600m", "it has arrived")
+        relay.become(Network.DOWN)
+        relay.become(Network.UP)
+        await writing
+    patches = [event for event in control_plane.audit.writes(mark) if event.resource == "pods/resize"]
+    assert [(event.target, event.code) for event in patches] == [(f"{namespace}/p", 200)] * 2
+
+
+async def test_an_eviction_whose_answer_is_lost_is_not_sent_again(
+    admin: Api, namespace: str, control_plane: ControlPlane, tmp_path: Path
+):
+    one = run(admin, namespace, "p")
+    mark = control_plane.audit.mark()
+    async with relayed(control_plane, tmp_path) as (relay, kubeconfig), connect(KubeSettings(kubeconfig)) as far:
+        await far.get("/version")
+        relay.become(Network.DEAF)
+        evicting = asyncio.ensure_future(perform(far, evict(one)))
+        await asyncio.to_thread(until, lambda: not admin.items("pods", namespace), "the pod is gone")
+        relay.become(Network.DOWN)
+        relay.become(Network.UP)
+        with pytest.raises(Unavailable):
+            await evicting
+    assert [event.code for event in control_plane.audit.writes(mark) if event.resource == "pods/eviction"] == [201]
 
 
 async def test_a_removed_limit_is_refused(client: KubeClient, admin: Api, namespace: str):
@@ -421,6 +463,22 @@ async def test_a_budget_forbids_an_eviction_for_now(client: KubeClient, admin: A
         await perform(client, evict(one))
     assert throttled.value.cause == "DisruptionBudget"
     assert throttled.value.retry_after_seconds is None
+
+
+async def test_a_budget_that_nobody_has_counted_yet_says_when_to_come_again(
+    client: KubeClient, admin: Api, namespace: str, control_plane: ControlPlane
+):
+    one = run(admin, namespace, "p")
+    controllers = control_plane.pids()["kube-controller-manager"]
+    os.kill(controllers, signal.SIGSTOP)
+    try:
+        admin.create(budget(namespace, "keep", "p", 0))
+        with pytest.raises(Throttled) as throttled:
+            await perform(client, evict(one))
+    finally:
+        os.kill(controllers, signal.SIGCONT)
+    assert throttled.value.cause == "DisruptionBudget"
+    assert throttled.value.retry_after_seconds == 10
 
 
 async def test_two_budgets_make_a_pod_unevictable(client: KubeClient, admin: Api, namespace: str):
