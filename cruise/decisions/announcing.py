@@ -25,6 +25,8 @@ _WHY = {
     Reason.REVERTED: "back to its original sizes",
     Reason.DOES_NOT_FIT: "its node does not hold all of its pods",
 }
+# What the operator has to mend is no business of a pod's owner.
+_OPERATORS = frozenset({Reason.FORBIDDEN, Reason.THROTTLED})
 _MOST_CONTAINERS = 4
 # Kubernetes takes 1024 bytes of an event's message.
 _LONGEST = 500
@@ -57,6 +59,8 @@ def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | 
     if not isinstance(action, ResizePod | EvictPod) or outcome.verdict not in (Verdict.DONE, Verdict.REFUSED):
         return None
     refused = outcome.verdict is Verdict.REFUSED
+    if refused and outcome.reason in _OPERATORS:
+        return None
     before = pods.get((action.namespace, action.pod))
     if refused:
         asked = f" ({_changes(action, before)})" if isinstance(action, ResizePod) else ""

@@ -107,6 +107,8 @@ def test_what_was_not_done_and_nodes_are_not_told():
     action = resize(pod(), amounts(130))
     others = [done(action, verdict) for verdict in (Verdict.OBSERVED, Verdict.HELD, Verdict.FAILED)]
     assert announced(*others, done(TaintNode("n1", Reason.OVERLOADED))) == []
+    # The operator's business.
+    assert announced(done(action, Verdict.REFUSED, Reason.FORBIDDEN)) == []
 
 
 def test_one_line_a_pod_sorted_by_name_and_never_too_long():
