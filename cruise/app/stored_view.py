@@ -1,9 +1,10 @@
 """What the webhook knows of the store: read beside the event loop, kept when the database is away."""
 
 import asyncio
+import gc
 import threading
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
@@ -107,7 +108,8 @@ class StoreFollower:
         try:
             paused = await store.paused()
             if view.read_at is None or now - view.read_at >= self._interval or now < view.read_at:
-                statistics = _unless_equal(view.statistics, await store.workload_statistics())
+                with _without_collections():
+                    statistics = _unless_equal(view.statistics, await store.workload_statistics())
                 overrides = await store.overrides()
                 view = StoredView(statistics, view.overrides if overrides == view.overrides else overrides, paused, now)
             elif paused != view.paused:
@@ -121,6 +123,16 @@ class StoreFollower:
             log.info("store read", statistics=len(view.statistics.keys))
         self.problem = None
         self.view = view
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep the garbage collector off what is mostly dropped again at once: it would stop all threads for that."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:

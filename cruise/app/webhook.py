@@ -1,6 +1,7 @@
 """`cruise webhook`: settings become a view of the cluster, a view of the store, a certificate and an HTTPS server."""
 
 import asyncio
+import gc
 import os
 import sys
 import time
@@ -40,6 +41,7 @@ log = structlog.get_logger()
 OpenedStore = AbstractAsyncContextManager[Store]
 
 _RETRY_SECONDS = 2.0
+_LOOK_SECONDS = 0.1
 # Whoever calls is asked to connect anew meanwhile, and finds another replica.
 _FAREWELL_SECONDS = 2.0
 # A thread that unpacks statistics gives way after so long, where Python's default is ten times as much.
@@ -87,6 +89,7 @@ class Webhook:
                     tasks.create_task(self.cluster.run())
                     tasks.create_task(upkeep.run())
                     tasks.create_task(self._keep_certificate())
+                    tasks.create_task(self._settle())
                     await self._until_cancelled()
             except ExceptionGroup as failures:
                 refusals, others = failures.split(CruiseError)
@@ -138,6 +141,13 @@ class Webhook:
             unpublished = self.keeper.why_unpublished is not None
             seconds = self._times.interval.total_seconds()
             await asyncio.sleep(min(seconds, _RETRY_SECONDS) if unpublished else seconds)
+
+    async def _settle(self) -> None:
+        """Keep the garbage collector from what stays for good: a look at all of it would hold up every request."""
+        while not self.reviewer.ready or self.store.view.read_at is None:
+            await asyncio.sleep(_LOOK_SECONDS)
+        gc.collect()
+        gc.freeze()
 
     async def _until_cancelled(self) -> None:
         try:

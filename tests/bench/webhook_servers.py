@@ -109,6 +109,7 @@ async def serve(kind: Kind) -> None:
     world = make_world()
     app: Any = cruise_app(*world) if kind == "cruise" else fastapi_app(*world)
     gc.collect()
+    gc.freeze()
     async with serve_http(app, "127.0.0.1", 0, tls=context(), stop_seconds=1) as port:
         print(port, flush=True)
         await asyncio.to_thread(sys.stdin.read)
