@@ -120,7 +120,7 @@ async def registration(client: KubeClient, name: str) -> Registration | None:
         return None
     webhooks = _read(answer, _Configuration).webhooks or []
     try:
-        bundles = tuple(b64decode(one.client_config.ca_bundle or "") for one in webhooks)
+        bundles = tuple(b64decode(one.client_config.ca_bundle or "", validate=True) for one in webhooks)
     except (ValueError, NotBase64) as error:
         raise Unavailable(f"the caBundle of {name} is not base64: {error}") from error
     return Registration(bundles, all(one.failure_policy == "Ignore" for one in webhooks))
