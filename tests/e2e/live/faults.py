@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import ssl
 import tempfile
 import threading
 import time
@@ -102,6 +103,88 @@ class PrometheusProxy:
                 """Say nothing."""
 
         return Handler
+
+
+class ApiServerProxy:
+    """An API server, spoken to without TLS, that answers 429 to everything while `storm` is on; `refused` counts."""
+
+    def __init__(self, target: str, ca_file: Path) -> None:
+        self.storm = False
+        self.refused = 0
+        self.target = urlsplit(target).netloc
+        self.tls = ssl.create_default_context(cafile=str(ca_file))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_ApiHandler,), {"proxy": self}))
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def __enter__(self) -> "ApiServerProxy":
+        """Listen."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Rewrite a kubeconfig so that it leads here."""
+        document = json.loads(path.read_text())
+        for one in document["clusters"]:
+            one["cluster"] = {"server": self.address}
+        path.write_text(json.dumps(document))
+        return path
+
+
+class _ApiHandler(BaseHTTPRequestHandler):
+    proxy: "ApiServerProxy"
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._forward()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def _forward(self) -> None:
+        sent = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
+        if self.proxy.storm:
+            self.proxy.refused += 1
+            self._answer(429, {"Retry-After": "1", "Content-Type": "text/plain"}, b"slow down")
+            return
+        upstream = http.client.HTTPSConnection(self.proxy.target, timeout=600, context=self.proxy.tls)
+        headers = {name: text for name, text in self.headers.items() if name.lower() != "host"}
+        upstream.request(self.command, self.path, sent, headers)
+        answer = upstream.getresponse()
+        kind = {"Content-Type": answer.getheader("Content-Type") or "application/json"}
+        if "watch=" not in self.path:
+            self._answer(answer.status, kind, answer.read())
+        else:
+            self._stream(answer, kind)
+        upstream.close()
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, text in (headers | {"Content-Length": str(len(body))}).items():
+            self.send_header(name, text)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, answer: http.client.HTTPResponse, headers: dict[str, str]) -> None:
+        """Pass on what comes, piece by piece, until either end has enough."""
+        self.close_connection = True
+        self.send_response(answer.status)
+        for name, text in headers.items():
+            self.send_header(name, text)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        with suppress(OSError, http.client.HTTPException):
+            while piece := answer.read1(_CHUNK):
+                self.wfile.write(piece)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
 
 
 class SocketProxy:

@@ -38,13 +38,22 @@ def test_without_the_database_nothing_is_written_and_afterwards_the_rest_is(
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
 
-def test_a_slow_database_makes_passes_late_and_no_more(stage: Stage, database: tuple[str, SocketProxy]):
+def test_a_slow_database_makes_passes_late_and_a_very_slow_one_stops_writes(
+    stage: Stage, database: tuple[str, SocketProxy]
+):
     url, proxy = database
     with stage.serving(database_url=url, **FAST):
         until(lambda: shrunk(stage) == 1, "the first pod is sized")
-        proxy.delay_seconds = 0.5
         stage.mark()
+        proxy.delay_seconds = 0.1
+        scale(stage, 2)
+        until(lambda: shrunk(stage) == 2, "the second is sized", seconds=120)
+        # Whether somebody has paused cruise cannot be known in time any more.
+        proxy.delay_seconds = 2.0
+        time.sleep(SEVERAL_PASSES)
         scale(stage, 3)
-        until(lambda: shrunk(stage) == 3, "the others are sized", seconds=120)
+        time.sleep(SEVERAL_PASSES)
+        assert shrunk(stage) == 2
         proxy.delay_seconds = 0
+        until(lambda: shrunk(stage) == 3, "the third is sized by itself", seconds=120)
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
