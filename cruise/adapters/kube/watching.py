@@ -4,7 +4,7 @@ import asyncio
 import gc
 import math
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,25 +20,30 @@ from cruise.kube_json.wire_objects import AnyObject
 
 log = structlog.get_logger()
 
+_UNPROVED_WATCHES = 2
 # Items of a page that is followed by more like it.
 _MANY = 500
-_FORBIDDEN = frozenset({"Forbidden", "Unauthorised"})
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The pace of lists and watches, in seconds.
 
-    A watch is kept open by the server for `watch_seconds`, give or take a fifth. Shortly before its end the server
-    says up to which version it has told everything, and what is opened next proves it again: so even a kind that
-    nothing happens to is known to be in step at least that often, which a bookmark a minute would not tell in time.
-    A watch that says nothing for `grace_seconds` longer is dead. What fails within `steady_seconds` makes the next wait
-    longer; one that the server ends is opened anew no sooner than `least_seconds` after it was opened. After
-    `relist_failures` in a row the version is suspected to be one that the server never had: the kind is listed anew.
+    A watch is kept open by the server for `watch_seconds`, give or take a fifth: servers say only about once a minute
+    up to which version they have told everything, and for no fixed time of kinds that nothing happens to. What is
+    opened anew proves that nothing was missed, since a server tells at once what has happened since a version, or that
+    it does not know any more: so it counts from its opening, once it has been open for `trust_seconds` without an
+    error. Where watches end sooner than that, by whatever is in between, a list proves it every `unproved_seconds`.
+    A watch that says nothing for `grace_seconds` longer than it should last is dead. What fails within `steady_seconds`
+    makes the next wait longer; one that the server ends is opened anew no sooner than `least_seconds` after it was
+    opened. After `relist_failures` in a row the version is suspected to be one that the server never had: the kind is
+    listed anew.
     """
 
     page_size: int = 500
-    watch_seconds: float = 40.0
+    watch_seconds: float = 30.0
+    trust_seconds: float = 1.0
+    unproved_seconds: float = 30.0
     grace_seconds: float = 10.0
     steady_seconds: float = 5.0
     least_seconds: float = 1.0
@@ -85,14 +90,19 @@ class KindWatch:
         self._timing = timing
         self._clock = clock
         self._decoder = StreamDecoder(kind.shape)
-        self._proved_at = -math.inf
         self.absent = False
+        self._proved_at = -math.inf
+        self._opened_at: float | None = None
+        self._unproved = 0
 
     def lag_seconds(self) -> float:
         """How long ago the objects were last known to be those of the server; infinite before the first list."""
         if self.absent:
             return 0.0
-        return self._clock() - self._proved_at if self.listed.is_set() else math.inf
+        now = self._clock()
+        opened_at = self._opened_at if self._trusts_watch(now) else None
+        proved_at = self._proved_at if opened_at is None else max(self._proved_at, opened_at)
+        return now - proved_at if self.listed.is_set() else math.inf
 
     async def run(self) -> None:
         """Keep in step until cancelled."""
@@ -101,7 +111,7 @@ class KindWatch:
         while True:
             began = self._clock()
             try:
-                if self.version is None or waits.failures >= timing.relist_failures:
+                if self._needs_list(waits.failures):
                     await self._list()
                 await self._watch()
             except (CruiseError, BadInput) as error:
@@ -113,6 +123,10 @@ class KindWatch:
                 # A server that ends its watches early, again and again, is left in peace a little.
                 wait = max(0.0, timing.least_seconds * random.uniform(0.5, 1.0) - (self._clock() - began))
             await asyncio.sleep(wait)
+
+    def _needs_list(self, failures: int) -> bool:
+        unproved = self._unproved >= _UNPROVED_WATCHES and self.lag_seconds() >= self._timing.unproved_seconds
+        return self.version is None or unproved or failures >= self._timing.relist_failures
 
     def _wait_after(self, error: CruiseError, waits: Backoff) -> float:
         if self.kind.optional and (isinstance(error, NotFound) or _is_forbidden(error)):
@@ -152,29 +166,42 @@ class KindWatch:
         self.absent = False
         self.version = version
         self.lists += 1
-        self._prove()
+        self._prove(self._clock())
         self.listed.set()
 
     async def _watch(self) -> None:
-        seconds = max(1, round(self._timing.watch_seconds * random.uniform(0.8, 1.2)))
+        timing = self._timing
+        seconds = max(1, round(timing.watch_seconds * random.uniform(0.8, 1.2)))
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self.version or "",
             "timeoutSeconds": str(seconds),
         }
-        silence = seconds + self._timing.grace_seconds
+        silence = seconds + timing.grace_seconds
         async with self._client.lines(self.kind.path, query, silence_seconds=silence) as lines:
-            self._prove()
             self._well()
-            in_a_row = 0
-            async for line in lines:
-                self._take(self._decoder.event(line))
-                self._prove()
-                in_a_row += 1
-                if in_a_row % self._timing.events_in_a_row == 0:
-                    # Lines that have arrived already are read without a pause, and others want their turn.
-                    await asyncio.sleep(0)
+            self._opened_at = self._clock()
+            self._unproved += 1
+            try:
+                await self._hear(lines)
+                if self._trusts_watch(self._clock()):
+                    # What happened in the very last moment may not have been told.
+                    self._prove(self._clock() - timing.trust_seconds)
+            finally:
+                if self._trusts_watch(self._clock()):
+                    self._prove(self._opened_at)
+                self._opened_at = None
+
+    async def _hear(self, lines: AsyncIterator[bytes]) -> None:
+        in_a_row = 0
+        async for line in lines:
+            self._take(self._decoder.event(line))
+            self._prove(self._clock())
+            in_a_row += 1
+            if in_a_row % self._timing.events_in_a_row == 0:
+                # Lines that have arrived already are read without a pause, and others want their turn.
+                await asyncio.sleep(0)
 
     def _take(self, event: Event[AnyObject]) -> None:
         match event:
@@ -186,12 +213,19 @@ class KindWatch:
             case Bookmark(version):
                 pass
             case Broken(expired, message):
+                self._opened_at = None
                 raise Expired(message) if expired else Unavailable(message)
         if version:
             self.version = version
 
-    def _prove(self) -> None:
-        self._proved_at = self._clock()
+    def _prove(self, at: float | None) -> None:
+        """Note that everything up to a time is known."""
+        if at is not None:
+            self._proved_at = max(self._proved_at, at)
+            self._unproved = 0
+
+    def _trusts_watch(self, now: float) -> bool:
+        return self._opened_at is not None and now - self._opened_at >= self._timing.trust_seconds
 
     def _do_without(self, error: CruiseError) -> None:
         if self.problem != str(error):
@@ -223,7 +257,7 @@ def _leave_to_counting() -> None:
 
 
 def _is_forbidden(error: CruiseError) -> bool:
-    return isinstance(error, Refused) and error.cause in _FORBIDDEN
+    return isinstance(error, Refused) and error.cause == "Forbidden"
 
 
 def _name_of(item: AnyObject | Unreadable) -> tuple[str, str]:

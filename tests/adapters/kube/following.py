@@ -15,6 +15,8 @@ from tests.controlplane.control_plane import ADMIN, ControlPlane
 # Waits that are made for a cluster's years are shortened to what a test can wait for.
 SHORT = Timing(
     watch_seconds=1.0,
+    trust_seconds=0.3,
+    unproved_seconds=2.0,
     grace_seconds=1.0,
     steady_seconds=0.3,
     least_seconds=0.1,

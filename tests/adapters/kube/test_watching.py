@@ -194,6 +194,28 @@ async def test_quiet_kinds_stay_in_step(tmp_path):
         assert server.verbs(NODES).count("list") == 1
 
 
+async def test_watch_that_opens_only_to_fail_proves_nothing(tmp_path):
+    failing = saying({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd is away"}})
+    timing = replace(SHORT, relist_failures=10**6, unproved_seconds=1000)
+    async with a_cluster(tmp_path, 2, timing, most_lag_seconds=3) as (server, cluster):
+        server.faults[PODS, "watch"] += [failing] * 1000
+        await eventually(lambda: cluster.lag_seconds() > 3, "it is out of step")
+        with pytest.raises(Unavailable, match="pods: not in step for 3 s: etcd is away"):
+            await cluster.snapshot()
+
+
+async def test_where_watches_end_without_a_word_lists_prove(tmp_path):
+    async with a_cluster(tmp_path, 2) as (server, cluster):
+        server.faults[NODES, "watch"] += [end_at_once] * 1000
+        loop = asyncio.get_running_loop()
+        ends_at, worst = loop.time() + 7, 0.0
+        while loop.time() < ends_at:
+            worst = max(worst, cluster.lag_seconds())
+            await asyncio.sleep(0.05)
+        assert worst < 5
+        assert 1 < server.verbs(NODES).count("list") < 6
+
+
 async def test_burst_leaves_others_their_turn(tmp_path):
     events = 100_000
     async with a_cluster(tmp_path, 1, replace(SHORT, watch_seconds=120)) as (server, cluster):
