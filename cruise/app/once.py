@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from urllib.parse import quote
 
+from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.connecting import own_namespace
 from cruise.adapters.kube.lease_record import read_lease
 from cruise.app.clock import wall_clock
@@ -25,13 +28,15 @@ from cruise.app.leading import LEASE
 from cruise.app.serving import check
 from cruise.domain.actions import Verdict
 from cruise.domain.policy import Mode
-from cruise.errors import Unavailable
+from cruise.errors import NotFound, Unavailable
 from cruise.runtime.reconcile import NodePass
 from cruise.runtime.usage_reading import ReadingProgress
 from cruise.settings import Settings
 
 # A Lease whose holder is gone is free after 15 s.
 _PATIENCE = timedelta(seconds=20)
+# Who leads renews every two seconds.
+_BETWEEN_LOOKS_SECONDS = 1.0
 # What failed is asked for once more; what fails twice would decide on half the truth.
 _REFRESHES = 2
 
@@ -105,24 +110,35 @@ async def _leading(connected: Connections, namespace: str, work: Callable[[], Aw
 
     leading = asyncio.ensure_future(lease.lead(begun))
     beginning = asyncio.ensure_future(began.wait())
+    contest = asyncio.ensure_future(_somebody_leads(connected.client, namespace))
+    tasks: set[asyncio.Future[Any]] = {leading, beginning, contest}
     try:
-        await asyncio.wait({leading, beginning}, timeout=_PATIENCE.total_seconds(), return_when="FIRST_COMPLETED")
-        if not began.is_set() and not leading.done():
-            raise Unavailable(await _who_leads(connected, namespace))
-        await leading
+        await asyncio.wait(tasks, timeout=_PATIENCE.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+        if began.is_set() or leading.done():
+            await leading
+            return
+        refusal = contest.result() if contest.done() else f"the Lease {LEASE} could not be had; try again"
+        raise Unavailable(refusal)
     finally:
-        beginning.cancel()
-        leading.cancel()
-        await asyncio.wait({leading})
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _who_leads(connected: Connections, namespace: str) -> str:
+async def _somebody_leads(client: KubeClient, namespace: str) -> str:
+    """Return in words who leads, once somebody was seen to renew the Lease. Raises what the API server refuses."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{LEASE}"
-    holder = read_lease(await connected.client.get(path)).holder
-    return (
-        f"another cruise leads: {holder} holds the Lease {namespace}/{LEASE}; stop it first, "
-        "or look without writing in CRUISE_MODE=observe"
-    )
+    holder = version = ""
+    while True:
+        with suppress(NotFound):
+            found = read_lease(await client.get(path))
+            if holder and found.holder == holder and found.version != version:
+                return (
+                    f"another cruise leads: {holder} holds the Lease {namespace}/{LEASE}; stop it first, "
+                    "or look without writing in CRUISE_MODE=observe"
+                )
+            holder, version = found.holder, found.version
+        await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
 
 
 def _do_not_wait(line: str) -> None:
