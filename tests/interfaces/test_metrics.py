@@ -1,6 +1,7 @@
 """Metrics as a Prometheus server would read them."""
 
 import math
+import subprocess
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from cruise.domain.resources import Resources
 from cruise.interfaces.figures import ControllerFigures, JobFigures, PassFigures, WebhookFigures
 from cruise.interfaces.metrics import metrics_text
 from tests.builders import NOW
+from tests.prometheus_server import binary
 
 JOBS = (
     JobFigures("node pass", runs=7, failures=2, seconds=3.5, last_success_at=NOW - timedelta(minutes=3)),
@@ -96,6 +98,13 @@ def test_a_webhook_tells_answers_durations_and_its_certificate():
     assert read[("cruise_webhook_certificate_expiry_timestamp_seconds",)] == NOW.timestamp() + 86400
     assert read[("cruise_webhook_statistics_age_seconds",)] == 30
     assert not [key for key in read if key[0] == "cruise_leader"]
+
+
+def test_prometheus_own_judge_has_no_complaint():
+    webhook = WebhookFigures({("mutated", ""): 3}, ((0.001, 2),), 0.1, NOW, NOW, 1.0)
+    text = metrics_text("1", NOW, FIGURES, webhook)
+    done = subprocess.run([binary("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("hostile", ['a"b', "line\nbreak", "back\\slash", "ü"])

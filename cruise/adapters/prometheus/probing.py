@@ -1,7 +1,7 @@
 """What a server holds of a cluster, found out with a dozen small queries: a sample of the containers, counts, times."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -14,6 +14,7 @@ from cruise.domain.cluster import ContainerRole, Pod, Snapshot
 from cruise.domain.preflight import UsageFacts
 
 _MOST_PODS = 100
+_YOUNG = timedelta(minutes=5)
 _MOST_LABELS = 12
 _LOOK_BACK_SECONDS = tuple(int(days * 86_400) for days in (7, 3, 1, 0.25, 1 / 24))
 
@@ -44,7 +45,7 @@ class _Probe:
         self._snapshot = snapshot
         self._at = at
         self._rows = decoder("vector", _Row, settings.accept_partial)
-        self._pods = _sample(snapshot)
+        self._pods = _sample(snapshot, datetime.fromtimestamp(at, UTC))
 
     def facts(self) -> UsageFacts:
         wanted = {
@@ -131,8 +132,9 @@ class _Probe:
         return rows[0].value[1] if rows else None
 
 
-def _sample(snapshot: Snapshot) -> list[Pod]:
-    """Return some pods that run for a while by now, spread evenly over the sorted names."""
+def _sample(snapshot: Snapshot, at: datetime) -> list[Pod]:
+    """Return some running pods, spread evenly over the sorted names; young ones only where there are no others."""
     running = [pod for pod in snapshot.pods if pod.phase == "Running" and not pod.terminating and not pod.windows]
-    step = max(1, -(-len(running) // _MOST_PODS))
-    return running[::step]
+    # Whoever has not been scraped yet has no series, and nothing is wrong with that.
+    seen = [pod for pod in running if pod.created_at is None or at - pod.created_at > _YOUNG] or running
+    return seen[:: max(1, -(-len(seen) // _MOST_PODS))]

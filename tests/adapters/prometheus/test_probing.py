@@ -1,5 +1,6 @@
 """What a preflight finds out from a real server, where all is well and where something is missing."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -81,6 +82,13 @@ def test_each_figure_is_what_the_server_holds(server):
 def test_pods_without_series_are_missed(server):
     facts = look(server, cluster("late-1", "late-2"))
     assert (facts.asked, facts.with_cpu) == (5, 3)
+
+
+def test_pods_that_cannot_have_been_scraped_yet_are_not_missed(server):
+    snapshot = cluster()
+    young = make_pod("young", node="n1", created_at=AT - timedelta(minutes=1))
+    assert look(server, replace(snapshot, pods=(*snapshot.pods, young))).asked == 3
+    assert look(server, replace(snapshot, pods=(young,))).asked == 1
 
 
 def test_time_passes_and_series_grow_old(server):
