@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import uvloop
 
@@ -33,8 +34,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are none by inheritance.
+        self._transport = cast(asyncio.Transport, transport)
         self._idle.append(self)
 
     def send(self, request: bytes, due: float) -> None:
