@@ -61,9 +61,14 @@ class Guards:
         return originals
 
     def has_room(self, action: ResizePod) -> bool:
-        """Tell whether a grow fits what its node counts now: a shrink frees room only once it is actual."""
+        """Tell whether a grow fits what its node counts now: a shrink frees room only once it is actual.
+
+        On a node whose pod had to stay nothing does: it was not to be in the sums.
+        """
         if action.node is None or action.growth == NO_RESOURCES:
             return True
+        if action.node in self.refusing_nodes:
+            return False
         others = self._gate.grows_on(action.node, self._began)
         # An earlier try of the same grow may have failed: it does not take the room twice.
         others.pop(action.uid, None)

@@ -365,6 +365,17 @@ async def test_a_disruption_budget_refuses_and_its_node_is_left_in_peace():
     assert told(await applied(world, [evict(b)])) == [(Verdict.DONE, Reason.DOES_NOT_FIT)]
 
 
+async def test_nothing_grows_on_account_of_a_pod_that_had_to_stay():
+    everywhere = [workload("a", replicas=2), workload("b"), workload("c")]
+    world = cluster(everywhere, budgets=[budget("a", min_available=2)])
+    a, b, c = (await pods(world, "a"))[0], await only_pod(world, "b"), await only_pod(world, "c")
+    crossing = sized(c, 600, 100, resources(100, 0))
+    outcomes = await applied(world, [evict(a), sized(b, 600, 512, resources(100, 0)), crossing])
+    # The node has room, and yet does not hold what its pods need. What shrinks may shrink.
+    assert told(outcomes)[1:] == [(Verdict.HELD, Reason.WAITING_FOR_ROOM), (Verdict.DONE, Reason.RIGHTSIZED)]
+    assert await requests_of(world, c.name) == amounts(500, 100)
+
+
 async def test_what_an_evicted_pod_leaves_is_not_handed_out_in_the_same_pass():
     world = cluster([workload("a", template(container(3500))), workload("b", template(container(500)))])
     a, b = await only_pod(world, "a"), await only_pod(world, "b")
