@@ -137,7 +137,7 @@ class KubeCluster:
         document = await (self._read_node(name) if kind == NODES else self._read_pod(namespace, name))
         shelf = self._cache.shelf(kind)
         if document is None:
-            shelf.forget(namespace, name)
+            shelf.forget((namespace, name))
         else:
             shelf.merge(document, watch.version)
 

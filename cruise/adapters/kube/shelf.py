@@ -101,9 +101,8 @@ class KindShelf:
         if not self._is_passed(key, version):
             self._keeper.put(item)
 
-    def drop(self, namespace: str, name: str, version: str) -> None:
+    def drop(self, key: Key, version: str) -> None:
         """Let an object go as the watch tells."""
-        key = (namespace, name)
         if not self._is_passed(key, version):
             self._keeper.drop(key)
 
@@ -121,9 +120,9 @@ class KindShelf:
             if version is not None:
                 self._read_ahead[key_of(item)] = version
 
-    def forget(self, namespace: str, name: str) -> None:
+    def forget(self, key: Key) -> None:
         """Let an object go that was looked for by itself and not found."""
-        self._keeper.drop((namespace, name))
+        self._keeper.drop(key)
 
     def _is_passed(self, key: Key, version: str) -> bool:
         """Tell whether something newer than `version` was merged."""

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -14,8 +13,9 @@ from cruise.adapters.kube.backoff import Backoff
 from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.kinds import Kind
 from cruise.adapters.kube.listing import list_pages
+from cruise.adapters.kube.shelf import Key, KindShelf, key_of
 from cruise.errors import BadInput, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
-from cruise.kube_json.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder, Unreadable
+from cruise.kube_json.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder
 from cruise.kube_json.wire_objects import AnyObject
 
 log = structlog.get_logger()
@@ -54,22 +54,6 @@ class Timing:
     events_in_a_row: int = 100
 
 
-class Shelf(Protocol):
-    """Where the objects of one kind are kept."""
-
-    def put(self, item: AnyObject | Unreadable, version: str) -> None:
-        """Take an object as it is at a version."""
-        ...
-
-    def drop(self, namespace: str, name: str, version: str) -> None:
-        """Let an object go."""
-        ...
-
-    def keep_only(self, names: set[tuple[str, str]]) -> None:
-        """Let every other object go."""
-        ...
-
-
 class KindWatch:
     """Follows one kind for as long as `run` does.
 
@@ -78,7 +62,7 @@ class KindWatch:
     """
 
     def __init__(
-        self, client: KubeClient, kind: Kind, shelf: Shelf, timing: Timing, clock: Callable[[], float]
+        self, client: KubeClient, kind: Kind, shelf: KindShelf, timing: Timing, clock: Callable[[], float]
     ) -> None:
         self.kind = kind
         self.listed = asyncio.Event()
@@ -148,15 +132,11 @@ class KindWatch:
 
     async def _list(self) -> None:
         self.version = None
-        names: set[tuple[str, str]] = set()
+        names: set[Key] = set()
         version = ""
         async for page in list_pages(self._client, self.kind, self._decoder, self._timing.page_size):
-            for odd in page.unreadable:
-                names.add((odd.namespace, odd.name))
-                self._shelf.put(odd, page.version)
-            for item in page.items:
-                metadata = item.metadata
-                names.add((metadata.namespace or "", metadata.name))
+            for item in (*page.items, *page.unreadable):
+                names.add(key_of(item))
                 self._shelf.put(item, page.version)
             version = page.version
             if len(page.items) >= _MANY:
@@ -208,8 +188,7 @@ class KindWatch:
             case Changed(item, version):
                 self._shelf.put(item, version)
             case Deleted(item, version):
-                namespace, name = _name_of(item)
-                self._shelf.drop(namespace, name, version)
+                self._shelf.drop(key_of(item), version)
             case Bookmark(version):
                 pass
             case Broken(expired, message):
@@ -258,9 +237,3 @@ def _leave_to_counting() -> None:
 
 def _is_forbidden(error: CruiseError) -> bool:
     return isinstance(error, Refused) and error.cause == "Forbidden"
-
-
-def _name_of(item: AnyObject | Unreadable) -> tuple[str, str]:
-    if isinstance(item, Unreadable):
-        return item.namespace, item.name
-    return item.metadata.namespace or "", item.metadata.name

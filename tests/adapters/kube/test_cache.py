@@ -51,7 +51,7 @@ def decoded(document: Json) -> Any:
 
 def drop(cache: Cache, document: Json, version: int = 1) -> None:
     metadata = document["metadata"]
-    cache.shelf(KINDS[document["kind"]]).drop(metadata.get("namespace", ""), metadata["name"], str(version))
+    cache.shelf(KINDS[document["kind"]]).drop((metadata.get("namespace", ""), metadata["name"]), str(version))
 
 
 def gathered(documents: Iterable[Json]) -> Snapshot:
