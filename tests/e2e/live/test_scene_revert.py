@@ -2,12 +2,15 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 
+from tests.controlplane.api import until
 from tests.controlplane.manifests import container, pod
 from tests.e2e.live import programs
 from tests.e2e.live.manifests import app
+from tests.e2e.live.programs import Running
 from tests.e2e.live.sizes import Size, limits, requests, statuses_of
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
@@ -55,6 +58,30 @@ def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: Stage):
     assert stage.command("resume").code == 0
     assert stage.once("resize")["paused"] is False
     assert len(stage.deeds()) == 2
+
+
+def test_a_cruise_that_goes_on_running_does_not_undo_it(stage: Stage):
+    stage.node(cpu="4", memory="8Gi")
+    stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi", {"memory": "2Gi"}))
+    stage.running(1)
+    stage.measure({"web": USE})
+    with stage.serving("resize", pass_interval="2s") as running:
+        web = until(lambda: next((one for one in stage.pods("web") if requests(one).cpu < 300), None), "web is sized")
+        name = web["metadata"]["name"]
+        stage.resized(name)
+        done = stage.command("revert", "--yes", "--format", "json").json
+        assert [one["state"] for one in done["pods"] if one["pod"] == name] == ["put back"]
+        assert requests(stage.resized(name)) == Size(700, 1024)
+        passes = passes_of(running)
+        stage.mark()
+        until(lambda: passes_of(running) >= passes + 2, "two more passes were made")
+        assert stage.deeds() == []
+        assert requests(stage.pod("web")) == Size(700, 1024)
+
+
+def passes_of(running: Running) -> float:
+    found = re.search(r'cruise_job_runs_total\{job="node pass"\} (\S+)', running.get("/metrics")[1])
+    return float(found.group(1)) if found else 0.0
 
 
 def test_what_has_no_room_waits_and_is_said_to(stage: Stage):
