@@ -78,11 +78,13 @@ class AdmissionUpkeep:
         self._version = version
         if not due and _same(self._known, known):
             return
-        admitter = await asyncio.to_thread(
-            Admitter, snapshot, view.statistics, view.overrides, self._policy, self._clock()
-        )
-        self._known, self._holds_until = known, admitter.holds_until
+        admitter, self._holds_until = await asyncio.to_thread(self._prepared, snapshot, view)
+        self._known = known
         self._reviewer.use(admitter, self._cluster.owners(), self._unpatched(view))
+
+    def _prepared(self, snapshot: Snapshot, view: StoredView) -> tuple[Admitter, float]:
+        admitter = Admitter(snapshot, view.statistics, view.overrides, self._policy, self._clock())
+        return admitter, admitter.holds_until()
 
     def _in_step(self) -> bool:
         return self._cluster.lag_seconds() <= MOST_LAG_SECONDS

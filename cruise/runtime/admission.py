@@ -30,8 +30,11 @@ class Admitter:
         self._snapshot = snapshot
         self._statistics = statistics
         self._policy = policy
-        self.holds_until = _next_change(snapshot, statistics, policy, now)
-        """When time alone changes a decision next: Unix seconds, infinite if it never does."""
+        self._now = now
+
+    def holds_until(self) -> float:
+        """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
+        return _next_change(self._snapshot, self._statistics, self._policy, self._now)
 
     def admit(self, pod: Pod) -> tuple[Pod, Mutate | Leave]:
         """Return the pod as it is created under the policy, and the decision."""
