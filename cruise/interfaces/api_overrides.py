@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from starlette.requests import ClientDisconnect
 
 from cruise.decisions.override_sources import settings_of
 from cruise.domain.cluster import WorkloadRef
@@ -57,7 +58,7 @@ def override_routes(view: ApiView, may_write: Callable[..., None]) -> APIRouter:
     @routes.put(
         "/{namespace}/{kind}/{name}",
         dependencies=[Depends(may_write)],
-        responses=failures(401, 403, 413, 422, 503),
+        responses=failures(400, 401, 403, 413, 422, 503),
         openapi_extra=_BODY,
     )
     async def put_override(namespace: Namespace, kind: Kind, name: Name, request: Request) -> OverrideEntry:
@@ -118,10 +119,13 @@ def _entry(namespace: str, workload: WorkloadRef, override: Overrides) -> Overri
 
 
 async def _body(request: Request) -> bytes:
-    """Read the body, as much as settings can take. Raises HTTPException 413."""
+    """Read the body, as much as settings can take. Raises HTTPException 400 and 413."""
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _LARGEST_BODY_BYTES:
-            raise HTTPException(413, f"the body is larger than {_LARGEST_BODY_BYTES // 1024} KiB")
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _LARGEST_BODY_BYTES:
+                raise HTTPException(413, f"the body is larger than {_LARGEST_BODY_BYTES // 1024} KiB")
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the body broke off") from error
     return bytes(body)

@@ -11,6 +11,7 @@ from cruise.decisions.override_sources import settings_of
 from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Bounds, EvictionRanking, Mode
 from cruise.domain.resources import ResourceName
+from cruise.interfaces.api import create_api
 from cruise.interfaces.api_overrides import read_settings
 from tests.builders import make_amounts, make_ref
 from tests.interfaces.api_scene import TOKEN, asking, busy_scene
@@ -129,6 +130,28 @@ async def test_a_body_without_end_is_cut_off(api):
 
     answered = await api.put(WEB, content=endless())
     assert (answered.status_code, answered.json()) == (413, {"error": "the body is larger than 64 KiB"})
+
+
+async def test_a_body_that_breaks_off_changes_nothing(scene):
+    sent = []
+    pieces = iter([{"type": "http.request", "body": b'{"mode":', "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(pieces)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "PUT",
+        "path": f"/api/v1{WEB}",
+        "headers": [(b"authorization", f"Bearer {TOKEN}".encode())],
+        "query_string": b"",
+    }
+    await create_api(scene)(scope, receive, send)
+    assert sent[0]["status"] == 400
+    assert await stored(scene) is None
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü"])
