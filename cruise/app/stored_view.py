@@ -1,16 +1,16 @@
 """What the webhook knows of the store: read beside the event loop, kept when the database is away."""
 
 import asyncio
-import gc
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
 import numpy as np
 import structlog
 
+from cruise.adapters.store.collection import uncollected
 from cruise.decisions.scope import StoredOverrides
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
@@ -108,7 +108,8 @@ class StoreFollower:
         try:
             paused = await store.paused()
             if view.read_at is None or now - view.read_at >= self._interval or now < view.read_at:
-                with _without_collections():
+                # What is read is mostly equal, and gone before the collector may look at it.
+                with uncollected():
                     statistics = _unless_equal(view.statistics, await store.workload_statistics())
                 overrides = await store.overrides()
                 view = StoredView(statistics, view.overrides if overrides == view.overrides else overrides, paused, now)
@@ -123,16 +124,6 @@ class StoreFollower:
             log.info("store read", statistics=len(view.statistics.keys))
         self.problem = None
         self.view = view
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Keep the garbage collector off what is mostly dropped again at once: it would stop all threads for that."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:
