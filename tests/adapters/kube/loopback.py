@@ -77,6 +77,10 @@ class Loopback:
         self.oldest = self.version
         self._events.clear()
 
+    def events_of(self, path: str) -> list[tuple[int, bytes]]:
+        """Return the versions and lines that watches of a path are told."""
+        return self._events[path]
+
     def _note(self, path: str, kind: str, document: Json) -> None:
         line = json.dumps({"type": kind, "object": document}).encode() + b"\n"
         self._events[path].append((self.version, line))

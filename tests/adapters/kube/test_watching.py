@@ -281,3 +281,21 @@ async def test_nothing_is_decided_without_a_kind_that_is_needed(tmp_path, code, 
         server.faults.clear()
         await asyncio.wait_for(cluster.synced(), 10)
         await eventually(lambda: not cluster.problems(), "all is well")
+
+
+async def test_line_that_breaks_off_is_told_again(tmp_path):
+    async def half(server, request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await server.put_all(PODS, [pod("whole"), pod("broken")])
+        first, second = (line for _, line in server.events_of(PODS)[-2:])
+        await response.write(first + second[: len(second) // 2])
+        await asyncio.sleep(0.05)
+        request.transport.abort()
+        return response
+
+    async with a_cluster(tmp_path, 1) as (server, cluster):
+        await eventually(lambda: "watch" in server.verbs(PODS), "the watch is open")
+        server.faults[PODS, "watch"] += [half]
+        await eventually(lambda: shows(cluster, "broken", "p000", "whole"), "both are seen")
+        assert server.verbs(PODS).count("list") == 1
