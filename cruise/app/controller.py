@@ -112,8 +112,7 @@ class Controller:
     async def rightsize(self) -> NodePass:
         """Run one node pass."""
         done = await node_pass(self._cluster, self._store, self._policy, self._clock(), gate=self._gate)
-        self.doings.node_pass = done
-        self.doings.add(done.outcomes)
+        self.doings.add_pass(done)
         self.doings.paused = await self._store.paused()
         holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
         pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}

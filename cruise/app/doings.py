@@ -34,6 +34,7 @@ class Doings:
     """
 
     node_pass: NodePass | None = None
+    pass_figures: PassFigures | None = None
     outcomes: deque[Outcome] = field(default_factory=lambda: deque(maxlen=_KEPT))
     reactions: deque[Reaction] = field(default_factory=lambda: deque(maxlen=_KEPT))
     jobs: dict[str, JobFigures] = field(default_factory=dict)
@@ -45,6 +46,11 @@ class Doings:
     statistics: StatisticsTable | None = None
     paused: bool | None = None
 
+    def add_pass(self, done: NodePass) -> None:
+        """Take over a node pass; it is summed up once, and not at every look."""
+        self.node_pass, self.pass_figures = done, pass_figures(done)
+        self.add(done.outcomes)
+
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Take over how actions ended."""
         self.outcomes.extend(outcomes)
@@ -53,12 +59,8 @@ class Doings:
     def forget_term(self) -> None:
         """Forget what only the one who led until now can vouch for; what was done stays."""
         self.filled, self.filling, self.unread = False, None, ()
-        self.refreshed_at = self.statistics = self.node_pass = self.paused = None
+        self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = None
         self.jobs.clear()
-
-    def last_pass(self) -> PassFigures | None:
-        """Sum up the last node pass, if there was one."""
-        return pass_figures(self.node_pass) if self.node_pass is not None else None
 
     def figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
         """Return all this as `/metrics` shows it."""
@@ -67,7 +69,7 @@ class Doings:
             leader=leader,
             jobs=[self.jobs[name] for name in sorted(self.jobs)],
             outcomes=self.counts,
-            last_pass=self.last_pass(),
+            last_pass=self.pass_figures,
             statistics_at=self.refreshed_at,
             watch_lag_seconds=lag_seconds,
             paused=self.paused,

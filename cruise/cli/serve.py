@@ -37,7 +37,7 @@ def serve(
 
       cruise serve --once --format json --config cruise.toml    the same for a script
     """
-    import asyncio
+    import uvloop
 
     from cruise.app.log_lines import set_up_logs
 
@@ -48,9 +48,9 @@ def serve(
     usual = "warning" if once and settings.log_level == "info" else settings.log_level
     set_up_logs(settings.log_format, "debug" if verbose else usual)
     if not once:
-        asyncio.run(_for_good(settings))
+        uvloop.run(_for_good(settings))
         return
-    done = asyncio.run(_once(settings))
+    done = uvloop.run(_once(settings))
     if done is None:
         raise typer.Exit(_INTERRUPTED)
     _print(done, format)
