@@ -21,7 +21,8 @@ from cruise.app.filling import FillingLog
 from cruise.app.http_server import serve_http
 from cruise.app.leading import lead
 from cruise.app.running import Running
-from cruise.errors import BadInput
+from cruise.domain.policy import Policy
+from cruise.errors import BadInput, Throttled, Unavailable
 from cruise.interfaces.api import create_api
 from cruise.interfaces.health import health_app
 from cruise.runtime.gate import Gate
@@ -31,6 +32,7 @@ log = structlog.get_logger()
 
 # Probes and scrapes are over in no time; a person's long question is not worth holding up an end.
 _HTTP_STOP_SECONDS = 3
+_RETRY_SECONDS = 5.0
 
 
 async def serve(settings: Settings) -> None:
@@ -80,12 +82,22 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
     async with followed(connected):
         running.awaited = "the cluster"
         await in_step(connected)
-        running.policy = await able(connected, running.policy)
+        running.policy = await _able(connected, running.policy)
         running.awaited = None
         try:
             await lead(connected.lease, term)
         finally:
             running.awaited = "the end"
+
+
+async def _able(connected: Connections, policy: Policy) -> Policy:
+    """Ask what the server can do until it answers."""
+    while True:
+        try:
+            return await able(connected, policy)
+        except (Throttled, Unavailable) as error:
+            log.warning("waiting for the API server", problem=str(error))
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _say(line: str) -> None:

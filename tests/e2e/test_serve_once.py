@@ -99,3 +99,18 @@ def test_with_less_rights_than_the_mode_needs_it_says_what_is_missing(stage: Sta
     assert ended.code == 1
     assert "leases" in ended.err
     assert json.dumps(stage.deeds()) == "[]"
+
+
+def test_without_any_rights_it_says_what_it_cannot_read(stage: Stage, tmp_path: Path):
+    furnished(stage, replicas=1)
+    stage.admin.create(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": stage.namespace}}
+    )
+    token = stage.admin.service_account_token(stage.namespace, "nobody")
+    kubeconfig = stage.plane.kubeconfig(f"nobody-{stage.namespace}", token)
+    ended = once(stage, tmp_path, kubeconfig=str(kubeconfig))
+    assert ended.code == 1
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("cruise: the cluster cannot be read: ")
+    assert "forbidden" in last
+    assert stage.deeds() == []
