@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from cruise.decisions.packing.kernels.clock import seconds
+
 # What one unit of work stands for, in the counters that kernels return; about a nanosecond each on a current core.
 ANNEALING_STEP = 100
 PRICING_STEP = 20
@@ -24,6 +26,21 @@ class Meter:
 
     deadline_seconds: float
     work_left: float
+
+    def over(self) -> bool:
+        """Tell whether the deadline or the work has run out."""
+        return self.work_left <= 0 or (self.deadline_seconds < math.inf and seconds() > self.deadline_seconds)
+
+    def until(self, share: float) -> "Meter":
+        """A meter of its own for a share of what is left; what it spends must be taken off here by `absorb`."""
+        if self.deadline_seconds == math.inf:
+            return Meter(math.inf, self.work_left * share)
+        now = seconds()
+        return Meter(now + (self.deadline_seconds - now) * share, self.work_left * share)
+
+    def remaining_seconds(self) -> float:
+        """Seconds to the deadline; infinite in replay."""
+        return self.deadline_seconds - seconds() if self.deadline_seconds < math.inf else math.inf
 
     def spend(self, units: float) -> None:
         """Take work off what is left."""

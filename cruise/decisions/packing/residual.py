@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.packing.instance import BoolArray, Instance, IntArray
+from cruise.decisions.packing.instance import Instance, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -12,7 +12,7 @@ class Residual:
     """The free part of an instance; `nailed[class, node]` is the rest of every plan made from it.
 
     Its classes are rows of the instance (`origin`) in the same order, without their nailed copies. `tiers[class]`
-    counts priorities from the highest, 0. `must[class]` tells that every copy is placed in any plan of interest.
+    counts priorities from the highest, 0.
     `limits[class, node]` already covers what may stay, and `room[node, resource]` is never negative.
     """
 
@@ -22,7 +22,6 @@ class Residual:
     demands: IntArray
     tiers: IntArray
     counts: IntArray
-    must: BoolArray
     running: IntArray
     limits: IntArray
     room: IntArray
@@ -39,7 +38,7 @@ class Residual:
 
 
 def residual_of(instance: Instance, nailed_tiers: frozenset[int] = frozenset()) -> Residual:
-    """Nail what cannot move, and every running copy of the given tiers, whose pending copies must then be placed."""
+    """Nail what cannot move, and every running copy of the given tiers."""
     order = {priority: index for index, priority in enumerate(instance.tiers())}
     tiers = np.array([order[int(priority)] for priority in instance.priorities], dtype=np.int64)
     settled = np.isin(tiers, np.array(sorted(nailed_tiers), dtype=np.int64))
@@ -58,7 +57,6 @@ def residual_of(instance: Instance, nailed_tiers: frozenset[int] = frozenset()) 
         demands=np.ascontiguousarray(instance.demands[keep]),
         tiers=tiers[keep],
         counts=counts[keep],
-        must=settled[keep],
         running=np.ascontiguousarray((instance.running - nailed)[keep]),
         limits=np.ascontiguousarray(limits[keep]),
         room=np.ascontiguousarray(room),

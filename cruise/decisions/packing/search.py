@@ -1,0 +1,75 @@
+"""The best plan known, and the annealer that looks for a better one."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.decisions.packing.budget import ANNEALING_STEP, Meter
+from cruise.decisions.packing.instance import FloatArray, IntArray
+from cruise.decisions.packing.kernels.annealing import anneal
+from cruise.decisions.packing.kernels.board import Board, lay_out
+from cruise.decisions.packing.residual import Residual
+
+# From one entry of the vector to the next the annealer's energy falls by this factor; the vector itself is exact.
+_RATIO = 3.0
+_HOT, _COLD = 1.0, 0.15
+
+
+@dataclass(slots=True)
+class Search:
+    """The best assignment of a residual so far, and a board that goes on from any assignment."""
+
+    residual: Residual
+    tier_count: int
+    state: NDArray[np.uint64]
+    best: IntArray
+    best_vector: IntArray
+
+    def vector(self, assignment: IntArray) -> IntArray:
+        """Places and stays of each tier in turn, without the nailed copies."""
+        vector = np.zeros(2 * self.tier_count, dtype=np.int64)
+        np.add.at(vector, 2 * self.residual.tiers, assignment.sum(axis=1))
+        np.add.at(vector, 2 * self.residual.tiers + 1, np.minimum(assignment, self.residual.running).sum(axis=1))
+        return vector
+
+    def offer(self, assignment: IntArray) -> bool:
+        """Keep a feasible assignment if it is better than the best."""
+        vector = self.vector(assignment)
+        if vector.tolist() <= self.best_vector.tolist():
+            return False
+        self.best, self.best_vector = assignment.copy(), vector
+        return True
+
+    def run(self, start: IntArray, iterations: int, meter: Meter, heat: float = _HOT, from_tier: int = 0) -> None:
+        """Anneal from an assignment; `heat` is in energies of a placed copy of the first tier in play."""
+        board = self._board(start)
+        stop = np.zeros(1, dtype=np.int64)
+        hot = heat * _RATIO ** (2.0 * (self.tier_count - 1 - from_tier) + 1.0)
+        done = anneal(
+            board, self.best, self.best_vector, self.state, stop, iterations, hot, _COLD, meter.deadline_seconds
+        )
+        meter.spend(ANNEALING_STEP * done)
+
+    def _board(self, start: IntArray) -> Board:
+        residual = self.residual
+        loyalty: FloatArray = np.power(_RATIO, 2.0 * (self.tier_count - 1 - residual.tiers))
+        return lay_out(
+            start.copy(),
+            residual.demands,
+            residual.counts,
+            residual.running,
+            residual.limits,
+            residual.room,
+            residual.tiers,
+            self.tier_count,
+            _RATIO * loyalty,
+            loyalty,
+        )
+
+
+def search_of(residual: Residual, tier_count: int, state: NDArray[np.uint64], assignment: IntArray) -> Search:
+    """A search that knows one feasible assignment."""
+    search = Search(residual, tier_count, state, assignment.copy(), np.zeros(2 * tier_count, dtype=np.int64))
+    search.best_vector = search.vector(assignment)
+    return search
