@@ -25,7 +25,7 @@ from tests.controlplane.behaviour import Behaviour, NodeSpec
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
-from tests.simulation.scenes import NAMESPACE, START, node
+from tests.simulation.scenes import NAMESPACE, START, Dial, node
 
 SCENE_LABEL = "example.com/scene"
 
@@ -38,6 +38,7 @@ class Scene:
     nodes: Sequence[Node] = (node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}))
     budgets: Sequence[BudgetRule] = ()
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    demand: Dial = field(default_factory=Dial)
 
 
 class World(Protocol):
@@ -52,6 +53,10 @@ class World(Protocol):
 
     async def settle(self) -> None:
         """Wait until what was asked for is done and every replacement runs."""
+        ...
+
+    async def exhaust_memory(self, pod: Pod) -> None:
+        """Let a pod's container be killed for its memory, once."""
         ...
 
 
@@ -73,12 +78,19 @@ class SimulatedWorld:
             limit_ranges=scene.limit_ranges,
         )
         self.port: Cluster = self.simulated
+        self._demand = scene.demand
 
     def node(self, name: str) -> str:
         return name
 
     async def settle(self) -> None:
         self.simulated.advance(self.simulated.now + timedelta(minutes=2))
+
+    async def exhaust_memory(self, pod: Pod) -> None:
+        usual, self._demand.mebibytes = self._demand.mebibytes, self._demand.mebibytes + 100_000
+        while not self.simulated.kills:
+            self.simulated.advance(self.simulated.now + timedelta(seconds=5))
+        self._demand.mebibytes = usual
 
 
 @asynccontextmanager
@@ -92,10 +104,11 @@ async def simulated(scene: Scene) -> AsyncIterator[World]:
 class RealWorld:
     """A scene on a real control plane, with a namespace and nodes of its own."""
 
-    def __init__(self, scene: Scene, port: KubeCluster, admin: Api, namespace: str) -> None:
+    def __init__(self, scene: Scene, port: KubeCluster, admin: Api, kubelet: TestKubelet, namespace: str) -> None:
         self.port: Cluster = port
         self.namespace = namespace
         self._admin = admin
+        self._kubelet = kubelet
         self._replicas = sum(workload.replicas for workload in scene.workloads)
         self._roomiest = max(one.allocatable.cpu_millicores for one in scene.nodes)
 
@@ -107,6 +120,9 @@ class RealWorld:
         while not await self._at_rest():
             assert asyncio.get_running_loop().time() < deadline, "the scene does not come to rest"
             await asyncio.sleep(0.02)
+
+    async def exhaust_memory(self, pod: Pod) -> None:
+        await asyncio.to_thread(self._kubelet.oom_kill, pod.namespace, pod.name, "app")
 
     async def _at_rest(self) -> bool:
         """Tell whether controllers, scheduler and kubelets are done, and the port knows."""
@@ -159,7 +175,7 @@ def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
                 running = asyncio.ensure_future(cluster.run())
                 try:
                     await asyncio.wait_for(cluster.synced(), 60)
-                    yield RealWorld(scene, cluster, admin, namespace)
+                    yield RealWorld(scene, cluster, admin, kubelet, namespace)
                 finally:
                     running.cancel()
                     await asyncio.gather(running, return_exceptions=True)

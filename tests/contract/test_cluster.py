@@ -4,6 +4,7 @@ A scene is described once, in the simulation's terms; an implementation builds i
 its controllers and kubelets have come to rest.
 """
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from cruise.errors import Conflict, NotFound, Refused, Throttled
 from cruise.simulation.evictions import BudgetRule
 from cruise.simulation.workloads import SimulatedWorkload
 from tests.contract.scenes import Build, Scene, World, real, simulated
-from tests.simulation.scenes import NAMESPACE, amounts, container, evict, node, resize, template, workload
+from tests.simulation.scenes import NAMESPACE, Dial, amounts, container, evict, node, resize, template, workload
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 FOREIGN = Taint("example.com/odd", "yes", TaintEffect.PREFER_NO_SCHEDULE)
@@ -271,3 +272,27 @@ async def test_growth_of_an_action_is_not_for_the_cluster_to_judge(build: Build)
         pod = await first_pod(world)
         await world.port.perform(replace(resize(pod, amounts(300)), growth=NO_RESOURCES, reason=Reason.REVERTED))
         assert (await again(world, pod)).containers[0].requests == amounts(300, 128)
+
+
+async def test_kill_is_told_of_with_its_limit_and_again_to_who_comes_later(build: Build) -> None:
+    demand = Dial()
+    one = workload(pod=template(LIMITED), dial=demand, grace_seconds=1)
+    async with build(Scene([one], demand=demand)) as world:
+        await world.settle()
+        pod = await first_pod(world)
+        await world.exhaust_memory(pod)
+        for _ in range(2):
+            kill = await asyncio.wait_for(anext(aiter(world.port.oom_kills())), 10)
+            assert (kill.namespace, kill.pod, kill.pod_uid, kill.container) == (*key_of(pod), pod.uid, "app")
+            assert (kill.workload, kill.node) == (pod.workload, pod.node)
+            assert (kill.memory_request_bytes, kill.memory_limit_bytes) == (
+                amounts(None, 128).memory_bytes,
+                amounts(None, 256).memory_bytes,
+            )
+        await world.settle()
+        (killed,) = (await again(world, pod)).containers
+        assert killed.restart_count == 1
+
+
+def key_of(pod: Pod) -> tuple[str, str]:
+    return pod.namespace, pod.name
