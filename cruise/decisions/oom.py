@@ -74,6 +74,9 @@ def decide_oom_reaction(
     verdict = scope.of(pod)
     if isinstance(verdict, Hold):
         return verdict
+    if scene.node is None:
+        # What nobody knows the room of is not evicted for want of it.
+        return Hold(pod.namespace, pod.name, Reason.NODE_NOT_READY, "its node is not known")
     if not verdict.manages_memory:
         return Hold(pod.namespace, pod.name, Reason.MEMORY_UNMANAGED)
     if policy.oom_reaction is OomReaction.EVICT:

@@ -66,6 +66,7 @@ def react(
     seen: Pod | str | None = "same",
     policy=FULL,
     version=(1, 34),
+    node_known: bool = True,
     ranges=(),
     refused: RefusedTarget | None = None,
     last: datetime | None = None,
@@ -79,7 +80,7 @@ def react(
     ]
     node = make_node(kubelet_version=version)
     whole = make_snapshot([pod], nodes=[node], **snapshot)
-    scene = Scene(node, room, {row.key.container: row for row in rows}, ranges, refused, last)
+    scene = Scene(node if node_known else None, room, {row.key.container: row for row in rows}, ranges, refused, last)
     scope = Scope(whole, make_table(*rows), {}, policy, NOW)
     found = pod if seen == "same" else seen
     assert not isinstance(found, str)
@@ -315,3 +316,13 @@ def test_what_waits_is_taken_back_with_the_same_patch(state):
     ]
     more = 106 if state is ResizePending.INFEASIBLE else 56
     assert decision.growth == make_resources(0, more)
+
+
+def test_a_pod_whose_node_is_not_known_is_not_evicted_for_want_of_room():
+    assert held(make_pod(), node_known=False) is Reason.NODE_NOT_READY
+
+
+def test_a_kill_of_long_ago_is_not_acted_on():
+    pod = make_pod()
+    record = replace(learn_from(kill_of(pod), None), finished_at=NOW - timedelta(hours=1, seconds=1))
+    assert held(pod, record) is Reason.RECORDED
