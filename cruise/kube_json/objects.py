@@ -1,5 +1,7 @@
 """Objects around pods: workloads, disruption budgets, autoscalers, limit ranges."""
 
+from sys import intern
+
 import msgspec
 
 from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, Workload, WorkloadRef
@@ -53,7 +55,7 @@ def control_of(document: wire_objects.WorkloadObject) -> tuple[OwnerKey, Workloa
     metadata = document.metadata
     controller = controller_of(metadata.owner_references)
     key = (metadata.namespace or "default", kind, metadata.name)
-    return key, WorkloadRef(controller.kind, controller.name) if controller else None
+    return key, WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None
 
 
 def decode_budget(document: wire_objects.BudgetObject) -> DisruptionBudget | None:

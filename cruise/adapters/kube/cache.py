@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 
 import structlog
 
+from cruise.adapters.kube.controllers import Controllers, WorkloadReader, WorkloadShelf
 from cruise.adapters.kube.kinds import Kind
 from cruise.adapters.kube.oom_watch import OomWatch
 from cruise.adapters.kube.pod_shelf import PodShelf
@@ -24,8 +25,8 @@ from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json import wire, wire_objects
 from cruise.kube_json.annotations import StringMaps
 from cruise.kube_json.node import decode_node
-from cruise.kube_json.objects import control_of, decode_autoscaler, decode_budget, decode_limit_range, decode_workload
-from cruise.kube_json.owners import INTERMEDIATE_KINDS, OwnerKey
+from cruise.kube_json.objects import decode_autoscaler, decode_budget, decode_limit_range
+from cruise.kube_json.owners import INTERMEDIATE_KINDS
 from cruise.kube_json.pod import OS_LABEL
 from cruise.kube_json.stream import Unreadable
 from cruise.kube_json.wire_objects import AnyObject
@@ -57,8 +58,6 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 }
 _PARTS_OF_WORKLOADS = ("workloads", "annotations")
 
-_WorkloadShelf = Shelf[wire_objects.AnyWorkload, Workload | WorkloadRef]
-
 
 class Cache:
     """Objects of all kinds. `version` counts changes.
@@ -70,19 +69,18 @@ class Cache:
 
     def __init__(self) -> None:
         self.version = 0
-        self.controllers: dict[OwnerKey, WorkloadRef | None] = {}
         self.oom = OomWatch(lambda: self.pods.shown_kills())
         self._told: dict[tuple[str, Key], str] = {}
         self._made: dict[str, object] = {}
-        maps = StringMaps()
+        maps, read_workload = StringMaps(), WorkloadReader().read
+        self._workloads: dict[str, WorkloadShelf] = {
+            _tag(shape): Shelf(read_workload, partial(self._workload_changed, _tag(shape))) for shape in _WORKLOADS
+        }
+        self.controllers = Controllers({kind: self._workloads[kind] for kind in INTERMEDIATE_KINDS})
         self.pods = PodShelf(self.controllers, maps, partial(self._changed, "Pod"), self.oom.tell)
         self._nodes: Shelf[wire.NodeObject, Node] = Shelf(
             lambda document: decode_node(document, maps), partial(self._changed, "Node")
         )
-        self._workloads: dict[str, _WorkloadShelf] = {
-            _tag(shape): Shelf(_workload_or_controller, partial(self._workload_changed, _tag(shape)))
-            for shape in _WORKLOADS
-        }
         self._budgets: Shelf[wire_objects.BudgetObject, DisruptionBudget] = Shelf(
             decode_budget, partial(self._changed, "PodDisruptionBudget")
         )
@@ -175,15 +173,8 @@ class Cache:
         return cast(T, self._made[name])
 
     def _workload_changed(self, kind: str, key: Key) -> None:
-        namespace, name = key
-        value = self._workloads[kind].values.get(key)
         if kind in INTERMEDIATE_KINDS:
-            owner = (namespace, kind, name)
-            if value is None:
-                self.controllers.pop(owner, None)
-            else:
-                self.controllers[owner] = value if isinstance(value, WorkloadRef) else None
-                self.pods.owner_changed(namespace)
+            self.pods.owner_changed(key[0])
         self._changed(kind, key)
 
     def _changed(self, kind: str, key: Key) -> None:
@@ -203,13 +194,6 @@ class Cache:
 
 def _tag(shape: type[AnyObject]) -> str:
     return str(shape.__struct_config__.tag)
-
-
-def _workload_or_controller(document: wire_objects.WorkloadObject) -> Workload | WorkloadRef:
-    """Return who controls a ReplicaSet or Job, else the workload that it is."""
-    control = control_of(document)
-    controller = control[1] if control is not None else None
-    return decode_workload(document) if controller is None else controller
 
 
 def _runs_windows(node: Node) -> bool:

@@ -1,6 +1,7 @@
 """The objects of one kind, decoded, and those apart that cannot be."""
 
 from collections.abc import Callable
+from sys import intern
 from typing import Generic, Protocol, TypeVar
 
 from cruise.errors import BadInput
@@ -19,7 +20,7 @@ def key_of(item: AnyObject | Unreadable) -> Key:
     """Return the key of an object."""
     if isinstance(item, Unreadable):
         return item.namespace, item.name
-    return item.metadata.namespace or "", item.metadata.name
+    return intern(item.metadata.namespace or ""), item.metadata.name
 
 
 class Shelf(Generic[T, V]):
