@@ -74,11 +74,11 @@ def decide_oom_reaction(
     verdict = scope.of(pod)
     if isinstance(verdict, Hold):
         return verdict
-    if scene.node is None:
+    if scene.node is None or not verdict.manages_memory:
         # What nobody knows the room of is not evicted for want of it.
-        return Hold(pod.namespace, pod.name, Reason.NODE_NOT_READY, "its node is not known")
-    if not verdict.manages_memory:
-        return Hold(pod.namespace, pod.name, Reason.MEMORY_UNMANAGED)
+        known = scene.node is not None
+        reason = Reason.MEMORY_UNMANAGED if known else Reason.NODE_NOT_READY
+        return Hold(pod.namespace, pod.name, reason, "" if known else "its node is not known")
     if policy.oom_reaction is OomReaction.EVICT:
         return _evict(verdict, scope)
     granted = _as_granted(verdict)
