@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,13 +12,15 @@ import structlog
 from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
 from cruise.app.stored_view import StoredView, StoreFollower
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Quota, Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import Unavailable
 from cruise.runtime.admission import Admitter
 from cruise.runtime.reviewing import Reviewer
 
 log = structlog.get_logger()
+
+Quotas = Mapping[str, tuple[Quota, ...]]
 
 _LOOK_SECONDS = 0.2
 _SOONEST_SECONDS = 1.0
@@ -36,8 +38,10 @@ class AdmissionUpkeep:
         policy: Policy,
         reviewer: Reviewer,
         clock: Callable[[], datetime],
+        quotas: Callable[[], Quotas] = dict,
     ) -> None:
         self._cluster = cluster
+        self._quotas = quotas
         self._store = store
         self._observes = policy.mode < Mode.INITIAL
         # What would be done is counted in mode observe too.
@@ -61,12 +65,14 @@ class AdmissionUpkeep:
         """Renew after a change, when time alone changes a decision, or when much is remembered."""
         view, version = self._store.view, self._cluster.version
         due = self._clock().timestamp() >= self._holds_until or self._reviewer.decided >= _MOST_DECIDED
-        changed = version != self._version or not _same(self._known[:3], _parts_of(view))
+        quotas = self._quotas()
+        aside = (*_parts_of(view), quotas)
+        changed = version != self._version or not _same(self._known[: len(aside)], aside)
         if not (due or changed or not self._in_step()) or now_seconds - self._looked_at < _SOONEST_SECONDS:
             return
         self._looked_at = now_seconds
         try:
-            snapshot = await self._cluster.snapshot()
+            snapshot = replace(await self._cluster.snapshot(), quotas=quotas)
         except Unavailable as error:
             # Somebody may have asked to be left alone since.
             if self._reviewer.ready:
@@ -74,7 +80,7 @@ class AdmissionUpkeep:
             self._version, self._known = -1, ()
             self._reviewer.suspend(str(error))
             return
-        known = (*_parts_of(view), *_parts_read(snapshot))
+        known = (*aside, *_parts_read(snapshot))
         self._version = version
         if not due and _same(self._known, known):
             return

@@ -19,11 +19,12 @@ from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
 from cruise.adapters.kube.connecting import SERVICE_ACCOUNT, KubeSettings, connect, own_namespace
 from cruise.adapters.kube.kinds import ADMISSION_KINDS
+from cruise.adapters.kube.quotas import read_quotas
 from cruise.adapters.kube.tls_secret import TlsSecret
 from cruise.adapters.kube.webhook_configuration import publish_ca
 from cruise.adapters.store.opening import open_store
 from cruise.adapters.tls_directory import TlsDirectory
-from cruise.app.admission_upkeep import AdmissionUpkeep
+from cruise.app.admission_upkeep import AdmissionUpkeep, Quotas
 from cruise.app.clock import wall_clock
 from cruise.app.connections import policy_of
 from cruise.app.http_server import serve_http
@@ -42,6 +43,7 @@ OpenedStore = AbstractAsyncContextManager[Store]
 
 _RETRY_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
+_QUOTA_SECONDS = 10.0
 # Whoever calls is asked to connect anew meanwhile, and finds another replica.
 _FAREWELL_SECONDS = 2.0
 # A thread that unpacks statistics gives way after so long, where Python's default is ten times as much.
@@ -65,6 +67,8 @@ class Webhook:
     ) -> None:
         self.reviewer = Reviewer()
         self.stopping = False
+        self.quotas: Quotas = {}
+        self._client = client
         self.cluster = KubeCluster(client, ADMISSION_KINDS)
         self.store = StoreFollower(stored, wall_clock)
         self._times = times
@@ -83,11 +87,14 @@ class Webhook:
         """Decide until cancelled; then bid those who call farewell. Raises CruiseError."""
         await self._begin()
         with self.store:
-            upkeep = AdmissionUpkeep(self.cluster, self.store, self._policy, self.reviewer, wall_clock)
+            upkeep = AdmissionUpkeep(
+                self.cluster, self.store, self._policy, self.reviewer, wall_clock, lambda: self.quotas
+            )
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self.cluster.run())
                     tasks.create_task(upkeep.run())
+                    tasks.create_task(self._follow_quotas())
                     tasks.create_task(self._keep_certificate())
                     tasks.create_task(self._settle())
                     await self._until_cancelled()
@@ -141,6 +148,22 @@ class Webhook:
             unpublished = self.keeper.why_unpublished is not None
             seconds = self._times.interval.total_seconds()
             await asyncio.sleep(min(seconds, _RETRY_SECONDS) if unpublished else seconds)
+
+    async def _follow_quotas(self) -> None:
+        """Read what quotas leave over and over: they change with every pod, and there are few of them."""
+        told = ""
+        while True:
+            try:
+                read = await read_quotas(self._client)
+            except CruiseError as error:
+                if str(error) != told:
+                    log.warning("quotas not read", error=str(error))
+                told = str(error)
+            else:
+                told = ""
+                if read != self.quotas:
+                    self.quotas = read
+            await asyncio.sleep(_QUOTA_SECONDS)
 
     async def _settle(self) -> None:
         """Keep the garbage collector from what stays for good: a look at all of it would hold up every request."""

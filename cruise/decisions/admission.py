@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.limit_ranges import breaks_limit_range
+from cruise.decisions.quotas import breaks_quota, counts_cpu_limits
 from cruise.decisions.recommendation import UNBOUNDED, ContainerBounds, container_bounds
 from cruise.decisions.resize import becomes_guaranteed
 from cruise.decisions.scope import Scope
 from cruise.domain.actions import ContainerTarget, Reason
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod
+from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod, Quota
 from cruise.domain.overrides import Guidance, Unreadable
 from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_class
@@ -44,10 +45,12 @@ def decide_admission(
     nodes: Sequence[Node],
     limit_ranges: Sequence[LimitRangeItem],
     policy: Policy,
+    quotas: Sequence[Quota] = (),
 ) -> Mutate | Leave:
     """Size a pod at its creation: requests from the peak, memory limit from the 7-day maximum, no CPU limit.
 
-    Deciding again on the mutated pod leaves it. `nodes` are those that exist now.
+    Deciding again on the mutated pod leaves it. `nodes` are those that exist now; `limit_ranges` and `quotas` are
+    those of the pod's namespace.
     """
     guidance = scope.guidance_of(pod)
     reason = scope.why_untouchable_at_admission(pod)
@@ -63,8 +66,11 @@ def decide_admission(
     if reason is not None:
         return Leave(reason)
     known = [statistics.row(row) for row in rows if row is not None]
-    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, nodes, policy)
-    return _judged(pod, sized, _within_largest_node(pod, targets, managed, nodes), limit_ranges)
+    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, quotas, nodes, policy)
+    decision = _judged(pod, sized, _within_largest_node(pod, targets, managed, nodes), limit_ranges)
+    if quotas and isinstance(decision, Mutate) and breaks_quota(pod, decision.containers, quotas):
+        return Leave(Reason.QUOTA)
+    return decision
 
 
 def _judged(
@@ -94,11 +100,13 @@ def _targets(
     guidance: Guidance,
     managed: frozenset[ResourceName],
     limit_ranges: Sequence[LimitRangeItem],
+    quotas: Sequence[Quota],
     nodes: Sequence[Node],
     policy: Policy,
 ) -> list[ContainerTarget]:
     targets = []
     cpu_limit_demanded = _demands_cpu_limit(limit_ranges)
+    cpu_limit_counted = counts_cpu_limits(quotas)
     for container, statistic in zip(sized, known, strict=True):
         bounds = container_bounds(guidance, container.name, limit_ranges, policy.floor)
         requests, limits = container.requests, container.limits
@@ -106,7 +114,11 @@ def _targets(
         memory, memory_limit = requests.memory_bytes, limits.memory_bytes
         if ResourceName.CPU in managed:
             cpu = _clamp(statistic.cpu_peak_millicores, bounds.whole[0], bounds.whole[1])
-            cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
+            if cpu_limit_counted and cpu_limit is not None:
+                # Without one the API server would refuse the container, and a larger one would use up the quota.
+                cpu_limit = max(cpu, min(cpu_limit, _cpu_limit(cpu, bounds, nodes)))
+            else:
+                cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
         if ResourceName.MEMORY in managed:
             memory = _memory_request(statistic, bounds)
             memory_limit = _memory_limit(statistic, memory, bounds)

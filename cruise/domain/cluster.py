@@ -185,11 +185,19 @@ class LimitRangeItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """What a ResourceQuota still grants to new pods, never negative; None for what it does not count."""
+
+    requests_left: Amounts = NO_AMOUNTS
+    limits_left: Amounts = NO_AMOUNTS
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A whole cluster at one moment; nodes sorted by name, pods by (namespace, name).
 
-    `workloads` is keyed by (namespace, workload), `namespace_annotations` and `limit_ranges` by namespace. `oom_kills`
-    are those that the pods' statuses still show, in the pods' order.
+    `workloads` is keyed by (namespace, workload), `namespace_annotations`, `limit_ranges` and `quotas` by namespace.
+    `oom_kills` are those that the pods' statuses still show, in the pods' order.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -200,6 +208,7 @@ class Snapshot:
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
     namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     oom_kills: tuple["OomKill", ...] = ()
+    quotas: Mapping[str, tuple[Quota, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ class Admitter:
             snapshot.nodes,
             snapshot.limit_ranges.get(pod.namespace, ()),
             self._policy,
+            snapshot.quotas.get(pod.namespace, ()),
         )
         if isinstance(decision, Leave) or self._policy.mode < Mode.INITIAL:
             return pod, decision

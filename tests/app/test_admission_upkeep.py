@@ -9,7 +9,7 @@ import pytest
 from cruise.app.admission_upkeep import AdmissionUpkeep
 from cruise.app.stored_view import StoredView, StoreFollower
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Quota, Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import BadInput, Unavailable
 from cruise.kube_json.owners import NO_OWNERS
@@ -17,6 +17,7 @@ from cruise.runtime.reviewing import Reviewer
 from tests.admission_reviews import encoded, make_review, patch_in, response_of
 from tests.builders import (
     NOW,
+    make_amounts,
     make_autoscaler,
     make_node,
     make_pod_json,
@@ -71,7 +72,15 @@ class Setting:
             use(*arguments)
 
         self.reviewer.use = counted  # type: ignore[assignment,method-assign]
-        self.upkeep = AdmissionUpkeep(self.cluster, self.store, Policy(mode=mode), self.reviewer, lambda: self.now)  # type: ignore[arg-type]
+        self.quotas: dict[str, tuple[Quota, ...]] = {}
+        self.upkeep = AdmissionUpkeep(
+            self.cluster,  # type: ignore[arg-type]
+            self.store,
+            Policy(mode=mode),
+            self.reviewer,
+            lambda: self.now,
+            lambda: self.quotas,
+        )
 
     async def look(self, seconds: float = 0.2) -> int:
         """Let time pass, look once, and return how often the state was renewed by that."""
@@ -113,6 +122,16 @@ async def test_a_change_of_what_admission_does_not_read_renews_nothing():
     assert setting.cluster.snapshots == 2
     assert await setting.look(1) == 0
     assert setting.cluster.snapshots == 2
+
+
+async def test_a_quota_that_is_used_up_counts_at_once():
+    setting = Setting()
+    await setting.look()
+    assert patch_in(setting.review())
+    setting.quotas = {"shop": (Quota(make_amounts(399, None)),)}
+    assert await setting.look(1) == 1
+    assert "patch" not in setting.review()
+    assert setting.reviewer.counts.verdicts["left", Reason.QUOTA.value] == 1
 
 
 async def test_new_statistics_and_a_pause_are_taken_up():

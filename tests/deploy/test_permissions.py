@@ -17,7 +17,7 @@ READ_BY_SERVE = {
     "policy": ("poddisruptionbudgets",),
 }
 READ_BY_WEBHOOK = {
-    "": ("limitranges", "namespaces", "nodes"),
+    "": ("limitranges", "namespaces", "nodes", "resourcequotas"),
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
     "batch": ("cronjobs", "jobs"),

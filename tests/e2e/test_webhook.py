@@ -151,6 +151,32 @@ def test_sidecars_missing_resources_and_reinvocation(control_plane, admin, names
         assert container_of(pod, "setup") == {}
 
 
+def test_in_a_namespace_with_quotas_no_pod_is_refused_because_of_cruise(control_plane, admin, namespace, tmp_path):
+    """Where CPU limits are counted the API server refuses containers without one; and peaks may be too much."""
+    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
+    store = store_of(
+        peak_of(namespace, "Deployment/web"), peak_of(namespace, "Deployment/big", cpu_peak=3000, memory_peak_mib=200)
+    )
+    hard = {"limits.cpu": "10", "requests.cpu": "2", "requests.memory": "10Gi", "limits.memory": "20Gi"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": namespace, "name": "all"}}
+    admin.create({**quota, "spec": {"hard": hard}})
+    until(lambda: admin.read("resourcequotas", namespace, "all").get("status", {}).get("used"), "the quota counts")
+    with (
+        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
+        running(settings, store),
+    ):
+        until(lambda: ready(settings), "the webhook is ready")
+        admin.create(deployment(namespace, "web"))
+        [pod] = pods_of(admin, namespace, "web")
+        assert container_of(pod) == {**SIZED, "limits": {"cpu": "2", "memory": "500Mi"}}
+        # Its peak of 3 CPUs is more than the quota has, and what was sent is not.
+        admin.create(deployment(namespace, "big"))
+        [pod] = pods_of(admin, namespace, "big")
+        assert container_of(pod) == AS_SENT
+        counted = metric(settings, "cruise_webhook_answers_total")
+        assert counted['cruise_webhook_answers_total{answer="left",reason="quota"}'] >= 1
+
+
 def test_mode_observe_counts_and_patches_nothing(control_plane, admin, namespace, tmp_path):
     settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}", mode=Mode.OBSERVE)
     store = store_of(peak_of(namespace, "Deployment/web"))
