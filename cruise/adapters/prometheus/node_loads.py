@@ -5,11 +5,11 @@ Three questions at most, each one sample or a few a node, and the later ones onl
 1. the 1-minute load averages, by their node label or the host of `instance`;
 2. where they are known by addresses alone, as node-exporter's often are, the names that the same exporters report;
 3. for nodes without a load average, the root control group (`id="/"`) from cAdvisor: the cores in use × (1 + the share
-   of time in which somebody waited for one). Without pressure figures that is never above the node's cores, so it can
+   of time in which somebody waited for one). Without pressure figures it is at most the node's cores, so that it can
    calm a node but not call it overloaded. Some installations drop these series: then the node has no reading.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.matrix import NodeLoad, NodeLoadDecoder
 from cruise.adapters.prometheus.queries import node_load_query, node_name_query, root_group_query
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.domain.cluster import Snapshot
 
 _NODE_NAME = "nodename"
 
@@ -31,21 +32,20 @@ class NodeLoadReader:
         self._names = NodeLoadDecoder(_NODE_NAME, settings.accept_partial)
         self._roots = NodeLoadDecoder(settings.labels.node, settings.accept_partial)
 
-    def read(self, at: int, nodes: Collection[str]) -> dict[str, float]:
-        """Return the load of each node with a reading; without `nodes`, whatever has a load average.
+    def read(self, at: int, nodes: Mapping[str, float]) -> dict[str, float]:
+        """Return the load of each node with a reading; `nodes` has their cores, without any all load averages count.
 
         Raises BadInput, Throttled, Unavailable.
         """
         readings = self._averages.loads(self._client.query(node_load_query(self._settings), at))
         loads = _by_node(readings)
-        missing = set(nodes) - loads.keys()
+        missing = nodes.keys() - loads.keys()
         addressed = [reading for reading in readings if _node_of(reading) not in nodes]
         if missing and addressed:
             loads |= _by_node(self._named(addressed, at))
             missing -= loads.keys()
         if missing and self._settings.labels.id:
-            roots = self._root_groups(at)
-            loads |= {node: roots[node] for node in missing & roots.keys()}
+            loads |= self._root_groups(at, {node: nodes[node] for node in missing})
         return loads
 
     def _named(self, readings: Iterable[NodeLoad], at: int) -> Iterable[NodeLoad]:
@@ -58,14 +58,26 @@ class NodeLoadReader:
             if len(names) == 1:
                 yield NodeLoad(next(iter(names)), reading.instance, reading.value)
 
-    def _root_groups(self, at: int) -> Mapping[str, float]:
+    def _root_groups(self, at: int, nodes: Mapping[str, float]) -> dict[str, float]:
         metrics = self._settings.metrics
         used = _by_node(self._roots.loads(self._client.query(root_group_query(self._settings, metrics.cpu), at)))
-        if not used:
-            return used
+        found = used.keys() & nodes.keys()
+        if not found:
+            return {}
         waiting_query = root_group_query(self._settings, metrics.cpu_waiting)
         waiting = _by_node(self._roots.loads(self._client.query(waiting_query, at)))
-        return {node: cores * (1 + min(1.0, waiting.get(node, 0.0))) for node, cores in used.items()}
+        return {
+            # Scrapes are not on the dot, so a busy node seems to use a little more than it has.
+            node: used[node] * (1 + min(1.0, waiting[node])) if waiting.get(node) else min(used[node], nodes[node])
+            for node in found
+        }
+
+
+def cores_of(snapshot: Snapshot) -> dict[str, float]:
+    """Return how many cores each node has; where that is unknown, how many pods may have."""
+    return {
+        node.name: (node.cpu_capacity_millicores or node.allocatable.cpu_millicores) / 1000 for node in snapshot.nodes
+    }
 
 
 def _by_node(readings: Iterable[NodeLoad]) -> dict[str, float]:

@@ -7,7 +7,7 @@ import msgspec
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.matrix import decoder
-from cruise.adapters.prometheus.node_loads import NodeLoadReader
+from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.queries import quoted
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot
@@ -54,13 +54,13 @@ class _Probe:
             for container in pod.containers
             if container.role is not ContainerRole.INIT
         }
-        metrics, nodes = self._settings.metrics, frozenset(node.name for node in self._snapshot.nodes)
+        metrics, nodes = self._settings.metrics, cores_of(self._snapshot)
         # An empty answer to the first question also tells that a server answers at all.
         cpu = self._containers(metrics.cpu) if wanted else set()
         if not cpu & wanted:
             labels = self._labels_of(metrics.cpu) if wanted else ()
             return UsageFacts(len(wanted), 0, len(self._containers(metrics.memory) & wanted), labels, nodes=len(nodes))
-        pressure = self._pressure(nodes)
+        pressure = self._pressure(frozenset(nodes))
         labelled = self._settings.labels.node != "" and self._has_node_label(metrics.cpu)
         return UsageFacts(
             asked=len(wanted),
@@ -73,7 +73,7 @@ class _Probe:
             nodes=len(nodes),
             pressured=sum(value > 0 for value in pressure.values()),
             silent=sum(value == 0 for value in pressure.values()),
-            loaded=len(NodeLoadReader(self._settings, self._client).read(self._at, nodes).keys() & nodes),
+            loaded=len(NodeLoadReader(self._settings, self._client).read(self._at, nodes).keys() & nodes.keys()),
         )
 
     def _selector(self, metric: str, sampled: bool = True) -> str:

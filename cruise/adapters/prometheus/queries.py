@@ -36,8 +36,8 @@ def root_group_query(settings: PrometheusSettings, metric: str) -> str:
     """Return the query for the rate of a counter of each node's root control group."""
     labels = dict.fromkeys((settings.labels.node, "instance"))
     matchers = [f'{settings.labels.id}="/"', *([settings.matchers] if settings.matchers else [])]
-    # Two samples must lie in the range wherever it starts, also where nodes are scraped once a minute.
-    rate = f"rate({metric}{{{','.join(matchers)}}}[{ROOT_GROUP_RANGE}])"
+    # Between the last two scrapes: over the whole range, a node that is scraped for a moment would seem to be idle.
+    rate = f"irate({metric}{{{','.join(matchers)}}}[{ROOT_GROUP_RANGE}])"
     return f"max by ({', '.join(label for label in labels if label)}) ({rate})"
 
 

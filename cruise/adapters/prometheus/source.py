@@ -9,7 +9,7 @@ import numpy as np
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.counters import Answers, CountersBefore, usage_of
 from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder
-from cruise.adapters.prometheus.node_loads import NodeLoadReader
+from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
 from cruise.adapters.prometheus.queries import usage_query
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -41,7 +41,7 @@ class PrometheusSource:
         self._queries_at_once = asyncio.Semaphore(settings.concurrency)
         self._containers: dict[str, dict[str, int]] = {}
         self._running: set[tuple[str, str]] = set()
-        self._nodes: frozenset[str] = frozenset()
+        self._nodes: dict[str, float] = {}
         self._cores = MANY_CORES
         self._pressured_nodes: set[str] = set()
 
@@ -56,7 +56,7 @@ class PrometheusSource:
             of_partition[pod.name] = of_partition.get(pod.name, 0) + len(pod.containers)
         self._containers = containers
         self._running = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.phase == "Running"}
-        self._nodes = frozenset(node.name for node in snapshot.nodes)
+        self._nodes = cores_of(snapshot)
         cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0)
         self._cores = cores or MANY_CORES
         return list(PARTITIONS)

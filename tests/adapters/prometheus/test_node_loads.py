@@ -14,7 +14,8 @@ from tests.prometheus_server import make_blocks, running_prometheus
 
 AT = 1_767_600_000
 SINCE = AT - 1200
-NODES = ("labelled", "addressed", "ambiguous", "other", "rooted", "without-pressure", "long-gone", "silent")
+NODES = dict.fromkeys(("labelled", "addressed", "ambiguous", "other", "rooted", "without-pressure"), 4.0)
+NODES |= {"long-gone": 4.0, "silent": 4.0, "zero-pressure": 4.0}
 ROOT = 'id="/"'
 
 
@@ -30,8 +31,8 @@ def write_series(path: Path) -> None:
         ('node_uname_info{instance="10.0.0.3:9100",nodename="ambiguous",release="6.1"}', 1),
         ('node_uname_info{instance="10.0.0.3:9100",nodename="other",release="6.1"}', 1),
     ]
-    used = [("labelled", 0.5), ("rooted", 3.0), ("without-pressure", 2.0), ("long-gone", 4.0)]
-    waiting = [("labelled", 0.0), ("rooted", 0.4)]
+    used = [("labelled", 0.5), ("rooted", 3.0), ("without-pressure", 2.0), ("long-gone", 4.0), ("zero-pressure", 2.0)]
+    waiting = [("labelled", 0.0), ("rooted", 0.4), ("zero-pressure", 0.0)]
     times = range(SINCE, AT + 1, 60)
     with path.open("w") as file:
         for metric, kind, series in (
@@ -84,8 +85,15 @@ def test_each_node_has_the_best_reading_there_is_or_none(server):
     assert not {"ambiguous", "other", "long-gone", "silent"} & found.keys()
 
 
+def test_a_node_that_seems_to_use_more_than_it_has_is_busy_and_not_overloaded(server):
+    found = loads(server, {"rooted": 2.5, "without-pressure": 1.999, "zero-pressure": 1.999})
+    # Zeros are the kernel's silence as well.
+    assert found["without-pressure"] == found["zero-pressure"] == 1.999
+    assert found["rooted"] == pytest.approx(4.2, rel=0.01)
+
+
 def test_without_ids_a_container_is_not_taken_for_a_node(server):
-    assert loads(server, labels=Labels(id="")).keys() & set(NODES) == {"labelled", "addressed"}
+    assert loads(server, labels=Labels(id="")).keys() & NODES.keys() == {"labelled", "addressed"}
 
 
 def test_matchers_narrow_every_question(server):
@@ -117,9 +125,9 @@ def test_nothing_more_is_asked_than_what_is_open():
         return Answer(body=ONE if "node_load1" in request.form["query"] else EMPTY)
 
     with answering(respond) as url:
-        assert loads(url, nodes=["n1"]) == {"n1": 2.0}
+        assert loads(url, nodes={"n1": 4.0}) == {"n1": 2.0}
         assert len(asked) == 1
-        assert loads(url, nodes=["n1", "n2"]) == {"n1": 2.0}
+        assert loads(url, nodes={"n1": 4.0, "n2": 4.0}) == {"n1": 2.0}
     # The only average has its node already, so no names; nothing in use, so no pressure.
     assert [query.partition("{")[0].rpartition("(")[2] for query in asked[1:]] == [
         "node_load1",

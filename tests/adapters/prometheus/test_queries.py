@@ -1,4 +1,10 @@
-from cruise.adapters.prometheus.queries import node_load_query, quoted, usage_query
+from cruise.adapters.prometheus.queries import (
+    node_load_query,
+    node_name_query,
+    quoted,
+    root_group_query,
+    usage_query,
+)
 from cruise.adapters.prometheus.settings import Labels, PrometheusSettings
 
 
@@ -27,3 +33,18 @@ def test_node_load_is_known_by_its_label_or_by_instance():
 
 def test_strings_are_escaped():
     assert quoted('a\\.b"c\nd') == r'"a\\.b\"c\nd"'
+
+
+def test_a_root_group_is_asked_for_as_it_is_now():
+    assert root_group_query(settings(matchers='cluster="a"'), "cpu_total") == (
+        'max by (node, instance) (irate(cpu_total{id="/",cluster="a"}[3m]))'
+    )
+    assert root_group_query(settings(labels=Labels(id="cgroup", node="")), "cpu_total") == (
+        'max by (instance) (irate(cpu_total{cgroup="/"}[3m]))'
+    )
+
+
+def test_a_node_is_named_as_its_exporter_names_it():
+    assert node_name_query(settings(matchers='cluster="a"')) == (
+        'max by (nodename, instance) (node_uname_info{cluster="a"})'
+    )
