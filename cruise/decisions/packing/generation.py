@@ -52,13 +52,10 @@ class Generation:
                 return
             if gained:
                 continue
-            if self.master.artificial() > _UNMET and self._dearest() < _DEAREST:
+            if self.master.artificial() > _UNMET and self.master.dearest() < _DEAREST:
                 self.master.raise_artificials(2.0)
             else:
                 self.converged = True
-
-    def _dearest(self) -> float:
-        return float(-self.master.tableau.cost[self.master.artificials].min())
 
     def _separate(self, duals: FloatArray, answer: int, meter: Meter) -> bool | None:
         """Price between the best duals and the master's, nearer to the latter each time nothing gains there."""

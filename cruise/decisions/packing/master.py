@@ -126,6 +126,10 @@ class Master:
         self.since_refactor = 0
         return True
 
+    def dearest(self) -> float:
+        """What a unit of an unmet demand costs; 0 where there are no demands."""
+        return float(-self.tableau.cost[self.artificials].min()) if len(self.artificials) else 0.0
+
     def worths(self) -> FloatArray:
         """What one unit less of each demand would be worth: the duals, turned to be at least 0."""
         return np.maximum(-self.tableau.duals[: self.convexity], 0.0)

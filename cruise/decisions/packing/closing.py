@@ -1,0 +1,76 @@
+"""Closing a phase: list every filling that an answer at the ceiling could use, and let CP-SAT decide."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.decisions.packing.budget import PRICING_STEP, Meter
+from cruise.decisions.packing.cpsat import Verdict, decide_target
+from cruise.decisions.packing.generation import BOUND_TOLERANCE, Generation
+from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.packing.kernels.pricing import EXACT, Shelf, enumerate_fillings, shelf_of
+
+_MOST_NODES = 3_000_000
+# CP-SAT's deterministic second is worth about this many units of work.
+_EFFORT_UNIT = 1e9
+
+
+@dataclass(slots=True)
+class Closer:
+    """The space for enumerated fillings, kept from one attempt to the next."""
+
+    generation: Generation
+    most_fillings: int
+    shelf: Shelf
+
+    def enumerate(self, target: int, meter: Meter) -> tuple[IntArray, IntArray] | None:
+        """Every maximal filling (groups and copies) that an answer of at least `target` could use.
+
+        The slack of a filling is measured against the pricing values stored with the best bound, since pricing the
+        same duals again may stop elsewhere and so cut off fillings that belong to a better answer. None when there
+        are too many, or the budget ended.
+        """
+        generation, phase = self.generation, self.generation.phase
+        gap = generation.bound - target + BOUND_TOLERANCE
+        value, stay_bonus = generation.master.prices(generation.duals)
+        written = 0
+        for group in range(len(phase.group_size)):
+            before = int(self.shelf.nodes[0])
+            found, outcome = enumerate_fillings(
+                self.shelf,
+                group,
+                value,
+                stay_bonus,
+                phase.counts,
+                float(generation.group_bounds[group]) - gap,
+                written,
+                _MOST_NODES,
+                meter.deadline_seconds,
+            )
+            meter.spend(PRICING_STEP * (int(self.shelf.nodes[0]) - before))
+            if outcome != EXACT or meter.over():
+                return None
+            written += found
+        return self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()
+
+    def decide(self, groups: IntArray, fillings: IntArray, target: int, share: float, meter: Meter) -> Verdict:
+        """Let CP-SAT decide about the target, within a share of what is left of the budget."""
+        part = meter.until(share)
+        seconds, effort = part.remaining_seconds(), part.work_left / _EFFORT_UNIT
+        verdict = decide_target(self.generation.phase, groups, fillings, target, seconds, effort)
+        meter.spend(_EFFORT_UNIT * verdict.effort)
+        return verdict
+
+
+def closer_of(generation: Generation, most_fillings: int = 20_000) -> Closer:
+    """A closer for a phase's generation."""
+    phase = generation.phase
+    shelf = shelf_of(phase.demands, phase.room, phase.limits, phase.running, most_fillings)
+    shelf.mix[:, :] = generation.shelf.mix
+    return Closer(generation, most_fillings, shelf)
+
+
+def chosen(groups: IntArray, fillings: IntArray, verdict: Verdict) -> tuple[IntArray, IntArray]:
+    """The groups and copies of one filling a node that CP-SAT chose."""
+    picks = np.repeat(np.arange(len(groups)), verdict.uses)
+    return groups[picks], fillings[picks]
