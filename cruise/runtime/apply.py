@@ -21,6 +21,9 @@ log = structlog.get_logger()
 
 AT_ONCE = 16
 
+# Chains of action numbers, each to go through in sequence, and how many chains at once.
+Phase = tuple[Sequence[Sequence[int]], int]
+
 
 async def apply(
     actions: Sequence[Action],
@@ -47,6 +50,20 @@ async def apply(
     guards = Guards(actions, snapshot, policy, gate, now, asked_for=asked_for)
     pause = Pause(None if asked_for else store, poll_seconds)
     run = Application(actions, cluster, store, guards, gate, pause, now)
+    # In a task of its own: a task group that failed leaves no trace in its task of who had cancelled it.
+    applying = asyncio.ensure_future(_applied(run, _phases(actions, at_once), gate, pause, poll_seconds))
+    task = asyncio.current_task()
+    cancelled_before = 0 if task is None else task.cancelling()
+    try:
+        await applying
+    except CruiseError as error:
+        if task is not None and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError from error
+        raise
+    return run.outcomes()
+
+
+async def _applied(run: Application, phases: Iterable[Phase], gate: Gate, pause: Pause, poll_seconds: float) -> None:
     ended = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -54,7 +71,7 @@ async def apply(
             tasks.create_task(_record_meanwhile(run, ended, poll_seconds))
             try:
                 await run.begin()
-                for chains, together in _phases(actions, at_once):
+                for chains, together in phases:
                     await _in_turn(run, chains, together)
             finally:
                 ended.set()
@@ -65,11 +82,10 @@ async def apply(
         await _record_if_possible(run, gate)
         raise _first(group) from group
     await run.record()
-    return run.outcomes()
 
 
-def _phases(actions: Sequence[Action], at_once: int) -> Iterable[tuple[Sequence[Sequence[int]], int]]:
-    """Yield the phases of a plan: chains of action numbers to go through in sequence, and how many chains at once."""
+def _phases(actions: Sequence[Action], at_once: int) -> Iterable[Phase]:
+    """Yield the phases of a plan."""
     grows: dict[str | None, list[int]] = {}
     evictions: list[int] = []
     others: list[list[int]] = []

@@ -298,6 +298,18 @@ async def test_a_cancellation_is_not_hidden_by_a_store_that_is_lost_and_nothing_
     assert {one.action for one in await store.outcomes(START)} == set(world.faults.sent)
 
 
+async def test_a_cancellation_is_not_hidden_by_a_cluster_that_is_lost_at_the_same_time():
+    def lost(action: Action) -> CruiseError:
+        plan.cancel()
+        return Unavailable("no answer")
+
+    world, store = many(2, refuse=lost), MemoryStore()
+    plan = asyncio.ensure_future(applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=1))
+    with pytest.raises(asyncio.CancelledError):
+        await plan
+    assert [one.verdict for one in await store.outcomes(START)] == [Verdict.FAILED]
+
+
 @pytest.mark.parametrize("all_the_same", [False, True])
 async def test_a_cluster_that_is_lost_in_mid_plan_ends_the_pass_with_all_audited(all_the_same):
     world, store = many(write_seconds=0.001, answered_writes=10, all_the_same=all_the_same), MemoryStore()
