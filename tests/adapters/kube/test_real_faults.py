@@ -1,16 +1,22 @@
 """A real control plane that goes away, comes back, and changes meanwhile."""
 
 import asyncio
+import random
 from dataclasses import replace
 from functools import partial
 
+import msgspec
 import pytest
 
+from cruise.adapters.kube.kinds import ALL_KINDS
 from cruise.adapters.kube.watching import Timing
 from cruise.domain.cluster import WorkloadRef
-from cruise.errors import Unavailable
+from cruise.errors import BadInput, Unavailable
+from cruise.kube_json.gathering import Gathering
+from cruise.kube_json.wire_objects import AnyObject
 from tests.adapters.kube.following import SHORT, eventually, following, snapshot_or_none
-from tests.controlplane.manifests import container, pod, pod_template, workload
+from tests.controlplane.behaviour import NodeSpec
+from tests.controlplane.manifests import budget, container, pod, pod_template, workload
 
 APP = container("app", {"cpu": "10m", "memory": "16Mi"})
 UNBOUND = {"nodeSelector": {"example.com/none": "such"}}
@@ -182,3 +188,62 @@ async def test_two_thousand_pods_that_come_while_it_watches(control_plane, admin
         admin.delete_all("replicasets.apps", namespace)
         admin.delete_all("pods", namespace, grace=0)
         await eventually(lambda: sees(cluster, namespace), "all pods are gone", 120)
+
+
+async def test_after_turmoil_the_snapshot_is_what_lists_say(control_plane, admin, kubelet, namespace):
+    draw = random.Random(4)
+    nodes = [f"{namespace}-n{index}" for index in range(3)]
+    kubelet.add_nodes([NodeSpec(name) for name in nodes])
+    for name in ("a", "b"):
+        admin.create(workload("Deployment", namespace, name, pod_template(name, APP), 3))
+        admin.create(budget(namespace, name, name, 1))
+    admin.create(workload("StatefulSet", namespace, "s", pod_template("s", APP), 2))
+    admin.create(workload("DaemonSet", namespace, "d", pod_template("d", APP)))
+    admin.create(workload("Job", namespace, "j", pod_template("j", APP)))
+    async with following(control_plane, SHORT) as cluster:
+        for step in range(40):
+            disturb(admin, namespace, draw, nodes, str(step))
+            await asyncio.sleep(0.05)
+            if step == 20:
+                await asyncio.to_thread(control_plane.restart)
+
+        async def equal():
+            seen = await snapshot_or_none(cluster)
+            return seen is not None and seen == listed(admin)
+
+        await eventually(equal, "the snapshot is what lists say", 60)
+
+
+def disturb(admin, namespace, draw, nodes, turn):
+    """Change something, anything."""
+    web = draw.choice("ab")
+    mode = {"metadata": {"annotations": {"cruise.io/mode": draw.choice(["off", "full"])}}}
+    headroom = {"metadata": {"annotations": {"cruise.io/headroom-factor": turn}}}
+    labels = {"spec": {"template": {"metadata": {"labels": {"turn": turn}}}}}
+    match draw.randrange(6):
+        case 0:
+            admin.patch("deployments.apps", namespace, web, {"spec": {"replicas": draw.randrange(6)}})
+        case 1:
+            pods = [one["metadata"]["name"] for one in admin.items("pods", namespace)]
+            admin.delete("pods", namespace, draw.choice(pods))
+        case 2:
+            admin.patch("deployments.apps", namespace, web, headroom, kind="merge")
+        case 3:
+            admin.patch("nodes", None, draw.choice(nodes), {"spec": {"unschedulable": draw.random() < 0.5}})
+        case 4:
+            admin.patch("deployments.apps", namespace, web, labels)
+        case _:
+            admin.patch("namespaces", None, namespace, mode, kind="merge")
+
+
+def listed(admin):
+    """The cluster from plain lists, as a snapshot file would have it."""
+    gathering = Gathering()
+    for kind in ALL_KINDS:
+        for item in admin.get(kind.path)["items"]:
+            gathering.add(msgspec.convert({**item, "kind": kind.shape.__struct_config__.tag}, AnyObject))
+    try:
+        return gathering.snapshot()
+    except BadInput:
+        # Between two lists a pod may have got a node that the earlier one did not have.
+        return None
