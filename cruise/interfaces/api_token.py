@@ -17,8 +17,11 @@ class ApiToken:
         self._token = b""
 
     def matches(self, presented: str) -> bool:
-        """Compare in constant time. Raises Unavailable where the file cannot be read or holds nothing."""
-        return compare_digest(presented.encode("utf-8", "surrogateescape"), self._current())
+        """Compare in constant time; headers come with each byte as a character.
+
+        Raises Unavailable where the file cannot be read or holds nothing.
+        """
+        return compare_digest(presented.encode("latin-1", "replace"), self._current())
 
     def _current(self) -> bytes:
         try:

@@ -183,6 +183,13 @@ async def test_a_token_that_changes_on_disk_changes_at_once(scene, token_file):
         assert (await api.put("/pause")).status_code == 200
 
 
+async def test_a_token_may_be_of_any_characters(scene, token_file):
+    token_file.write_text("schlüssel✓\n")
+    async with asking(scene) as api:
+        headers = {b"Authorization": "Bearer schlüssel✓".encode()}
+        assert (await api.put("/pause", headers=headers)).status_code == 200
+
+
 @pytest.mark.parametrize("broken", ["gone", "empty"])
 async def test_a_token_file_without_a_token_opens_to_nobody(scene, token_file, broken):
     if broken == "gone":
