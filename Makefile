@@ -21,7 +21,7 @@ demo: install ## the whole controller on an embedded cluster; DEMO_SECONDS=60 en
 	@$(BIN)/cruise demo $(ARGS)
 
 demo-real: install-dev ## the same on a real Kubernetes control plane, to look at with kubectl; needs Go
-	@scripts/test_setup.sh
+	@tests/setup/10-prometheus.sh
 	@$(BIN)/python -m tests.demo_real
 
 test: install-dev ## every test; ARGS="tests/domain -x" narrows
