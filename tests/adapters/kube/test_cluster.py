@@ -1,14 +1,18 @@
 """The cluster as cruise keeps it in memory, against a real control plane."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from aiohttp import web
 
 from cruise.adapters.kube.kinds import ADMISSION_KINDS
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Amounts
 from cruise.errors import Unavailable
-from tests.adapters.kube.following import eventually, following, pods_in
+from tests.adapters.kube.following import SHORT, eventually, following, pods_in
+from tests.adapters.kube.loopback import NODES, PODS, Loopback, following_loopback
+from tests.builders import make_container_json, make_node_json, make_pod_json
 from tests.controlplane.manifests import container, pod_template, workload
 from tests.simulation.scenes import amounts, resize
 
@@ -104,3 +108,45 @@ async def test_write_without_an_answer_is_looked_up(control_plane, admin, kubele
             return seen == await cluster.pod(namespace, pod.name)
 
         await eventually(agreed, "the snapshot has the pod as it is")
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_write_that_the_watch_keeps_back_is_read_by_itself(tmp_path, gone):
+    server, path = Loopback(), "/api/v1/namespaces/shop/pods/p/resize"
+    await server.put(NODES, make_node_json("n1"))
+    await server.put(PODS, make_pod_json("p", owner=None))
+
+    async def resized(server, request):
+        """Do it, and let no watch hear of it."""
+        server.version += 1
+        document = make_pod_json("p", owner=None, containers=[make_container_json(cpu="300m")])
+        document["metadata"]["resourceVersion"] = str(server.version)
+        server.objects[PODS]["shop/p"] = document
+        if gone:
+            await server.remove(PODS, document, silently=True)
+        return web.json_response(document)
+
+    server.faults[path, "get"] += [resized]
+    # No bookmark comes meanwhile that would say that all was told.
+    async with following_loopback(server, tmp_path, replace(SHORT, watch_seconds=30)) as cluster:
+        (pod,) = (await cluster.snapshot()).pods
+        await cluster.perform(resize(pod, amounts(300)))
+        seen = [one.containers[0].requests.cpu_millicores for one in (await cluster.snapshot()).pods]
+        assert seen == ([] if gone else [300])
+        # Nor does older news undo it.
+        await server.say(PODS, {"type": "MODIFIED", "object": older(pod.name)})
+        await server.put(PODS, make_pod_json("q", owner=None))
+        await eventually(lambda: has_pod(cluster, "q"), "the news has come")
+        if not gone:
+            (p, _) = (await cluster.snapshot()).pods
+            assert p.containers[0].requests.cpu_millicores == 300
+
+
+def older(name):
+    document = make_pod_json(name, owner=None)
+    document["metadata"]["resourceVersion"] = "101"
+    return document
+
+
+async def has_pod(cluster, name):
+    return any(pod.name == name for pod in (await cluster.snapshot()).pods)
