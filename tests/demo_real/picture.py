@@ -18,8 +18,8 @@ NEWEST = 12
 SIGNS = {
     ("patch", "pods/resize"): "resized",
     ("create", "pods/eviction"): "evicted",
-    ("patch", "nodes"): "taint",
-    ("create", "events"): "event",
+    ("patch", "nodes"): "tainted or untainted",
+    ("create", "events"): "told in Events",
 }
 
 
@@ -48,7 +48,7 @@ class Watcher:
             sign = SIGNS.get((event.verb, event.resource))
             if sign is not None:
                 self.done[sign if event.code < 300 else f"{sign}, refused"] += 1
-            if sign not in (None, "event"):
+            if sign is not None and event.resource != "events":
                 self.newest = [event, *self.newest][:NEWEST]
         self._read_until = until
         nodes = self.api.items("nodes")
