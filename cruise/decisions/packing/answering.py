@@ -15,6 +15,7 @@ from cruise.decisions.packing.search import Search
 
 _POLISH_ITERATIONS = 60_000
 _POLISH_HEAT = 0.15
+_BETWEEN_ITERATIONS = 100_000
 _NOISE = 0.1
 _MOST_NOISE = 0.5
 # CP-SAT gets this share of what is left, at the first attempt and at each later one.
@@ -36,6 +37,7 @@ def answer_phase(search: Search, tier: int, stays: bool, generator: np.random.Ge
     attempt = _Attempt(search, phase, generation, generator)
     while generation.ceiling > attempt.answer() and not meter.over() and generation.bound < math.inf:
         attempt.dive(meter)
+        search.run(search.best, _BETWEEN_ITERATIONS, meter, from_tier=tier)
         if generation.ceiling > attempt.answer() and attempt.dives % _DIVES_BETWEEN == 1:
             attempt.close(meter)
     return max(generation.ceiling, attempt.answer())

@@ -1,6 +1,8 @@
 """How long a solve may go on: until a moment of the monotonic clock, or for an amount of work that repeats exactly."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cruise.decisions.packing.kernels.clock import seconds
@@ -31,12 +33,18 @@ class Meter:
         """Tell whether the deadline or the work has run out."""
         return self.work_left <= 0 or (self.deadline_seconds < math.inf and seconds() > self.deadline_seconds)
 
-    def until(self, share: float) -> "Meter":
-        """A meter of its own for a share of what is left; what it spends must be taken off here by `absorb`."""
-        if self.deadline_seconds == math.inf:
-            return Meter(math.inf, self.work_left * share)
-        now = seconds()
-        return Meter(now + (self.deadline_seconds - now) * share, self.work_left * share)
+    @contextmanager
+    def part(self, share: float) -> Iterator["Meter"]:
+        """A meter for a share of what is left, whose work is taken off here in the end."""
+        deadline = self.deadline_seconds
+        if deadline < math.inf:
+            now = seconds()
+            deadline = now + (deadline - now) * share
+        part = Meter(deadline, self.work_left * share)
+        begun = part.work_left
+        yield part
+        if begun < math.inf:
+            self.spend(begun - part.work_left)
 
     def remaining_seconds(self) -> float:
         """Seconds to the deadline; infinite in replay."""

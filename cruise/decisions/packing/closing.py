@@ -10,7 +10,7 @@ from cruise.decisions.packing.generation import BOUND_TOLERANCE, Generation
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.kernels.pricing import EXACT, Shelf, enumerate_fillings, shelf_of
 
-_MOST_NODES = 3_000_000
+_MOST_NODES = 200_000
 # CP-SAT's deterministic second is worth about this many units of work.
 _EFFORT_UNIT = 1e9
 
@@ -55,10 +55,10 @@ class Closer:
 
     def decide(self, groups: IntArray, fillings: IntArray, target: int, share: float, meter: Meter) -> Verdict:
         """Let CP-SAT decide about the target, within a share of what is left of the budget."""
-        part = meter.until(share)
-        seconds, effort = part.remaining_seconds(), part.work_left / _EFFORT_UNIT
-        verdict = decide_target(self.generation.phase, groups, fillings, target, seconds, effort)
-        meter.spend(_EFFORT_UNIT * verdict.effort)
+        with meter.part(share) as part:
+            seconds, effort = part.remaining_seconds(), part.work_left / _EFFORT_UNIT
+            verdict = decide_target(self.generation.phase, groups, fillings, target, seconds, effort)
+            part.spend(_EFFORT_UNIT * verdict.effort)
         return verdict
 
 

@@ -17,6 +17,8 @@ _UNMET = 1e-2
 _WHOLE, _NEARLY = 0.99, 0.85
 _ROUNDS = 8
 _TRACE = 1e-3
+# Completing and polishing may make up for what the last fillings fixed cost.
+_PROMISE = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +61,7 @@ def dive(
 ) -> tuple[IntArray, IntArray] | None:
     """The groups and copies of one whole filling a node, for some of the nodes; None when it led nowhere.
 
-    Stops where the master no longer promises more than `answer`. `noise` blurs which column is rounded up next.
+    Stops where the master no longer promises as much as `answer`. `noise` blurs which column is rounded up next.
     """
     master = generation.master
     stand = _stand_of(master)
@@ -69,7 +71,7 @@ def dive(
             fixed = np.concatenate([fixed, np.zeros(len(master.fillings) - len(fixed), dtype=np.int64)])
             values = master.levels()
             promised = _promise(generation, values)
-            if promised < answer + 1 - 1e-4 or master.artificial() > _UNMET:
+            if promised < answer + _PROMISE or master.artificial() > _UNMET:
                 return None
             if not _fix(generation, values[master.first :], fixed, noise, generator):
                 break

@@ -15,6 +15,7 @@ _LAST_ITERATIONS = 400_000
 _TIER_ITERATIONS = 200_000
 # Of what is left, a tier before the last may use this share.
 _TIER_SHARE = 0.6
+_COUNT_SHARE = 0.6
 
 
 def greedy_solution(instance: Instance) -> Solution:
@@ -40,14 +41,14 @@ def solve(instance: Instance, budget: Budget) -> Solution:
             last = tier == tier_count - 1
             search = _refocused(search, nailed)
             search.run(search.best, _LAST_ITERATIONS if last else _TIER_ITERATIONS, meter, from_tier=tier)
-            part = meter.until(1.0 if last else _TIER_SHARE)
-            left = part.work_left
-            for figure in (2 * tier, 2 * tier + 1):
-                if _figures(search)[figure] < most[figure] and not part.over():
-                    nailed_copies = _figures(search)[figure] - search.best_vector[figure]
-                    bound = answer_phase(search, tier, figure % 2 == 1, generator, part)
-                    bounds[figure] = min(bounds[figure], bound + nailed_copies)
-            meter.spend(left - part.work_left)
+            with meter.part(1.0 if last else _TIER_SHARE) as mine:
+                for figure in (2 * tier, 2 * tier + 1):
+                    if _figures(search)[figure] < most[figure]:
+                        # Stays are asked for even where the count stays open.
+                        with mine.part(_COUNT_SHARE if figure % 2 == 0 else 1.0) as part:
+                            nailed_copies = _figures(search)[figure] - search.best_vector[figure]
+                            bound = answer_phase(search, tier, figure % 2 == 1, generator, part)
+                            bounds[figure] = min(bounds[figure], bound + nailed_copies)
         if _figures(search)[2 * tier + 1] == most[2 * tier + 1]:
             nailed |= {tier}
     plan = plan_of(instance, search.residual.whole(search.best))

@@ -389,6 +389,7 @@ def enumerate_fillings(
     _tune(s, g, count)
     _begin(s, g, count)
     total, space = 0.0, 1.0
+    check, late = _CHECK_EVERY, False
     depth, i, written, spent = 0, 0, 0, 0
     while True:
         hopeful = True
@@ -413,7 +414,10 @@ def enumerate_fillings(
         if depth == 0:
             s.nodes[0] += spent
             return written, EXACT
-        if spent > most_nodes or (spent % _CHECK_EVERY == 0 and seconds() > deadline):
+        if spent >= check:
+            check = spent + _CHECK_EVERY
+            late = seconds() > deadline
+        if late or spent > most_nodes:
             s.nodes[0] += spent
             return written, LIMITED
         i = s.stack[depth - 1]
