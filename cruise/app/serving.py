@@ -25,7 +25,7 @@ from cruise.domain.policy import Policy
 from cruise.errors import BadInput, Throttled, Unavailable
 from cruise.interfaces.api import create_api
 from cruise.interfaces.health import health_app
-from cruise.runtime.gate import Gate
+from cruise.runtime.gate import Gate, writes_at_once
 from cruise.settings import Settings
 
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ def check(settings: Settings) -> None:
 
 async def _follow_and_lead(settings: Settings, connected: Connections, running: Running) -> None:
     """Keep the view of the cluster in step, whoever leads, and run the passes while this process does."""
-    gate = Gate()
+    gate = Gate(at_once=writes_at_once(settings.kube_requests_per_second))
 
     async def term() -> None:
         controller = Controller(

@@ -19,8 +19,6 @@ from cruise.runtime.ports import Cluster, Store
 
 log = structlog.get_logger()
 
-AT_ONCE = 16
-
 # Chains of action numbers, each to go through in sequence, and how many chains at once.
 Phase = tuple[Sequence[Sequence[int]], int]
 
@@ -34,24 +32,27 @@ async def apply(
     now: datetime,
     *,
     gate: Gate | None = None,
-    at_once: int = AT_ONCE,
+    at_once: int | None = None,
     asked_for: bool = False,
     poll_seconds: float = POLL_SECONDS,
 ) -> list[Outcome]:
     """Do what mode, pause, budgets and the cluster as it is now allow; return how each action ended, in their order.
 
-    `snapshot` is what the actions were decided on. First everything that takes no room, up to `at_once` together; then
-    the evictions, one after the other; then the grows, those of one node in sequence. `gate` is shared by all that
-    write at the same time. What a person has `asked_for` is done in any mode and while paused. What mode or pause
-    forbids is not audited: it comes again with every pass. Raises Unavailable where the cluster or the store is out of
-    reach; what was done until then, and what may have been, is in the audit, as it is when this is cancelled.
+    `snapshot` is what the actions were decided on. First everything that takes no room, up to `at_once` together, or as
+    many as the gate lets; then the evictions, one after the other; then the grows, those of one node in sequence.
+    `gate` is shared by all that write at the same time. What a person has `asked_for` is done in any mode and while
+    paused. What mode or pause forbids is not audited: it comes again with every pass. Raises Unavailable where the
+    cluster or the store is out of reach; what was done until then, and what may have been, is in the audit, as it is
+    when this is cancelled.
     """
     gate = gate or Gate()
     guards = Guards(actions, snapshot, policy, gate, now, asked_for=asked_for)
     pause = Pause(None if asked_for else store, poll_seconds)
     run = Application(actions, cluster, store, guards, gate, pause, now)
     # In a task of its own: a task group that failed leaves no trace in its task of who had cancelled it.
-    applying = asyncio.ensure_future(_applied(run, _phases(actions, at_once), gate, pause, poll_seconds))
+    applying = asyncio.ensure_future(
+        _applied(run, _phases(actions, at_once or gate.at_once), gate, pause, poll_seconds)
+    )
     task = asyncio.current_task()
     cancelled_before = 0 if task is None else task.cancelling()
     try:

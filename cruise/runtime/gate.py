@@ -17,6 +17,10 @@ _GROWS_KEPT_SECONDS = 3600.0
 _STILL_TOLD = timedelta(hours=1)
 _MANY = 10_000
 
+AT_ONCE = 16
+# What waits for its turn was let through before: a pause must not find more than this much of a second in the queue.
+_QUEUED_SECONDS = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class Grow:
@@ -38,14 +42,21 @@ class Grow:
         )
 
 
+def writes_at_once(per_second: float) -> int:
+    """Return how many writes may be under way where so many requests are let through in a second."""
+    return min(AT_ONCE, max(1, int(per_second * _QUEUED_SECONDS)))
+
+
 class Gate:
     """One for all that write to a cluster in a process: they spend the same budgets and take the same room.
 
-    `evicting` is held by whoever evicts. Lines of the audit that the store did not take are kept for the next time.
+    `evicting` is held by whoever evicts, and no plan has more than `at_once` writes under way. Lines of the audit that
+    the store did not take are kept for the next time.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, at_once: int = AT_ONCE) -> None:
         self.evicting = asyncio.Lock()
+        self.at_once = at_once
         self._monotonic = monotonic
         self._grows: dict[str | None, dict[str, Grow]] = {}
         self._recording = asyncio.Lock()

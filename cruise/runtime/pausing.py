@@ -6,7 +6,7 @@ import time
 from cruise.errors import CruiseError, Unavailable
 from cruise.runtime.ports import Store
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.4
 _PATIENCE_SECONDS = 10.0
 
 
@@ -19,7 +19,7 @@ class Pause:
     def __init__(self, store: Store | None, poll_seconds: float = POLL_SECONDS) -> None:
         self._store = store
         self._poll_seconds = poll_seconds
-        # With the time to the next question this stays under a second.
+        # With the time to the next question, and in the queue of a slow client, this stays under a second.
         self._good_for_seconds = 1.8 * poll_seconds
         self._answer_to = -float("inf")
         self._news = asyncio.Event()

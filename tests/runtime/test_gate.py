@@ -7,7 +7,7 @@ from cruise.domain.actions import Outcome, Reason, ResizePod, TaintNode, Untaint
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.resources import Amounts
 from cruise.errors import Unavailable
-from cruise.runtime.gate import Gate
+from cruise.runtime.gate import Gate, writes_at_once
 from cruise.simulation.store import MemoryStore
 from tests.simulation.scenes import START, amounts, resize, resources
 
@@ -118,3 +118,8 @@ async def test_lines_that_the_store_does_not_take_wait_in_their_order():
     await gate.record(store)
     assert list(await store.outcomes(START)) == [second, first]
     assert gate.unrecorded == ()
+
+
+@pytest.mark.parametrize(("per_second", "at_once"), [(0.5, 1), (4, 1), (50, 10), (100, 16), (10_000, 16)])
+def test_no_more_is_under_way_than_a_slow_client_sends_at_once(per_second: float, at_once: int) -> None:
+    assert writes_at_once(per_second) == at_once
