@@ -56,7 +56,7 @@ end
 def run() -> list[Row]:
     """Requests a second, latencies at a constant rate, and what deciding alone takes."""
     if shutil.which("wrk") is None:
-        raise RuntimeError("wrk is not installed (apt install wrk)")
+        sys.exit("webhook: wrk is not installed (apt install wrk)")
     reviews = make_reviews()
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory) / _FILE_OF_REVIEWS
