@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.kube.relay import Network
+from tests.controlplane.audit import AuditEvent
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
+from tests.e2e.live.manifests import app
 from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.usage import Use
 from tests.e2e.serve_scene import (
     all_sized,
     cut_off,
@@ -29,6 +32,7 @@ from tests.postgres_servers import embedded_server
 TAKEOVER_SECONDS = 20
 # Two requests a pod, so that a plan for 40 pods takes long enough to be interrupted.
 SLOWLY = {"kube_requests_per_second": "5", "kube_burst": "5"}
+VERY_SLOWLY = {"kube_requests_per_second": "2", "kube_burst": "2"}
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +95,39 @@ def test_in_the_middle_of_a_plan_nothing_is_done_twice_and_nothing_lost(
     times = Counter(event.target for event in resizes(stage))
     assert len(times) == 40
     assert set(times.values()) == {1}
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: Stage, tmp_path: Path, end: signal.Signals):
+    places = ("one", "two", "three", "four", "five", "six")
+    names = [f"{place}-{number}" for place in places for number in range(3)]
+    for place in places:
+        node = stage.node(place, cpu="2")
+        for number in range(3):
+            # Three that use 900m each, where there is room for two of them.
+            stage.create(app("Deployment", stage.namespace, f"{place}-{number}", "300m", "128Mi", node=node))
+    stage.running(len(names))
+    for node in {pod["spec"]["nodeName"] for pod in stage.pods()}:
+        # Without the webhook whoever comes back would ask for as little as before, and take the room again.
+        stage.admin.patch("nodes", None, node, {"spec": {"unschedulable": True}})
+    stage.measure(dict.fromkeys(names, Use(cores=0.9, mebibytes=100)))
+    # The first pass is made half an interval after the statistics: the other one is there by then.
+    with serving(stage, tmp_path, "a", mode="full", pass_interval="24s", **VERY_SLOWLY) as leader:
+        eventually(leader.leads, "the first one leads", 30)
+        with serving(stage, tmp_path, "b", mode="full") as other:
+            eventually(lambda: evictions(stage), "the first pod is evicted", 60)
+            leader.running.process.send_signal(end)
+            leader.running.process.wait(30)
+            assert len(evictions(stage)) < len(places), "the plan was over before it could be interrupted"
+            eventually(lambda: len(evictions(stage)) == len(places), "one of each node is evicted", 60)
+            made = other.status()["lastPassAt"]
+            eventually(lambda: other.status()["lastPassAt"] != made, "one more pass is made", 30)
+    times = Counter(event.object_ref.name.partition("-")[0] for event in evictions(stage))
+    assert times == dict.fromkeys(places, 1)
+
+
+def evictions(stage: Stage) -> list[AuditEvent]:
+    return [event for event in stage.events() if event.resource == "pods/eviction" and event.code == 201]
 
 
 def test_a_leader_that_was_stopped_for_a_while_does_not_write_after_it(stage: Stage, tmp_path: Path):
