@@ -175,7 +175,7 @@ def vertical(admin: Api) -> Iterator[None]:
 
     def established() -> bool:
         found = admin.read("customresourcedefinitions.apiextensions.k8s.io", None, definition["metadata"]["name"])
-        conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions", ())}
+        conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions") or ()}
         return conditions.get("Established") == "True"
 
     until(established, "VerticalPodAutoscalers are served")
