@@ -13,7 +13,7 @@ RUSH = Use(cores=3.0, mebibytes=900)
 
 
 def hours_of(stage: Stage, pod: Json, use: Use, ago: int) -> tuple[object, ...]:
-    """A predecessor of a pod that ran for two hours of the clock: the one that it was so many seconds ago, and the next.
+    """A predecessor of a pod that ran for two hours of the clock: that of so many seconds ago, and the next one.
 
     The clock may strike between this and the pass.
     """
