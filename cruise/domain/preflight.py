@@ -46,9 +46,9 @@ class UsageFacts:
 
     `with_cpu` and `with_memory` count those of the `asked` containers that have series under the labels that are set;
     `labels` are the labels of any such series where none was found under these. `samples_in_10_minutes` is what half
-    of the series have at least; `newest_at` is when the newest was scraped; `history_days` how far back samples reach, as far
-    as was asked. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded` have a
-    reading of their load.
+    of the series have at least; `newest_at` is when the newest was scraped; `history_days` how far back samples reach,
+    as far as was asked. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded`
+    have a reading of their load.
     """
 
     asked: int
