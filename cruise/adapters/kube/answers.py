@@ -1,5 +1,7 @@
 """Answers as they come over the network: lines of a watch, and the network's own failures as cruise's errors."""
 
+import os
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -37,6 +39,25 @@ def translated(asked: str, seconds: float) -> Iterator[None]:
         raise Unavailable(f"{asked}: the API server did not answer within {seconds:g} s") from error
     except aiohttp.ClientPayloadError as error:
         raise Unavailable(f"{asked}: the answer broke off") from error
+    except aiohttp.ClientConnectorDNSError as error:
+        raise Unavailable(f"the API server cannot be reached: the host name {error.host} is not known") from error
+    except aiohttp.ClientConnectorCertificateError as error:
+        place, why = f"{error.host}:{error.port}", _words_of(error.certificate_error)
+        raise Unavailable(f"the certificate of the API server at {place} is not accepted: {why}") from error
+    except aiohttp.ClientConnectorError as error:
+        told = _words_of(error.os_error)
+        raise Unavailable(f"the API server cannot be reached at {error.host}:{error.port}: {told}") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         told = " ".join(str(error).split()) or type(error).__name__
         raise Unavailable(f"{asked}: the API server cannot be reached: {told}") from error
+
+
+def _words_of(error: BaseException) -> str:
+    """Return what the network or TLS says, without Python's wrapping of it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS there ({error.reason})"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return " ".join(str(error).split()) or type(error).__name__

@@ -10,6 +10,7 @@ import msgspec
 from cruise.adapters.kube.cache import Cache
 from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.kinds import ALL_KINDS, FIRST_LISTED, NODES, PODS, Kind
+from cruise.adapters.kube.watch_lines import WatchLines, named, shared
 from cruise.adapters.kube.watching import KindWatch, Timing
 from cruise.adapters.kube.writing import perform
 from cruise.adapters.kube.written import Place, Written
@@ -48,7 +49,10 @@ class KubeCluster:
         self._most_lag_seconds = most_lag_seconds
         self._cache = Cache()
         timing = timing or Timing()
-        self._watches = {kind.plural: KindWatch(client, kind, self._cache.shelf(kind), timing, clock) for kind in kinds}
+        self._lines = WatchLines()
+        self._watches = {
+            kind.plural: KindWatch(client, kind, self._cache.shelf(kind), timing, clock, self._lines) for kind in kinds
+        }
         self._written = Written(self._cache, self._read_ahead)
 
     @property
@@ -58,9 +62,12 @@ class KubeCluster:
 
     async def run(self) -> None:
         """Keep in step until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for watch in self._watches.values():
-                group.create_task(self._follow(watch), name=f"watch {watch.kind.plural}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for watch in self._watches.values():
+                    group.create_task(self._follow(watch), name=f"watch {watch.kind.plural}")
+        finally:
+            self._lines.say()
 
     async def synced(self) -> None:
         """Wait until every kind was listed."""
@@ -76,10 +83,9 @@ class KubeCluster:
         return {name: watch.lists for name, watch in self._watches.items()}
 
     def problems(self) -> list[str]:
-        """Return in words why kinds are not followed now; empty where all is well."""
-        return [
-            f"{name}: {watch.problem}" for name, watch in self._watches.items() if watch.problem and not watch.absent
-        ]
+        """Return in words, a line, why kinds are not followed now; empty where all is well."""
+        found = {name: watch.problem for name, watch in self._watches.items() if watch.problem and not watch.absent}
+        return [f"{named(list(found))}: {shared(found)}"] if found else []
 
     def unreadable(self) -> list[Unreadable]:
         """Return the objects that cannot be decoded and are held apart."""

@@ -141,7 +141,7 @@ class KubeConfig:
             async with asyncio.timeout(_PLUGIN_SECONDS):
                 await loader.load_and_set(configuration)
         except _BROKEN as error:
-            raise BadInput(f"kubeconfig {self._paths} cannot be used: {_line(error)}") from error
+            raise BadInput(f"kubeconfig {self._paths} cannot be used: {_why(error)}") from error
         self._loader, self._context = loader, context
         self._last = _identity(configuration, headers)
         return self._last
@@ -242,6 +242,14 @@ def _impersonation(user: Mapping[str, Any]) -> Mapping[str, str]:
             raise ConfigException(f"cruise cannot impersonate with {key}; take it out, or give cruise its own account")
     names = {"as": "Impersonate-User", "as-uid": "Impersonate-Uid"}
     return {header: str(user[key]) for key, header in names.items() if user.get(key)}
+
+
+def _why(error: BaseException) -> str:
+    """Return what is wrong with a kubeconfig: what its pieces are not is no text that a person could read."""
+    if isinstance(error, TypeError | AttributeError):
+        return "something is missing in it; `kubectl config view` shows what it has"
+    text = _line(error)
+    return text.removeprefix("Invalid kube-config file. ")
 
 
 def _line(error: BaseException) -> str:

@@ -53,9 +53,8 @@ async def _list(client: KubeClient, kind: Kind, cache: Cache, on_read: Callable[
         except Refused as error:
             if kind.optional and error.cause == "Forbidden":
                 return
-            raise BadInput(
-                f"{kind.plural} cannot be listed: {error}; deploy/rbac/observe.yaml has all rights that are needed"
-            ) from error
+            hint = "; deploy/rbac/observe.yaml has all rights that are needed" if error.cause == "Forbidden" else ""
+            raise BadInput(f"{kind.plural} cannot be listed: {error}{hint}") from error
         return
     raise Unavailable(f"{kind.plural}: the list took longer than the server keeps it, {_TRIES} times in a row")
 

@@ -14,6 +14,7 @@ from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.kinds import Kind
 from cruise.adapters.kube.listing import list_pages
 from cruise.adapters.kube.shelf import Key, KindShelf, key_of
+from cruise.adapters.kube.watch_lines import WatchLines
 from cruise.errors import BadInput, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
 from cruise.kube_json.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder
 from cruise.kube_json.wire_objects import AnyObject
@@ -62,7 +63,13 @@ class KindWatch:
     """
 
     def __init__(
-        self, client: KubeClient, kind: Kind, shelf: KindShelf, timing: Timing, clock: Callable[[], float]
+        self,
+        client: KubeClient,
+        kind: Kind,
+        shelf: KindShelf,
+        timing: Timing,
+        clock: Callable[[], float],
+        lines: WatchLines | None = None,
     ) -> None:
         self.kind = kind
         self.listed = asyncio.Event()
@@ -73,6 +80,7 @@ class KindWatch:
         self._shelf = shelf
         self._timing = timing
         self._clock = clock
+        self._lines = lines or WatchLines()
         self._decoder = StreamDecoder(kind.shape)
         self.absent = False
         self._proved_at = -math.inf
@@ -217,13 +225,12 @@ class KindWatch:
     def _ail(self, error: CruiseError) -> None:
         if self.problem != str(error):
             self.problem = str(error)
-            told = log.info if isinstance(error, Expired) else log.warning
-            told("watch interrupted", kind=self.kind.plural, because=self.problem)
+            self._lines.interrupted(self.kind.plural, self.problem, usual=isinstance(error, Expired))
 
     def _well(self) -> None:
         if self.problem:
             self.problem = ""
-            log.info("watch goes on", kind=self.kind.plural)
+            self._lines.goes_on(self.kind.plural)
 
 
 def _leave_to_counting() -> None:

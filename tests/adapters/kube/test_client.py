@@ -217,13 +217,19 @@ async def test_nobody_there(tmp_path: Path):
     async with answering(in_turn(Answer())) as (_, url):
         place = kubeconfig(tmp_path, url)
     async with connect(KubeSettings(place)) as client:
-        with pytest.raises(Unavailable, match="cannot be reached"):
+        with pytest.raises(Unavailable, match=r"cannot be reached at 127\.0\.0\.1:\d+: Connection refused"):
             await client.get("/version")
         with pytest.raises(Unavailable, match="cannot be reached"):
             await client.send("POST", "/version", {})
         with pytest.raises(Unavailable, match="cannot be reached"):
             async with client.lines("/version", {}):
                 pass
+
+
+async def test_a_name_that_nobody_has(tmp_path: Path):
+    async with connect(KubeSettings(kubeconfig(tmp_path, "https://nowhere.invalid:6443"))) as client:
+        with pytest.raises(Unavailable, match=r"the host name nowhere\.invalid is not known"):
+            await client.get("/version")
 
 
 async def test_lines_are_whole_however_the_bytes_come(tmp_path: Path):

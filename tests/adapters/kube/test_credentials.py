@@ -233,7 +233,7 @@ async def test_a_server_whose_certificate_is_anothers(control_plane: ControlPlan
     place = tmp_path / "config"
     rewritten(control_plane, place, user, **{"certificate-authority": "ca.crt"})
     async with connect(KubeSettings(place)) as client:
-        with pytest.raises(Unavailable, match="certificate"):
+        with pytest.raises(Unavailable, match="is not accepted: self-signed certificate"):
             await client.get("/version")
     rewritten(control_plane, place, user, **{"tls-server-name": "elsewhere.example.com"})
     async with connect(KubeSettings(place)) as client:
