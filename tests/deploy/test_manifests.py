@@ -2,11 +2,14 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 
 from cruise.settings.table import FORMS
 from tests.controlplane.api import Api, ApiError, Json, until
+from tests.controlplane.binaries import programs
+from tests.controlplane.control_plane import ControlPlane
 from tests.deploy import installing
 from tests.deploy.installing import DEPLOY, documents
 
@@ -100,6 +103,18 @@ def test_the_webhook_can_hold_nobody_up():
     [excluded] = only["namespaceSelector"]["matchExpressions"]
     assert (excluded["operator"], set(excluded["values"])) == ("NotIn", {"kube-system", "cruise"})
     assert [(rule["operations"], rule["resources"]) for rule in only["rules"]] == [(["CREATE"], ["pods"])]
+
+
+@pytest.mark.parametrize("verb", ["apply", "delete"])
+def test_kubectl_takes_the_files_together(control_plane: ControlPlane, admin: Api, verb: str):
+    """As the README has it: all files at once, to install and to remove."""
+    files = [argument for file in FILES for argument in ("-f", str(DEPLOY / file))]
+    command = [str(programs() / "kubectl"), f"--kubeconfig={control_plane.kubeconfig()}", verb, "--dry-run=server"]
+    more = ["--validate=strict"] if verb == "apply" else ["--ignore-not-found"]
+    done = subprocess.run([*command, *more, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if verb == "apply":
+        assert len(done.stdout.splitlines()) == len(documents(*FILES))
 
 
 OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"}]}
