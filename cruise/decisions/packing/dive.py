@@ -7,13 +7,15 @@ import numpy as np
 from cruise.decisions.packing.budget import Meter
 from cruise.decisions.packing.generation import Generation
 from cruise.decisions.packing.instance import FloatArray, IntArray
-from cruise.decisions.packing.kernels.simplex import AT_LOWER
+from cruise.decisions.packing.kernels.simplex import AT_LOWER, refresh
 from cruise.decisions.packing.master import Master
 
 # An objective bonus keeps the basis primal feasible where a bound would not.
 _BONUS = 60.0
 _BONUS_FOR_ARTIFICIAL = 20.0
-_UNMET = 1e-2
+# Less than a whole copy may be left to the completion.
+_UNMET = 0.9
+_DEARER = 8.0
 _WHOLE, _NEARLY = 0.99, 0.85
 _ROUNDS = 8
 _TRACE = 1e-3
@@ -54,6 +56,7 @@ def _return_to(master: Master, stand: _Stand) -> None:
     t.upper[: stand.size] = stand.upper
     t.basis[:], t.inverse[:, :] = stand.basis, stand.inverse
     master.since_refactor = stand.since_refactor
+    refresh(t)
 
 
 def dive(
@@ -66,6 +69,7 @@ def dive(
     master = generation.master
     stand = _stand_of(master)
     fixed = np.zeros(0, dtype=np.int64)
+    master.raise_artificials(_DEARER)
     try:
         while True:
             fixed = np.concatenate([fixed, np.zeros(len(master.fillings) - len(fixed), dtype=np.int64)])

@@ -14,6 +14,7 @@ from cruise.decisions.packing.residual import Residual
 # From one entry of the vector to the next the annealer's energy falls by this factor; the vector itself is exact.
 _RATIO = 3.0
 _HOT, _COLD = 1.0, 0.15
+_MOST_PER_COPY = 4000
 
 
 @dataclass(slots=True)
@@ -43,6 +44,7 @@ class Search:
 
     def run(self, start: IntArray, iterations: int, meter: Meter, heat: float = _HOT, from_tier: int = 0) -> None:
         """Anneal from an assignment; `heat` is in energies of a placed copy of the first tier in play."""
+        iterations = min(iterations, _MOST_PER_COPY * int(self.residual.counts.sum()))
         board = self._board(start)
         stop = np.zeros(1, dtype=np.int64)
         hot = heat * _RATIO ** (2.0 * (self.tier_count - 1 - from_tier) + 1.0)

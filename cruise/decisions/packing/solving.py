@@ -16,6 +16,7 @@ _TIER_ITERATIONS = 200_000
 # Of what is left, a tier before the last may use this share.
 _TIER_SHARE = 0.6
 _COUNT_SHARE = 0.6
+_ROUNDS = 6
 
 
 def greedy_solution(instance: Instance) -> Solution:
@@ -42,17 +43,29 @@ def solve(instance: Instance, budget: Budget) -> Solution:
             search = _refocused(search, nailed)
             search.run(search.best, _LAST_ITERATIONS if last else _TIER_ITERATIONS, meter, from_tier=tier)
             with meter.part(1.0 if last else _TIER_SHARE) as mine:
-                for figure in (2 * tier, 2 * tier + 1):
-                    if _figures(search)[figure] < most[figure]:
-                        # Stays are asked for even where the count stays open.
-                        with mine.part(_COUNT_SHARE if figure % 2 == 0 else 1.0) as part:
-                            nailed_copies = _figures(search)[figure] - search.best_vector[figure]
-                            bound = answer_phase(search, tier, figure % 2 == 1, generator, part)
-                            bounds[figure] = min(bounds[figure], bound + nailed_copies)
+                _answer_tier(search, tier, most, bounds, generator, mine)
         if _figures(search)[2 * tier + 1] == most[2 * tier + 1]:
             nailed |= {tier}
     plan = plan_of(instance, search.residual.whole(search.best))
     return certify(plan, vector_of(instance, instance.running), _named(instance, bounds))
+
+
+def _answer_tier(
+    search: Search, tier: int, most: IntArray, bounds: IntArray, generator: np.random.Generator, meter: Meter
+) -> None:
+    """Ask for the tier's count, then for its stays, even where the count stays open, and again while time is left."""
+    for figure in (2 * tier, 2 * tier + 1) * _ROUNDS:
+        figures = _figures(search)
+        nailed_copies = int(figures[figure] - search.best_vector[figure])
+        if figures[figure] >= min(bounds[figure], most[figure]) or meter.over():
+            continue
+        with meter.part(_COUNT_SHARE if figure % 2 == 0 else 1.0) as part:
+            before = int(search.best_vector[figure])
+            bound = answer_phase(search, tier, figure % 2 == 1, generator, part) + nailed_copies
+        bounds[figure] = min(bounds[figure], bound)
+        if figure % 2 == 0 and search.best_vector[figure] > before:
+            # With more placed, the bound on stays that was found for fewer is loose.
+            bounds[figure + 1] = most[figure + 1]
 
 
 def _most_possible(instance: Instance) -> IntArray:

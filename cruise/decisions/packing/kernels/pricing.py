@@ -370,6 +370,14 @@ def _maximal(s: Shelf, count: int) -> bool:
 
 
 @lean
+def _next_check(spent: int, check: int, deadline: float) -> int:
+    """At how many nodes to look at the clock again; 0 once the deadline is over."""
+    if spent < check:
+        return check
+    return spent + _CHECK_EVERY if seconds() <= deadline else 0
+
+
+@lean
 def enumerate_fillings(
     s: Shelf,
     g: int,
@@ -389,7 +397,7 @@ def enumerate_fillings(
     _tune(s, g, count)
     _begin(s, g, count)
     total, space = 0.0, 1.0
-    check, late = _CHECK_EVERY, False
+    check = _CHECK_EVERY
     depth, i, written, spent = 0, 0, 0, 0
     while True:
         hopeful = True
@@ -398,13 +406,13 @@ def enumerate_fillings(
             if copies > 0:
                 spent += 1
                 hopeful = total + _bound(s, count, i, space) >= least_value
-                if hopeful:
-                    s.stack[depth] = i
-                    depth += 1
-                    s.taken[i] = copies
-                    _load(s, i, copies)
-                    total += copies * s.item_value[i]
-                    space -= copies * s.item_load[i]
+            if copies > 0 and hopeful:
+                s.stack[depth] = i
+                depth += 1
+                s.taken[i] = copies
+                _load(s, i, copies)
+                total += copies * s.item_value[i]
+                space -= copies * s.item_load[i]
             i += 1
         if hopeful and total >= least_value and _maximal(s, count):
             if where + written >= s.found.shape[0]:
@@ -414,10 +422,8 @@ def enumerate_fillings(
         if depth == 0:
             s.nodes[0] += spent
             return written, EXACT
-        if spent >= check:
-            check = spent + _CHECK_EVERY
-            late = seconds() > deadline
-        if late or spent > most_nodes:
+        check = _next_check(spent, check, deadline)
+        if check == 0 or spent > most_nodes:
             s.nodes[0] += spent
             return written, LIMITED
         i = s.stack[depth - 1]
