@@ -114,12 +114,20 @@ NEEDED = [kind for kind in ALL_KINDS if not kind.optional]
 async def test_a_kind_that_may_not_be_listed_is_named_with_the_rights(kind, tmp_path):
     def respond(asked: Asked) -> Answer:
         if kind_of(asked) == kind.plural:
-            return status(403, f"{kind.plural} is forbidden: User x", reason="Forbidden")
+            told = f'{kind.plural} is forbidden: User "x" cannot list resource "{kind.plural}" at the cluster scope'
+            return status(403, told, reason="Forbidden")
         return listed()
 
     async with asking(tmp_path, respond) as (client, _):
         with pytest.raises(BadInput, match=f"{kind.plural} cannot be listed: .*deploy/rbac/observe.yaml"):
             await look(client, lambda kind, count: None)
+
+
+async def test_credentials_that_are_not_accepted_are_no_matter_of_rights(tmp_path):
+    async with asking(tmp_path, lambda asked: status(401, "Unauthorized", reason="Unauthorized")) as (client, _):
+        with pytest.raises(BadInput, match="does not accept the credentials") as error:
+            await look(client, lambda kind, count: None)
+    assert "rbac" not in str(error.value)
 
 
 async def test_a_server_that_breaks_down_meanwhile_is_unavailable(tmp_path):
