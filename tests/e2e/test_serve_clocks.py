@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.kubelet import TestKubelet
-from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.stage import Stage
 from tests.e2e.serve_scene import (
     Server,
     all_sized,
@@ -20,24 +18,9 @@ from tests.e2e.serve_scene import (
     resizes,
     started,
 )
-from tests.postgres_servers import embedded_server
 
 TAKEOVER_SECONDS = 20
 MINUTES = 10
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Path]:
-    with embedded_server() as data_dir:
-        yield data_dir
-
-
-@pytest.fixture
-def stage(
-    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
-) -> Iterator[Stage]:
-    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
-        yield stage
 
 
 @contextmanager

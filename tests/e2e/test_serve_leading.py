@@ -2,17 +2,14 @@
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.kube.relay import Network
 from tests.controlplane.audit import AuditEvent
-from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.live.manifests import app
-from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
 from tests.e2e.serve_scene import (
     all_sized,
@@ -27,26 +24,11 @@ from tests.e2e.serve_scene import (
     sized,
     writes_of,
 )
-from tests.postgres_servers import embedded_server
 
 TAKEOVER_SECONDS = 20
 # Two requests a pod, so that a plan for 40 pods takes long enough to be interrupted.
 SLOWLY = {"kube_requests_per_second": "5", "kube_burst": "5"}
 VERY_SLOWLY = {"kube_requests_per_second": "2", "kube_burst": "2"}
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Path]:
-    with embedded_server() as data_dir:
-        yield data_dir
-
-
-@pytest.fixture
-def stage(
-    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
-) -> Iterator[Stage]:
-    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
-        yield stage
 
 
 def test_one_writes_and_a_killed_one_is_followed(stage: Stage, tmp_path: Path):

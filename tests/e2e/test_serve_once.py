@@ -1,31 +1,11 @@
 """`cruise serve --once` on a real control plane: what it does, what it prints, and when it refuses."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.live import programs
-from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.stage import Stage
 from tests.e2e.serve_scene import SIZED, deployment, furnished, requests_of, resizes, serving, sized
-from tests.postgres_servers import embedded_server
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Path]:
-    with embedded_server() as data_dir:
-        yield data_dir
-
-
-@pytest.fixture
-def stage(
-    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
-) -> Iterator[Stage]:
-    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
-        yield stage
 
 
 def once(stage: Stage, directory: Path, *options: str, mode: str = "resize", **more: str) -> programs.Ended:

@@ -2,36 +2,17 @@
 
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
-import pytest
-
 from cruise.app.leading import LEASE
 from tests.controlplane.api import until
-from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.kubelet import TestKubelet
 from tests.deploy.installing import NAMESPACE
 from tests.e2e.live.programs import Running
-from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.stage import Stage
 from tests.e2e.serve_scene import all_sized, eventually, furnished, serving, started, writes_of
 from tests.http_server import Answer, Request, answering
-from tests.postgres_servers import debian_server, embedded_server
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Path]:
-    with embedded_server() as data_dir:
-        yield data_dir
-
-
-@pytest.fixture
-def stage(
-    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
-) -> Iterator[Stage]:
-    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
-        yield stage
+from tests.postgres_servers import debian_server
 
 
 def unready(running: Running, why: str) -> None:

@@ -1,0 +1,5 @@
+"""The stage of the live scenes, for processes that are tried on it."""
+
+from tests.e2e.live.conftest import postgres, stage
+
+__all__ = ["postgres", "stage"]
