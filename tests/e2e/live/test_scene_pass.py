@@ -34,7 +34,8 @@ def one_of_each(stage: Stage, node: str) -> None:
     )
 
 
-def test_one_pass_over_one_of_each(stage: Stage):
+@pytest.mark.parametrize("mode", ["resize", "full"])
+def test_one_pass_over_one_of_each(stage: Stage, mode: str):
     node = stage.node(cpu="4", memory="8Gi")
     one_of_each(stage, node)
     stage.running(9)
@@ -44,7 +45,7 @@ def test_one_pass_over_one_of_each(stage: Stage):
     stage.measure({name: USE for name in apps} | {("meshed", "proxy"): SMALL})
     before = {one["metadata"]["labels"]["app"]: one for one in stage.pods()}
     stage.mark()
-    said = stage.once()
+    said = stage.once(mode)
 
     after = {name: stage.resized(before[name]["metadata"]["name"]) for name in apps}
     for name in RESIZED:
@@ -76,7 +77,7 @@ def test_one_pass_over_one_of_each(stage: Stage):
     as_agreed(stage, before)
 
     stage.mark()
-    stage.once()
+    stage.once(mode)
     assert stage.deeds() == [], "a second pass has nothing to do"
 
 
