@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.packing.instance import Instance
+from cruise.decisions.packing.instance import Instance, IntArray
 
 MEGABYTE = 1_000_000
 BALANCE_WEIGHT, SPREAD_WEIGHT = 1.0, 2.0
@@ -47,19 +47,17 @@ def draw_instance(shape: Shape, seed: int) -> Instance:
     """ReplicaSets of 1 to 4 pods, 100 to 1000 m and MB each, on equal nodes, as far as the default scheduler gets."""
     source = random.Random(f"{shape} {seed}")
     wanted = shape.nodes * shape.pods_per_node
-    demands, counts, priorities = [], [], []
+    demands: list[tuple[int, int]] = []
+    counts: list[int] = []
+    priorities: list[int] = []
     while (drawn := sum(counts)) < wanted:
         counts.append(min(source.randint(1, 4), wanted - drawn))
         demands.append((source.randint(100, 1000), source.randint(100, 1000) * MEGABYTE))
         # A greater priority matters more.
         priorities.append(source.randint(1, shape.priorities))
-    capacity = [
-        -(
-            -(-(-sum(n * d[r] for n, d in zip(counts, demands, strict=True)) * 100 // shape.usage_percent))
-            // shape.nodes
-        )
-        for r in range(2)
-    ]
+    # Rounded up twice, as the paper's generator does.
+    totals = [sum(n * d[r] for n, d in zip(counts, demands, strict=True)) for r in range(2)]
+    capacity = [_ceil(_ceil(total * 100, shape.usage_percent), shape.nodes) for total in totals]
     capacities = np.tile(np.array(capacity, dtype=np.int64), (shape.nodes, 1))
     demand_rows, count_row = np.array(demands, dtype=np.int64), np.array(counts, dtype=np.int64)
     return Instance(
@@ -73,6 +71,10 @@ def draw_instance(shape: Shape, seed: int) -> Instance:
     )
 
 
+def _ceil(value: int, divisor: int) -> int:
+    return (value + divisor - 1) // divisor
+
+
 def draw_pending(shape: Shape, seed: int) -> Instance:
     """The first instance from a seed on that the default scheduler leaves pods of pending in."""
     for attempt in range(1000):
@@ -82,7 +84,7 @@ def draw_pending(shape: Shape, seed: int) -> Instance:
     raise RuntimeError(f"the default scheduler places everything of {shape} from seed {seed} on")
 
 
-def default_placement(demands: np.ndarray, counts: np.ndarray, capacities: np.ndarray) -> np.ndarray:
+def default_placement(demands: IntArray, counts: IntArray, capacities: IntArray) -> IntArray:
     """Pods in their order of arrival, each where the least allocated, best balanced, least crowded node is."""
     placed = np.zeros((len(demands), len(capacities)), dtype=np.int64)
     used = np.zeros_like(capacities)
