@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal
 from zlib import crc32
 
-from tests.controlplane.api import Api, ApiError, Json, until
+from tests.controlplane.api import Api, ApiError, Json, conditions, until
 from tests.controlplane.behaviour import Behaviour, NodeSpec, Rule, node_ready
 from tests.controlplane.node_loop import NodeLoop, now_text
 from tests.controlplane.pod_record import PodRecord
@@ -227,13 +227,18 @@ class TestKubelet:
         loop.post(partial(loop.gone, pod))
 
     def _keep_alive(self) -> None:
-        """Renew every node's lease, over and over."""
+        """Renew every node's lease, over and over, and report anew the nodes that were given up meanwhile."""
         while not self._stopping.wait(self._lease_seconds):
             for name in list(self._nodes):
                 if name not in self._silent and not self._stopping.is_set():
                     self._api.patch(
                         "leases.coordination.k8s.io", LEASES, name, {"spec": {"renewTime": _precisely_now()}}
                     )
+            for node in self._api.items("nodes"):
+                name = node["metadata"]["name"]
+                given_up = conditions(node).get("Ready", {}).get("status") == "Unknown"
+                if given_up and name in self._nodes and name not in self._silent:
+                    self.set_ready(name, True)
 
 
 def _lease(node: str) -> Json:
