@@ -14,8 +14,8 @@ from cruise.decisions.packing.phase import Phase, patterns_of, phase_of, spread
 from cruise.decisions.packing.search import Search
 
 _POLISH_ITERATIONS = 60_000
-_POLISH_HEAT = 0.15
-_BETWEEN_ITERATIONS = 100_000
+_POLISH_HEAT = 0.1
+_BETWEEN_ITERATIONS = 150_000
 _NOISE = 0.1
 _MOST_NOISE = 0.5
 # CP-SAT gets this share of what is left, at the first attempt and at each later one.

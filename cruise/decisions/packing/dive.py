@@ -17,7 +17,8 @@ _BONUS_FOR_ARTIFICIAL = 20.0
 _UNMET = 0.9
 _DEARER = 8.0
 _WHOLE, _NEARLY = 0.99, 0.85
-_ROUNDS = 8
+# With few groups, few columns come out of a round.
+_ROUNDS, _FEW_GROUPS, _MORE_ROUNDS = 8, 4, 40
 _TRACE = 1e-3
 # Completing and polishing may make up for what the last fillings fixed cost.
 _PROMISE = 0.0
@@ -140,7 +141,7 @@ def _fix(
 
 def _generate(generation: Generation, counts: IntArray, open_groups: IntArray, meter: Meter) -> bool:
     """Some rounds of columns for what is not fixed yet; False when the budget ended."""
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if len(open_groups) > _FEW_GROUPS else _MORE_ROUNDS):
         if not generation.master.solve(meter):
             return False
         found = generation.price(generation.master.worths(), counts, open_groups, meter)

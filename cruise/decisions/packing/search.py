@@ -11,9 +11,11 @@ from cruise.decisions.packing.kernels.annealing import anneal
 from cruise.decisions.packing.kernels.board import Board, lay_out
 from cruise.decisions.packing.residual import Residual
 
-# From one entry of the vector to the next the annealer's energy falls by this factor; the vector itself is exact.
-_RATIO = 3.0
-_HOT, _COLD = 1.0, 0.15
+# Energies guide the annealer, the vector itself is exact: a tier outweighs the next one by the first factor, and a
+# staying copy is worth this share of a placed one of its tier. A greater share keeps the last pods of a tight
+# cluster from finding room: at a third, 2 of 16 runs placed everything, at a tenth 14.
+_TIER_RATIO, _LOYALTY = 12.0, 0.1
+_HOT, _COLD = 0.3, 0.03
 _MOST_PER_COPY = 4000
 
 
@@ -47,7 +49,7 @@ class Search:
         iterations = min(iterations, _MOST_PER_COPY * int(self.residual.counts.sum()))
         board = self._board(start)
         stop = np.zeros(1, dtype=np.int64)
-        hot = heat * _RATIO ** (2.0 * (self.tier_count - 1 - from_tier) + 1.0)
+        hot = heat * _TIER_RATIO ** float(self.tier_count - 1 - from_tier)
         done = anneal(
             board, self.best, self.best_vector, self.state, stop, iterations, hot, _COLD, meter.deadline_seconds
         )
@@ -55,7 +57,7 @@ class Search:
 
     def _board(self, start: IntArray) -> Board:
         residual = self.residual
-        loyalty: FloatArray = np.power(_RATIO, 2.0 * (self.tier_count - 1 - residual.tiers))
+        worth: FloatArray = np.power(_TIER_RATIO, (self.tier_count - 1 - residual.tiers).astype(np.float64))
         return lay_out(
             start.copy(),
             residual.demands,
@@ -65,8 +67,8 @@ class Search:
             residual.room,
             residual.tiers,
             self.tier_count,
-            _RATIO * loyalty,
-            loyalty,
+            worth,
+            _LOYALTY * worth,
         )
 
 
