@@ -21,6 +21,8 @@ from cruise.runtime.ports import Store
 from cruise.runtime.revert import revert_pass
 
 _PATIENCE = timedelta(seconds=60)
+# What still fails after that, such as for want of rights, is told without waiting any longer.
+_PATIENCE_WITH_FAILURES = timedelta(seconds=8)
 # Whoever writes asks for the pause before each action; the request under way is given time to end.
 _PAUSE_TAKES_HOLD = timedelta(seconds=2)
 
@@ -82,7 +84,10 @@ async def _in_step(client: KubeClient) -> AsyncIterator[KubeCluster]:
     following = asyncio.ensure_future(cluster.run())
     synced = asyncio.ensure_future(cluster.synced())
     try:
-        await asyncio.wait({following, synced}, timeout=_PATIENCE.total_seconds(), return_when="FIRST_COMPLETED")
+        for patience in (_PATIENCE_WITH_FAILURES, _PATIENCE - _PATIENCE_WITH_FAILURES):
+            await asyncio.wait({following, synced}, timeout=patience.total_seconds(), return_when="FIRST_COMPLETED")
+            if cluster.problems():
+                break
         if following.done():
             await following
         if not synced.done():

@@ -58,7 +58,7 @@ def steer(paused: bool, server: str | None, token_file: Path | None, format: For
 
 def _words(paused: bool, steered: Steered) -> list[str]:
     if paused is steered.paused_before:
-        return [f"Nothing changed: {'paused' if paused else 'not paused'} already, in {steered.place}."]
+        return [f"Nothing changed: {'paused already' if paused else 'it was not paused'}, in {steered.place}."]
     if paused:
         return [
             f"Paused, in {steered.place}.",

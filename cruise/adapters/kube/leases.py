@@ -129,14 +129,20 @@ class LeaderLease:
 
     async def _keep(self) -> None:
         """Renew the Lease again and again; return when it is lost."""
+        told = False
         while self.held:
             await asyncio.sleep(min(self._retry, self._left()))
             try:
                 async with asyncio.timeout(min(self._left(), self._deadline / 2)):
                     if not await self._renew():
                         break
+                told = False
             except (CruiseError, TimeoutError) as error:
-                log.warning("the lease was not renewed", lease=self._name, problem=str(error) or "no answer in time")
+                # That it goes on like that says nothing new.
+                if not told:
+                    problem = str(error) or "no answer in time"
+                    log.warning("the lease was not renewed", lease=self._name, problem=problem)
+                told = True
         self._held_until = None
 
     def _left(self) -> float:

@@ -1,4 +1,4 @@
-"""What the log says of watches: those that fail or recover together share one line."""
+"""What the log says of watches: those that fail together share one line, and all that recover another."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,15 @@ _FEW = 3
 
 
 class WatchLines:
-    """Gathers what is told within `together_seconds`, and logs it as one line for failures and one for recoveries."""
+    """Gathers what is told within `together_seconds` into one line.
+
+    Watches are tried again at different times after an outage: that they go on is told once all of them do.
+    """
 
     def __init__(self, together_seconds: float = 1.0) -> None:
         self._together_seconds = together_seconds
         self._failed: dict[str, str] = {}
+        self._down: dict[str, None] = {}
         self._well: list[str] = []
         self._usual = True
         self._timer: asyncio.TimerHandle | None = None
@@ -23,12 +27,14 @@ class WatchLines:
     def interrupted(self, kind: str, because: str, *, usual: bool) -> None:
         """Tell that a kind is not followed; `usual` where that is part of every cluster's life."""
         self._failed[kind] = because
+        self._down[kind] = None
         self._usual = self._usual and usual
         self._later()
 
     def goes_on(self, kind: str) -> None:
         """Tell that it is followed again."""
         self._well.append(kind)
+        self._down.pop(kind, None)
         self._later()
 
     def say(self) -> None:
@@ -39,9 +45,10 @@ class WatchLines:
         if self._failed:
             told = log.info if self._usual else log.warning
             told("watch interrupted", kinds=named(list(self._failed)), because=shared(self._failed))
-        if self._well:
-            log.info("watch goes on", kinds=named(self._well))
-        self._failed, self._well, self._usual = {}, [], True
+        if self._well and not self._down:
+            log.info("watch goes on", kinds=named(list(dict.fromkeys(self._well))))
+            self._well = []
+        self._failed, self._usual = {}, True
 
     def _later(self) -> None:
         if self._timer is None:

@@ -13,7 +13,10 @@ async def test_an_outage_of_all_kinds_is_one_line_and_its_end_another():
         for kind in ("pods", "nodes", "jobs", "replicasets"):
             lines.interrupted(kind, "nobody listens", usual=False)
         await asyncio.sleep(0.05)
-        for kind in ("pods", "nodes", "jobs", "replicasets"):
+        for kind in ("pods", "nodes"):
+            lines.goes_on(kind)
+        await asyncio.sleep(0.05)
+        for kind in ("jobs", "replicasets"):
             lines.goes_on(kind)
         await asyncio.sleep(0.05)
     assert logs == [
