@@ -36,6 +36,7 @@ def targets(stage: Stage) -> Counter[str]:
     return Counter(target for _, _, target, code in stage.deeds() if code < 300)
 
 
+@pytest.mark.timeout(900)
 def test_an_api_server_that_is_away_for_a_minute_and_has_forgotten_its_watches(own_stage: Stage):
     stage = own_stage
     staged(stage)

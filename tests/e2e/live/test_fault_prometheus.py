@@ -43,6 +43,7 @@ def proxy(stage: Stage) -> Iterator[PrometheusProxy]:
         yield proxy
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", [Answers.NONE, Answers.CUT, Answers.HALF_OF_THE_SERIES], ids=lambda one: one.name)
 def test_statistics_that_grow_old_change_nothing_until_there_are_new_ones(
     stage: Stage, proxy: PrometheusProxy, fault: Answers
