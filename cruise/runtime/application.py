@@ -98,6 +98,8 @@ class Application:
     async def _ended(self, action: Action) -> Outcome:
         if self._guards.forbidden_by_mode(action):
             return self._outcome(action, Verdict.OBSERVED, Reason.MODE)
+        if self._guards.cooling_down(action):
+            return self._outcome(action, Verdict.HELD, Reason.COOLING_DOWN)
         if isinstance(action, EvictPod):
             return await self._evicted(action)
         if isinstance(action, ResizePod):

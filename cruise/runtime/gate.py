@@ -63,6 +63,7 @@ class Gate:
         self._unrecorded: list[Outcome] = []
         self._told: dict[tuple[type[Action], str], tuple[Verdict, Reason, datetime]] = {}
         self._most_told = _MANY
+        self._resting: dict[str, datetime] = {}
 
     # ---- room ----
 
@@ -91,6 +92,17 @@ class Gate:
         """Return by pod uid the grows on a node that a snapshot for an application begun then may not show."""
         on_node = self._grows.get(node, {})
         return {uid: grow for uid, grow in on_node.items() if grow.at >= began - _SNAPSHOT_SECONDS}
+
+    # ---- rest ----
+
+    def rest(self, uid: str, until: datetime, now: datetime) -> None:
+        """Have the passes leave a pod alone until then: what it was just given is to show first."""
+        self._resting = {one: end for one, end in self._resting.items() if end > now} | {uid: until}
+
+    def rests(self, uid: str, now: datetime) -> bool:
+        """Tell whether a pod is still to be left alone."""
+        until = self._resting.get(uid)
+        return until is not None and now < until
 
     # ---- audit ----
 

@@ -49,6 +49,13 @@ class Guards:
         needed = Mode.RESIZE if isinstance(action, ResizePod) else Mode.FULL
         return self._policy.mode < needed and not self._asked_for
 
+    def cooling_down(self, action: Action) -> bool:
+        """Tell whether a node pass would touch a pod that was answered a kill a moment ago."""
+        if not isinstance(action, ResizePod | EvictPod):
+            return False
+        passing = action.reason in (Reason.RIGHTSIZED, Reason.DOES_NOT_FIT)
+        return passing and self._gate.rests(action.uid, self._now)
+
     def original_sizes(self, actions: Sequence[Action]) -> list[OriginalSizes]:
         """Return what the pods to be resized ask for now, where no annotation keeps it: it may be the first resize."""
         originals = []

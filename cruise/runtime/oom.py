@@ -16,6 +16,7 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
 from cruise.errors import Conflict, CruiseError, Throttled
+from cruise.runtime.application import GRACE_SECONDS
 from cruise.runtime.apply import apply
 from cruise.runtime.gate import Gate
 from cruise.runtime.ports import Cluster, Store
@@ -87,7 +88,7 @@ class OomReactor:
     async def _answered(self, kill: OomKill, now: datetime) -> Reaction | None:
         failed_before = self._unanswered.pop(kill.key, None) is not None
         try:
-            return await self.react(kill, now)
+            return await self._to_the_end(kill, now)
         except CruiseError as error:
             self._unanswered[kill.key] = kill
             if not failed_before:
@@ -100,6 +101,17 @@ class OomReactor:
                 )
             return None
 
+    async def _to_the_end(self, kill: OomKill, now: datetime) -> Reaction | None:
+        """React to a kill, and when given up meanwhile, first remember what was done about it."""
+        reacting = asyncio.ensure_future(self.react(kill, now))
+        try:
+            return await asyncio.shield(reacting)
+        except asyncio.CancelledError:
+            await asyncio.wait({reacting}, timeout=GRACE_SECONDS)
+            reacting.cancel()
+            await asyncio.gather(reacting, return_exceptions=True)
+            raise
+
     async def react(self, kill: OomKill, now: datetime) -> Reaction | None:
         """Act on a kill and record it; None for a replay of one that is known.
 
@@ -107,6 +119,7 @@ class OomReactor:
         """
         if now - kill.finished_at > _TEACHES_FOR or kill.key in self._known or await self._store.knows_oom(*kill.key):
             self._know(kill)
+            self._let_rest(kill, kill.finished_at, now)
             return None
         statistics = await self._statistics_for(kill)
         row = statistics.find(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
@@ -153,6 +166,13 @@ class OomReactor:
         """Note a reaction, and forget those whose cool-down is over."""
         cooling = {key: at for key, at in self._reacted_at.items() if now - at < self._policy.oom_cooldown}
         self._reacted_at = cooling | {(kill.pod_uid, kill.container): now}
+        self._let_rest(kill, now, now)
+
+    def _let_rest(self, kill: OomKill, since: datetime, now: datetime) -> None:
+        """Keep the node passes from the pod as well, while its cool-down lasts."""
+        until = since + self._policy.oom_cooldown
+        if until > now:
+            self._gate.rest(kill.pod_uid, until, now)
 
     def _know(self, kill: OomKill) -> None:
         """Keep in mind that the store knows a kill, for the replays of a broken watch."""

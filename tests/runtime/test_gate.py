@@ -123,3 +123,11 @@ async def test_lines_that_the_store_does_not_take_wait_in_their_order():
 @pytest.mark.parametrize(("per_second", "at_once"), [(0.5, 1), (4, 1), (50, 10), (100, 16), (10_000, 16)])
 def test_no_more_is_under_way_than_a_slow_client_sends_at_once(per_second: float, at_once: int) -> None:
     assert writes_at_once(per_second) == at_once
+
+
+def test_a_pod_rests_until_its_time_is_over():
+    gate = Gate()
+    gate.rest("a", START + timedelta(minutes=5), START)
+    assert gate.rests("a", START + timedelta(minutes=4))
+    assert not gate.rests("a", START + timedelta(minutes=5))
+    assert not gate.rests("b", START)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cruise.domain.actions import Action, EvictPod, Hold, Reason, ResizePod, Verdict
+from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.policy import Mode, Overrides, Policy
 from cruise.domain.resources import MEBIBYTE
@@ -26,6 +26,7 @@ from tests.simulation.scenes import (
     amounts,
     cluster,
     container,
+    evict,
     node,
     only_pod,
     pods,
@@ -148,6 +149,31 @@ async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
     await store.write_statistics(StatisticsTable.of_rows([statistic(await only_pod(world), world.now)]))
     later = await reacted(world, store, world.kills[-1], reactor)
     assert isinstance(later.decision, ResizePod)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_node_passes_leave_the_pod_alone_during_the_cool_down(restarted):
+    world = leaking()
+    store, kill = await store_for(world), await killed(world)
+    gate = Gate()
+    reactor = OomReactor(world, store, FULL, gate)
+    await reacted(world, store, kill, reactor)
+    if restarted:
+        gate = Gate()
+        assert await OomReactor(world, store, FULL, gate).react(kill, world.now) is None
+    answered = await only_pod(world)
+    shrink = resize(answered, amounts(100, 128))
+
+    async def tried(action: Action, seconds: int) -> Outcome:
+        now = world.now + timedelta(seconds=seconds)
+        [outcome] = await apply([action], await world.snapshot(), world, store, FULL, now, gate=gate)
+        return outcome
+
+    for action in (shrink, evict(answered)):
+        outcome = await tried(action, 60)
+        assert (outcome.verdict, outcome.reason) == (Verdict.HELD, Reason.COOLING_DOWN)
+    assert (await only_pod(world)).containers == answered.containers
+    assert (await tried(shrink, 300)).verdict is Verdict.DONE
 
 
 async def test_another_container_of_the_pod_has_a_cool_down_of_its_own():
@@ -414,3 +440,19 @@ async def test_only_the_pods_around_a_kill_are_looked_at():
     assert [pod.name for pod in near.pods] == expected
     assert len(expected) < len(snapshot.pods)
     assert near.nodes == snapshot.nodes
+
+
+async def test_what_a_kill_teaches_is_kept_when_the_process_is_told_to_stop_meanwhile():
+    world = leaking()
+    store, kill = await store_for(world), await killed(world)
+    faulty = FaultyCluster(world, Faults(read_seconds=0.001, write_seconds=0.05))
+    reactions = OomReactor(faulty, store, FULL).reactions(lambda: world.now)
+    reacting = asyncio.ensure_future(anext(reactions))
+    while not faulty.faults.sent:
+        await asyncio.sleep(0.001)
+    reacting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reacting
+    assert await store.knows_oom(*kill.key)
+    [outcome] = await store.outcomes(LONG_AGO)
+    assert (outcome.reason, outcome.verdict) == (Reason.OOM_KILLED, Verdict.DONE)
