@@ -16,6 +16,7 @@ from cruise.domain.cluster import Container, Node, Pod, Snapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Resources
 from cruise.domain.usage import ContainerKey, PartitionProgress, SampleBlock
+from cruise.runtime.ports import Store
 from cruise.runtime.usage import usage_pass
 from cruise.runtime.usage_state import UsageState
 from cruise.simulation.store import MemoryStore
@@ -42,9 +43,9 @@ def run() -> list[Row]:
 
 
 async def _measure(cluster: Cluster, address: str) -> list[Row]:
-    shown, store, state = ShownCluster(_snapshot(cluster)), MemoryStore(), UsageState()
+    shown, store, state = ShownCluster(domain_snapshot(cluster)), MemoryStore(), UsageState()
     source = PrometheusSource(PrometheusSettings(address))
-    await _fill_last_hour(shown.shown, source, store, state)
+    await fill_last_hour(shown.shown, source, store, state, AT)
     cpu, wall = [], []
     # The first pass lets the stand-in encode its answers.
     for number in range(1, 4):
@@ -65,7 +66,7 @@ async def _measure(cluster: Cluster, address: str) -> list[Row]:
     ]
 
 
-def _snapshot(cluster: Cluster) -> Snapshot:
+def domain_snapshot(cluster: Cluster) -> Snapshot:
     pods = [
         Pod(
             workload.namespace,
@@ -89,11 +90,13 @@ def _identity(workload: Workload, pod: str, node: str) -> str:
     return pod.rpartition("-")[2] if workload.kind == "StatefulSet" else ""
 
 
-async def _fill_last_hour(snapshot: Snapshot, source: PrometheusSource, store: MemoryStore, state: UsageState) -> None:
-    """Take in an hour of samples as if they had been read, so that the passes are those of a process that runs."""
+async def fill_last_hour(
+    snapshot: Snapshot, source: PrometheusSource, store: Store, state: UsageState, at: int
+) -> None:
+    """Take in the hour until `at` as if it had been read, so that the passes are those of a process that runs."""
     attribution = Attribution.of(snapshot)
-    await state.catch_up(store, attribution, AT, step_seconds=60, look_ahead_seconds=900)
-    times = np.arange(AT - HOUR + 60, AT + 1, 60, dtype=np.int64)
+    await state.catch_up(store, attribution, at, step_seconds=60, look_ahead_seconds=900)
+    times = np.arange(at - HOUR + 60, at + 1, 60, dtype=np.int64)
     random = np.random.default_rng(1)
     keys: dict[str, list[ContainerKey]] = {name: [] for name in await source.partitions(snapshot)}
     for pod in snapshot.pods:
@@ -103,5 +106,5 @@ async def _fill_last_hour(snapshot: Snapshot, source: PrometheusSource, store: M
         shape = (len(its), len(times))
         cpu, memory = random.exponential(200, shape), random.normal(3e8, 1e7, shape)
         block = SampleBlock(its, times, cpu.astype(np.float32), np.floor(memory), np.ones(len(its), dtype=np.bool_))
-        progress = PartitionProgress(first_hour_of_history(AT) * HOUR, AT)
-        await state.record(store, partition, progress, block, attribution, AT)
+        progress = PartitionProgress(first_hour_of_history(at) * HOUR, at)
+        await state.record(store, partition, progress, block, attribution, at)
