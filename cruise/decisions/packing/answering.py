@@ -13,7 +13,7 @@ from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.phase import Phase, patterns_of, phase_of, spread
 from cruise.decisions.packing.search import Search
 
-_POLISH_ITERATIONS = 60_000
+_POLISH_ITERATIONS = 100_000
 _POLISH_HEAT = 0.1
 _BETWEEN_ITERATIONS = 150_000
 _NOISE = 0.1
@@ -49,7 +49,7 @@ class _Attempt:
     def __init__(self, search: Search, phase: Phase, generation: Generation, generator: np.random.Generator) -> None:
         self.search, self.phase, self.generation, self.generator = search, phase, generation, generator
         self.dives = 0
-        self.closer = closer_of(generation)
+        self.closer = closer_of(generation, generator)
 
     def answer(self) -> int:
         """What the best plan achieves in the phase's figure."""

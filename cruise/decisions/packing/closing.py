@@ -4,13 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.packing.branching import branch
 from cruise.decisions.packing.budget import PRICING_STEP, Meter
-from cruise.decisions.packing.cpsat import Verdict, decide_target
+from cruise.decisions.packing.cpsat import decide_target
 from cruise.decisions.packing.generation import BOUND_TOLERANCE, Generation
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.kernels.pricing import EXACT, Shelf, enumerate_fillings, shelf_of
+from cruise.decisions.packing.verdict import Verdict
 
 _MOST_NODES = 200_000
+_MOST_BRANCHED, _FEW_ALIKE = 4000, 4
 # CP-SAT's deterministic second is worth about this many units of work.
 _EFFORT_UNIT = 1e9
 
@@ -22,6 +25,7 @@ class Closer:
     generation: Generation
     most_fillings: int
     shelf: Shelf
+    generator: np.random.Generator
 
     def enumerate(self, target: int, meter: Meter) -> tuple[IntArray, IntArray] | None:
         """Every maximal filling (groups and copies) that an answer of at least `target` could use.
@@ -54,7 +58,14 @@ class Closer:
         return self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()
 
     def decide(self, groups: IntArray, fillings: IntArray, target: int, share: float, meter: Meter) -> Verdict:
-        """Let CP-SAT decide about the target, within a share of what is left of the budget."""
+        """Decide about the target, within a share of what is left of the budget.
+
+        Few fillings of nodes that mostly differ are for branch and bound, everything else is for CP-SAT.
+        """
+        sizes = self.generation.phase.group_size
+        if int(sizes[groups].sum()) <= _MOST_BRANCHED and int(sizes.max()) <= _FEW_ALIKE:
+            with meter.part(share) as part:
+                return branch(self.generation.phase, groups, fillings, target, self.generator, part)
         with meter.part(share) as part:
             seconds, effort = part.remaining_seconds(), part.work_left / _EFFORT_UNIT
             verdict = decide_target(self.generation.phase, groups, fillings, target, seconds, effort)
@@ -62,12 +73,12 @@ class Closer:
         return verdict
 
 
-def closer_of(generation: Generation, most_fillings: int = 20_000) -> Closer:
+def closer_of(generation: Generation, generator: np.random.Generator, most_fillings: int = 20_000) -> Closer:
     """A closer for a phase's generation."""
     phase = generation.phase
     shelf = shelf_of(phase.demands, phase.room, phase.limits, phase.running, most_fillings)
     shelf.mix[:, :] = generation.shelf.mix
-    return Closer(generation, most_fillings, shelf)
+    return Closer(generation, most_fillings, shelf, generator)
 
 
 def chosen(groups: IntArray, fillings: IntArray, verdict: Verdict) -> tuple[IntArray, IntArray]:

@@ -1,27 +1,15 @@
 """CP-SAT's part: whether one filling a node, out of those that may still matter, can reach a target."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.phase import Phase
+from cruise.decisions.packing.verdict import Verdict
 
 _SEED = 1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
-    """Whether the target can be reached (None: not decided in time), by how many uses of each filling, at what effort.
-
-    Effort is in deterministic seconds, which repeat exactly.
-    """
-
-    reachable: bool | None
-    uses: IntArray
-    effort: float
 
 
 def decide_target(

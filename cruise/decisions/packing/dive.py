@@ -13,8 +13,8 @@ from cruise.decisions.packing.master import Master
 # An objective bonus keeps the basis primal feasible where a bound would not.
 _BONUS = 60.0
 _BONUS_FOR_ARTIFICIAL = 20.0
-# Less than a whole copy may be left to the completion.
-_UNMET = 0.9
+# So many copies may be left to the completion and the polish.
+_UNMET = 2.5
 _DEARER = 8.0
 _WHOLE, _NEARLY = 0.99, 0.85
 # With few groups, few columns come out of a round.

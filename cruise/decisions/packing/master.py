@@ -41,6 +41,7 @@ class Master:
     convexity: int
     count_columns: IntArray
     artificials: IntArray
+    convexity_slacks: IntArray
     groups: list[int] = field(default_factory=list)
     fillings: list[IntArray] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
@@ -172,6 +173,7 @@ def master_of(phase: Phase, generator: np.random.Generator) -> Master:
         convexity=convexity,
         count_columns=np.full(classes, -1, dtype=np.int64),
         artificials=np.zeros(0, dtype=np.int64),
+        convexity_slacks=np.zeros(groups, dtype=np.int64),
     )
     t = master.tableau
     for c in np.flatnonzero(~phase.must).tolist():
@@ -183,6 +185,8 @@ def master_of(phase: Phase, generator: np.random.Generator) -> Master:
     for row in range(m):
         slack = master._append([(row, -1.0 if row < convexity else 1.0)], 0.0, FREE)
         basic = slack
+        if row >= convexity:
+            master.convexity_slacks[row - convexity] = slack
         if row < convexity and right[row] > 0:
             basic = master._append([(row, 1.0)], -1.0, FREE)
             artificials.append(basic)
