@@ -82,6 +82,7 @@ class _Tree:
         self.master.raise_artificials(_PENALTY)
         for group, filling in zip(groups.tolist(), fillings, strict=True):
             self.master.add(group, filling)
+        self.members = [np.flatnonzero(groups == group) for group in range(len(phase.group_size))]
         size = int(self.master.tableau.size[0])
         self.cost = self.master.tableau.cost[:size].copy()
         self.excluded = np.zeros(size, dtype=np.int64)
@@ -98,21 +99,17 @@ class _Tree:
         open_columns = np.flatnonzero((used > _WHOLE) & (used < 1 - _WHOLE))
         if len(open_columns) == 0:
             return None
-        best, choice = -1.0, None
-        for group in np.unique(self.groups[open_columns]).tolist():
-            mine = open_columns[self.groups[open_columns] == group]
-            mean = used[mine] @ self.fillings[mine]
-            part = mean - np.floor(mean + _WHOLE)
-            c = int(np.argmax(np.where(part < 1 - _WHOLE, part, 0.0)))
-            if part[c] > max(best, _WHOLE):
-                best, choice = float(part[c]), (group, c, int(np.floor(mean[c])) + 1)
-        if choice is None:
+        means = np.zeros((len(self.phase.group_size), self.fillings.shape[1]))
+        np.add.at(means, self.groups[open_columns], used[open_columns, None] * self.fillings[open_columns])
+        part = means - np.floor(means + _WHOLE)
+        part[part > 1 - _WHOLE] = 0.0
+        group, c = divmod(int(np.argmax(part)), part.shape[1])
+        if part[group, c] <= _WHOLE:
             top = int(open_columns[np.argmax(used[open_columns])])
-            siblings = np.flatnonzero(self.groups == self.groups[top])
+            siblings = self.members[int(self.groups[top])]
             return self._columns(siblings[siblings != top], int(self.groups[top])), self._columns(np.array([top]))
-        group, c, least = choice
-        mine = np.flatnonzero(self.groups == group)
-        enough = self.fillings[mine, c] >= least
+        mine = self.members[group]
+        enough = self.fillings[mine, c] >= int(np.floor(means[group, c])) + 1
         return self._columns(mine[~enough], group), self._columns(mine[enough])
 
     def _columns(self, indices: IntArray, emptied: int | None = None) -> IntArray:
