@@ -46,6 +46,7 @@ class Reason(StrEnum):
     BUDGET_NODE = "budget-node"
     BUDGET_WORKLOAD = "budget-workload"
     BUDGET_HOUR = "budget-hour"
+    CAME_BACK = "came-back"
     CHANGED_SINCE = "changed-since"
     GONE = "gone"
     THROTTLED = "throttled"

@@ -167,7 +167,11 @@ class _Disruptions:
         evicting = any(isinstance(one, EvictPod) for one in actions)
         self._alive: set[str] = set()
         self._in_snapshot: Counter[tuple[str, WorkloadRef | None]] = Counter()
+        self._youngest_unsized: dict[tuple[str, WorkloadRef | None, str | None], datetime] = {}
         for pod in snapshot.pods if evicting else ():
+            if pod.created_at is not None and ORIGINAL_RESOURCES not in pod.annotations:
+                place = (pod.namespace, pod.workload, pod.node)
+                self._youngest_unsized[place] = max(pod.created_at, self._youngest_unsized.get(place, pod.created_at))
             if pod.terminating or pod.phase == "Pending":
                 self._in_snapshot[(pod.namespace, pod.workload)] += pod.workload is not None
             else:
@@ -183,8 +187,18 @@ class _Disruptions:
             for line in spent
             if isinstance(line.action, EvictPod) and (line.at >= self._now or line.action.uid in self._alive)
         ]
+        if any(self._came_back(line) for line in spent if line.action.node == action.node):
+            return Reason.CAME_BACK
         if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
             return Reason.BUDGET_NODE
         whose = (action.namespace, action.workload)
         disrupted = self._in_snapshot[whose] + sum((one.namespace, one.workload) == whose for one in recent)
         return Reason.BUDGET_WORKLOAD if disrupted >= policy.max_evictions_per_workload else None
+
+    def _came_back(self, line: Outcome) -> bool:
+        """Tell whether who was evicted is on its node again, asking for as little as before: the next would be, too."""
+        evicted = line.action
+        if not isinstance(evicted, EvictPod):
+            return False
+        youngest = self._youngest_unsized.get((evicted.namespace, evicted.workload, evicted.node))
+        return youngest is not None and youngest > line.at

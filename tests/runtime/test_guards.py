@@ -171,6 +171,25 @@ def test_evictions_that_the_snapshot_shows_already_are_over():
     assert guard.over_budget(evict(one), [done(line, 1) for line in gone]) is Reason.BUDGET_NODE
 
 
+def test_nobody_goes_where_who_went_came_back_unsized():
+    before, after = START - timedelta(minutes=20), START - timedelta(minutes=5)
+    one, evicted = pod("a", workload=DB, created_at=before), evict(pod("gone"))
+    spent = [done(evicted, -10)]
+
+    def judged(**fields) -> Reason | None:
+        back = replace(pod("back", created_at=after), **fields)
+        return guards(evict(one), pods=[one, back]).over_budget(evict(one), spent)
+
+    assert judged() is Reason.CAME_BACK
+    for fields in (
+        {"annotations": {ORIGINAL_RESOURCES: "{}"}},
+        {"node": "n2"},
+        {"workload": DB},
+        {"created_at": before},
+    ):
+        assert judged(**fields) is None
+
+
 def test_a_workload_is_disrupted_once_at_a_time():
     first, second = pod("a"), pod("b")
     action = evict(second)
