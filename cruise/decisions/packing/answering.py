@@ -19,7 +19,7 @@ _BETWEEN_ITERATIONS = 150_000
 _NOISE = 0.1
 _MOST_NOISE = 0.5
 # CP-SAT gets this share of what is left, at the first attempt and at each later one.
-_CLOSING_SHARE = 0.5
+_CLOSING_SHARE = 0.85
 _DIVES_BETWEEN = 3
 
 

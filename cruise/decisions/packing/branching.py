@@ -103,7 +103,7 @@ class _Tree:
         np.add.at(means, self.groups[open_columns], used[open_columns, None] * self.fillings[open_columns])
         part = means - np.floor(means + _WHOLE)
         part[part > 1 - _WHOLE] = 0.0
-        group, c = divmod(int(np.argmax(part)), part.shape[1])
+        group, c = divmod(int(np.argmax(np.minimum(part, 1.0 - part) * (part > _WHOLE))), part.shape[1])
         if part[group, c] <= _WHOLE:
             top = int(open_columns[np.argmax(used[open_columns])])
             siblings = self.members[int(self.groups[top])]
