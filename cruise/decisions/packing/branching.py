@@ -80,8 +80,7 @@ class _Tree:
         self.phase, self.groups, self.fillings = phase, groups, fillings
         self.master: Master = master_of(phase, generator)
         self.master.raise_artificials(_PENALTY)
-        for group, filling in zip(groups.tolist(), fillings, strict=True):
-            self.master.add(group, filling)
+        self.master.add_all(groups, fillings)
         self.members = [np.flatnonzero(groups == group) for group in range(len(phase.group_size))]
         size = int(self.master.tableau.size[0])
         self.cost = self.master.tableau.cost[:size].copy()

@@ -13,7 +13,7 @@ from cruise.decisions.packing.kernels.pricing import EXACT, Shelf, enumerate_fil
 from cruise.decisions.packing.verdict import Verdict
 
 _MOST_NODES = 200_000
-_MOST_BRANCHED, _FEW_ALIKE = 4000, 4
+_MOST_BRANCHED, _FEW_ALIKE = 20_000, 4
 # CP-SAT's deterministic second is worth about this many units of work.
 _EFFORT_UNIT = 1e9
 

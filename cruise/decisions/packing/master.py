@@ -84,6 +84,28 @@ class Master:
         self.fillings.append(filling.copy())
         return True
 
+    def add_all(self, groups: IntArray, fillings: IntArray) -> None:
+        """Add many columns at once, to a master that is never asked which fillings it has."""
+        phase, classes, count = self.phase, len(self.phase.classes), len(groups)
+        stays = np.minimum(fillings, phase.running[groups])
+        entries = np.zeros((count, len(self.right)))
+        entries[:, :classes] = fillings
+        for need in np.flatnonzero(phase.need_stays).tolist():
+            entries[:, classes + need] = stays[:, phase.need_members[need]].sum(axis=1)
+        entries[np.arange(count), self.convexity + groups] = 1.0
+        columns, rows = np.nonzero(entries)
+        first = int(self.tableau.size[0])
+        start = int(self.tableau.starts[first])
+        t = self.tableau
+        while first + count + 1 >= len(t.cost) or start + len(rows) >= len(t.rows):
+            t = self.tableau = _grown(t)
+        t.rows[start : start + len(rows)] = rows
+        t.values[start : start + len(rows)] = entries[columns, rows]
+        added = slice(first, first + count)
+        t.starts[first + 1 : first + count + 1] = start + np.cumsum(np.bincount(columns, minlength=count))
+        t.cost[added], t.upper[added], t.state[added] = stays[:, phase.kept].sum(axis=1), FREE, AT_LOWER
+        t.size[0] = first + count
+
     def _append(self, entries: list[tuple[int, float]], cost: float, upper: float) -> int:
         t = self.tableau
         j, start = int(t.size[0]), int(t.starts[t.size[0]])
