@@ -52,6 +52,7 @@ class AdmissionUpkeep:
         self._known: tuple[object, ...] = ()
         self._holds_until = -math.inf
         self._looked_at = -math.inf
+        self._suspended = False
 
     async def run(self) -> None:
         """Keep up to date until cancelled. Raises what ended the reading of the store."""
@@ -77,6 +78,7 @@ class AdmissionUpkeep:
             # Somebody may have asked to be left alone since.
             if self._reviewer.ready:
                 log.warning("admission suspended", error=str(error))
+                self._suspended = True
             self._version, self._known = -1, ()
             self._reviewer.suspend(str(error))
             return
@@ -87,6 +89,9 @@ class AdmissionUpkeep:
         admitter, self._holds_until = await asyncio.to_thread(self._prepared, snapshot, view)
         self._known = known
         self._reviewer.use(admitter, self._cluster.owners(), self._unpatched(view))
+        if self._suspended:
+            log.info("admission goes on")
+            self._suspended = False
 
     def _prepared(self, snapshot: Snapshot, view: StoredView) -> tuple[Admitter, float]:
         admitter = Admitter(snapshot, view.statistics, view.overrides, self._policy, self._clock())

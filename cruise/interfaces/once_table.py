@@ -86,10 +86,12 @@ def _rows(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Iterator[Sequen
 
 def _sizes(change: ContainerChange) -> tuple[Text, Text]:
     before, after = change.requests_before, change.requests_after
-    return (
-        arrow(cpu_text(before.cpu_millicores or 0), cpu_text(after.cpu_millicores or 0)),
-        arrow(memory_text(before.memory_bytes or 0), memory_text(after.memory_bytes or 0)),
-    )
+    memory = arrow(memory_text(before.memory_bytes or 0), memory_text(after.memory_bytes or 0))
+    limit = change.limits_after.memory_bytes
+    if before == after and limit is not None and limit != change.limits_before.memory_bytes:
+        # Else the row would show nothing of what the resize is about.
+        memory = Text(f"limit {memory_text(limit)}")
+    return arrow(cpu_text(before.cpu_millicores or 0), cpu_text(after.cpu_millicores or 0)), memory
 
 
 def _why(outcome: Outcome) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from cruise.app.admission_upkeep import AdmissionUpkeep
 from cruise.app.stored_view import StoredView, StoreFollower
@@ -205,3 +206,16 @@ async def test_what_ends_the_reading_of_the_store_ends_upkeep():
     setting.store._failure = BadInput("database_url: no such database")
     with pytest.raises(BadInput, match="no such database"):
         await setting.upkeep.run()
+
+
+async def test_a_suspension_and_its_end_are_told_once():
+    setting = Setting()
+    await setting.look()
+    with capture_logs() as logs:
+        for lag in (61, 90, 0, 0):
+            setting.cluster.lag = lag
+            await setting.look(seconds=2)
+    assert [(one["log_level"], one["event"]) for one in logs] == [
+        ("warning", "admission suspended"),
+        ("info", "admission goes on"),
+    ]

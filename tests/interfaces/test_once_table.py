@@ -1,9 +1,12 @@
 """One pass for people."""
 
+from dataclasses import replace
+
 import pytest
 
-from cruise.domain.actions import Outcome, Reason, Verdict
+from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, Amounts
 from cruise.interfaces.once_table import once_table
 from cruise.runtime.reconcile import NodePass, node_pass
 from cruise.simulation.store import MemoryStore
@@ -33,6 +36,19 @@ async def test_each_container_shows_before_after_verdict_and_reason():
     assert "1.0Gi → 100Mi" in row
     assert "observed" in row
     assert "sized to what it uses" in row
+
+
+async def test_a_resize_of_the_limit_alone_shows_the_limit():
+    done = await passed(["web-1"])
+    [outcome] = done.outcomes
+    assert isinstance(outcome.action, ResizePod)
+    [target] = outcome.action.containers
+    target = replace(target, requests=NO_AMOUNTS, limits=Amounts(None, 1200 * MEBIBYTE))
+    alone = replace(outcome, action=replace(outcome.action, containers=(target,)))
+    text = table(NodePass(done.at, done.snapshot, done.plans, [alone]))
+    [row] = [line for line in text.splitlines() if "web-1" in line]
+    assert "limit 1.2Gi" in row
+    assert "→" not in row
 
 
 async def test_what_is_held_is_counted_by_reason():
