@@ -13,7 +13,9 @@ from cruise.decisions.packing.verdict import Verdict
 
 # Using an excluded filling costs so much that the master's value stays a bound whatever it is.
 _PENALTY = 1000.0
-_WHOLE = 1e-3
+# The relaxed right-hand sides let fractions of this size in where everything is whole.
+_WHOLE = 1e-2
+_DEEPEST = 400
 _MARGIN = 1e-4
 
 
@@ -35,7 +37,7 @@ def branch(
     pending: list[tuple[IntArray, int]] = []
     path: list[tuple[IntArray, int]] = []
     while True:
-        if not tree.master.solve(meter):
+        if len(path) > _DEEPEST or not tree.master.solve(meter):
             return Verdict(None, np.zeros(0, dtype=np.int64))
         levels = tree.master.levels()
         split = None

@@ -36,6 +36,7 @@ class Generation:
     duals: FloatArray = field(default_factory=lambda: np.zeros(0))
     group_bounds: FloatArray = field(default_factory=lambda: np.zeros(0))
     rounds: int = 0
+    most_nodes: int = _MOST_NODES
     converged: bool = False
 
     @property
@@ -99,7 +100,7 @@ class Generation:
             known,
             bounds,
             _PER_GROUP,
-            _MOST_NODES,
+            self.most_nodes,
             meter.deadline_seconds,
         )
         meter.spend(PRICING_STEP * (int(self.shelf.nodes[0]) - before) + 1000 * groups)

@@ -1,0 +1,66 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cruise.decisions.packing.checker import find_violations
+from cruise.decisions.packing.instance import Instance, find_faults
+from cruise.decisions.packing.plan import Plan, Step, TierFigures, plan_of, steps_of
+
+# Two nodes of 10; class 0 (4 each, two copies, one bound to node 0) may run anywhere, class 1 (6) only on node 1.
+INSTANCE = Instance(
+    demands=np.array([[4], [6]]),
+    priorities=np.array([1, 0]),
+    counts=np.array([2, 1]),
+    movable=np.array([True, True]),
+    running=np.array([[1, 0], [0, 0]]),
+    most=np.array([[2, 2], [0, 1]]),
+    capacities=np.array([[10], [10]]),
+)
+
+
+def judged(assignment, instance=INSTANCE):
+    return find_violations(instance, plan_of(instance, np.array(assignment)))
+
+
+def test_a_sound_plan_has_no_violations():
+    assert judged([[1, 1], [0, 1]]) == ()
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ([[2, 1], [0, 0]], "3 copies placed, 2 exist"),
+        ([[0, 0], [1, 0]], "0 allowed"),
+        ([[-1, 1], [0, 0]], "-1 copies"),
+        ([[0, 2], [0, 1]], "14 of resource 0 used, 10 there"),
+    ],
+)
+def test_each_rule_is_judged(assignment, words):
+    assert any(words in violation for violation in judged(assignment))
+
+
+def test_what_may_not_move_has_to_stay_even_on_an_overfull_node():
+    stuck = replace(INSTANCE, movable=np.array([False, True]), capacities=np.array([[3], [10]]))
+    assert any("may not move" in violation for violation in judged([[0, 1], [0, 1]], stuck))
+    assert judged([[1, 1], [0, 1]], stuck) == ()
+    assert any("node 0" in violation for violation in judged([[2, 0], [0, 1]], stuck))
+
+
+def test_a_false_claim_is_found():
+    plan = Plan(np.array([[1, 1], [0, 1]]), (TierFigures(1, 2, 2), TierFigures(0, 1, 0)))
+    assert any("claims" in violation for violation in find_violations(INSTANCE, plan))
+
+
+def test_steps_move_before_they_preempt_and_place():
+    plan = plan_of(INSTANCE, np.array([[0, 2], [0, 0]]))
+    assert steps_of(INSTANCE, plan) == (Step(0, 0, 1, 1), Step(0, None, 1, 1))
+    gone = plan_of(INSTANCE, np.array([[0, 0], [0, 1]]))
+    assert steps_of(INSTANCE, gone) == (Step(0, 0, None, 1), Step(1, None, 1, 1))
+
+
+def test_unsound_arrays_are_told_apart():
+    assert find_faults(INSTANCE) == []
+    assert find_faults(replace(INSTANCE, capacities=np.array([[-1], [1]]))) == ["capacities has a negative entry"]
+    assert find_faults(replace(INSTANCE, counts=np.array([0, 1]))) == ["more copies run than exist"]
+    assert "shape" in find_faults(replace(INSTANCE, priorities=np.array([1])))[0]
