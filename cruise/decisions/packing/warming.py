@@ -9,6 +9,7 @@ from cruise.decisions.packing.cpsat import decide_target
 from cruise.decisions.packing.generation import generation_of
 from cruise.decisions.packing.greedy import start
 from cruise.decisions.packing.instance import Instance
+from cruise.decisions.packing.kernels.clock import seconds
 from cruise.decisions.packing.phase import patterns_of, phase_of
 from cruise.decisions.packing.residual import residual_of
 from cruise.decisions.packing.search import search_of
@@ -16,14 +17,16 @@ from cruise.decisions.packing.solving import solve
 
 _NODES, _CLASSES, _COPIES, _CAPACITY = 5, 12, 2, 20
 _SEED = 3
-_WORK_UNITS = 1e9
+_WORK_UNITS, _MOST_SECONDS = 1e9, 600.0
 
 
 def warm_up() -> None:
     """Compile every kernel, or load it from the cache, and load CP-SAT: a minute the first time, then a second."""
     instance = _example()
-    solve(instance, Budget(work_units=_WORK_UNITS, seed=_SEED))
-    meter, generator = Meter(np.inf, _WORK_UNITS), np.random.default_rng(_SEED)
+    # A deadline, since a budget without one never reads the clock from here.
+    deadline = seconds() + _MOST_SECONDS
+    solve(instance, Budget(deadline, _WORK_UNITS, _SEED))
+    meter, generator = Meter(deadline, _WORK_UNITS), np.random.default_rng(_SEED)
     residual = residual_of(instance)
     state = generator.integers(1, 2**63, 1, dtype=np.uint64)
     search = search_of(residual, 1, state, start(residual))
