@@ -12,6 +12,8 @@ def resume(
 ) -> None:
     """Let writes to the cluster go on after `cruise pause`, from the next pass on.
 
+    What was decided meanwhile is not made up for: the next pass decides anew.
+
     Examples:
       cruise resume
 

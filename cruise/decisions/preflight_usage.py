@@ -24,8 +24,8 @@ def usage_items(facts: PrometheusFacts, now: datetime) -> Iterator[CheckItem]:
     if facts.is_set:
         yield CheckItem(AREA, "prometheus", Level.OK, f"answers at {facts.place}")
     else:
-        fix = "set prometheus_url to this Service's address; `cruise serve` does not look for it"
-        yield CheckItem(AREA, "prometheus", Level.WARN, f"prometheus_url is not set; found {facts.place}", fix)
+        fix = "set prometheus_url to its address as seen from the cluster; `cruise serve` does not look for it"
+        yield CheckItem(AREA, "prometheus", Level.WARN, f"answers at {facts.place}; prometheus_url is not set", fix)
     usage = facts.usage
     if not usage.asked:
         yield CheckItem(AREA, "series", Level.WARN, "no container runs, so no series were looked for")

@@ -1,6 +1,7 @@
 """Stored overrides through the API: written as annotations are, and read by the very same parser."""
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import msgspec
@@ -18,6 +19,9 @@ from cruise.interfaces.api_view import ApiView, in_time
 _LARGEST_BODY_BYTES = 64 * 1024
 _MOST_SETTINGS = 500
 _EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}
+# Pods may have controllers of other kinds, but nobody means one that is a slip of the pen away from these.
+_USUAL_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "ReplicationController")
+_ALIKE = 0.85
 _SETTINGS = msgspec.json.Decoder(dict[str, str | int | float])
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -63,6 +67,7 @@ def override_routes(view: ApiView, may_write: Callable[..., None]) -> APIRouter:
     )
     async def put_override(namespace: Namespace, kind: Kind, name: Name, request: Request) -> OverrideEntry:
         """Store settings for one workload, in place of those that were stored; annotations still win over them."""
+        _refuse_misspelt(kind)
         workload = WorkloadRef(kind, name)
         found = read_settings(await _body(request))
         await in_time(view.store.put_override(namespace, workload, found))
@@ -103,6 +108,12 @@ def read_settings(body: bytes) -> Overrides:
     if isinstance(found, Unreadable):
         raise HTTPException(422, found.detail)
     return found
+
+
+def _refuse_misspelt(kind: str) -> None:
+    alike = [] if kind in _USUAL_KINDS else get_close_matches(kind, _USUAL_KINDS, n=1, cutoff=_ALIKE)
+    if alike:
+        raise HTTPException(422, f"kind: there are hardly workloads of kind {kind}; did you mean {alike[0]}?")
 
 
 def _text(value: str | float) -> str:

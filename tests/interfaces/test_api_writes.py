@@ -75,6 +75,14 @@ async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):
     assert (await api.get("/overrides")).json() == {"total": 1, "offset": 0, "items": [answered.json()]}
 
 
+@pytest.mark.parametrize(("kind", "code"), [("Deploymnt", 422), ("Statefulset", 422), ("Rollout", 200), ("Job", 200)])
+async def test_a_misspelt_kind_is_refused_and_a_kind_of_somebody_elses_is_not(api, scene, kind, code):
+    answered = await api.put(f"/overrides/shop/{kind}/web", json={"mode": "off"})
+    assert answered.status_code == code
+    assert ("did you mean" in answered.text) is (code == 422)
+    assert (await api.get("/overrides")).json()["total"] == (code == 200)
+
+
 async def test_what_is_answered_can_be_sent_again(api, scene):
     first = await api.put(WEB, json={"headroom-factor": 1.23456789, "memory-min": "100000001"})
     before = await stored(scene)
