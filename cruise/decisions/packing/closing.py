@@ -9,7 +9,8 @@ from cruise.decisions.packing.budget import PRICING_STEP, Meter
 from cruise.decisions.packing.cpsat import decide_target
 from cruise.decisions.packing.generation import BOUND_TOLERANCE, Generation
 from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.packing.kernels.pricing import EXACT, Shelf, enumerate_fillings, shelf_of
+from cruise.decisions.packing.kernels.listing import enumerate_fillings
+from cruise.decisions.packing.kernels.pricing import EXACT, Shelf, shelf_of
 from cruise.decisions.packing.verdict import Verdict
 
 _MOST_NODES = 200_000

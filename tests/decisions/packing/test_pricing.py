@@ -3,7 +3,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from cruise.decisions.packing.kernels.pricing import EXACT, enumerate_fillings, fill_all, shelf_of
+from cruise.decisions.packing.kernels.listing import enumerate_fillings
+from cruise.decisions.packing.kernels.pricing import EXACT, fill_all, shelf_of
 
 
 def draw(seed: int):

@@ -9,10 +9,10 @@ from cruise.decisions.packing.instance import FloatArray, IntArray
 from cruise.decisions.packing.kernels.clock import seconds
 from cruise.decisions.packing.kernels.compiling import lean
 
-EXACT, LIMITED, OVERFLOW = 0, 1, 2
+EXACT, LIMITED = 0, 1
 _TINY = 1e-9
 _TUNINGS = 4
-_CHECK_EVERY = 4096
+CHECK_EVERY = 4096
 
 
 class Shelf(NamedTuple):
@@ -83,7 +83,7 @@ def _add_item(s: Shelf, count: int, c: int, bound: int, stays: int, value: float
 
 
 @lean
-def _collect(s: Shelf, g: int, value: FloatArray, stay_bonus: FloatArray, counts: IntArray, floor: float) -> int:
+def collect(s: Shelf, g: int, value: FloatArray, stay_bonus: FloatArray, counts: IntArray, floor: float) -> int:
     """Gather what may go onto a node of a group and is worth more than `floor`; how many items there are."""
     count = 0
     for c in range(s.demands.shape[0]):
@@ -154,7 +154,7 @@ def _relaxed(s: Shelf, g: int, count: int) -> float:
 
 
 @lean
-def _tune(s: Shelf, g: int, count: int) -> float:
+def tune(s: Shelf, g: int, count: int) -> float:
     """Move the group's mix towards the resource that the fractional filling overuses, while the bound falls."""
     _arrange(s, g, count, s.mix[g])
     bound = _relaxed(s, g, count)
@@ -186,7 +186,7 @@ def _tune(s: Shelf, g: int, count: int) -> float:
 
 
 @lean
-def _bound(s: Shelf, count: int, first: int, space: float) -> float:
+def bound(s: Shelf, count: int, first: int, space: float) -> float:
     """What items from `first` on could add in the space that is left, fractions allowed."""
     value = 0.0
     for i in range(first, count):
@@ -205,7 +205,7 @@ def _bound(s: Shelf, count: int, first: int, space: float) -> float:
 
 
 @lean
-def _copies(s: Shelf, i: int) -> int:
+def copies_of(s: Shelf, i: int) -> int:
     """How many copies of an item fit into what is left."""
     most = s.item_bound[i]
     for r in range(len(s.left)):
@@ -218,7 +218,8 @@ def _copies(s: Shelf, i: int) -> int:
 
 
 @lean
-def _hopeless(s: Shelf, first: int) -> bool:
+def hopeless(s: Shelf, first: int) -> bool:
+    """Tell whether none of the items from `first` on fits what is left."""
     for r in range(len(s.left)):
         if s.least[first, r] > s.left[r]:
             return True
@@ -226,13 +227,15 @@ def _hopeless(s: Shelf, first: int) -> bool:
 
 
 @lean
-def _load(s: Shelf, i: int, copies: int) -> None:
+def load(s: Shelf, i: int, copies: int) -> None:
+    """Take copies of an item from what is left, or give them back."""
     for r in range(len(s.left)):
         s.left[r] -= copies * s.item_weight[i, r]
 
 
 @lean
-def _begin(s: Shelf, g: int, count: int) -> None:
+def begin(s: Shelf, g: int, count: int) -> None:
+    """Begin with an empty node of a group."""
     for r in range(len(s.left)):
         s.left[r] = s.room[g, r]
     for i in range(count):
@@ -240,7 +243,8 @@ def _begin(s: Shelf, g: int, count: int) -> None:
 
 
 @lean
-def _record(s: Shelf, g: int, count: int, where: int) -> None:
+def record(s: Shelf, g: int, count: int, where: int) -> None:
+    """Write the copies taken, by class, into `found`."""
     s.found_group[where] = g
     for c in range(s.found.shape[1]):
         s.found[where, c] = 0
@@ -258,11 +262,11 @@ def _open_bound(s: Shelf, count: int, depth: int, value: float, space: float) ->
         copies = s.taken[i]
         value -= copies * s.item_value[i]
         space += copies * s.item_load[i]
-        _load(s, i, -copies)
-        _load(s, i, copies - 1)
+        load(s, i, -copies)
+        load(s, i, copies - 1)
         part = value + (copies - 1) * s.item_value[i]
-        top = max(top, part + _bound(s, count, i + 1, space - (copies - 1) * s.item_load[i]))
-        _load(s, i, 1 - copies)
+        top = max(top, part + bound(s, count, i + 1, space - (copies - 1) * s.item_load[i]))
+        load(s, i, 1 - copies)
     return top
 
 
@@ -275,32 +279,32 @@ def fill(
     Returns its value, an upper bound (equal to it unless the search met its limit), and how many fillings were
     written into `found` from `where` on, the last ones being the best; the oldest give way beyond `most_found`.
     """
-    _begin(s, g, count)
+    begin(s, g, count)
     best, value, space = known, 0.0, 1.0
     depth, i, written, spent = 0, 0, 0, 0
     while True:
         pruned = False
         while i < count:
-            if _hopeless(s, i):
+            if hopeless(s, i):
                 break
-            copies = _copies(s, i)
+            copies = copies_of(s, i)
             if copies == 0:
                 i += 1
                 continue
             spent += 1
-            if value + _bound(s, count, i, space) <= best + _TINY:
+            if value + bound(s, count, i, space) <= best + _TINY:
                 pruned = True
                 break
             s.stack[depth] = i
             depth += 1
             s.taken[i] = copies
-            _load(s, i, copies)
+            load(s, i, copies)
             value += copies * s.item_value[i]
             space -= copies * s.item_load[i]
             i += 1
         if not pruned and value > best + _TINY:
             best = value
-            _record(s, g, count, where + written % most_found)
+            record(s, g, count, where + written % most_found)
             written += 1
         if depth == 0:
             break
@@ -309,7 +313,7 @@ def fill(
             return best, max(best, _open_bound(s, count, depth, value, space)), min(written, most_found)
         i = s.stack[depth - 1]
         s.taken[i] -= 1
-        _load(s, i, -1)
+        load(s, i, -1)
         value -= s.item_value[i]
         space += s.item_load[i]
         if s.taken[i] == 0:
@@ -343,94 +347,16 @@ def fill_all(
             continue
         if seconds() > deadline:
             return -1
-        count = _collect(s, g, value, stay_bonus, counts, _TINY)
-        _tune(s, g, count)
+        count = collect(s, g, value, stay_bonus, counts, _TINY)
+        tune(s, g, count)
         _, bounds[g], found = fill(s, g, count, known[g], written, per_group, most_nodes)
         written += found
     return written
 
 
 @lean
-def _maximal(s: Shelf, count: int) -> bool:
-    """Tell whether nothing more fits, and copies that stay come before others of their class."""
-    for i in range(count):
-        if s.taken[i] == s.item_bound[i]:
-            continue
-        fits = True
-        for r in range(len(s.left)):
-            if s.item_weight[i, r] > s.left[r]:
-                fits = False
-        if fits:
-            return False
-        if s.item_stays[i] == 1:
-            for k in range(count):
-                if s.item_class[k] == s.item_class[i] and s.item_stays[k] == 0 and s.taken[k] > 0:
-                    return False
-    return True
-
-
-@lean
-def _next_check(spent: int, check: int, deadline: float) -> int:
+def next_check(spent: int, check: int, deadline: float) -> int:
     """At how many nodes to look at the clock again; 0 once the deadline is over."""
     if spent < check:
         return check
-    return spent + _CHECK_EVERY if seconds() <= deadline else 0
-
-
-@lean
-def enumerate_fillings(
-    s: Shelf,
-    g: int,
-    value: FloatArray,
-    stay_bonus: FloatArray,
-    counts: IntArray,
-    least_value: float,
-    where: int,
-    most_nodes: int,
-    deadline: float,
-) -> tuple[int, int]:
-    """Write every maximal filling worth at least `least_value` into `found` from `where` on.
-
-    Returns how many there are, and `EXACT`, `LIMITED` by nodes or time, or `OVERFLOW` when `found` is full.
-    """
-    count = _collect(s, g, value, stay_bonus, counts, -1.0)
-    _tune(s, g, count)
-    _begin(s, g, count)
-    total, space = 0.0, 1.0
-    check = _CHECK_EVERY
-    depth, i, written, spent = 0, 0, 0, 0
-    while True:
-        hopeful = True
-        while hopeful and i < count and not _hopeless(s, i):
-            copies = _copies(s, i)
-            if copies > 0:
-                spent += 1
-                hopeful = total + _bound(s, count, i, space) >= least_value
-            if copies > 0 and hopeful:
-                s.stack[depth] = i
-                depth += 1
-                s.taken[i] = copies
-                _load(s, i, copies)
-                total += copies * s.item_value[i]
-                space -= copies * s.item_load[i]
-            i += 1
-        if hopeful and total >= least_value and _maximal(s, count):
-            if where + written >= s.found.shape[0]:
-                return written, OVERFLOW
-            _record(s, g, count, where + written)
-            written += 1
-        if depth == 0:
-            s.nodes[0] += spent
-            return written, EXACT
-        check = _next_check(spent, check, deadline)
-        if check == 0 or spent > most_nodes:
-            s.nodes[0] += spent
-            return written, LIMITED
-        i = s.stack[depth - 1]
-        s.taken[i] -= 1
-        _load(s, i, -1)
-        total -= s.item_value[i]
-        space += s.item_load[i]
-        if s.taken[i] == 0:
-            depth -= 1
-        i += 1
+    return spent + CHECK_EVERY if seconds() <= deadline else 0
