@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.controlplane.api import Api
@@ -17,6 +18,12 @@ from tests.controlplane.namespaces import own_namespace
 settings.register_profile("local", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(autouse=True)
+def logs_as_by_default() -> None:
+    """Forget how an earlier test had logs written."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
