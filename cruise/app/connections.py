@@ -13,7 +13,7 @@ import structlog
 from cruise.adapters.embedded_postgres import default_data_dir
 from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.connecting import KubeSettings, connect, own_namespace
+from cruise.adapters.kube.connecting import connect, own_namespace
 from cruise.adapters.kube.discovery import discover
 from cruise.adapters.kube.events import PodEvents
 from cruise.adapters.kube.leases import LeaderLease
@@ -52,7 +52,7 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
     prometheus = settings.prometheus()
     data_dir = settings.data_dir or default_data_dir(os.environ)
     async with (
-        connect(_kube_settings(settings)) as client,
+        connect(settings.kube()) as client,
         open_store(settings.database_url, data_dir, on_wait) as store,
     ):
         with closing(PrometheusSource(prometheus)) as source:
@@ -161,12 +161,3 @@ def _writing(mode: Mode, lease: LeaderLease | None) -> Callable[[], bool]:
     if lease is None:
         return lambda: mode >= Mode.RESIZE
     return lambda: lease.held
-
-
-def _kube_settings(settings: Settings) -> KubeSettings:
-    return KubeSettings(
-        settings.kubeconfig,
-        settings.kube_requests_per_second,
-        settings.kube_burst,
-        settings.kube_timeout.total_seconds(),
-    )

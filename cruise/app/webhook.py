@@ -17,7 +17,7 @@ from cruise.adapters.certificate_keeping import LIFETIME, CertificateKeeper, Cer
 from cruise.adapters.embedded_postgres import default_data_dir
 from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
-from cruise.adapters.kube.connecting import SERVICE_ACCOUNT, KubeSettings, connect, own_namespace
+from cruise.adapters.kube.connecting import SERVICE_ACCOUNT, connect, own_namespace
 from cruise.adapters.kube.kinds import ADMISSION_KINDS
 from cruise.adapters.kube.quotas import read_quotas
 from cruise.adapters.kube.tls_secret import TlsSecret
@@ -186,7 +186,7 @@ async def serve_webhook(
     """Answer reviews until cancelled; `stored` opens the store, by default that of the settings. Raises CruiseError."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     host, _, port = settings.webhook_address.rpartition(":")
-    async with connect(_kube_settings(settings)) as client:
+    async with connect(settings.kube()) as client:
         webhook = Webhook(settings, client, times or CertificateTimes(), stored or (lambda: _stored(settings)))
         app = health_app(webhook.reasons, webhook.metrics, webhook_app(webhook.reviewer, lambda: webhook.stopping))
         async with serve_http(app, host.strip("[]"), int(port), tls=webhook.keeper.context) as bound:
@@ -211,12 +211,3 @@ def _place(settings: Settings, client: KubeClient, namespace: str) -> Certificat
 def _stored(settings: Settings) -> OpenedStore:
     data_dir = settings.data_dir or default_data_dir(os.environ)
     return open_store(settings.database_url, data_dir, lambda line: log.warning(line))
-
-
-def _kube_settings(settings: Settings) -> KubeSettings:
-    return KubeSettings(
-        settings.kubeconfig,
-        settings.kube_requests_per_second,
-        settings.kube_burst,
-        settings.kube_timeout.total_seconds(),
-    )

@@ -66,9 +66,9 @@ async def _look(settings: "Settings", prometheus_url: str | None, now: "datetime
     from cruise.adapters.kube.client import KubeClient
     from cruise.adapters.prometheus.settings import PrometheusSettings
     from cruise.app.checking import surroundings
-    from cruise.cli.live import kube_settings, prometheus_of
+    from cruise.cli.live import prometheus_of
 
     async def find(client: KubeClient) -> PrometheusSettings:
         return await prometheus_of(client, settings, prometheus_url)
 
-    return await surroundings(settings, kube_settings(settings), find, now)
+    return await surroundings(settings, settings.kube(), find, now)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from cruise.adapters.kube.client import KubeClient
-from cruise.adapters.kube.connecting import KubeSettings, account_of, connect
+from cruise.adapters.kube.connecting import account_of, connect
 from cruise.adapters.kube.looking import look
 from cruise.adapters.kube.prometheus_services import PrometheusPlace, find_prometheus
 from cruise.cli.terminal import complain, quiet_logs
@@ -60,7 +60,7 @@ def read_cluster(settings: "Settings", prometheus: Prometheus, prometheus_url: s
 
 
 async def _read(settings: "Settings", prometheus: Prometheus, prometheus_url: str | None) -> Live:
-    async with connect(kube_settings(settings)) as client:
+    async with connect(settings.kube()) as client:
         # What is missing is better known before the long reading than after it.
         found = None
         if prometheus is not Prometheus.NOT:
@@ -119,16 +119,6 @@ async def snapshot_of(client: KubeClient) -> Snapshot:
         more = f", and {count - 1:,} more" if count > 1 else ""
         complain(f"left aside, as it cannot be read: {first.problem}{more}")
     return seen.snapshot
-
-
-def kube_settings(settings: "Settings") -> KubeSettings:
-    """Return how the API server is asked."""
-    return KubeSettings(
-        settings.kubeconfig,
-        settings.kube_requests_per_second,
-        settings.kube_burst,
-        settings.kube_timeout.total_seconds(),
-    )
 
 
 @contextmanager

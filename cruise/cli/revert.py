@@ -52,11 +52,10 @@ def revert(
 
 def _agreed(settings: "Settings", namespace: str | None) -> bool:
     from cruise.app.reverting import sized_pods
-    from cruise.cli.live import kube_settings
     from cruise.cli.steering import known_store
 
     with busy("reading the cluster"):
-        count = asyncio.run(sized_pods(kube_settings(settings), known_store(settings, elsewhere=""), namespace))
+        count = asyncio.run(sized_pods(settings.kube(), known_store(settings, elsewhere=""), namespace))
     where = f"in namespace {namespace}" if namespace is not None else "in all namespaces"
     question = f"cruise is paused, and up to {count:,} pods {where} get back their original sizes. Go on?"
     return typer.confirm(question, err=True)
@@ -65,12 +64,11 @@ def _agreed(settings: "Settings", namespace: str | None) -> bool:
 def _put_back(settings: "Settings", namespace: str | None) -> "Reverted":
     from cruise.app.connections import policy_of
     from cruise.app.reverting import revert as put_back
-    from cruise.cli.live import kube_settings
     from cruise.cli.steering import known_store
 
     with busy("putting original sizes back"):
         return asyncio.run(
-            put_back(kube_settings(settings), known_store(settings, elsewhere=""), policy_of(settings), namespace)
+            put_back(settings.kube(), known_store(settings, elsewhere=""), policy_of(settings), namespace)
         )
 
 

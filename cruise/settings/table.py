@@ -12,6 +12,7 @@ from cruise.settings import forms
 from cruise.settings.forms import Form
 
 if TYPE_CHECKING:
+    from cruise.adapters.kube.connecting import KubeSettings
     from cruise.adapters.prometheus.settings import PrometheusSettings
 
 _POLICY = Policy()
@@ -116,6 +117,14 @@ class Settings:
         """Return what decisions read."""
         shared = {name: getattr(self, name) for name in FORMS if name in Policy.__dataclass_fields__}
         return Policy(**shared)
+
+    def kube(self) -> "KubeSettings":
+        """Return how the API server is reached."""
+        from cruise.adapters.kube.connecting import KubeSettings
+
+        return KubeSettings(
+            self.kubeconfig, self.kube_requests_per_second, self.kube_burst, self.kube_timeout.total_seconds()
+        )
 
     def prometheus(self, url: str | None = None) -> "PrometheusSettings":
         """Return how the Prometheus server is reached, at `url` if one is given. Raises BadInput without any."""
