@@ -3,7 +3,6 @@
 It speaks plain HTTP and checks nobody's rights.
 """
 
-import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import msgspec
 
 from cruise.adapters.kube.kinds import ALL_KINDS
 from cruise.kube_json.split import ItemList
+from tests.bench.apart import serving_apart
 
 Json = dict[str, Any]
 
@@ -36,15 +36,8 @@ class _Peek(msgspec.Struct):
 @contextmanager
 def running_api_stub(snapshot: Path) -> Iterator[str]:
     """Serve the objects of a snapshot file; yields the address."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(snapshot, theirs), daemon=True)
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        ours.send("stop")
-        process.join(timeout=30)
+    with serving_apart(_serve, snapshot) as address:
+        yield address
 
 
 def kubeconfig(address: str) -> str:

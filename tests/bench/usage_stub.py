@@ -3,13 +3,13 @@
 Every container uses 100 millicores under no pressure and keeps its memory; ids and names are as long as real ones.
 """
 
-import multiprocessing
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing.connection import Connection
 
+from tests.bench.apart import serving_apart
 from tests.bench.snapshot_generator import Cluster, generate_cluster
 from tests.http_server import Answer, Request, answering
 
@@ -22,15 +22,8 @@ QUERY = re.compile(r"\((container_\w+)\{.*pod=~\"(.*)\"\}\)$")
 @contextmanager
 def running_stub(nodes: int) -> Iterator[str]:
     """Run the stand-in for `generate_cluster(nodes)`; yields its address."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(nodes, theirs), daemon=True)
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        ours.send("stop")
-        process.join(timeout=30)
+    with serving_apart(_serve, nodes) as address:
+        yield address
 
 
 def _serve(nodes: int, pipe: Connection) -> None:

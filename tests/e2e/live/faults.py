@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 _CHUNK = 1 << 16
@@ -27,20 +28,16 @@ class Answers(Enum):
     OLD = "old"  # without samples of the last `age_seconds`
 
 
-class PrometheusProxy:
-    """A Prometheus server that answers as `answers` says; `asked` counts queries."""
+class _Listening:
+    """An HTTP server on a free loopback port for as long as a `with` lasts."""
 
-    def __init__(self, target: str) -> None:
-        self.answers = Answers.WHOLE
-        self.age_seconds = 0
-        self.asked = 0
-        self._target = urlsplit(target).netloc
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
-    def __enter__(self) -> "PrometheusProxy":
+    def __enter__(self) -> Self:
         """Listen."""
         self._thread.start()
         return self
@@ -50,6 +47,17 @@ class PrometheusProxy:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class PrometheusProxy(_Listening):
+    """A Prometheus server that answers as `answers` says; `asked` counts queries."""
+
+    def __init__(self, target: str) -> None:
+        self.answers = Answers.WHOLE
+        self.age_seconds = 0
+        self.asked = 0
+        self._target = urlsplit(target).netloc
+        super().__init__(self._handler())
 
     def body(self, body: bytes) -> bytes:
         """Return what is left of an answer."""
@@ -105,7 +113,7 @@ class PrometheusProxy:
         return Handler
 
 
-class ApiServerProxy:
+class ApiServerProxy(_Listening):
     """An API server, spoken to without TLS, that answers 429 to everything while `storm` is on; `refused` counts."""
 
     def __init__(self, target: str, ca_file: Path) -> None:
@@ -113,21 +121,7 @@ class ApiServerProxy:
         self.refused = 0
         self.target = urlsplit(target).netloc
         self.tls = ssl.create_default_context(cafile=str(ca_file))
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_ApiHandler,), {"proxy": self}))
-        self._server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-
-    def __enter__(self) -> "ApiServerProxy":
-        """Listen."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(type("Handler", (_ApiHandler,), {"proxy": self}))
 
     def kubeconfig(self, path: Path) -> Path:
         """Rewrite a kubeconfig so that it leads here."""

@@ -1,0 +1,23 @@
+"""A server in a process of its own, so that neither its memory nor its work count as what is measured."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@contextmanager
+def serving_apart(serve: Callable[[T, Connection], None], what: T) -> Iterator[str]:
+    """Run `serve`, which sends its address through the pipe and ends at what comes back; yields the address."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(what, theirs), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send("stop")
+        process.join(timeout=30)
