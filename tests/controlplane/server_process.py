@@ -1,5 +1,6 @@
 """A server in a process group of its own, which ends with whoever started it."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,8 @@ class ServerProcess:
         """Stop it where it is: connections stay open and nothing is answered."""
         assert self._waker is None, f"{self.name} is paused already"
         self._process.send_signal(signal.SIGSTOP)
+        # A signal is only asked for: on a busy machine its threads run on for a while.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
         # A stopped server cannot see its pipe close, so somebody else wakes it when this process has gone.
         wake = f"read -r _; kill -CONT {self.pid}"
         self._waker = subprocess.Popen(["/bin/sh", "-c", wake], stdin=subprocess.PIPE, process_group=0)
