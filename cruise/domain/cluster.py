@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstraints, Surroundings
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Taint
 
@@ -84,6 +85,7 @@ class Pod:
     `containers` holds init containers and sidecars in spec order, then the main ones. `annotations` is trimmed to
     the keys that decisions read. `identity` tells pods of one workload apart where their usage differs by nature:
     the ordinal of a StatefulSet pod, the node of a DaemonSet pod, empty otherwise.
+    `preempts` is False for a pod whose preemptionPolicy is Never.
     """
 
     namespace: str
@@ -112,6 +114,8 @@ class Pod:
     placement: Placement = ANYWHERE
     unschedulable_since: datetime | None = None
     scheduling_gated: bool = False
+    constraints: PodConstraints = UNCONSTRAINED
+    preempts: bool = True
 
     @property
     def terminal(self) -> bool:
@@ -209,6 +213,7 @@ class Snapshot:
     namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     oom_kills: tuple["OomKill", ...] = ()
     quotas: Mapping[str, tuple[Quota, ...]] = field(default_factory=dict)
+    surroundings: Surroundings = NO_SURROUNDINGS
 
 
 @dataclass(frozen=True, slots=True)

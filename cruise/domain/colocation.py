@@ -1,0 +1,104 @@
+"""What a pod asks of its neighbours and of its node's ports and volumes, as kube-scheduler reads it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cruise.domain.scheduling import LabelSelector, NodeSelectorTerm
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """A required term of pod affinity or anti-affinity: which pods are meant, within which topology.
+
+    `namespaces` are those listed, the pod's own where the term says nothing; `namespace_selector` adds those whose
+    labels it selects, None none. `selector` None selects no pod. Label keys to match or mismatch are in it already.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector | None = None
+
+    def means(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
+        """Tell whether a pod of a namespace, with these labels, is meant."""
+        if self.selector is None or not self.selector.selects(labels):
+            return False
+        if namespace in self.namespaces:
+            return True
+        return self.namespace_selector is not None and self.namespace_selector.selects(namespace_labels)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """A topology spread constraint with DoNotSchedule, over pods of the pod's own namespace.
+
+    Label keys to match are in `selector` already; None selects no pod. The two policies tell whether nodes that the
+    pod's node affinity, or its tolerations, keep it from still count as domains.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None
+    max_skew: int
+    min_domains: int = 1
+    honours_node_affinity: bool = True
+    honours_node_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostPort:
+    """A port of the node that a container takes; an empty address stands for all of them."""
+
+    protocol: str
+    port: int
+    address: str = ""
+
+    def collides_with(self, other: "HostPort") -> bool:
+        """Tell whether one node cannot give both."""
+        same = self.protocol == other.protocol and self.port == other.port
+        return same and (not self.address or not other.address or self.address == other.address)
+
+
+@dataclass(frozen=True, slots=True)
+class PodConstraints:
+    """Everything a pod asks beside resources, node selectors and tolerations; `claims` are of its own namespace."""
+
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    claims: tuple[str, ...] = ()
+
+
+UNCONSTRAINED = PodConstraints()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A PersistentVolumeClaim with what is known of its volume and its storage class.
+
+    `terms` are where the volume (or, before there is one, its class) may be used, None everywhere. A claim that is
+    neither `bound` nor `waits` for its first pod keeps that pod pending. `driver` is the CSI driver whose attach limit
+    it counts against, None for none; `volume` tells equal volumes of different claims apart. With `single_pod` no
+    second pod may use it.
+    """
+
+    namespace: str
+    name: str
+    bound: bool = True
+    waits: bool = False
+    terms: tuple[NodeSelectorTerm, ...] | None = None
+    driver: str | None = None
+    volume: str = ""
+    single_pod: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What pods' constraints refer to: claims by (namespace, name), attach limits by node, labels by namespace."""
+
+    claims: Mapping[tuple[str, str], Claim] = field(default_factory=dict)
+    attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+NO_SURROUNDINGS = Surroundings()
