@@ -1,5 +1,6 @@
 """What the packer answers: a node for every pod, what that achieves, and what is proved about it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,10 @@ class Packing:
     bound: tuple[int, ...]
     status: Status
     notes: tuple[str, ...] = ()
+
+
+# Called with every packing that is better, or whose bound is, than the one before.
+Report = Callable[[Packing], None]
 
 
 def figures_of(problem: Problem, pod_node: IntArray) -> Figures:
