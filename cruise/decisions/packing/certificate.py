@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cruise.decisions.packing.instance import Instance, IntArray
 from cruise.decisions.packing.plan import Plan, Vector
 
 
@@ -43,6 +44,14 @@ class Solution:
         """Whether no plan as good for the higher priorities places more of any priority."""
         pairs = zip(self.plan.vector, self.bounds, strict=True)
         return all(figures.placed == bound.placed for figures, bound in pairs)
+
+
+def named_bounds(instance: Instance, bounds: IntArray) -> tuple[TierBound, ...]:
+    """The bounds on places and stays of each tier in turn, with their priorities."""
+    figures = bounds.tolist()
+    return tuple(
+        TierBound(priority, figures[2 * tier], figures[2 * tier + 1]) for tier, priority in enumerate(instance.tiers())
+    )
 
 
 def certify(plan: Plan, now: Vector, bounds: tuple[TierBound, ...]) -> Solution:

@@ -2,8 +2,17 @@
 
 import numpy as np
 
-from cruise.decisions.packing.instance import FloatArray, IntArray
-from cruise.decisions.packing.residual import Residual
+from cruise.decisions.packing.certificate import Solution, certify, named_bounds
+from cruise.decisions.packing.instance import FloatArray, Instance, IntArray
+from cruise.decisions.packing.plan import most_possible, plan_of, vector_of
+from cruise.decisions.packing.residual import Residual, residual_of
+
+
+def greedy_solution(instance: Instance) -> Solution:
+    """A whole feasible plan in milliseconds; its bounds are what exists."""
+    residual = residual_of(instance)
+    plan = plan_of(instance, residual.whole(start(residual)))
+    return certify(plan, vector_of(instance, instance.running), named_bounds(instance, most_possible(instance)))
 
 
 def complete(residual: Residual, assignment: IntArray, from_tier: int = 0) -> IntArray:

@@ -1,13 +1,15 @@
 """The packer: the best plan for an instance, priority after priority, and the proof that it is."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cruise.decisions.packing.answering import answer_phase
 from cruise.decisions.packing.budget import Budget, Meter
-from cruise.decisions.packing.certificate import Solution, TierBound, certify
+from cruise.decisions.packing.certificate import Solution, certify, named_bounds
 from cruise.decisions.packing.greedy import start
 from cruise.decisions.packing.instance import Instance, IntArray
-from cruise.decisions.packing.plan import plan_of, vector_of
+from cruise.decisions.packing.plan import most_possible, plan_of, vector_of
 from cruise.decisions.packing.residual import residual_of
 from cruise.decisions.packing.search import Search, search_of
 
@@ -18,23 +20,30 @@ _TIER_SHARE = 0.6
 _COUNT_SHARE = 0.6
 _ROUNDS = 6
 
-
-def greedy_solution(instance: Instance) -> Solution:
-    """A whole feasible plan in milliseconds; its bounds are what exists."""
-    residual = residual_of(instance)
-    plan = plan_of(instance, residual.whole(start(residual)))
-    return certify(plan, vector_of(instance, instance.running), _named(instance, _most_possible(instance)))
+# Called with an assignment, and with the bounds on the entries of its vector.
+Listener = Callable[[IntArray, IntArray], None]
 
 
-def solve(instance: Instance, budget: Budget) -> Solution:
-    """The best plan found within the budget, never worse than what runs now, with the bounds that were proved."""
+def _nobody(_assignment: IntArray, _bounds: IntArray) -> None:
+    """Nobody listens."""
+
+
+def solve(
+    instance: Instance, budget: Budget, incumbent: IntArray | None = None, listen: Listener = _nobody
+) -> Solution:
+    """The best plan found within the budget, with the bounds that were proved.
+
+    It is never worse than what runs now, nor than the assignment `incumbent`. `listen` hears of better ones.
+    """
     meter = Meter(budget.deadline_seconds, budget.work_units)
     generator = np.random.default_rng(budget.seed)
     draws = generator.integers(1, 2**63, 1, dtype=np.uint64)
     tier_count = len(instance.tiers())
     residual = residual_of(instance)
     search = search_of(residual, tier_count, draws, start(residual))
-    most, bounds = _most_possible(instance), _most_possible(instance)
+    if incumbent is not None:
+        search.offer(residual.part(incumbent))
+    most, bounds = most_possible(instance), most_possible(instance)
     nailed: frozenset[int] = frozenset()
     for tier in range(tier_count):
         both = slice(2 * tier, 2 * tier + 2)
@@ -44,10 +53,11 @@ def solve(instance: Instance, budget: Budget) -> Solution:
             search.run(search.best, _LAST_ITERATIONS if last else _TIER_ITERATIONS, meter, from_tier=tier)
             with meter.part(1.0 if last else _TIER_SHARE) as mine:
                 _answer_tier(search, tier, most, bounds, generator, mine)
+            listen(search.residual.whole(search.best), bounds)
         if _figures(search)[2 * tier + 1] == most[2 * tier + 1]:
             nailed |= {tier}
     plan = plan_of(instance, search.residual.whole(search.best))
-    return certify(plan, vector_of(instance, instance.running), _named(instance, bounds))
+    return certify(plan, vector_of(instance, instance.running), named_bounds(instance, bounds))
 
 
 def _answer_tier(
@@ -66,22 +76,6 @@ def _answer_tier(
         if figure % 2 == 0 and search.best_vector[figure] > before:
             # With more placed, the bound on stays that was found for fewer is loose.
             bounds[figure + 1] = most[figure + 1]
-
-
-def _most_possible(instance: Instance) -> IntArray:
-    """Copies that exist and copies that run, of each tier in turn."""
-    figures = []
-    for priority in instance.tiers():
-        mine = instance.priorities == priority
-        figures += [int(instance.counts[mine].sum()), int(instance.running[mine].sum())]
-    return np.array(figures, dtype=np.int64)
-
-
-def _named(instance: Instance, bounds: IntArray) -> tuple[TierBound, ...]:
-    figures = bounds.tolist()
-    return tuple(
-        TierBound(priority, figures[2 * tier], figures[2 * tier + 1]) for tier, priority in enumerate(instance.tiers())
-    )
 
 
 def _figures(search: Search) -> IntArray:

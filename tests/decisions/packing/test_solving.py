@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.checker import find_violations
+from cruise.decisions.packing.greedy import greedy_solution
 from cruise.decisions.packing.instance import Instance
 from cruise.decisions.packing.plan import vector_of
-from cruise.decisions.packing.solving import greedy_solution, solve
+from cruise.decisions.packing.solving import solve
 from tests.decisions.packing.brute_force import best_vector
 from tests.decisions.packing.instances import draw_tiny
 
