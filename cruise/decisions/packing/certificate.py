@@ -1,19 +1,12 @@
 """What a solve claims about its plan, and how far from proved the rest is."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from cruise.decisions.packing.instance import Instance, IntArray
 from cruise.decisions.packing.plan import Plan, Vector
+from cruise.domain.packing import Status
 
-
-class Status(StrEnum):
-    """What is known about a plan."""
-
-    OPTIMAL = "optimal"
-    ALREADY_OPTIMAL = "already-optimal"
-    FEASIBLE = "feasible"
-    NO_IMPROVEMENT = "no-improvement"
+__all__ = ["Solution", "Status", "TierBound", "certify", "named_bounds"]
 
 
 @dataclass(frozen=True, slots=True)

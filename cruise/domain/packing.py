@@ -1,0 +1,171 @@
+"""A packing plan in a cluster's own names: what is proposed, how far it is carried out, and who is steered where."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from cruise.domain.actions import ContainerTarget, ResizePod
+
+
+class Status(StrEnum):
+    """What is known about a plan."""
+
+    OPTIMAL = "optimal"
+    ALREADY_OPTIMAL = "already-optimal"
+    FEASIBLE = "feasible"
+    NO_IMPROVEMENT = "no-improvement"
+
+
+class Sizes(StrEnum):
+    """Whether pods keep what they ask for, or are sized to their base and a share of their node's headroom."""
+
+    FIXED = "fixed"
+    RIGHTSIZED = "rightsized"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A pod that is to run on `target`: from `source`, or from pending (None).
+
+    `containers` is what it asks for there, where that is not what it asks for now.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    source: str | None
+    target: str
+    containers: tuple[ContainerTarget, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A running pod that loses its place for pods of a higher priority."""
+
+    namespace: str
+    pod: str
+    uid: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a plan that is carried out whole before the next: shrinks, then evictions, then arrivals in order.
+
+    Everything in `leaves` is out of its node before anything arrives; each arrival is allowed by kube-scheduler's
+    filters with all before it in place.
+    """
+
+    resizes: tuple[ResizePod, ...]
+    leaves: tuple[Arrival | Preemption, ...]
+    arrivals: tuple[Arrival, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A pod that stays pending: a smallest set of obstacles that together keep it out, and the same in words.
+
+    `impossible` tells that this is proved, whatever is moved or preempted for it.
+    """
+
+    namespace: str
+    pod: str
+    blocked_by: tuple[str, ...]
+    words: str
+    impossible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TierLine:
+    """How many pods of a priority the plan places, and how many run now; `most` is what no plan surpasses."""
+
+    priority: int
+    placed: int
+    bound: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A whole plan for a cluster; lists are sorted by namespace and pod, stages are in their order."""
+
+    status: Status
+    sizes: Sizes
+    placed: tuple[Arrival, ...]
+    moves: tuple[Arrival, ...]
+    preempted: tuple[Preemption, ...]
+    resizes: tuple[ResizePod, ...]
+    unplaced: tuple[Unplaced, ...]
+    by_priority: tuple[TierLine, ...]
+    stages: tuple[Stage, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Phase(StrEnum):
+    """How far a plan is carried out."""
+
+    SHOWN = "shown"  # the mode goes no further, or there is nothing to do
+    UNDER_WAY = "under-way"
+    FINISHED = "finished"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A pod of a plan that was evicted, and when."""
+
+    uid: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """The pod that a planned arrival has become: the same pod, or who replaced it; `node` None while it waits."""
+
+    uid: str
+    by: str
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PackingPlan:
+    """A proposal with how far it is carried out; `id` tells plans apart.
+
+    `at` is when its cluster was looked at, `seconds` what solving took. `stage` counts the stages that are done;
+    `departed`, `landed` and `bystanders` are of the present one. Bystanders are the uids of pods that were there when
+    the first pod of the stage was evicted, of the same owners: a pod that is not among them is a replacement.
+    `ready_at` is when who admits pods knows of the present stage, None before it was told. `detail` says why a plan
+    was dropped, or goes no further.
+    """
+
+    id: str
+    at: datetime
+    proposal: Proposal
+    seconds: float
+    phase: Phase
+    changed_at: datetime
+    stage: int = 0
+    departed: tuple[Departure, ...] = ()
+    landed: tuple[Landing, ...] = ()
+    bystanders: tuple[str, ...] = ()
+    ready_at: datetime | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """One pod that a controller is about to create in another one's place, and the node that it is to prefer.
+
+    `pod` is the name that it will have, None where names are drawn. `replaces` is the uid of the pod in whose place it
+    comes; nothing is steered after `until`. `containers` is what it asks for there, where that is planned.
+    """
+
+    plan: str
+    replaces: str
+    namespace: str
+    owner_kind: str
+    owner_name: str
+    pod: str | None
+    node: str
+    until: datetime
+    containers: tuple[ContainerTarget, ...] = ()
