@@ -1,0 +1,114 @@
+"""Whether what a plan says of itself is what its stages do."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from cruise.decisions.packing.certificate import Status
+from cruise.decisions.packing.judging.board import PodKey, key_of
+from cruise.decisions.packing.judging.replay import waits_for_a_node
+from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Unplaced
+from cruise.domain.actions import ResizePod
+from cruise.domain.cluster import Snapshot
+
+Named = Arrival | Preemption | ResizePod | Unplaced
+
+
+def find_wrong_accounts(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
+    """Say where lists, figures and status disagree with the stages, and which pods are left out or named twice."""
+    leaves = [leave for stage in proposal.stages for leave in stage.leaves]
+    arrivals = [arrival for stage in proposal.stages for arrival in stage.arrivals]
+    yield from _compare("placed", proposal.placed, [a for a in arrivals if a.source is None])
+    yield from _compare("moves", proposal.moves, [a for a in arrivals if a.source is not None])
+    yield from _compare("moves", proposal.moves, [leave for leave in leaves if isinstance(leave, Arrival)])
+    yield from _compare("preempted", proposal.preempted, [leave for leave in leaves if isinstance(leave, Preemption)])
+    yield from _compare("resizes", proposal.resizes, [resize for stage in proposal.stages for resize in stage.resizes])
+    yield from _find_forgotten(snapshot, proposal)
+    yield from _find_wrong_lines(snapshot, proposal)
+    yield from _find_wrong_status(snapshot, proposal)
+
+
+def _compare(name: str, listed: Sequence[Named], done: Sequence[Named]) -> Iterator[str]:
+    keys = _keys(listed)
+    if keys != sorted(keys):
+        yield f"{name} is not sorted by namespace and pod"
+    if len(set(keys)) < len(keys):
+        yield f"{name} names a pod twice"
+    if sorted(map(repr, listed)) != sorted(map(repr, done)):
+        yield f"{name} lists {len(listed)} pods and the stages have {len(done)}, or not the same"
+
+
+def _keys(listed: Sequence[Named]) -> list[PodKey]:
+    return [(one.namespace, one.pod) for one in listed]
+
+
+def _find_forgotten(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
+    fates = Counter(_keys(proposal.placed) + _keys(proposal.unplaced))
+    waiting = {key_of(pod) for pod in snapshot.pods if waits_for_a_node(pod)}
+    held_back = {key_of(pod) for pod in snapshot.pods if pod.node is None and pod.scheduling_gated}
+    for namespace, name in sorted(waiting - fates.keys()):
+        yield f"pending pod {namespace}/{name} is neither placed nor unplaced"
+    for namespace, name in sorted(fates.keys() - waiting - held_back):
+        yield f"pod {namespace}/{name} is placed or unplaced, but was not pending"
+    running = Counter(_keys(proposal.moves) + _keys(proposal.preempted))
+    for namespace, name in sorted(key for key, many in (fates + running).items() if many > 1):
+        yield f"pod {namespace}/{name} has more than one fate"
+    for lost in proposal.unplaced:
+        if not lost.blocked_by or not lost.words:
+            yield f"nothing is said of why pod {lost.namespace}/{lost.pod} stays pending"
+
+
+def _find_wrong_lines(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
+    bound, after = _running(snapshot), _running_after(snapshot, proposal)
+    listed = [line.priority for line in proposal.by_priority]
+    if listed != sorted(set(listed), reverse=True):
+        yield "by_priority is not one line a priority, the highest first"
+    known = {pod.priority for pod in snapshot.pods if waits_for_a_node(pod)} | bound.keys()
+    for priority in sorted(known ^ set(listed)):
+        yield f"by_priority has a line too many or too few: {priority}"
+    for line in proposal.by_priority:
+        if line.bound != bound[line.priority]:
+            yield f"{bound[line.priority]} pods of priority {line.priority} run, not {line.bound}"
+        if line.placed != after[line.priority]:
+            yield f"{after[line.priority]} pods of priority {line.priority} are placed in the end, not {line.placed}"
+        if line.most < line.placed:
+            yield f"{line.placed} pods of priority {line.priority} are more than the most, {line.most}"
+
+
+def _find_wrong_status(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
+    improved = _improves(snapshot, proposal)
+    if proposal.status in (Status.OPTIMAL, Status.FEASIBLE):
+        if not improved:
+            yield f"the status is {proposal.status}, but what runs now is as good"
+    elif proposal.stages:
+        yield f"the status is {proposal.status}, but something is done"
+    if proposal.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL):
+        for line in proposal.by_priority:
+            if line.placed != line.most:
+                yield f"{line.most} pods of priority {line.priority} are not ruled out, though the plan is proved"
+
+
+def _improves(snapshot: Snapshot, proposal: Proposal) -> bool:
+    """Tell whether the plan is better than what runs now, in the order that its sizes stand for."""
+    bound, after = _running(snapshot), _running_after(snapshot, proposal)
+    priorities = {key_of(pod): pod.priority for pod in snapshot.pods}
+    gone = Counter(priorities[key] for key in _keys(proposal.moves) + _keys(proposal.preempted))
+    for priority in sorted(bound.keys() | after.keys(), reverse=True):
+        if after[priority] != bound[priority]:
+            return after[priority] > bound[priority]
+        if gone[priority] and proposal.sizes is Sizes.FIXED:
+            return False
+    return False
+
+
+def _running(snapshot: Snapshot) -> Counter[int]:
+    return Counter(pod.priority for pod in snapshot.pods if pod.node is not None and not pod.terminal)
+
+
+def _running_after(snapshot: Snapshot, proposal: Proposal) -> Counter[int]:
+    priorities = {key_of(pod): pod.priority for pod in snapshot.pods}
+    after = _running(snapshot)
+    for placed in proposal.placed:
+        after[priorities[(placed.namespace, placed.pod)]] += 1
+    for preempted in proposal.preempted:
+        after[priorities[(preempted.namespace, preempted.pod)]] -= 1
+    return after

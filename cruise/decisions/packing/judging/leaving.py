@@ -1,0 +1,94 @@
+"""Who may be taken off a node, read once more from the cluster's own words."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot, WorkloadRef
+from cruise.domain.overrides import Guidance, Unreadable, parse_overrides, resolve_guidance
+from cruise.domain.policy import EvictionRanking, Mode, Overrides, Policy
+
+StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
+
+_DISTURBS_NOBODY = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_LEFT_IN_PEACE = (
+    "karpenter.sh/do-not-disrupt",
+    "karpenter.sh/do-not-evict",
+    "cruisekube.truefoundry.com/do-not-disrupt",
+)
+
+
+class Leaving:
+    """The rules on whom a plan may move or preempt, for one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, stored: StoredOverrides) -> None:
+        self._snapshot = snapshot
+        self._policy = policy
+        self._stored = stored
+        self._budgets: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
+        for budget in snapshot.budgets:
+            self._budgets[budget.namespace].append(budget)
+
+    def covering(self, pod: Pod) -> list[DisruptionBudget]:
+        """The disruption budgets that select a pod."""
+        return [budget for budget in self._budgets[pod.namespace] if budget.selector.selects(pod.labels)]
+
+    def why_stays(self, pod: Pod) -> str | None:
+        """Say why nobody may take the pod off its node; None if it may go."""
+        if pod.terminal or pod.terminating:
+            return "it ends by itself"
+        if pod.mirror or pod.owner_kind is None or pod.owner_kind == "DaemonSet":
+            return "no controller would start it elsewhere"
+        if pod.annotations.get(_DISTURBS_NOBODY) == "false":
+            return f"its annotation {_DISTURBS_NOBODY}"
+        for annotation in _LEFT_IN_PEACE:
+            if pod.annotations.get(annotation, "false") != "false":
+                return f"its annotation {annotation}"
+        if len(self.covering(pod)) > 1:
+            return "more than one disruption budget covers it"
+        return self._why_guarded(pod)
+
+    def mode_of(self, pod: Pod) -> Mode:
+        """How far cruise may go with the pod; off where it is excluded or its annotations cannot be read."""
+        guidance = self._guidance(pod)
+        excluded = pod.namespace in self._policy.excluded_namespaces
+        return Mode.OFF if excluded or isinstance(guidance, Unreadable) else guidance.mode
+
+    def _why_guarded(self, pod: Pod) -> str | None:
+        if self.mode_of(pod) is not Mode.FULL:
+            return f"its mode is {self.mode_of(pod).label}"
+        guidance = self._guidance(pod)
+        if isinstance(guidance, Guidance) and guidance.ranking is EvictionRanking.NEVER:
+            return "its ranking is never"
+        return None
+
+    def _guidance(self, pod: Pod) -> Guidance | Unreadable:
+        layers: list[Overrides] = []
+        workload = self._snapshot.workloads.get((pod.namespace, pod.workload)) if pod.workload is not None else None
+        for annotations in (
+            pod.annotations,
+            workload.annotations if workload is not None else {},
+            self._snapshot.namespace_annotations.get(pod.namespace, {}),
+        ):
+            layer = parse_overrides(annotations)
+            if isinstance(layer, Unreadable):
+                return layer
+            layers.append(layer)
+        if pod.workload is not None and (pod.namespace, pod.workload) in self._stored:
+            layers.append(self._stored[(pod.namespace, pod.workload)])
+        return resolve_guidance(self._policy.mode, layers)
+
+
+def find_broken_budgets(leaving: Leaving, gone: Sequence[Pod]) -> list[str]:
+    """Say which disruption budgets the whole plan exceeds."""
+    spent: dict[tuple[str, str], int] = {}
+    allowed: dict[tuple[str, str], int] = {}
+    for pod in gone:
+        for budget in leaving.covering(pod):
+            key = (budget.namespace, budget.name)
+            spent[key] = spent.get(key, 0) + 1
+            allowed[key] = budget.disruptions_allowed
+    return [
+        f"disruption budget {namespace}/{name} allows {allowed[(namespace, name)]}, the plan evicts {many}"
+        for (namespace, name), many in sorted(spent.items())
+        if many > allowed[(namespace, name)]
+    ]

@@ -1,0 +1,126 @@
+"""What kube-scheduler's filters say about one pod among the others: affinity, anti-affinity, topology spread."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from cruise.decisions.packing.judging.board import Board
+from cruise.domain.cluster import Node, Pod
+from cruise.domain.colocation import PodTerm, SpreadConstraint
+from cruise.domain.scheduling import Placement
+
+Spreading = tuple[Placement, tuple[SpreadConstraint, ...]]
+
+
+def refuse_by_affinity(board: Board, pod: Pod, node: Node) -> Iterator[str]:
+    """Say which required pod affinity is not met.
+
+    A neighbour counts only if it meets all terms at once. Where none is in any domain, the first pod of a group that
+    meets its own terms may start it on any node that has the topologies.
+    """
+    terms = pod.constraints.affinity
+    if not terms:
+        return
+    lacking = [term.topology_key for term in terms if term.topology_key not in node.labels]
+    if lacking:
+        yield f"lacks the label {lacking[0]} of its pod affinity"
+        return
+    wanted = _nodes_with(board, terms, pod)
+    everywhere = {key for key in (term.topology_key for term in terms) if _domains(board, wanted, key)}
+    if not everywhere and all(_means(board, term, pod.namespace, pod.labels) for term in terms):
+        return
+    for term in terms:
+        if node.labels[term.topology_key] not in _domains(board, wanted, term.topology_key):
+            yield f"has no pod of its affinity in the same {term.topology_key}"
+
+
+def refuse_by_anti_affinity(board: Board, pod: Pod, node: Node) -> Iterator[str]:
+    """Say which anti-affinity is broken: its own against pods there, or theirs against it."""
+    for term in pod.constraints.anti_affinity:
+        domain = node.labels.get(term.topology_key)
+        if domain is not None and domain in _domains(board, _nodes_with(board, (term,), pod), term.topology_key):
+            yield f"has a pod of its anti-affinity in the same {term.topology_key}"
+    for term, holders in board.anti_affinity_against(pod.namespace):
+        domain = node.labels.get(term.topology_key)
+        if domain is None or not _means(board, term, pod.namespace, pod.labels):
+            continue
+        if domain in _domains(board, holders, term.topology_key):
+            yield f"has a pod whose anti-affinity means it in the same {term.topology_key}"
+
+
+class Spreads:
+    """Topology spread over the nodes of a board; which nodes count is found once for pods that ask the same."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._counting: dict[Spreading, list[dict[str, str]]] = {}
+
+    def refuse(self, pod: Pod, node: Node) -> Iterator[str]:
+        """Say which constraint would be skewed too far."""
+        constraints = pod.constraints.spread
+        if not constraints:
+            return
+        for constraint, domain_of in zip(constraints, self._domains_of(pod), strict=True):
+            key = constraint.topology_key
+            if key not in node.labels:
+                yield f"lacks the label {key} of its topology spread"
+                continue
+            counts = Counter(dict.fromkeys(domain_of.values(), 0))
+            for name, many in self._matching(constraint, pod).items():
+                if name in domain_of:
+                    counts[domain_of[name]] += many
+            least = min(counts.values(), default=0) if len(counts) >= constraint.min_domains else 0
+            itself = int(constraint.selector is not None and constraint.selector.selects(pod.labels))
+            skew = counts[node.labels[key]] + itself - least
+            if skew > constraint.max_skew:
+                yield f"would skew its spread over {key} by {skew}, of {constraint.max_skew}"
+
+    def _domains_of(self, pod: Pod) -> list[dict[str, str]]:
+        """For each constraint the nodes that count, with their domain; none lacks a key of any of the constraints."""
+        asked = (pod.placement, pod.constraints.spread)
+        known = self._counting.get(asked)
+        if known is None:
+            keys = {constraint.topology_key for constraint in pod.constraints.spread}
+            whole = [node for node in self._board.nodes.values() if keys <= node.labels.keys()]
+            known = self._counting[asked] = [
+                {node.name: node.labels[c.topology_key] for node in whole if _counts(c, pod.placement, node)}
+                for c in pod.constraints.spread
+            ]
+        return known
+
+    def _matching(self, constraint: SpreadConstraint, pod: Pod) -> Counter[str]:
+        found: Counter[str] = Counter()
+        if constraint.selector is not None:
+            for labels, nodes in self._board.crowds_in(pod.namespace, with_ending=False):
+                if constraint.selector.selects(labels):
+                    found.update(nodes)
+        return found
+
+
+def _counts(constraint: SpreadConstraint, placement: Placement, node: Node) -> bool:
+    if constraint.honours_node_affinity and not placement.admits(node.name, node.labels):
+        return False
+    return not constraint.honours_node_taints or placement.tolerates_all(node.taints)
+
+
+def _nodes_with(board: Board, terms: tuple[PodTerm, ...], pod: Pod) -> Counter[str]:
+    """How many pods that all the terms mean are on each node."""
+    found: Counter[str] = Counter()
+    by_selector = any(term.namespace_selector is not None for term in terms)
+    for namespace in board.namespaces() if by_selector else sorted(terms[0].namespaces):
+        for labels, nodes in board.crowds_in(namespace, with_ending=True):
+            if all(_means(board, term, namespace, labels) for term in terms):
+                found.update(nodes)
+    return found
+
+
+def _means(board: Board, term: PodTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+    return term.means(namespace, labels, board.surroundings.namespace_labels.get(namespace, {}))
+
+
+def _domains(board: Board, nodes: Counter[str], key: str) -> set[str]:
+    """The domains of a topology in which any of the counted pods are; a node without the label is in none."""
+    return {
+        board.nodes[name].labels[key]
+        for name, many in nodes.items()
+        if many > 0 and name in board.nodes and key in board.nodes[name].labels
+    }

@@ -1,0 +1,51 @@
+"""The judge's whole opinion of a proposal."""
+
+from collections.abc import Mapping
+
+from cruise.decisions.packing.judging.accounts import find_wrong_accounts
+from cruise.decisions.packing.judging.board import PodKey, key_of
+from cruise.decisions.packing.judging.leaving import Leaving, StoredOverrides, find_broken_budgets
+from cruise.decisions.packing.judging.replay import Replay
+from cruise.decisions.packing.judging.sizing import Demand, find_lack_of_headroom
+from cruise.decisions.packing.proposal import Proposal
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Mode, Policy
+
+FULL_POLICY = Policy(mode=Mode.FULL)
+NO_STORED_OVERRIDES: StoredOverrides = {}
+
+
+def find_objections(
+    snapshot: Snapshot,
+    proposal: Proposal,
+    *,
+    demands: Mapping[PodKey, Demand] | None = None,
+    policy: Policy = FULL_POLICY,
+    stored: StoredOverrides = NO_STORED_OVERRIDES,
+) -> tuple[str, ...]:
+    """Say what is wrong with a plan, a line each; none for a plan that may be carried out as it stands.
+
+    The plan is replayed on the snapshot's own pods and nodes, stage by stage, against every filter of kube-scheduler
+    and every rule on whom cruise may evict. `demands` are those by (namespace, pod) of pods that are sized, from
+    which each node's shared headroom is checked; a pod without one needs what it counts.
+    """
+    strangers = _find_strangers(snapshot, proposal)
+    if strangers:
+        return strangers
+    leaving = Leaving(snapshot, policy, stored)
+    replay = Replay(snapshot, proposal, leaving)
+    replay.run()
+    objections = [*replay.objections, *find_broken_budgets(leaving, replay.gone)]
+    if demands is not None:
+        for node in sorted(
+            {arrival.target for arrival in (*proposal.placed, *proposal.moves)} & replay.board.nodes.keys()
+        ):
+            objections += find_lack_of_headroom(replay.board, node, demands)
+    return (*objections, *find_wrong_accounts(snapshot, proposal))
+
+
+def _find_strangers(snapshot: Snapshot, proposal: Proposal) -> tuple[str, ...]:
+    known = {key_of(pod) for pod in snapshot.pods}
+    lists = (proposal.placed, proposal.moves, proposal.preempted, proposal.resizes, proposal.unplaced)
+    named = {(one.namespace, one.pod) for listed in lists for one in listed}
+    return tuple(f"pod {namespace}/{name} does not exist" for namespace, name in sorted(named - known))

@@ -1,0 +1,194 @@
+"""A plan stage by stage, as the API server and kube-scheduler would see it."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from cruise.decisions.packing.judging.board import Board, PodKey, key_of
+from cruise.decisions.packing.judging.filters import (
+    refuse_by_attach_limits,
+    refuse_by_node,
+    refuse_by_ports,
+    refuse_by_room,
+    refuse_by_volumes,
+)
+from cruise.decisions.packing.judging.leaving import Leaving
+from cruise.decisions.packing.judging.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
+from cruise.decisions.packing.judging.sizing import find_growth, find_wrong_sizes, sized
+from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Stage
+from cruise.domain.actions import ResizePod
+from cruise.domain.cluster import Node, Pod, Snapshot
+
+
+class Scheduler:
+    """All of kube-scheduler's filters over one board."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._spreads = Spreads(board)
+
+    def refuse(self, pod: Pod, node: Node) -> Iterator[str]:
+        """Say everything that keeps the pod from the node, as things stand on the board."""
+        asked = (
+            refuse_by_node,
+            refuse_by_room,
+            refuse_by_ports,
+            refuse_by_volumes,
+            refuse_by_attach_limits,
+            refuse_by_affinity,
+            refuse_by_anti_affinity,
+        )
+        return chain(*(ask(self._board, pod, node) for ask in asked), self._spreads.refuse(pod, node))
+
+
+class Replay:
+    """The cluster while a plan is carried out; `objections` gathers what would go wrong."""
+
+    def __init__(self, snapshot: Snapshot, proposal: Proposal, leaving: Leaving) -> None:
+        self.board = Board(snapshot)
+        self.arrived: dict[PodKey, Pod] = {}
+        self.gone: list[Pod] = []
+        self.objections: list[str] = []
+        self._snapshot = snapshot
+        self._proposal = proposal
+        self._leaving = leaving
+        self._scheduler = Scheduler(self.board)
+        self._pods = {key_of(pod): pod for pod in snapshot.pods}
+        self._preempted_nodes = {gone.source for gone in proposal.preempted} | {
+            leave.source for stage in proposal.stages for leave in stage.leaves if isinstance(leave, Preemption)
+        }
+        waiting = [pod.priority for pod in snapshot.pods if waits_for_a_node(pod)]
+        self._highest_waiting = max(waiting, default=None)
+        self._out: dict[PodKey, Arrival] = {}
+        self._left: set[PodKey] = set()
+        self._resized: set[PodKey] = set()
+
+    def run(self) -> None:
+        """Carry out all stages, then look at what arrived once more, with everything else in place."""
+        for number, stage in enumerate(self._proposal.stages, 1):
+            self._run(stage, f"stage {number}: ")
+        for key, pod in self.arrived.items():
+            node_name = self.board.place_of(key)
+            if node_name is not None:
+                self.board.remove(key)
+                self._ask_scheduler("in the end: ", pod, node_name)
+                self.board.add(pod, node_name)
+
+    def _run(self, stage: Stage, where: str) -> None:
+        if not (stage.resizes or stage.leaves or stage.arrivals):
+            self.objections.append(f"{where}nothing happens")
+        for resize in stage.resizes:
+            self._resize(resize, where)
+        for leave in stage.leaves:
+            self._leave(leave, where)
+        for arrival in stage.arrivals:
+            self._arrive(arrival, where)
+        for key, move in self._out.items():
+            self._object(where, key, f"leaves {move.source} and does not arrive on {move.target}")
+        self._out.clear()
+
+    def _resize(self, resize: ResizePod, where: str) -> None:
+        key = (resize.namespace, resize.pod)
+        pod = self._find(key, resize.uid, where)
+        if pod is None:
+            return
+        if self._proposal.sizes is Sizes.FIXED:
+            self._object(where, key, "is resized, though sizes are fixed")
+        if resize.node != self.board.place_of(key):
+            self._object(where, key, f"is resized on {resize.node}, but is on {self.board.place_of(key)}")
+        if pod.terminal or pod.terminating:
+            self._object(where, key, "is resized, though it ends")
+        if key in self._resized:
+            self._object(where, key, "is resized twice")
+        self._resized.add(key)
+        for wrong in chain(
+            find_wrong_sizes(self._snapshot, pod, resize.containers), find_growth(pod, resize.containers)
+        ):
+            self._object(where, key, wrong)
+        self._pods[key] = sized(pod, resize.containers)
+        place = self.board.place_of(key)
+        if place is not None:
+            self.board.remove(key)
+            self.board.add(self._pods[key], place)
+
+    def _leave(self, leave: Arrival | Preemption, where: str) -> None:
+        key = (leave.namespace, leave.pod)
+        pod = self._find(key, leave.uid, where)
+        if pod is None:
+            return
+        if key in self._left:
+            self._object(where, key, "leaves twice")
+            return
+        place = self.board.place_of(key)
+        if place is None or leave.source != place:
+            self._object(where, key, f"leaves {leave.source}, but is on {place}")
+            return
+        why = self._leaving.why_stays(pod)
+        if why is not None:
+            self._object(where, key, f"may not be evicted: {why}")
+        self._left.add(key)
+        self.gone.append(self.board.remove(key))
+        if isinstance(leave, Preemption):
+            self._judge_preemption(pod, where)
+        else:
+            self._out[key] = leave
+
+    def _judge_preemption(self, pod: Pod, where: str) -> None:
+        highest = self._highest_waiting
+        fixed = self._proposal.sizes is Sizes.FIXED
+        if highest is None or pod.priority > highest or (pod.priority == highest and not fixed):
+            self._object(where, key_of(pod), f"of priority {pod.priority} is preempted for pods of at most {highest}")
+
+    def _arrive(self, arrival: Arrival, where: str) -> None:
+        key = (arrival.namespace, arrival.pod)
+        pod = self._find(key, arrival.uid, where)
+        if pod is None:
+            return
+        if self.board.place_of(key) is not None:
+            self._object(where, key, f"arrives on {arrival.target}, but is on {self.board.place_of(key)}")
+            return
+        if arrival.source is None and not waits_for_a_node(pod):
+            self._object(where, key, "arrives as if it were pending and free to be scheduled")
+        if arrival.source is not None and self._out.pop(key, None) != arrival:
+            self._object(where, key, f"arrives from {arrival.source} without having left it for {arrival.target}")
+        if arrival.source == arrival.target:
+            self._object(where, key, "moves to where it is")
+        if arrival.containers:
+            pod = self._size_on_arrival(pod, arrival, where)
+        if arrival.target in self._preempted_nodes and not pod.preempts:
+            self._object(where, key, f"never preempts, but arrives on {arrival.target}, from which pods are preempted")
+        if arrival.target in self.board.nodes:
+            self._ask_scheduler(where, pod, arrival.target)
+            self.arrived[key] = pod
+            self.board.add(pod, arrival.target)
+        else:
+            self._object(where, key, f"arrives on {arrival.target}, which does not exist")
+
+    def _size_on_arrival(self, pod: Pod, arrival: Arrival, where: str) -> Pod:
+        key = key_of(pod)
+        if self._proposal.sizes is Sizes.FIXED:
+            self._object(where, key, "arrives with other sizes, though sizes are fixed")
+        for wrong in find_wrong_sizes(self._snapshot, pod, arrival.containers):
+            self._object(where, key, wrong)
+        return sized(pod, arrival.containers)
+
+    def _ask_scheduler(self, where: str, pod: Pod, node_name: str) -> None:
+        for refusal in self._scheduler.refuse(pod, self.board.nodes[node_name]):
+            self._object(where, key_of(pod), f"is not let onto {node_name}, which {refusal}")
+
+    def _find(self, key: PodKey, uid: str, where: str) -> Pod | None:
+        pod = self._pods.get(key)
+        if pod is None:
+            self._object(where, key, "does not exist")
+        elif pod.uid != uid:
+            self._object(where, key, f"has uid {pod.uid}, not {uid}")
+        else:
+            return pod
+        return None
+
+    def _object(self, where: str, key: PodKey, what: str) -> None:
+        self.objections.append(f"{where}pod {key[0]}/{key[1]} {what}")
+
+
+def waits_for_a_node(pod: Pod) -> bool:
+    """Tell whether a pod is pending and kube-scheduler may place it."""
+    return pod.node is None and not (pod.terminal or pod.terminating or pod.scheduling_gated)

@@ -1,0 +1,88 @@
+"""Whether the sizes that a plan asks for may be written, and whether they hold what the pods need."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cruise.decisions.limit_ranges import breaks_limit_range
+from cruise.decisions.packing.judging.board import Board, PodKey, key_of
+from cruise.decisions.quotas import breaks_quota
+from cruise.domain.actions import ContainerTarget
+from cruise.domain.cluster import Container, Pod, Snapshot
+from cruise.domain.qos import qos_class
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.sizes import with_sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a pod needs on its node: `base` always, overhead included, and `headroom` shared with the pods there."""
+
+    base: Resources
+    headroom: Resources
+
+
+Demands = Mapping[PodKey, Demand]
+
+
+def sized(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
+    """The pod as it counts once the kubelet has carried the sizes out."""
+    named = {target.container for target in targets}
+    asking = with_sizes(pod, targets)
+    return replace(asking, containers=tuple(_settled(c) if c.name in named else c for c in asking.containers))
+
+
+def find_wrong_sizes(snapshot: Snapshot, pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
+    """Say what the API server would refuse about a pod's sizes, or what cruise leaves alone."""
+    roles = {container.name: container.role for container in pod.containers}
+    for target in targets:
+        if roles.get(target.container) is not target.role:
+            yield f"has no {target.role} container {target.container}"
+        if _above(target.requests.cpu_millicores, target.limits.cpu_millicores):
+            yield f"would request more cpu than the limit of container {target.container}"
+        if _above(target.requests.memory_bytes, target.limits.memory_bytes):
+            yield f"would request more memory than the limit of container {target.container}"
+    if len({target.container for target in targets}) < len(targets):
+        yield "has a container sized twice"
+    if pod.mirror or pod.windows or pod.pod_requests is not None or pod.pod_limits is not None:
+        yield "cannot be resized"
+    if qos_class(with_sizes(pod, targets)) is not pod.qos:
+        yield "would change its QoS class"
+    if breaks_limit_range(pod, targets, snapshot.limit_ranges.get(pod.namespace, ())):
+        yield "would be outside its namespace's LimitRange"
+    if breaks_quota(pod, targets, snapshot.quotas.get(pod.namespace, ())):
+        yield "would exceed its namespace's quota"
+
+
+def find_growth(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
+    """Say which resource a resize before all evictions grows: there is room for that only afterwards."""
+    before, after = counted_requests(pod), counted_requests(sized(pod, targets))
+    if after.cpu_millicores > before.cpu_millicores:
+        yield f"grows from {before.cpu_millicores} m to {after.cpu_millicores} m"
+    if after.memory_bytes > before.memory_bytes:
+        yield f"grows from {before.memory_bytes} to {after.memory_bytes} bytes"
+
+
+def find_lack_of_headroom(board: Board, node_name: str, demands: Demands) -> Iterator[str]:
+    """Say whether the pods on a node need more than it has: all bases, and the largest headroom once."""
+    base, headroom = NO_RESOURCES, NO_RESOURCES
+    for pod in board.pods_on(node_name):
+        demand = demands.get(key_of(pod)) or Demand(counted_requests(pod), NO_RESOURCES)
+        base, headroom = base + demand.base, headroom.at_least(demand.headroom)
+    room = board.nodes[node_name].allocatable
+    if not (base + headroom).fits_in(room):
+        yield (
+            f"node {node_name} offers {room.cpu_millicores} m and {room.memory_bytes} bytes; bases of "
+            f"{base.cpu_millicores} m and {base.memory_bytes} bytes with a headroom of {headroom.cpu_millicores} m "
+            f"and {headroom.memory_bytes} bytes are more"
+        )
+
+
+def _settled(container: Container) -> Container:
+    if container.allocated is None and container.actual is None:
+        return container
+    return replace(container, allocated=container.requests, actual=container.requests)
+
+
+def _above(request: int | None, limit: int | None) -> bool:
+    return request is not None and limit is not None and request > limit
