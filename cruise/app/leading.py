@@ -2,13 +2,14 @@
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 import structlog
 
 from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.leases import LeaderLease
+from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.policy import Mode
 from cruise.domain.usage import OomRecord, StatisticsTable, UsageAdvance
 from cruise.errors import Unavailable
@@ -39,7 +40,7 @@ async def lead(lease: LeaderLease | None, work: Callable[[], Awaitable[None]]) -
 
 
 def fenced(store: Store, may_write: Callable[[], bool]) -> Store:
-    """Return the store such that usage, statistics and kills are written only by who leads.
+    """Return the store such that usage, statistics, kills and plans are written only by who leads.
 
     What a former leader still has under way is refused with Unavailable, so that it cannot set back what the next one
     has read already. The audit of what it did is taken.
@@ -71,6 +72,11 @@ class _Fenced:
         """Write, if this process leads: a kill that is known to nobody is left to who can react to it."""
         self._guard()
         return await self._store.record_oom(record)
+
+    async def save_packing(self, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+        """Write, if this process leads: the next one has taken the plan up or dropped it."""
+        self._guard()
+        await self._store.save_packing(plan, steered)
 
     def _guard(self) -> None:
         if not self._may_write():

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
+from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.policy import Overrides
 from cruise.domain.usage import (
     CounterTail,
@@ -167,6 +168,21 @@ class Store(Protocol):
 
     async def original_sizes(self) -> Mapping[str, OriginalSizes]:
         """Return the remembered original sizes by pod uid."""
+        ...
+
+    async def save_packing(self, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+        """Store a plan of the packer, or how far it is carried out now; its proposal does not change.
+
+        Those `steered` take the place of all who were before, of whatever plan.
+        """
+        ...
+
+    async def packing(self) -> PackingPlan | None:
+        """Return the plan of the latest look at the cluster, None if there is none."""
+        ...
+
+    async def steered(self) -> Sequence[Steering]:
+        """Return who is to be steered, by the uid of who is replaced."""
         ...
 
     async def prune(self, now: datetime) -> None:

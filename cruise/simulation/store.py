@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.policy import Overrides
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import (
@@ -39,6 +40,8 @@ class MemoryStore:
         self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
         self._refused: dict[str, RefusedTarget] = {}
         self._originals: dict[str, OriginalSizes] = {}
+        self._packings: dict[str, PackingPlan] = {}
+        self._steered: tuple[Steering, ...] = ()
         self._paused = False
 
     async def write_statistics(self, table: StatisticsTable) -> None:
@@ -136,6 +139,17 @@ class MemoryStore:
     async def original_sizes(self) -> Mapping[str, OriginalSizes]:
         return dict(self._originals)
 
+    async def save_packing(self, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+        known = self._packings.get(plan.id, plan)
+        self._packings[plan.id] = replace(plan, at=known.at, proposal=known.proposal)
+        self._steered = tuple(sorted(steered, key=attrgetter("replaces")))
+
+    async def packing(self) -> PackingPlan | None:
+        return max(self._packings.values(), key=attrgetter("at", "changed_at"), default=None)
+
+    async def steered(self) -> Sequence[Steering]:
+        return self._steered
+
     async def prune(self, now: datetime) -> None:
         kept = RETENTION
         oldest = (now - kept.statistics).timestamp()
@@ -157,6 +171,7 @@ class MemoryStore:
         self._originals = {
             uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes
         }
+        self._packings = {key: plan for key, plan in self._packings.items() if plan.at >= now - kept.packing_plans}
 
 
 def _last_time(block: SampleBlock) -> int:

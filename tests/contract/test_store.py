@@ -26,6 +26,21 @@ from cruise.domain.actions import (
     Verdict,
 )
 from cruise.domain.cluster import ContainerRole, WorkloadRef
+from cruise.domain.packing import (
+    Arrival,
+    Departure,
+    Landing,
+    PackingPlan,
+    Phase,
+    Preemption,
+    Proposal,
+    Sizes,
+    Stage,
+    Status,
+    Steering,
+    TierLine,
+    Unplaced,
+)
 from cruise.domain.policy import Bounds, EvictionRanking, Mode, Overrides
 from cruise.domain.resources import Amounts, ResourceName, Resources
 from cruise.domain.retention import RETENTION
@@ -514,6 +529,96 @@ async def test_the_pause_holds_until_it_is_lifted(store):
     assert await store.paused() is False
 
 
+# ---- packing ----
+
+arrivals = st.builds(Arrival, names, names, names, st.none() | names, names, st.lists(targets, max_size=2).map(tuple))
+preemptions = st.builds(Preemption, names, names, names, names)
+resizes = st.builds(
+    ResizePod,
+    names,
+    names,
+    names,
+    st.none() | names,
+    st.none() | references,
+    st.just(()),
+    st.just(Resources()),
+    reasons,
+)
+
+
+def some(*kinds: st.SearchStrategy) -> st.SearchStrategy:
+    return st.lists(st.one_of(*kinds), max_size=3).map(tuple)
+
+
+proposals = st.builds(
+    Proposal,
+    st.sampled_from(Status),
+    st.sampled_from(Sizes),
+    some(arrivals),
+    some(arrivals),
+    some(preemptions),
+    some(resizes),
+    some(st.builds(Unplaced, names, names, some(names), names, st.booleans())),
+    some(st.builds(TierLine, figures, figures, figures, figures)),
+    some(st.builds(Stage, some(resizes), some(arrivals, preemptions), some(arrivals))),
+    some(names),
+)
+plans = st.builds(
+    PackingPlan,
+    names,
+    times,
+    proposals,
+    st.floats(0, 100),
+    st.sampled_from(Phase),
+    times,
+    st.integers(0, 9),
+    some(st.builds(Departure, names, times)),
+    some(st.builds(Landing, names, names, st.none() | names)),
+    some(names),
+    st.none() | times,
+    names,
+)
+steerings = st.builds(
+    Steering,
+    names,
+    names,
+    names,
+    names,
+    names,
+    st.none() | names,
+    names,
+    times,
+    st.lists(targets, max_size=2).map(tuple),
+)
+
+
+@given(plan=plans, phase=st.sampled_from(Phase), steered=st.lists(steerings, unique_by=lambda one: one.replaces))
+@FEW_EXAMPLES
+async def test_a_packing_comes_back_with_its_progress_and_who_is_steered_by_it(open_empty, plan, phase, steered):
+    later = replace(plan, phase=phase, stage=plan.stage + 1, detail="on its way")
+    async with open_empty() as store:
+        assert await store.packing() is None
+        await store.save_packing(plan, steered)
+        assert await store.packing() == plan
+        assert list(await store.steered()) == sorted(steered, key=lambda one: one.replaces)
+        await store.save_packing(later, [])
+        assert await store.packing() == later
+        assert list(await store.steered()) == []
+
+
+def packing(number: int, at: datetime = NOW) -> PackingPlan:
+    proposal = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), (), (), (), ())
+    return PackingPlan(str(number), at, proposal, 0.1, Phase.SHOWN, at)
+
+
+async def test_the_last_packing_is_that_of_the_latest_look_whatever_was_stored_last(store):
+    await store.save_packing(packing(1), [])
+    await store.save_packing(packing(2, NOW - timedelta(minutes=5)), [])
+    found = await store.packing()
+    assert found is not None
+    assert found.id == "1"
+
+
 # ---- retention ----
 
 
@@ -545,6 +650,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     await store.remember_original_sizes(
         [OriginalSizes("uid", "shop", "web-0", (), last_moment(RETENTION.original_sizes))]
     )
+    await store.save_packing(packing(1, last_moment(RETENTION.packing_plans)), [])
     await store.set_paused(True)
     await store.put_override("shop", WorkloadRef("Deployment", "web"), Overrides(mode=Mode.OFF))
 
@@ -561,6 +667,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         "evictions": len(await store.evictions_since(long_ago)),
         "refusals": len(await store.refused_targets()),
         "originals": len(await store.original_sizes()),
+        "packings": int(await store.packing() is not None),
     }
     kept = {name: 2 if name == "statistics" else 1 for name in counts}
     assert counts == ({name: 0 for name in counts} if late else kept)

@@ -5,11 +5,22 @@ from datetime import datetime
 
 from sqlalchemy import text
 
-from cruise.adapters.store import audit, oom, original_sizes, overrides, peaks, refusals, statistic_rows, usage
+from cruise.adapters.store import (
+    audit,
+    oom,
+    original_sizes,
+    overrides,
+    packing_plans,
+    peaks,
+    refusals,
+    statistic_rows,
+    usage,
+)
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.tables import metadata
 from cruise.domain.actions import OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.policy import Overrides
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import (
@@ -125,6 +136,18 @@ class PostgresStore:
         async with self._database.transaction() as connection:
             return await original_sizes.of_pods(connection)
 
+    async def save_packing(self, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+        async with self._database.transaction() as connection:
+            await packing_plans.save(connection, plan, steered)
+
+    async def packing(self) -> PackingPlan | None:
+        async with self._database.transaction() as connection:
+            return await packing_plans.last(connection)
+
+    async def steered(self) -> Sequence[Steering]:
+        async with self._database.transaction() as connection:
+            return await packing_plans.steered(connection)
+
     async def prune(self, now: datetime) -> None:
         kept = RETENTION
         async with self._database.transaction() as connection:
@@ -139,6 +162,7 @@ class PostgresStore:
             await audit.prune(connection, now - kept.outcomes)
             await refusals.prune(connection, now - kept.refused_targets)
             await original_sizes.prune(connection, now - kept.original_sizes)
+            await packing_plans.prune(connection, now - kept.packing_plans)
 
     async def clear(self) -> None:
         """Drop every record, for a store of made-up ones."""

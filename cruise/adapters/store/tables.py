@@ -169,6 +169,28 @@ original_size = Table(
     Column("at", DateTime(timezone=True), nullable=False),
 )
 
+# The packer's plans: `proposal` as it was made, `progress` how far it is carried out.
+packing_plan = Table(
+    "packing_plan",
+    metadata,
+    _key("id"),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False),
+    Column("proposal", JSONB, nullable=False),
+    Column("progress", JSONB, nullable=False),
+)
+
+# Pods that the plan under way expects, each by the uid of the pod that it replaces, and where they are sent.
+steering = Table(
+    "steering",
+    metadata,
+    _key("replaces"),
+    Column("plan", Text, nullable=False),
+    Column("until", DateTime(timezone=True), nullable=False),
+    Column("steering", JSONB, nullable=False),
+)
+
 # One row: what the operator has switched for the whole installation.
 control = Table(
     "control",

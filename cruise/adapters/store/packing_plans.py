@@ -1,0 +1,81 @@
+"""The packer's plans with their progress, and who is steered where by the one that is under way."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+from sqlalchemy import Row, delete, insert, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from cruise.adapters.store.documents import Document
+from cruise.adapters.store.tables import packing_plan, steering
+from cruise.domain.packing import Arrival, PackingPlan, Preemption, Proposal, Stage, Steering
+
+T = TypeVar("T")
+
+# What has a column of its own, for people who query by hand; the rest of a plan but its proposal is its progress.
+_COLUMNS = ("id", "at", "phase", "changed_at")
+_STEERING_COLUMNS = ("replaces", "plan", "until")
+
+
+async def save(connection: AsyncConnection, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+    """Store a plan, or the progress of one that is stored; only who is `steered` by it is steered from then on."""
+    document: Document = msgspec.to_builtins(plan)
+    proposal = document.pop("proposal")
+    progress = {name: value for name, value in document.items() if name not in _COLUMNS}
+    changes = {"phase": plan.phase.value, "changed_at": plan.changed_at, "progress": progress}
+    statement = upsert(packing_plan).values(id=plan.id, at=plan.at, proposal=proposal, **changes)
+    # A plan's proposal never changes, and may be large.
+    await connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changes))
+    await connection.execute(delete(steering))
+    if steered:
+        await connection.execute(insert(steering), [_steering_row(one) for one in steered])
+
+
+async def last(connection: AsyncConnection) -> PackingPlan | None:
+    """Return the plan of the latest look at the cluster."""
+    newest = select(packing_plan).order_by(packing_plan.c.at.desc(), packing_plan.c.changed_at.desc()).limit(1)
+    row = (await connection.execute(newest)).first()
+    return None if row is None else _plan(row)
+
+
+async def steered(connection: AsyncConnection) -> Sequence[Steering]:
+    """Return who is steered, by the uid of who is replaced."""
+    rows = await connection.execute(select(steering).order_by(steering.c.replaces))
+    return [_filled(Steering, {**row.steering, **_columns(row, _STEERING_COLUMNS)}) for row in rows]
+
+
+async def prune(connection: AsyncConnection, before: datetime) -> None:
+    """Drop the plans of looks before a time."""
+    await connection.execute(delete(packing_plan).where(packing_plan.c.at < before))
+
+
+def _columns(row: Row[tuple[Any, ...]], names: Sequence[str]) -> Document:
+    return {name: getattr(row, name) for name in names}
+
+
+def _steering_row(one: Steering) -> Document:
+    document: Document = msgspec.to_builtins(one)
+    rest = {name: value for name, value in document.items() if name not in _STEERING_COLUMNS}
+    return {"replaces": one.replaces, "plan": one.plan, "until": one.until, "steering": rest}
+
+
+def _plan(row: Row[tuple[Any, ...]]) -> PackingPlan:
+    stages = tuple(_stage(document) for document in row.proposal["stages"])
+    proposal = _filled(Proposal, row.proposal, stages=stages)
+    return _filled(PackingPlan, {**row.progress, **_columns(row, _COLUMNS)}, proposal=proposal)
+
+
+def _stage(document: Document) -> Stage:
+    """Read a stage; of its leaves, which are of two kinds, who moves has a target."""
+    leaves = tuple(msgspec.convert(one, Arrival if "target" in one else Preemption) for one in document["leaves"])
+    return _filled(Stage, document, leaves=leaves)
+
+
+def _filled(kind: type[T], document: Document, **given: object) -> T:
+    """Read a dataclass field by field, but those that are given: a union of dataclasses cannot be read as a whole."""
+    types = get_type_hints(kind)
+    read = {name: msgspec.convert(document[name], types[name]) for name in types if name not in given}
+    return kind(**read, **given)
