@@ -61,6 +61,7 @@ class RawContainer(Wire, frozen=True):
     """The fields of a container that decisions can depend on, unread."""
 
     name: Raw = _ABSENT
+    ports: Raw = _ABSENT
     resources: Raw = _ABSENT
     resize_policy: Raw = _ABSENT
     restart_policy: Raw = _ABSENT
@@ -80,7 +81,10 @@ class RawMetadata(Wire, frozen=True):
 
 
 class RawSpec(Wire, frozen=True):
-    """The fields of a pod's spec that decisions can depend on, unread."""
+    """The fields of a pod's spec that decisions can depend on, unread.
+
+    Volumes are not among them: no size depends on them, and each pod has one of a name of its own.
+    """
 
     containers: tuple[RawContainer, ...]
     init_containers: tuple[RawContainer, ...] | None = None
@@ -93,6 +97,11 @@ class RawSpec(Wire, frozen=True):
     affinity: Raw = _ABSENT
     tolerations: Raw = _ABSENT
     scheduling_gates: Raw = _ABSENT
+    priority_class_name: Raw = _ABSENT
+    preemption_policy: Raw = _ABSENT
+    host_network: Raw = _ABSENT
+    topology_spread_constraints: Raw = _ABSENT
+    resource_claims: Raw = _ABSENT
 
 
 class RawPod(Wire, frozen=True):
@@ -167,14 +176,22 @@ def glance(body: bytes) -> tuple[str, bytes] | None:
         spec.affinity,
         spec.tolerations,
         spec.scheduling_gates,
+        spec.priority_class_name,
+        spec.preemption_policy,
+        spec.host_network,
+        spec.topology_spread_constraints,
+        spec.resource_claims,
     ]
-    for container in spec.containers:
-        parts += (container.name, container.resources, container.resize_policy, container.restart_policy)
+    _add_parts(parts, spec.containers)
     if spec.init_containers:
         parts.append(b"init")
-        for container in spec.init_containers:
-            parts += (container.name, container.resources, container.resize_policy, container.restart_policy)
+        _add_parts(parts, spec.init_containers)
     return request.uid, blake2b(_BETWEEN.join(parts), digest_size=20).digest()
+
+
+def _add_parts(parts: list[bytes | Raw], containers: Sequence[RawContainer]) -> None:
+    for one in containers:
+        parts += (one.name, one.ports, one.resources, one.resize_policy, one.restart_policy)
 
 
 def decode_question(body: bytes) -> Question:

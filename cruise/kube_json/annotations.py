@@ -6,6 +6,7 @@ from sys import intern
 
 from cruise.kube_json.shared_values import SharedValues
 
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 _READ_PREFIXES = ("cruise.io/", "cruisekube.truefoundry.com/")
@@ -26,6 +27,11 @@ def trimmed(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
         return _NOTHING
     kept = {key: text for key, text in annotations.items() if key in _READ_KEYS or key.startswith(_READ_PREFIXES)}
     return kept or _NOTHING
+
+
+def with_name(labels: Mapping[str, str] | None, namespace: str) -> Mapping[str, str]:
+    """Return a namespace's labels with the one that the API server gives to each."""
+    return {NAMESPACE_LABEL: namespace} | dict(labels or {})
 
 
 @dataclass(frozen=True, slots=True)

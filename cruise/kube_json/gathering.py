@@ -16,14 +16,26 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.errors import BadInput
-from cruise.kube_json import wire, wire_objects
-from cruise.kube_json.annotations import StringMaps, trimmed
+from cruise.kube_json import wire, wire_objects, wire_storage
+from cruise.kube_json.annotations import StringMaps, trimmed, with_name
 from cruise.kube_json.node import decode_node
 from cruise.kube_json.objects import control_of, decode_autoscaler, decode_budget, decode_limit_range, decode_workload
 from cruise.kube_json.oom_kills import oom_kills_of
 from cruise.kube_json.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
 from cruise.kube_json.pod import OS_LABEL, PodReader
+from cruise.kube_json.priority_classes import PriorityClass, class_of, decode_priority_class
 from cruise.kube_json.refusals import label_of
+from cruise.kube_json.storage import (
+    AttachLimits,
+    ClaimRequest,
+    StorageClass,
+    Volume,
+    decode_attach_limits,
+    decode_claim,
+    decode_storage_class,
+    decode_volume,
+    surroundings_of,
+)
 
 
 @dataclass(slots=True)
@@ -39,6 +51,14 @@ class Gathering:
     oom_kills: list[OomKill] = field(default_factory=list)
     limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
     namespace_annotations: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    namespace_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    claims: list[ClaimRequest] = field(default_factory=list)
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    storage_classes: dict[str, StorageClass] = field(default_factory=dict)
+    attach_limits: dict[str, AttachLimits] = field(default_factory=dict)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    # For each pod the class that its priority comes from, empty for the default; None where it states one.
+    _class_names: list[str | None] = field(default_factory=list)
     _maps: StringMaps = field(default_factory=StringMaps)
     _pod_reader: PodReader = field(init=False)
 
@@ -56,6 +76,8 @@ class Gathering:
             case wire.PodObject():
                 pod = self._pod_reader.read(document)
                 self.pods.append(pod)
+                stated = document.spec.priority is not None
+                self._class_names.append(None if stated else document.spec.priority_class_name or "")
                 self.oom_kills.extend(oom_kills_of(pod, document.status))
             case wire.NodeObject():
                 self.nodes.append(decode_node(document, self._maps))
@@ -68,6 +90,22 @@ class Gathering:
                 self.autoscalers.append(decode_autoscaler(document))
             case wire_objects.LimitRangeObject() | wire_objects.NamespaceObject():
                 self._add_namespaced(document)
+            case wire_storage.PriorityClassObject():
+                self.priority_classes[document.metadata.name] = decode_priority_class(document)
+            case _:
+                self._add_storage(document)
+
+    def _add_storage(self, document: wire_storage.AnyStorage) -> None:
+        name = document.metadata.name
+        match document:
+            case wire_storage.ClaimObject():
+                self.claims.append(decode_claim(document))
+            case wire_storage.VolumeObject():
+                self.volumes[name] = decode_volume(document)
+            case wire_storage.StorageClassObject():
+                self.storage_classes[name] = decode_storage_class(document)
+            case wire_storage.NodeDriversObject():
+                self.attach_limits[name] = decode_attach_limits(document)
 
     def _add_workload(self, document: wire_objects.WorkloadObject) -> None:
         control = control_of(document)
@@ -81,9 +119,11 @@ class Gathering:
 
     def _add_namespaced(self, document: wire_objects.LimitRangeObject | wire_objects.NamespaceObject) -> None:
         if isinstance(document, wire_objects.NamespaceObject):
+            name = document.metadata.name
             annotations = trimmed(document.metadata.annotations)
             if annotations:
-                self.namespace_annotations[document.metadata.name] = annotations
+                self.namespace_annotations[name] = annotations
+            self.namespace_labels[name] = self._maps.labels(with_name(document.metadata.labels, name))
             return
         namespace = document.metadata.namespace or "default"
         self.limit_ranges[namespace] = self.limit_ranges.get(namespace, ()) + decode_limit_range(document)
@@ -107,13 +147,20 @@ class Gathering:
             limit_ranges=self.limit_ranges,
             namespace_annotations=self.namespace_annotations,
             oom_kills=tuple(_with_workloads(self.oom_kills, pods)),
+            surroundings=surroundings_of(
+                self.claims,
+                self.volumes,
+                self.storage_classes,
+                self.attach_limits,
+                {pod.namespace: with_name(None, pod.namespace) for pod in pods} | self.namespace_labels,
+            ),
         )
 
     def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
         """Yield the pods with what only the other objects tell: the topmost controller, the node's system."""
         owners = Owners(self.controllers)
         windows = {node.name: node.labels.get(OS_LABEL) == "windows" for node in nodes}
-        for pod in self.pods:
+        for pod, class_name in zip(self.pods, self._class_names, strict=True):
             on_windows = False
             if pod.node is not None:
                 if pod.node not in windows:
@@ -131,7 +178,22 @@ class Gathering:
                     changes["workload"] = workload
             if on_windows and not pod.windows:
                 changes["windows"] = True
+            if class_name is not None:
+                changes |= self._from_class(pod, class_name)
             yield replace(pod, **changes) if changes else pod  # type: ignore[arg-type]
+
+    def _from_class(self, pod: Pod, name: str) -> Mapping[str, object]:
+        """Return what a pod has from the class called `name`."""
+        given = class_of(name, self.priority_classes)
+        if given is None and name:
+            label = label_of("Pod", pod.namespace, pod.name)
+            raise BadInput(
+                f'{label}: spec.priorityClassName: "{name}" is not in the list; '
+                "print priorityclasses too, or add spec.priority"
+            )
+        if given is None or (given.priority, given.preempts) == (pod.priority, True):
+            return {}
+        return {"priority": given.priority, "preempts": pod.preempts and given.preempts}
 
 
 def _with_workloads(kills: Iterable[OomKill], pods: Iterable[Pod]) -> Iterable[OomKill]:

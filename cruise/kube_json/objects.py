@@ -10,9 +10,9 @@ from cruise.errors import BadInput
 from cruise.kube_json import wire, wire_objects
 from cruise.kube_json.annotations import trimmed
 from cruise.kube_json.owners import INTERMEDIATE_KINDS, OwnerKey, controller_of
-from cruise.kube_json.placement import read_selector
 from cruise.kube_json.quantity import read_amounts, read_cpu
 from cruise.kube_json.refusals import explained, label_of
+from cruise.kube_json.selectors import read_selector
 
 _NO_SPEC = wire_objects.WorkloadSpec()
 _V1_METRICS = "autoscaling.alpha.kubernetes.io/metrics"

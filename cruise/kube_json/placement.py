@@ -1,24 +1,12 @@
-"""Where pods may run: selectors, required node affinity, taints and tolerations."""
+"""Where pods may run: node selectors, required node affinity, taints and tolerations."""
 
 from dataclasses import dataclass, field
-from sys import intern
 
-from cruise.domain.scheduling import (
-    ANYWHERE,
-    LabelSelector,
-    NodeSelectorTerm,
-    Operator,
-    Placement,
-    Requirement,
-    Taint,
-    TaintEffect,
-    Toleration,
-)
+from cruise.domain.scheduling import ANYWHERE, Operator, Placement, Taint, TaintEffect, Toleration
 from cruise.errors import BadInput
-from cruise.kube_json import wire, wire_objects
+from cruise.kube_json import wire
+from cruise.kube_json.selectors import read_node_terms
 from cruise.kube_json.shared_values import SharedValues
-
-_LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +25,7 @@ class PlacementReader:
         key = (selector, required, spec.tolerations)
         placement = self._known.get(key)
         if placement is None:
-            terms = None if required is None else tuple(_term(term) for term in required.node_selector_terms)
+            terms = None if required is None else read_node_terms(required, "spec.affinity.nodeAffinity")
             tolerations = [_toleration(toleration) for toleration in spec.tolerations or ()]
             read = Placement(
                 node_selector=tuple(sorted(selector)),
@@ -46,21 +34,6 @@ class PlacementReader:
             )
             placement = self._known.keep(key, read)
         return placement
-
-
-def _term(term: wire.NodeSelectorTerm) -> NodeSelectorTerm:
-    place = "spec.affinity.nodeAffinity"
-    return NodeSelectorTerm(
-        expressions=tuple(_requirement(r, frozenset(Operator), place) for r in term.match_expressions or ()),
-        fields=tuple(_requirement(r, frozenset(Operator), place) for r in term.match_fields or ()),
-    )
-
-
-def _requirement(requirement: wire.SelectorRequirement, allowed: frozenset[Operator], place: str) -> Requirement:
-    if requirement.operator not in allowed:
-        names = ", ".join(sorted(allowed))
-        raise BadInput(f'{place}: "{requirement.operator}" is no operator; write one of {names}')
-    return Requirement(intern(requirement.key), Operator(requirement.operator), requirement.values or ())
 
 
 def _toleration(toleration: wire.Toleration) -> Toleration | None:
@@ -95,12 +68,3 @@ def pinned_node(placement: Placement) -> str | None:
 def read_taints(taints: tuple[wire.NodeTaint, ...] | None) -> tuple[Taint, ...]:
     """Read a node's taints. Raises BadInput that names the place."""
     return tuple(Taint(taint.key, taint.value or "", _effect(taint.effect, "spec.taints")) for taint in taints or ())
-
-
-def read_selector(selector: wire_objects.Selector) -> LabelSelector:
-    """Read a label selector: labels and expressions together; an empty one selects everything."""
-    labels = sorted((selector.match_labels or {}).items())
-    return LabelSelector(
-        tuple(Requirement(key, Operator.IN, (value,)) for key, value in labels)
-        + tuple(_requirement(r, _LABEL_OPERATORS, "spec.selector") for r in selector.match_expressions or ())
-    )

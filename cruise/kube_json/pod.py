@@ -20,9 +20,11 @@ from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.errors import BadInput
 from cruise.kube_json.annotations import MIRROR_ANNOTATION, StringMaps
+from cruise.kube_json.constraints import ConstraintReader
 from cruise.kube_json.containers import ContainerReader, stated_or
 from cruise.kube_json.owners import NO_OWNERS, Owners, controller_of, identity_of
 from cruise.kube_json.placement import PlacementReader, pinned_node
+from cruise.kube_json.priority_classes import PriorityClass, class_of, read_preempting
 from cruise.kube_json.quantity import read_amounts
 from cruise.kube_json.refusals import convert, label_of, one_line
 from cruise.kube_json.shared_values import SharedValues
@@ -36,12 +38,17 @@ _QOS_CLASSES = {stated.value: stated for stated in QosClass}
 
 @dataclass(frozen=True, slots=True)
 class PodReader:
-    """Decodes pods and shares what is equal between those that are still held."""
+    """Decodes pods and shares what is equal between those that are still held.
+
+    A pod that states no priority has that of its class, as far as `classes` are known when it is read.
+    """
 
     owners: Owners = NO_OWNERS
     maps: StringMaps = field(default_factory=StringMaps)
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     _containers: ContainerReader = field(default_factory=ContainerReader)
     _placements: PlacementReader = field(default_factory=PlacementReader)
+    _constraints: ConstraintReader = field(default_factory=ConstraintReader)
     _workloads: SharedValues[WorkloadRef, WorkloadRef] = field(default_factory=SharedValues)
 
     def read(self, document: PodObject) -> Pod:
@@ -66,6 +73,8 @@ class PodReader:
         identity = identity_of(owner_kind, metadata.name, node or pinned_node(placement))
         containers, extended = self._containers.read_all(spec, status)
         pod_requests, pod_limits = _pod_level(spec, containers)
+        given = class_of(spec.priority_class_name or "", self.classes) if spec.priority is None else None
+        preempts = read_preempting(spec.preemption_policy, "spec.preemptionPolicy")
         phase = status.phase or ("Running" if node else "Pending")
         conditions = [condition for condition in status.conditions or () if condition.type in _READ_CONDITIONS]
         pod = Pod(
@@ -83,7 +92,7 @@ class PodReader:
             phase=intern(phase),
             terminating=metadata.deletion_timestamp is not None,
             created_at=metadata.creation_timestamp,
-            priority=spec.priority or 0,
+            priority=given.priority if given else spec.priority or 0,
             qos=_stated_qos(status) or QosClass.BURSTABLE,
             overhead=read_amounts(spec.overhead, "spec.overhead").resources if spec.overhead else NO_RESOURCES,
             pod_requests=pod_requests,
@@ -95,6 +104,8 @@ class PodReader:
             placement=placement,
             unschedulable_since=_unschedulable_since(conditions, metadata.creation_timestamp),
             scheduling_gated=bool(spec.scheduling_gates),
+            constraints=self._constraints.read(spec, metadata.name, namespace, labels),
+            preempts=preempts and (given is None or given.preempts),
         )
         return pod if status.qos_class else replace(pod, qos=qos_class(pod))
 

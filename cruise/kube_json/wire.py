@@ -6,7 +6,7 @@ Unknown fields are skipped. Everything that Go clients may print as null is opti
 from datetime import datetime
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 # Quantities are strings; YAML and hand-written JSON also have bare numbers, which the API server accepts.
 QuantityText = str | int | float
@@ -54,10 +54,20 @@ class ResizeRule(Wire, frozen=True):
     restart_policy: str
 
 
+class ContainerPort(Wire, frozen=True):
+    """A port of a container; only those on the host are read."""
+
+    container_port: int = 0
+    host_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = field(name="hostIP", default=None)
+
+
 class ContainerSpec(Wire, frozen=True):
     """A container or an init container."""
 
     name: str
+    ports: tuple[ContainerPort, ...] | None = None
     resources: ResourceRequirements | None = None
     resize_policy: tuple[ResizeRule, ...] | None = None
     restart_policy: str | None = None
@@ -105,6 +115,13 @@ class SelectorRequirement(Wire, frozen=True):
     values: tuple[str, ...] | None = None
 
 
+class Selector(Wire, frozen=True):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[SelectorRequirement, ...] | None = None
+
+
 class NodeSelectorTerm(Wire, frozen=True):
     """One term of a required node affinity."""
 
@@ -124,10 +141,70 @@ class NodeAffinity(Wire, frozen=True):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
+class PodAffinityTerm(Wire, frozen=True):
+    """One required term of pod affinity or anti-affinity."""
+
+    topology_key: str = ""
+    label_selector: Selector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: Selector | None = None
+    match_label_keys: tuple[str, ...] | None = None
+    mismatch_label_keys: tuple[str, ...] | None = None
+
+
+class PodAffinity(Wire, frozen=True):
+    """Pod affinity or anti-affinity; preferences are not read."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
+
+
 class Affinity(Wire, frozen=True):
     """A pod's affinity."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SpreadConstraint(Wire, frozen=True):
+    """One topology spread constraint."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: Selector | None = None
+    min_domains: int | None = None
+    match_label_keys: tuple[str, ...] | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
+class ClaimSource(Wire, frozen=True):
+    """A volume that is a claim."""
+
+    claim_name: str
+
+
+class Present(Wire, frozen=True):
+    """Something of which only matters that it is there."""
+
+
+class PodVolume(Wire, frozen=True):
+    """A volume of a pod: a claim, one that is made with the pod, or a disk that no two nodes can have."""
+
+    name: str
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: Present | None = None
+    gce_persistent_disk: Present | None = None
+    aws_elastic_block_store: Present | None = None
+    rbd: Present | None = None
+    iscsi: Present | None = None
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """A device that is allocated dynamically."""
+
+    name: str
 
 
 class Toleration(Wire, frozen=True):
@@ -165,6 +242,12 @@ class PodSpec(Wire, frozen=True):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
+    priority_class_name: str | None = None
+    preemption_policy: str | None = None
+    host_network: bool | None = None
+    topology_spread_constraints: tuple[SpreadConstraint, ...] | None = None
+    volumes: tuple[PodVolume, ...] | None = None
+    resource_claims: tuple[PodResourceClaim, ...] | None = None
 
 
 class PodStatus(Wire, frozen=True):

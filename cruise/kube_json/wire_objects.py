@@ -2,7 +2,8 @@
 
 from msgspec import field
 
-from cruise.kube_json.wire import Metadata, NodeObject, PodObject, QuantityMap, SelectorRequirement, Wire
+from cruise.kube_json.wire import Metadata, NodeObject, PodObject, QuantityMap, Selector, Wire
+from cruise.kube_json.wire_storage import AnyStorage, PriorityClassObject
 
 
 class JobTemplateSpec(Wire, frozen=True):
@@ -54,13 +55,6 @@ class JobObject(WorkloadObject, frozen=True, tag_field="kind", tag="Job"):
 
 class CronJobObject(WorkloadObject, frozen=True, tag_field="kind", tag="CronJob"):
     """A CronJob."""
-
-
-class Selector(Wire, frozen=True):
-    """A label selector."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: tuple[SelectorRequirement, ...] | None = None
 
 
 class BudgetSpec(Wire, frozen=True):
@@ -159,5 +153,15 @@ class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
 AnyWorkload = ReplicaSetObject | DeploymentObject | StatefulSetObject | DaemonSetObject | JobObject | CronJobObject
 """Every object that may own pods."""
 
-AnyObject = PodObject | NodeObject | AnyWorkload | BudgetObject | AutoscalerObject | LimitRangeObject | NamespaceObject
+AnyObject = (
+    PodObject
+    | NodeObject
+    | AnyWorkload
+    | BudgetObject
+    | AutoscalerObject
+    | LimitRangeObject
+    | NamespaceObject
+    | AnyStorage
+    | PriorityClassObject
+)
 """Every object that a snapshot is made of."""
