@@ -1,0 +1,92 @@
+"""Large clusters, nearly full, as a default scheduler leaves them, with budgets for disruptions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.packing.problem import EvictionLimit, Objective, Problem, Rules
+
+MEBIBYTE = 1024 * 1024
+# A large cluster's scheduler looks at a part of the nodes, in turn.
+SCORED_NODES = 500
+_POD_SLOTS = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Nodes, pods a node, the share of all capacity that all pods ask for, and the share of unmovable apps."""
+
+    nodes: int
+    pods_per_node: int = 30
+    usage_percent: float = 98.5
+    unmovable_percent: int = 10
+    priorities: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.pods_per_node} {self.usage_percent:g}%"
+
+
+def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATOR) -> Problem:
+    """Apps of 1 to 20 replicas, 50 to 1000 m and 64 to 2048 MiB, each with a budget of max(1, replicas / 4)."""
+    source = np.random.default_rng([seed, crowd.nodes])
+    wanted = crowd.nodes * crowd.pods_per_node
+    replicas = source.integers(1, 21, wanted)
+    apps = int(np.searchsorted(np.cumsum(replicas), wanted)) + 1
+    replicas = replicas[:apps]
+    replicas[-1] -= replicas.sum() - wanted
+    cpu = 10 * source.integers(5, 101, apps)
+    memory = 16 * MEBIBYTE * source.integers(4, 129, apps)
+    demands = np.stack([cpu, memory, np.ones(apps, dtype=np.int64)], axis=1).astype(np.int64)
+    totals = (demands * replicas[:, None]).sum(axis=0)
+    room = np.ceil(totals[:2] * 100 / crowd.usage_percent / crowd.nodes).astype(np.int64)
+    capacities = np.tile(np.array([*room.tolist(), _POD_SLOTS], dtype=np.int64), (crowd.nodes, 1))
+    pod_class = np.repeat(np.arange(apps, dtype=np.int64), replicas)
+    # Each app's pods arrive together, the apps one after the other.
+    pod_node = _schedule(demands[pod_class], capacities)
+    limits = tuple(
+        EvictionLimit(f"app-{c}", np.array([c], dtype=np.int64), max(1, int(replicas[c]) // 4)) for c in range(apps)
+    )
+    priorities = source.integers(0, crowd.priorities, apps).astype(np.int64)
+    return Problem(
+        resources=("cpu", "memory", "pods"),
+        capacities=capacities,
+        demands=demands,
+        headroom=np.zeros_like(demands),
+        priorities=priorities,
+        movable=source.integers(0, 100, apps) >= crowd.unmovable_percent,
+        preemptible=np.full(apps, objective is Objective.PAPER),
+        preempt=np.ones(apps, dtype=np.bool_),
+        weights=np.full(apps, 2, dtype=np.int64),
+        most_on_node=np.full(apps, wanted, dtype=np.int64),
+        sites=np.zeros(apps, dtype=np.int64),
+        admits=np.ones((1, crowd.nodes), dtype=np.bool_),
+        pod_class=pod_class,
+        pod_node=pod_node,
+        rules=Rules(np.arange(crowd.nodes, dtype=np.int64)[None, :], eviction_limits=limits),
+        objective=objective,
+    )
+
+
+def _schedule(demands: IntArray, capacities: IntArray) -> IntArray:
+    """Each pod in turn to the node that is least allocated and best balanced of those looked at; -1 where none is."""
+    nodes = len(capacities)
+    free = np.ascontiguousarray(capacities.T)
+    shares = 1.0 / capacities[0].astype(np.float64)
+    pod_node = np.full(len(demands), -1, dtype=np.int64)
+    window, begin = min(SCORED_NODES, nodes), 0
+    for pod, demand in enumerate(demands):
+        for _ in range(0, nodes, window):
+            looked = slice(begin, min(begin + window, nodes))
+            begin = 0 if looked.stop >= nodes else looked.stop
+            after = free[:, looked] - demand[:, None]
+            open_nodes = (after >= 0).all(axis=0)
+            if not open_nodes.any():
+                continue
+            left = after[:2] * shares[:2, None]
+            score = left[0] + left[1] - np.abs(left[0] - left[1])
+            node = looked.start + int(np.argmax(np.where(open_nodes, score, -9.0)))
+            pod_node[pod] = node
+            free[:, node] -= demand
+            break
+    return pod_node
