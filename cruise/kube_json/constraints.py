@@ -12,7 +12,7 @@ from cruise.kube_json.selectors import read_selector
 from cruise.kube_json.shared_values import SharedValues
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
-_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - it is compared with, nothing listens
+_EVERY_ADDRESS = "0.0.0.0"
 _MOST_PORT = 65535
 _POLICIES = ("Honor", "Ignore")
 # Pods with claims of their own are all different; only the latest are kept, for replicas that share theirs.

@@ -1,6 +1,7 @@
 """What is known of a cluster, kept as decisions read it, and snapshots of it that cost what has changed."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar, cast
 
@@ -11,6 +12,7 @@ from cruise.adapters.kube.kinds import Kind
 from cruise.adapters.kube.oom_watch import OomWatch
 from cruise.adapters.kube.pod_shelf import PodShelf
 from cruise.adapters.kube.shelf import Keeper, Key, KindShelf, Shelf
+from cruise.adapters.kube.storage_shelves import ClassShelf, StorageShelves
 from cruise.domain.cluster import (
     Autoscaler,
     DisruptionBudget,
@@ -20,10 +22,11 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
+from cruise.domain.colocation import Surroundings
 from cruise.domain.overrides import PREFIX
 from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json import wire, wire_objects
-from cruise.kube_json.annotations import StringMaps
+from cruise.kube_json.annotations import StringMaps, with_name
 from cruise.kube_json.node import decode_node
 from cruise.kube_json.objects import decode_autoscaler, decode_budget, decode_limit_range
 from cruise.kube_json.owners import INTERMEDIATE_KINDS
@@ -54,7 +57,12 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "PodDisruptionBudget": ("budgets",),
     "HorizontalPodAutoscaler": ("autoscalers", "annotations"),
     "LimitRange": ("limit ranges", "annotations"),
-    "Namespace": ("annotations",),
+    "Namespace": ("annotations", "surroundings"),
+    "PersistentVolumeClaim": ("surroundings",),
+    "PersistentVolume": ("surroundings",),
+    "StorageClass": ("surroundings",),
+    "CSINode": ("surroundings",),
+    "PriorityClass": (),
 }
 _PARTS_OF_WORKLOADS = ("workloads", "annotations")
 
@@ -77,7 +85,11 @@ class Cache:
             _tag(shape): Shelf(read_workload, partial(self._workload_changed, _tag(shape))) for shape in _WORKLOADS
         }
         self.controllers = Controllers({kind: self._workloads[kind] for kind in INTERMEDIATE_KINDS})
-        self.pods = PodShelf(self.controllers, maps, partial(self._changed, "Pod"), self.oom.tell)
+        self._storage = StorageShelves(self._changed)
+        self._classes = ClassShelf(self._changed)
+        self.pods = PodShelf(
+            self.controllers, maps, partial(self._changed, "Pod"), self.oom.tell, self._classes.by_name
+        )
         self._nodes: Shelf[wire.NodeObject, Node] = Shelf(
             lambda document: decode_node(document, maps), partial(self._changed, "Node")
         )
@@ -90,9 +102,8 @@ class Cache:
         self._limit_ranges: Shelf[wire_objects.LimitRangeObject, tuple[LimitRangeItem, ...]] = Shelf(
             decode_limit_range, partial(self._changed, "LimitRange")
         )
-        self._namespaces: Shelf[wire_objects.NamespaceObject, Mapping[str, str]] = Shelf(
-            lambda document: maps.annotations(document.metadata.annotations) or None,
-            partial(self._changed, "Namespace"),
+        self._namespaces: Shelf[wire_objects.NamespaceObject, _Marks] = Shelf(
+            partial(_marks_of, maps), partial(self._changed, "Namespace")
         )
         keepers: dict[str, object] = {
             "Pod": self.pods,
@@ -101,6 +112,8 @@ class Cache:
             "HorizontalPodAutoscaler": self._autoscalers,
             "LimitRange": self._limit_ranges,
             "Namespace": self._namespaces,
+            "PriorityClass": self._classes.shelf,
+            **self._storage.keepers(),
             **self._workloads,
         }
         # Each is given objects of its own kind alone.
@@ -135,6 +148,7 @@ class Cache:
             limit_ranges=self._part("limit ranges", self._all_limit_ranges),
             namespace_annotations=self._part("annotations", self._all_annotations),
             oom_kills=tuple(self.pods.shown_kills()),
+            surroundings=self._surroundings(),
         )
 
     def _all_workloads(self) -> Mapping[tuple[str, WorkloadRef], Workload]:
@@ -158,8 +172,18 @@ class Cache:
             ranges[namespace] = ranges.get(namespace, ()) + items
         return ranges
 
+    def _surroundings(self) -> Surroundings:
+        known = self._part("surroundings", self._all_surroundings)
+        labels = known.namespace_labels
+        unseen = {name: with_name(None, name) for name in self.pods.namespaces() if name not in labels}
+        return replace(known, namespace_labels={**labels, **unseen}) if unseen else known
+
+    def _all_surroundings(self) -> Surroundings:
+        return self._storage.surroundings({name: marks.labels for (_, name), marks in self._namespaces.values.items()})
+
     def _all_annotations(self) -> Mapping[str, Mapping[str, str]]:
-        annotations = {name: stated for (_, name), stated in self._namespaces.values.items()}
+        annotations = {name: marks.annotations for (_, name), marks in self._namespaces.values.items()}
+        annotations = {name: stated for name, stated in annotations.items() if stated}
         off = {name for _, name in self._namespaces.odd}
         for kind, odd in self._odd.items():
             if "annotations" in _PARTS.get(kind, _PARTS_OF_WORKLOADS):
@@ -194,6 +218,19 @@ class Cache:
 
 def _tag(shape: type[AnyObject]) -> str:
     return str(shape.__struct_config__.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What is read of a namespace."""
+
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+def _marks_of(maps: StringMaps, document: wire_objects.NamespaceObject) -> _Marks:
+    metadata = document.metadata
+    return _Marks(maps.annotations(metadata.annotations), maps.labels(with_name(metadata.labels, metadata.name)))
 
 
 def _runs_windows(node: Node) -> bool:

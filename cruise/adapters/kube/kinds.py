@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cruise.kube_json import wire, wire_objects
+from cruise.kube_json import wire, wire_objects, wire_storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +10,8 @@ class Kind:
     """One kind: its name in URLs, where the objects of all namespaces are, and what is read of each.
 
     One that is `optional` may be absent or forbidden, and then has no objects. Few may: who cannot see an autoscaler,
-    a budget, bounds or a wish to be left alone would act against them.
+    a budget, bounds or a wish to be left alone would act against them. Who cannot see a claim knows of the pod that
+    has it, and leaves it where it is.
     """
 
     plural: str
@@ -43,7 +44,18 @@ ADMISSION_KINDS: tuple[Kind, ...] = (
 )
 """What sizes for a new pod are decided from."""
 
-ALL_KINDS: tuple[Kind, ...] = (*ADMISSION_KINDS, BUDGETS, PODS)
+PRIORITY_CLASSES = Kind(
+    "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", wire_storage.PriorityClassObject, optional=True
+)
+STORAGE_KINDS: tuple[Kind, ...] = (
+    Kind("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", wire_storage.ClaimObject, optional=True),
+    Kind("persistentvolumes", "/api/v1/persistentvolumes", wire_storage.VolumeObject, optional=True),
+    Kind("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", wire_storage.StorageClassObject, optional=True),
+    Kind("csinodes", "/apis/storage.k8s.io/v1/csinodes", wire_storage.NodeDriversObject, optional=True),
+)
+"""What tells where a pod with claims may go."""
 
-FIRST_LISTED = frozenset({REPLICA_SETS.plural, JOBS.plural, NODES.plural})
-"""What pods are read with: their owners, and the nodes that they are on."""
+ALL_KINDS: tuple[Kind, ...] = (*ADMISSION_KINDS, BUDGETS, PRIORITY_CLASSES, *STORAGE_KINDS, PODS)
+
+FIRST_LISTED = frozenset({REPLICA_SETS.plural, JOBS.plural, NODES.plural, PRIORITY_CLASSES.plural})
+"""What pods are read with: their owners, the nodes that they are on, and what their priorities are."""

@@ -13,6 +13,7 @@ from cruise.errors import BadInput
 from cruise.kube_json.annotations import StringMaps
 from cruise.kube_json.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
 from cruise.kube_json.pod import PodReader
+from cruise.kube_json.priority_classes import PriorityClass
 from cruise.kube_json.stream import Unreadable, unreadable
 from cruise.kube_json.wire import PodObject
 
@@ -28,10 +29,11 @@ class PodShelf:
         maps: StringMaps,
         changed: Callable[[Key], None],
         killed: Callable[[OomKill], None],
+        classes: Mapping[str, PriorityClass],
     ) -> None:
         self.odd: dict[Key, Unreadable] = {}
         self._controllers = controllers
-        self._reader = PodReader(Owners(controllers), maps)
+        self._reader = PodReader(Owners(controllers), maps, classes)
         self._changed = changed
         self._killed = killed
         self._pods: dict[str, dict[str, Pod]] = {}
@@ -81,6 +83,10 @@ class PodShelf:
         """Return the names of all pods."""
         readable = {(namespace, name) for namespace, pods in self._pods.items() for name in pods}
         return readable | self.odd.keys()
+
+    def namespaces(self) -> Set[str]:
+        """Return the namespaces that have pods."""
+        return self._pods.keys()
 
     def get(self, namespace: str, name: str) -> Pod | None:
         """Return one pod as it was last told of."""
