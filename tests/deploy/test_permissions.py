@@ -10,11 +10,13 @@ from tests.deploy.installing import MODES, NAMESPACE, SERVE, WEBHOOK, documents,
 
 READ = ("get", "list", "watch")
 READ_BY_SERVE = {
-    "": ("limitranges", "namespaces", "nodes", "pods"),
+    "": ("limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods"),
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
     "batch": ("cronjobs", "jobs"),
     "policy": ("poddisruptionbudgets",),
+    "scheduling.k8s.io": ("priorityclasses",),
+    "storage.k8s.io": ("csinodes", "storageclasses"),
 }
 READ_BY_WEBHOOK = {
     "": ("limitranges", "namespaces", "nodes", "resourcequotas"),
