@@ -1,0 +1,50 @@
+"""Resource columns: what pods take and nodes have, each in the resource's own whole unit."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.recommendation import UNBOUNDED
+from cruise.domain.cluster import Node
+from cruise.domain.colocation import Surroundings
+
+PLAIN = ("cpu", "memory", "pods")
+ATTACH = "attach:"
+
+# What a pod takes beside CPU, memory and its own place: (resource, amount), sorted.
+Extras = tuple[tuple[str, int], ...]
+
+
+def resource_names(extras: Iterable[Extras]) -> tuple[str, ...]:
+    """Name the columns that a problem needs."""
+    return (*PLAIN, *sorted({name for items in extras for name, amount in items if amount > 0}))
+
+
+def capacities(nodes: Sequence[Node], surroundings: Surroundings, names: Sequence[str]) -> IntArray:
+    """Return nodes x resources; a node whose kubelet states no attach limit attaches whatever is asked."""
+    columns = [
+        [node.allocatable.cpu_millicores for node in nodes],
+        [node.allocatable.memory_bytes for node in nodes],
+        [node.allocatable_pods for node in nodes],
+    ]
+    for name in names[len(PLAIN) :]:
+        if name.startswith(ATTACH):
+            driver = name.removeprefix(ATTACH)
+            limits = [surroundings.attach_limits.get(node.name, {}) for node in nodes]
+            columns.append([limit.get(driver, UNBOUNDED) for limit in limits])
+        else:
+            columns.append([node.allocatable_extended.get(name, 0) for node in nodes])
+    return np.ascontiguousarray(np.array(columns, dtype=np.int64).reshape(len(names), len(nodes)).T)
+
+
+def demand_rows(rows: Sequence[tuple[int, int, Extras]], names: Sequence[str]) -> IntArray:
+    """Return what each of (CPU, memory, extras) takes of the named resources."""
+    place = {name: column for column, name in enumerate(names)}
+    found = np.zeros((len(rows), len(names)), dtype=np.int64)
+    for row, (cpu, memory, extras) in enumerate(rows):
+        found[row, :3] = (cpu, memory, 1)
+        for name, amount in extras:
+            if name in place:
+                found[row, place[name]] += amount
+    return found

@@ -1,0 +1,70 @@
+"""A packing problem with the objects that its indices stand for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cruise.decisions.packing.problem import Problem
+from cruise.decisions.packing.proposal import Sizes
+from cruise.decisions.scope import StoredOverrides
+from cruise.domain.actions import RefusedTarget
+from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
+from cruise.domain.policy import Policy
+from cruise.domain.usage import StatisticsTable
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What sizes are decided from: the same as the node pass reads."""
+
+    statistics: StatisticsTable
+    now: datetime
+    stored: StoredOverrides = field(default_factory=dict)
+    refused: Mapping[str, RefusedTarget] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many evictions a plan may ask for beside what PodDisruptionBudgets allow; None is no limit.
+
+    `each_workload` holds for every workload that `of_workloads` does not name.
+    """
+
+    in_all: int | None = None
+    each_workload: int | None = None
+    of_workloads: Mapping[tuple[str, WorkloadRef], int] = field(default_factory=dict)
+
+
+UNLIMITED = Allowance()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A pending pod that no place could help: it is in no class. `obstacle` is a word, `words` a clause."""
+
+    pod: Pod
+    obstacle: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Built:
+    """A problem, and by its indices: `pods` (sorted by namespace and name) and `nodes` (sorted by name).
+
+    `topology_keys` has the node label of each topology, `node` and `cluster` for the two that are no label.
+    `exclusion_words` and `unmovable` say for people why each exclusion is there, and why each running pod stays
+    (None: it may be moved).
+    """
+
+    snapshot: Snapshot
+    policy: Policy
+    sizes: Sizes
+    usage: Usage
+    problem: Problem
+    pods: tuple[Pod, ...]
+    nodes: tuple[Node, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+    topology_keys: tuple[str, ...] = ()
+    exclusion_words: tuple[str, ...] = ()
+    unmovable: tuple[str | None, ...] = ()

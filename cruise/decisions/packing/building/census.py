@@ -1,0 +1,136 @@
+"""Every pod that counts, sorted into kinds: pods of a kind differ in nothing but what they take and where they run."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from cruise.decisions.packing.building.amounts import ATTACH, Extras
+from cruise.decisions.packing.building.built import LeftOut
+from cruise.decisions.packing.building.labels import LabelGroups
+from cruise.decisions.packing.building.movability import Movability
+from cruise.decisions.packing.building.volumes import VolumeNeeds, Volumes
+from cruise.domain.cluster import Pod, Snapshot
+
+_NAME = attrgetter("namespace", "name")
+
+
+@dataclass(slots=True)
+class Kind:
+    """Pods that no rule tells apart. `pod` stands for all of them.
+
+    `stays` says why they may not be evicted, None where they may; `running` counts those that have a node. A kind
+    `arrives` where one of it may get a place that it does not have now.
+    """
+
+    pod: Pod
+    group: int
+    pending: bool
+    stays: str | None
+    weight: int
+    needs: VolumeNeeds
+    running: int = 0
+
+    @property
+    def arrives(self) -> bool:
+        """Tell whether one of them may come to a node."""
+        return self.pending or self.stays is None
+
+
+class Taken(NamedTuple):
+    """A pod of the problem: its node's index (-1 while pending) and its kind's."""
+
+    pod: Pod
+    node: int
+    kind: int
+
+
+@dataclass(slots=True)
+class Census:
+    """All pods of a problem, sorted by namespace and name, their kinds, and the pods left out."""
+
+    labels: LabelGroups = field(default_factory=LabelGroups)
+    kinds: list[Kind] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    nowhere: int = 0  # pods bound to nodes that are not known
+
+
+def take_census(snapshot: Snapshot, node_index: Mapping[str, int], movability: Movability) -> Census:
+    """Sort a snapshot's pods; a finished one, and a pending one that is being deleted, count nowhere."""
+    census = Census()
+    kinds = _Kinds(census, Volumes(snapshot.surroundings), movability)
+    for pod in sorted(snapshot.pods, key=_NAME):
+        if pod.terminal:
+            continue
+        if pod.node is not None:
+            node = node_index.get(pod.node)
+            if node is None:
+                census.nowhere += 1
+            else:
+                kinds.take(pod, node)
+        elif not pod.terminating:
+            kinds.take_pending(pod)
+    return census
+
+
+def extras_of(pod: Pod, needs: VolumeNeeds) -> Extras:
+    """Return what a pod takes beside CPU and memory, sorted by resource."""
+    if not pod.extended_requests and not needs.attached:
+        return ()
+    attached = [(ATTACH + driver, count) for driver, count in needs.attached]
+    return tuple(sorted([*pod.extended_requests, *attached]))
+
+
+class _Kinds:
+    """Numbers kinds; what is equal by value is compared once and known by identity from then on."""
+
+    def __init__(self, census: Census, volumes: Volumes, movability: Movability) -> None:
+        self._census = census
+        self._volumes = volumes
+        self._movability = movability
+        self._numbers: dict[tuple[Hashable, ...], int] = {}
+        self._equal: dict[Hashable, int] = {}
+        self._seen: dict[int, int] = {}
+
+    def take_pending(self, pod: Pod) -> None:
+        """Take a pending pod, or leave it out where no place would help it."""
+        missing = self._volumes.of(pod).missing
+        if pod.scheduling_gated:
+            self._census.left_out.append(LeftOut(pod, "scheduling-gates", "its scheduling gates are not lifted yet"))
+        elif missing is not None:
+            self._census.left_out.append(LeftOut(pod, "volume", missing))
+        else:
+            self.take(pod, -1)
+
+    def take(self, pod: Pod, node: int) -> None:
+        """Take a pod that counts."""
+        group = self._census.labels.number(pod)
+        pending = node < 0
+        stays, weight = self._movability.of(pod, group)
+        key = (
+            group,
+            stays,
+            weight,
+            pending,
+            pod.terminating,
+            pod.priority,
+            pod.preempts,
+            self._number(pod.placement),
+            self._number(pod.constraints),
+        )
+        kind = self._numbers.get(key)
+        if kind is None:
+            needs = self._volumes.of(pod)
+            if not pending and needs.missing is not None:
+                stays = stays or f"{needs.missing}, so where it may go is not known"
+            kind = self._numbers[key] = len(self._census.kinds)
+            self._census.kinds.append(Kind(pod, group, pending, stays, weight, needs))
+        self._census.kinds[kind].running += not pending
+        self._census.taken.append(Taken(pod, node, kind))
+
+    def _number(self, value: Hashable) -> int:
+        number = self._seen.get(id(value))
+        if number is None:
+            number = self._seen[id(value)] = self._equal.setdefault(value, len(self._equal))
+        return number

@@ -1,0 +1,90 @@
+"""Which running pods may be evicted for a plan, why the others stay, and what an eviction weighs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cruise.decisions.limit_ranges import breaks_limit_range
+from cruise.decisions.scope import Scope
+from cruise.domain.cluster import Pod, Quota, Snapshot
+from cruise.domain.overrides import ORIGINAL_RESOURCES, Unreadable
+from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.requests import counted_requests
+
+_WEIGHTS = {EvictionRanking.LOW: 1, EvictionRanking.MEDIUM: 2, EvictionRanking.HIGH: 3, EvictionRanking.NEVER: 1}
+
+
+class Mobility(NamedTuple):
+    """Why a running pod stays (None: it may be evicted), and what its eviction weighs, budgets apart."""
+
+    stays: str | None
+    weight: int
+
+
+class Movability:
+    """Judges pods; those of one workload with the same annotations and labels are judged together."""
+
+    def __init__(self, snapshot: Snapshot, scope: Scope, policy: Policy) -> None:
+        self._snapshot = snapshot
+        self._scope = scope
+        self._policy = policy
+        self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
+        self._known: dict[tuple[object, ...], Mobility] = {}
+
+    def of(self, pod: Pod, labels: int) -> Mobility:
+        """Judge a pod; equal `labels` number equal pairs of namespace and labels."""
+        annotations = pod.annotations
+        stated = (
+            tuple(sorted(item for item in annotations.items() if item[0] != ORIGINAL_RESOURCES)) if annotations else ()
+        )
+        key = (labels, pod.workload, pod.owner_kind, pod.mirror, stated)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._judge(pod)
+        if known.stays is None and pod.node is not None:
+            stays = self._why_this_one_stays(pod)
+            if stays is not None:
+                return Mobility(stays, known.weight)
+        return known
+
+    def _judge(self, pod: Pod) -> Mobility:
+        guidance = self._scope.guidance_of(pod)
+        unmovable = self._scope.why_unmovable(pod)
+        if pod.namespace in self._policy.excluded_namespaces:
+            return Mobility("its namespace is excluded", 1)
+        if isinstance(guidance, Unreadable):
+            return Mobility(f"its annotations cannot be read: {guidance.detail}", 1)
+        if unmovable is not None:
+            return Mobility(unmovable, 1)
+        ranking = self._scope.ranking_of(pod, guidance)
+        if guidance.mode < Mode.FULL:
+            return Mobility(f"mode {guidance.mode.label} evicts nobody", 1)
+        if ranking is EvictionRanking.NEVER:
+            return Mobility("its eviction ranking is never", 1)
+        return Mobility(None, _WEIGHTS[ranking])
+
+    def _why_this_one_stays(self, pod: Pod) -> str | None:
+        if pod.terminating:
+            return "it is being deleted already"
+        if pod.node in self._unready:
+            return "its node is not ready, so it would not end"
+        ranges = self._snapshot.limit_ranges.get(pod.namespace)
+        if ranges and breaks_limit_range(pod, (), ranges):
+            return "a LimitRange would refuse its replacement"
+        quotas = self._snapshot.quotas.get(pod.namespace)
+        if quotas and not grants(pod, quotas):
+            return "a ResourceQuota has no room for its replacement"
+        return None
+
+
+def grants(pod: Pod, quotas: Sequence[Quota]) -> bool:
+    """Tell whether every quota has room for one more such pod: the one that leaves counts until it is gone."""
+    need = counted_requests(pod)
+    limits = [container.limits.resources for container in pod.containers]
+    cpu, memory = sum(one.cpu_millicores for one in limits), sum(one.memory_bytes for one in limits)
+    return all(
+        (quota.requests_left.cpu_millicores is None or need.cpu_millicores <= quota.requests_left.cpu_millicores)
+        and (quota.requests_left.memory_bytes is None or need.memory_bytes <= quota.requests_left.memory_bytes)
+        and (quota.limits_left.cpu_millicores is None or cpu <= quota.limits_left.cpu_millicores)
+        and (quota.limits_left.memory_bytes is None or memory <= quota.limits_left.memory_bytes)
+        for quota in quotas
+    )

@@ -1,0 +1,96 @@
+"""The nodes of a cluster in columns: which of them meet a placement, a toleration, a requirement."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.domain.cluster import Node
+from cruise.domain.scheduling import NodeSelectorTerm, Placement, Requirement, Taint, Toleration
+
+_NAME_FIELD = "metadata.name"
+
+
+class NodeColumns:
+    """Masks over the nodes, worked out once for each distinct value of a label instead of once for each node."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.count = len(nodes)
+        self._nodes = nodes
+        self._labels: dict[str, tuple[IntArray, list[str]]] = {}
+        self._requirements: dict[tuple[Requirement, bool], BoolArray] = {}
+        self._affinities: dict[tuple[tuple[tuple[str, str], ...], tuple[NodeSelectorTerm, ...] | None], BoolArray] = {}
+        self._tolerated: dict[tuple[Toleration, ...], BoolArray] = {}
+        numbers: dict[tuple[Taint, ...], int] = {}
+        self._taints = np.array([numbers.setdefault(node.taints, len(numbers)) for node in nodes], dtype=np.int64)
+        self._taint_sets = list(numbers)
+        # A cordoned node's own pods stay, and a kubelet that is away starts nothing.
+        self.open = np.array([node.ready and not node.unschedulable for node in nodes], dtype=np.bool_)
+
+    def domains(self, key: str) -> IntArray:
+        """Number the values of a label, in the nodes' order; -1 where a node lacks it."""
+        return self._column(key)[0]
+
+    def affinity(self, placement: Placement) -> BoolArray:
+        """Tell for each node whether node selector and required node affinity admit it."""
+        key = (placement.node_selector, placement.terms)
+        mask = self._affinities.get(key)
+        if mask is None:
+            mask = np.ones(self.count, dtype=np.bool_)
+            for label, value in placement.node_selector:
+                codes, values = self._column(label)
+                mask = mask & (codes == (values.index(value) if value in values else -2))
+            if placement.terms is not None:
+                mask = mask & self.any_term(placement.terms)
+            self._affinities[key] = mask
+        return mask
+
+    def any_term(self, terms: Sequence[NodeSelectorTerm]) -> BoolArray:
+        """Tell for each node whether one of the terms matches it."""
+        found = np.zeros(self.count, dtype=np.bool_)
+        for term in terms:
+            if term.expressions or term.fields:
+                one = np.ones(self.count, dtype=np.bool_)
+                for requirement in term.expressions:
+                    one = one & self._met(requirement, False)
+                for requirement in term.fields:
+                    one = one & self._met(requirement, True)
+                found = found | one
+        return found
+
+    def tolerated(self, tolerations: tuple[Toleration, ...]) -> BoolArray:
+        """Tell for each node whether none of its taints keeps off a pod with these tolerations."""
+        mask = self._tolerated.get(tolerations)
+        if mask is None:
+            placement = Placement(tolerations=tolerations)
+            of_set = np.array([placement.tolerates_all(taints) for taints in self._taint_sets], dtype=np.bool_)
+            mask = self._tolerated[tolerations] = of_set[self._taints]
+        return mask
+
+    def _met(self, requirement: Requirement, of_field: bool) -> BoolArray:
+        key = (requirement, of_field)
+        mask = self._requirements.get(key)
+        if mask is None:
+            if of_field:
+                mask = self._field_met(requirement)
+            else:
+                codes, values = self._column(requirement.key)
+                met = [requirement.met_by({requirement.key: value}) for value in values]
+                # A node without the label has code -1, which is the last entry.
+                mask = np.array([*met, requirement.met_by({})], dtype=np.bool_)[codes]
+            self._requirements[key] = mask
+        return mask
+
+    def _field_met(self, requirement: Requirement) -> BoolArray:
+        return np.array([requirement.met_by({_NAME_FIELD: node.name}) for node in self._nodes], dtype=np.bool_)
+
+    def _column(self, key: str) -> tuple[IntArray, list[str]]:
+        column = self._labels.get(key)
+        if column is None:
+            numbers: dict[str, int] = {}
+            codes = [
+                -1 if value is None else numbers.setdefault(value, len(numbers))
+                for value in (node.labels.get(key) for node in self._nodes)
+            ]
+            column = self._labels[key] = (np.array(codes, dtype=np.int64), list(numbers))
+        return column

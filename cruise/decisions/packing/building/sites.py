@@ -1,0 +1,55 @@
+"""Where each kind of pod may arrive: one mask over the nodes for all kinds that may go to the same ones."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from cruise.decisions.packing.building.census import Kind
+from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.decisions.packing.instance import BoolArray
+
+
+class Sites:
+    """Numbers the distinct masks; number 0 is nowhere, which is also where kinds may arrive that never do."""
+
+    def __init__(self, columns: NodeColumns) -> None:
+        self._columns = columns
+        self._masks: list[BoolArray] = [np.zeros(columns.count, dtype=np.bool_)]
+        self._numbers: dict[bytes, int] = {self._masks[0].tobytes(): 0}
+        self._known: dict[Hashable, int] = {}
+
+    def of(self, kind: Kind) -> int:
+        """Number the nodes that a kind may arrive on, pods apart."""
+        if not kind.arrives:
+            return 0
+        placement = kind.pod.placement
+        keys = _label_keys(kind)
+        known_by = (placement, kind.needs.terms, keys)
+        number = self._known.get(known_by)
+        if number is None:
+            mask = self._columns.open & self._columns.affinity(placement)
+            mask &= self._columns.tolerated(placement.tolerations)
+            for terms in kind.needs.terms:
+                mask &= self._columns.any_term(terms)
+            for key in keys:
+                mask &= self._columns.domains(key) >= 0
+            number = self._numbers.setdefault(mask.tobytes(), len(self._masks))
+            if number == len(self._masks):
+                self._masks.append(mask)
+            self._known[known_by] = number
+        return number
+
+    def mask(self, number: int) -> BoolArray:
+        """Return the nodes of a site."""
+        return self._masks[number]
+
+    def table(self) -> BoolArray:
+        """Return sites x nodes."""
+        return np.array(self._masks, dtype=np.bool_)
+
+
+def _label_keys(kind: Kind) -> tuple[str, ...]:
+    """Return the labels that a node must have: kube-scheduler sends no pod outside a topology that it refers to."""
+    constraints = kind.pod.constraints
+    keys = {term.topology_key for term in constraints.affinity}
+    return tuple(sorted(keys | {spread.topology_key for spread in constraints.spread}))

@@ -1,0 +1,67 @@
+"""What a pod's volumes ask: where they may be used, what they attach, and which no second pod may use."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cruise.domain.cluster import Pod
+from cruise.domain.colocation import Claim, Surroundings
+from cruise.domain.scheduling import NodeSelectorTerm
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeNeeds:
+    """What the claims of a pod ask together.
+
+    `terms` has for each volume that is not usable everywhere the terms of which a node meets one; `attached` counts
+    volumes by CSI driver; `alone` are the claims that no second pod may use. `missing` says what is wrong with a claim
+    that keeps the pod pending wherever there is room.
+    """
+
+    terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    attached: tuple[tuple[str, int], ...] = ()
+    alone: tuple[tuple[str, str], ...] = ()
+    missing: str | None = None
+
+
+NOTHING = VolumeNeeds()
+
+
+class Volumes:
+    """Looks up claims, once for each distinct set of them."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._claims: Mapping[tuple[str, str], Claim] = surroundings.claims
+        self._known: dict[tuple[str, tuple[str, ...]], VolumeNeeds] = {}
+
+    def of(self, pod: Pod) -> VolumeNeeds:
+        """Return what a pod's claims ask."""
+        names = pod.constraints.claims
+        if not names:
+            return NOTHING
+        key = (pod.namespace, names)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._look_up(pod.namespace, names)
+        return known
+
+    def _look_up(self, namespace: str, names: tuple[str, ...]) -> VolumeNeeds:
+        found: list[Claim] = []
+        missing = None
+        for name in dict.fromkeys(names):
+            claim = self._claims.get((namespace, name))
+            if claim is None:
+                missing = missing or f"its claim {name} is not known"
+            else:
+                found.append(claim)
+                if not claim.bound and not claim.waits:
+                    missing = missing or f"its claim {name} is not bound"
+        # One volume through two claims is attached once.
+        volumes = {(claim.driver, claim.volume or claim.name) for claim in found if claim.driver}
+        attached = Counter(driver for driver, _ in volumes)
+        return VolumeNeeds(
+            terms=tuple(dict.fromkeys(claim.terms for claim in found if claim.terms is not None)),
+            attached=tuple(sorted(attached.items())),
+            alone=tuple((namespace, claim.name) for claim in found if claim.single_pod),
+            missing=missing,
+        )

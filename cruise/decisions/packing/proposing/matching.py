@@ -1,0 +1,62 @@
+"""Which pod goes where, once it is known how many of a class are on each node."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.packing.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """Pods by index, ascending: `placed` were pending, `moved` ran elsewhere, `preempted` lose their place."""
+
+    pod_node: IntArray
+    placed: tuple[int, ...]
+    moved: tuple[int, ...]
+    preempted: tuple[int, ...]
+
+
+def match(problem: Problem, pod_node: IntArray) -> Changes:
+    """Give a packing's places to pods of the same class so that the most stay, and then as few as can are preempted.
+
+    A solver may have exchanged pods of a class with each other: they are all the same to it.
+    """
+    target = problem.pod_node.copy()
+    changed = np.unique(problem.pod_class[pod_node != problem.pod_node])
+    mine = np.flatnonzero(np.isin(problem.pod_class, changed))
+    by_class: dict[int, list[int]] = defaultdict(list)
+    for pod, pod_class in zip(mine.tolist(), problem.pod_class[mine].tolist(), strict=True):
+        by_class[pod_class].append(pod)
+    for pods in by_class.values():
+        _match_class(pods, problem.pod_node, pod_node, target)
+    was, now = problem.pod_node, target
+    return Changes(
+        pod_node=target,
+        placed=tuple(np.flatnonzero((was < 0) & (now >= 0)).tolist()),
+        moved=tuple(np.flatnonzero((was >= 0) & (now >= 0) & (was != now)).tolist()),
+        preempted=tuple(np.flatnonzero((was >= 0) & (now < 0)).tolist()),
+    )
+
+
+def _match_class(pods: list[int], was: IntArray, wanted: IntArray, target: IntArray) -> None:
+    places: dict[int, int] = defaultdict(int)
+    for pod in pods:
+        if wanted[pod] >= 0:
+            places[int(wanted[pod])] += 1
+    waiting: list[int] = []
+    # Whom the solver leaves in place comes first: it may be the very pod that a person looks for.
+    for pod in sorted(pods, key=lambda pod: wanted[pod] != was[pod]):
+        node = int(was[pod])
+        if node >= 0 and places[node] > 0:
+            places[node] -= 1
+            target[pod] = node
+        else:
+            waiting.append(pod)
+    left = [node for node in sorted(places) for _ in range(places[node])]
+    # Running pods first: a move gives back what a preemption takes.
+    waiting.sort(key=lambda pod: (was[pod] < 0, pod))
+    for place, pod in enumerate(waiting):
+        target[pod] = left[place] if place < len(left) else -1

@@ -1,0 +1,93 @@
+"""Puts a packing into a cluster's names, with the order in which it can be carried out."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from cruise.decisions.packing.building.built import Built
+from cruise.decisions.packing.packing import Packing
+from cruise.decisions.packing.problem import Objective, Problem
+from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Stage, TierLine, Unplaced
+from cruise.decisions.packing.proposing.matching import Changes, match
+from cruise.decisions.packing.proposing.staging import Staging, Step
+from cruise.decisions.packing.proposing.standing import Standing
+
+Explain = Callable[[Built, Packing], Sequence[Unplaced]]
+
+
+@dataclass(frozen=True, slots=True)
+class NoOrder:
+    """A packing that cannot be carried out step by step, so that it is no plan; `reason` is for people."""
+
+    reason: str
+
+
+def propose(built: Built, packing: Packing, unplaced: Sequence[Unplaced] = ()) -> Proposal | NoOrder:
+    """Say what a packing of `built.problem` asks of whom, and in which stages.
+
+    `unplaced` says why pods stay pending: those of them are kept that do.
+    """
+    problem = built.problem
+    changes = match(problem, packing.pod_node)
+    arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())
+    standing = Standing(problem, arriving, problem.demands[problem.pod_class])
+    steps = Staging(standing, changes, problem.priorities[problem.pod_class].tolist()).steps()
+    if steps is None:
+        return NoOrder("no order was found in which kube-scheduler would let every pod in")
+    names = _Names(built, changes)
+    return Proposal(
+        status=packing.status,
+        sizes=built.sizes,
+        placed=names.arrivals(changes.placed),
+        moves=names.arrivals(changes.moved),
+        preempted=names.preemptions(changes.preempted),
+        resizes=(),
+        unplaced=tuple(unplaced),
+        by_priority=_tier_lines(problem, packing),
+        stages=tuple(names.stage(step) for step in steps),
+        notes=(*built.notes, *packing.notes),
+    )
+
+
+class _Names:
+    """Turns indices into what the cluster calls them."""
+
+    def __init__(self, built: Built, changes: Changes) -> None:
+        self._built = built
+        self._target = changes.pod_node
+        self._placed = frozenset((*changes.placed, *changes.moved))
+
+    def arrivals(self, pods: Iterable[int]) -> tuple[Arrival, ...]:
+        """Return arrivals in the order given."""
+        return tuple(self._arrival(pod) for pod in pods)
+
+    def preemptions(self, pods: Iterable[int]) -> tuple[Preemption, ...]:
+        """Return preemptions in the order given."""
+        return tuple(self._preemption(pod) for pod in pods)
+
+    def stage(self, step: Step) -> Stage:
+        """Return a step in names."""
+        leaves = sorted(step.leaves)
+        return Stage(
+            resizes=(),
+            leaves=tuple(self._arrival(pod) if pod in self._placed else self._preemption(pod) for pod in leaves),
+            arrivals=self.arrivals(step.arrivals),
+        )
+
+    def _arrival(self, index: int) -> Arrival:
+        pod, node = self._built.pods[index], self._built.nodes[int(self._target[index])]
+        return Arrival(pod.namespace, pod.name, pod.uid, pod.node, node.name)
+
+    def _preemption(self, index: int) -> Preemption:
+        pod = self._built.pods[index]
+        assert pod.node is not None
+        return Preemption(pod.namespace, pod.name, pod.uid, pod.node)
+
+
+def _tier_lines(problem: Problem, packing: Packing) -> tuple[TierLine, ...]:
+    """Say for each priority what the plan places, what runs now, and what no plan surpasses."""
+    paper = problem.objective is Objective.PAPER
+    most = packing.bound[::2] if paper else packing.bound[:-1]
+    return tuple(
+        TierLine(after.priority, after.placed, now.placed, bound)
+        for after, now, bound in zip(packing.after.tiers, packing.now.tiers, most, strict=True)
+    )

@@ -1,0 +1,76 @@
+"""Building a packing problem from a snapshot."""
+
+from cruise.decisions.packing.building import build_problem
+from cruise.domain.cluster import Container, Node, Pod, Snapshot, WorkloadRef
+from cruise.domain.resources import Amounts, Resources
+from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
+from tests.builders import GIBIBYTE
+
+DEDICATED = Taint("dedicated", "gpu", TaintEffect.NO_SCHEDULE)
+
+
+def a_pod(name: str, node: str | None = None, cpu: int = 500, **more: object) -> Pod:
+    fields: dict[str, object] = {
+        "namespace": "shop",
+        "name": name,
+        "uid": f"uid-{name}",
+        "containers": (Container("app", requests=Amounts(cpu, GIBIBYTE)),),
+        "node": node,
+        "phase": "Running" if node else "Pending",
+        "owner_kind": "ReplicaSet",
+        "owner_name": "web-1",
+        "workload": WorkloadRef("Deployment", "web"),
+        "labels": {"app": "web"},
+    }
+    return Pod(**(fields | more))  # type: ignore[arg-type]
+
+
+def a_node(name: str, cpu: int = 1000, **more: object) -> Node:
+    return Node(name, Resources(cpu, 4 * GIBIBYTE), **more)  # type: ignore[arg-type]
+
+
+def test_pods_that_nothing_tells_apart_are_one_class() -> None:
+    built = build_problem(
+        Snapshot(nodes=(a_node("n1"), a_node("n2")), pods=(a_pod("a", "n1"), a_pod("b", labels={"app": "other"})))
+    )
+    assert built.problem.class_count == 1
+    assert built.problem.pod_node.tolist() == [0, -1]
+    assert built.problem.demands.tolist() == [[500, GIBIBYTE, 1]]
+    assert built.problem.capacities.tolist() == [[1000, 4 * GIBIBYTE, 110]] * 2
+
+
+def test_taints_selectors_and_cordons_say_where_a_pod_may_arrive() -> None:
+    nodes = (
+        a_node("n1"),
+        a_node("n2", taints=(DEDICATED,)),
+        a_node("n3", labels={"disk": "ssd"}),
+        a_node("n4", unschedulable=True),
+        a_node("n5", ready=False),
+    )
+    tolerant = Placement(tolerations=(Toleration("dedicated", exists=True),))
+    selective = Placement(node_selector=(("disk", "ssd"),))
+    built = build_problem(
+        Snapshot(
+            nodes=nodes,
+            pods=(a_pod("plain"), a_pod("selective", placement=selective), a_pod("tolerant", placement=tolerant)),
+        )
+    )
+    problem = built.problem
+    assert problem.admits[problem.sites[problem.pod_class]].tolist() == [
+        [True, False, True, False, False],
+        [False, False, True, False, False],
+        [True, True, True, False, False],
+    ]
+
+
+def test_a_pod_without_a_controller_stays_and_says_why() -> None:
+    built = build_problem(Snapshot(nodes=(a_node("n1"),), pods=(a_pod("bare", "n1", owner_kind=None, workload=None),)))
+    assert built.problem.movable.tolist() == [False]
+    assert built.unmovable == ("no controller would start it again",)
+
+
+def test_a_gated_pod_is_left_out_with_a_note() -> None:
+    built = build_problem(Snapshot(nodes=(a_node("n1"),), pods=(a_pod("gated", scheduling_gated=True),)))
+    assert built.pods == ()
+    assert [one.obstacle for one in built.left_out] == ["scheduling-gates"]
+    assert built.notes == ("1 pending pods are left out: scheduling-gates",)
