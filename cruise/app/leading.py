@@ -2,14 +2,14 @@
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import structlog
 
 from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.leases import LeaderLease
-from cruise.domain.packing import PackingPlan, Steering
+from cruise.domain.packing import PackingPlan
 from cruise.domain.policy import Mode
 from cruise.domain.usage import OomRecord, StatisticsTable, UsageAdvance
 from cruise.errors import Unavailable
@@ -73,10 +73,10 @@ class _Fenced:
         self._guard()
         return await self._store.record_oom(record)
 
-    async def save_packing(self, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+    async def save_packing(self, plan: PackingPlan) -> None:
         """Write, if this process leads: the next one has taken the plan up or dropped it."""
         self._guard()
-        await self._store.save_packing(plan, steered)
+        await self._store.save_packing(plan)
 
     def _guard(self) -> None:
         if not self._may_write():

@@ -19,8 +19,8 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.overrides import (
     FOREIGN_EXCLUSION,
-    ORIGINAL_RESOURCES,
     PREFIX,
+    RECORDS,
     Guidance,
     Unreadable,
     parse_overrides,
@@ -309,7 +309,7 @@ def _stated(annotations: Mapping[str, str]) -> Annotations:
         sorted(
             (key, text)
             for key, text in annotations.items()
-            if key == FOREIGN_EXCLUSION or (key.startswith(PREFIX) and key != ORIGINAL_RESOURCES)
+            if key == FOREIGN_EXCLUSION or (key.startswith(PREFIX) and key not in RECORDS)
         )
     )
 

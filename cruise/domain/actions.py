@@ -60,6 +60,7 @@ class Reason(StrEnum):
     CANNOT_RESTORE = "cannot-restore"
     CAPPED = "capped"
     RECORDED = "recorded"
+    PACKING = "packing"
     # nodes
     OVERSUBSCRIBED = "oversubscribed"
     # why something is done
@@ -70,6 +71,7 @@ class Reason(StrEnum):
     OVERLOADED = "overloaded"
     LOAD_FELL = "load-fell"
     REVERTED = "reverted"
+    PACKED = "packed"
 
 
 @dataclass(frozen=True, slots=True)

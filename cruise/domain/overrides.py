@@ -11,6 +11,10 @@ from cruise.domain.resources import Amounts, ResourceName
 
 PREFIX = "cruise.io/"
 ORIGINAL_RESOURCES = f"{PREFIX}original-resources"
+# On a pod that is steered to a node: the uid of the pod in whose place it comes, and the node.
+STEERED = f"{PREFIX}steered"
+# What cruise itself writes down on pods, and nobody asks for.
+RECORDS = frozenset({ORIGINAL_RESOURCES, STEERED})
 FOREIGN_EXCLUSION = "cruisekube.truefoundry.com/excluded"
 
 MODE_NAMES = {mode.label: mode for mode in Mode}
@@ -54,7 +58,7 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | Unreadable:
     if annotations.get(FOREIGN_EXCLUSION) == "true":
         fields["mode"] = Mode.OFF
     for key, text in sorted(annotations.items()):
-        if not key.startswith(PREFIX) or key == ORIGINAL_RESOURCES:
+        if not key.startswith(PREFIX) or key in RECORDS:
             continue
         problem = _read_one(key.removeprefix(PREFIX), text.strip(), fields, bounds)
         if problem is not None:

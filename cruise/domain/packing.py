@@ -128,31 +128,6 @@ class Landing:
 
 
 @dataclass(frozen=True, slots=True)
-class PackingPlan:
-    """A proposal with how far it is carried out; `id` tells plans apart.
-
-    `at` is when its cluster was looked at, `seconds` what solving took. `stage` counts the stages that are done;
-    `departed`, `landed` and `bystanders` are of the present one. Bystanders are the uids of pods that were there when
-    the first pod of the stage was evicted, of the same owners: a pod that is not among them is a replacement.
-    `ready_at` is when who admits pods knows of the present stage, None before it was told. `detail` says why a plan
-    was dropped, or goes no further.
-    """
-
-    id: str
-    at: datetime
-    proposal: Proposal
-    seconds: float
-    phase: Phase
-    changed_at: datetime
-    stage: int = 0
-    departed: tuple[Departure, ...] = ()
-    landed: tuple[Landing, ...] = ()
-    bystanders: tuple[str, ...] = ()
-    ready_at: datetime | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Steering:
     """One pod that a controller is about to create in another one's place, and the node that it is to prefer.
 
@@ -169,3 +144,36 @@ class Steering:
     node: str
     until: datetime
     containers: tuple[ContainerTarget, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PackingPlan:
+    """A proposal with how far it is carried out; `id` tells plans apart.
+
+    `at` is when its cluster was looked at, `seconds` what solving took. `stage` counts the stages that are done; what
+    follows is of the present one. `expected` are the pods that are to be created, in place of pods that are evicted: of
+    those that move, and of pending ones that would else go where others are to go. `bystanders` are the uids of pods of
+    the same owners that were there before: a pod that is not among them is a replacement. `ready_at` is when whoever
+    admits pods knows of the stage, None before it was told. `detail` says why a plan was dropped, or goes no further.
+    """
+
+    id: str
+    at: datetime
+    proposal: Proposal
+    seconds: float
+    phase: Phase
+    changed_at: datetime
+    stage: int = 0
+    departed: tuple[Departure, ...] = ()
+    landed: tuple[Landing, ...] = ()
+    expected: tuple[Steering, ...] = ()
+    bystanders: tuple[str, ...] = ()
+    ready_at: datetime | None = None
+    detail: str = ""
+
+    @property
+    def steered(self) -> tuple[Steering, ...]:
+        """Who is still to be steered: those expected whom nobody has replaced yet."""
+        landed = {landing.uid for landing in self.landed}
+        under_way = self.phase is Phase.UNDER_WAY
+        return tuple(one for one in self.expected if under_way and one.replaces not in landed)

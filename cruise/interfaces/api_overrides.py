@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from cruise.decisions.override_sources import settings_of
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.overrides import ORIGINAL_RESOURCES, PREFIX, Unreadable, parse_overrides
+from cruise.domain.overrides import PREFIX, RECORDS, Unreadable, parse_overrides
 from cruise.domain.policy import Overrides
 from cruise.interfaces.api_models import OverrideEntry, OverridePage
 from cruise.interfaces.api_requests import Kind, Name, Namespace, Offset, failures
@@ -100,8 +100,8 @@ def read_settings(body: bytes) -> Overrides:
     annotations = {key if key.startswith(PREFIX) else f"{PREFIX}{key}": text for key, text in settings.items()}
     if len(annotations) < len(settings):
         raise HTTPException(422, f"a setting is there twice, with {PREFIX} and without")
-    if ORIGINAL_RESOURCES in annotations:
-        raise HTTPException(422, f"{ORIGINAL_RESOURCES} is a record of cruise's own and no setting")
+    for record in sorted(RECORDS & annotations.keys()):
+        raise HTTPException(422, f"{record} is a record of cruise's own and no setting")
     if any("\0" in key for key in annotations):
         raise HTTPException(422, "the name of a setting holds a NUL")
     found = parse_overrides({key: _text(value) for key, value in annotations.items()})

@@ -52,6 +52,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.CANNOT_RESTORE: "its original sizes cannot be put back in place",
     Reason.CAPPED: "its bounds let it grow no further",
     Reason.RECORDED: "kills are only recorded",
+    Reason.PACKING: "a packing plan is being carried out on its node",
     Reason.OVERSUBSCRIBED: "not even with every candidate gone would the node fit, so nobody goes and nothing grows",
     Reason.RIGHTSIZED: "sized to what it uses",
     Reason.DOES_NOT_FIT: "the node does not hold all of its pods",
@@ -60,6 +61,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.OVERLOADED: "the node's load was above the threshold twice",
     Reason.LOAD_FELL: "the node's load fell below the threshold",
     Reason.REVERTED: "back to its original requests",
+    Reason.PACKED: "makes room for pods that no node could hold",
 }
 
 

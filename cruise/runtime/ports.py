@@ -170,10 +170,10 @@ class Store(Protocol):
         """Return the remembered original sizes by pod uid."""
         ...
 
-    async def save_packing(self, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+    async def save_packing(self, plan: PackingPlan) -> None:
         """Store a plan of the packer, or how far it is carried out now; its proposal does not change.
 
-        Those `steered` take the place of all who were before, of whatever plan.
+        Whom it steers takes the place of all who were steered before, by whatever plan.
         """
         ...
 

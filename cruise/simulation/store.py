@@ -139,10 +139,10 @@ class MemoryStore:
     async def original_sizes(self) -> Mapping[str, OriginalSizes]:
         return dict(self._originals)
 
-    async def save_packing(self, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+    async def save_packing(self, plan: PackingPlan) -> None:
         known = self._packings.get(plan.id, plan)
         self._packings[plan.id] = replace(plan, at=known.at, proposal=known.proposal)
-        self._steered = tuple(sorted(steered, key=attrgetter("replaces")))
+        self._steered = tuple(sorted(plan.steered, key=attrgetter("replaces")))
 
     async def packing(self) -> PackingPlan | None:
         return max(self._packings.values(), key=attrgetter("at", "changed_at"), default=None)

@@ -20,8 +20,8 @@ _COLUMNS = ("id", "at", "phase", "changed_at")
 _STEERING_COLUMNS = ("replaces", "plan", "until")
 
 
-async def save(connection: AsyncConnection, plan: PackingPlan, steered: Sequence[Steering]) -> None:
-    """Store a plan, or the progress of one that is stored; only who is `steered` by it is steered from then on."""
+async def save(connection: AsyncConnection, plan: PackingPlan) -> None:
+    """Store a plan, or the progress of one that is stored; only who is steered by it is steered from then on."""
     document: Document = msgspec.to_builtins(plan)
     proposal = document.pop("proposal")
     progress = {name: value for name, value in document.items() if name not in _COLUMNS}
@@ -30,8 +30,8 @@ async def save(connection: AsyncConnection, plan: PackingPlan, steered: Sequence
     # A plan's proposal never changes, and may be large.
     await connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changes))
     await connection.execute(delete(steering))
-    if steered:
-        await connection.execute(insert(steering), [_steering_row(one) for one in steered])
+    if plan.steered:
+        await connection.execute(insert(steering), [_steering_row(one) for one in plan.steered])
 
 
 async def last(connection: AsyncConnection) -> PackingPlan | None:

@@ -136,9 +136,9 @@ class PostgresStore:
         async with self._database.transaction() as connection:
             return await original_sizes.of_pods(connection)
 
-    async def save_packing(self, plan: PackingPlan, steered: Sequence[Steering]) -> None:
+    async def save_packing(self, plan: PackingPlan) -> None:
         async with self._database.transaction() as connection:
-            await packing_plans.save(connection, plan, steered)
+            await packing_plans.save(connection, plan)
 
     async def packing(self) -> PackingPlan | None:
         async with self._database.transaction() as connection:
