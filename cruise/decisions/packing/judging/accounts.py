@@ -62,9 +62,10 @@ def _find_wrong_lines(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
     listed = [line.priority for line in proposal.by_priority]
     if listed != sorted(set(listed), reverse=True):
         yield "by_priority is not one line a priority, the highest first"
-    known = {pod.priority for pod in snapshot.pods if waits_for_a_node(pod)} | bound.keys()
-    for priority in sorted(known ^ set(listed)):
-        yield f"by_priority has a line too many or too few: {priority}"
+    # A pod that nothing can place needs no line of its own.
+    known = bound.keys() | after.keys()
+    for priority in sorted(known - set(listed)):
+        yield f"by_priority has no line for priority {priority}"
     for line in proposal.by_priority:
         if line.bound != bound[line.priority]:
             yield f"{bound[line.priority]} pods of priority {line.priority} run, not {line.bound}"
@@ -101,7 +102,9 @@ def _improves(snapshot: Snapshot, proposal: Proposal) -> bool:
 
 
 def _running(snapshot: Snapshot) -> Counter[int]:
-    return Counter(pod.priority for pod in snapshot.pods if pod.node is not None and not pod.terminal)
+    """How many pods of each priority hold room on a node that is there."""
+    nodes = {node.name for node in snapshot.nodes}
+    return Counter(pod.priority for pod in snapshot.pods if pod.node in nodes and not pod.terminal)
 
 
 def _running_after(snapshot: Snapshot, proposal: Proposal) -> Counter[int]:

@@ -3,9 +3,12 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot, WorkloadRef
 from cruise.domain.overrides import Guidance, Unreadable, parse_overrides, resolve_guidance
 from cruise.domain.policy import EvictionRanking, Mode, Overrides, Policy
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
 
@@ -24,6 +27,7 @@ class Leaving:
         self._snapshot = snapshot
         self._policy = policy
         self._stored = stored
+        self._unready = {node.name for node in snapshot.nodes if not node.ready}
         self._budgets: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
         for budget in snapshot.budgets:
             self._budgets[budget.namespace].append(budget)
@@ -38,6 +42,36 @@ class Leaving:
             return "it ends by itself"
         if pod.mirror or pod.owner_kind is None or pod.owner_kind == "DaemonSet":
             return "no controller would start it elsewhere"
+        if pod.node in self._unready:
+            return "its node is not ready, so it would not end"
+        return self._why_guarded(pod) or self._why_not_created_again(pod)
+
+    def mode_of(self, pod: Pod) -> Mode:
+        """How far cruise may go with the pod; off where it is excluded or its annotations cannot be read."""
+        guidance = self.guidance_of(pod)
+        excluded = pod.namespace in self._policy.excluded_namespaces
+        return Mode.OFF if excluded or isinstance(guidance, Unreadable) else guidance.mode
+
+    def why_claims_are_unusable(self, pod: Pod) -> str | None:
+        """Say which claim keeps a pod pending wherever it goes; None if all are bound, or bind with it."""
+        for name in pod.constraints.claims:
+            claim = self._snapshot.surroundings.claims.get((pod.namespace, name))
+            if claim is None or not (claim.bound or claim.waits):
+                return f"its claim {name} is {'missing' if claim is None else 'not bound'}"
+        return None
+
+    def is_single(self, pod: Pod) -> bool:
+        """Tell whether a pod is one of a kind: of a StatefulSet, of no workload, or the only replica."""
+        if pod.workload is None or pod.workload.kind == "StatefulSet":
+            return True
+        workload = self._snapshot.workloads.get((pod.namespace, pod.workload))
+        replicas = None if workload is None else workload.replicas
+        if replicas is None:
+            alike = [p for p in self._snapshot.pods if (p.namespace, p.workload) == (pod.namespace, pod.workload)]
+            replicas = sum(not other.terminal for other in alike)
+        return replicas <= 1
+
+    def _why_guarded(self, pod: Pod) -> str | None:
         if pod.annotations.get(_DISTURBS_NOBODY) == "false":
             return f"its annotation {_DISTURBS_NOBODY}"
         for annotation in _LEFT_IN_PEACE:
@@ -45,23 +79,25 @@ class Leaving:
                 return f"its annotation {annotation}"
         if len(self.covering(pod)) > 1:
             return "more than one disruption budget covers it"
-        return self._why_guarded(pod)
-
-    def mode_of(self, pod: Pod) -> Mode:
-        """How far cruise may go with the pod; off where it is excluded or its annotations cannot be read."""
-        guidance = self._guidance(pod)
-        excluded = pod.namespace in self._policy.excluded_namespaces
-        return Mode.OFF if excluded or isinstance(guidance, Unreadable) else guidance.mode
-
-    def _why_guarded(self, pod: Pod) -> str | None:
         if self.mode_of(pod) is not Mode.FULL:
             return f"its mode is {self.mode_of(pod).label}"
-        guidance = self._guidance(pod)
+        guidance = self.guidance_of(pod)
         if isinstance(guidance, Guidance) and guidance.ranking is EvictionRanking.NEVER:
             return "its ranking is never"
         return None
 
-    def _guidance(self, pod: Pod) -> Guidance | Unreadable:
+    def _why_not_created_again(self, pod: Pod) -> str | None:
+        """Say why the API server, or what is known of its volumes, would keep a replacement from running."""
+        if breaks_limit_range(pod, (), self._snapshot.limit_ranges.get(pod.namespace, ())):
+            return "a LimitRange would refuse its replacement"
+        for quota in self._snapshot.quotas.get(pod.namespace, ()):
+            limits = sum((container.limits.resources for container in pod.containers), NO_RESOURCES)
+            if not (_within(counted_requests(pod), quota.requests_left) and _within(limits, quota.limits_left)):
+                return "a ResourceQuota would refuse its replacement"
+        return self.why_claims_are_unusable(pod)
+
+    def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
+        """The overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""
         layers: list[Overrides] = []
         workload = self._snapshot.workloads.get((pod.namespace, pod.workload)) if pod.workload is not None else None
         for annotations in (
@@ -76,6 +112,12 @@ class Leaving:
         if pod.workload is not None and (pod.namespace, pod.workload) in self._stored:
             layers.append(self._stored[(pod.namespace, pod.workload)])
         return resolve_guidance(self._policy.mode, layers)
+
+
+def _within(need: Resources, left: Amounts) -> bool:
+    return (left.cpu_millicores is None or need.cpu_millicores <= left.cpu_millicores) and (
+        left.memory_bytes is None or need.memory_bytes <= left.memory_bytes
+    )
 
 
 def find_broken_budgets(leaving: Leaving, gone: Sequence[Pod]) -> list[str]:

@@ -8,6 +8,7 @@ from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import PodTerm, SpreadConstraint
 from cruise.domain.scheduling import Placement
 
+# What pods that spread alike have in common.
 Spreading = tuple[Placement, tuple[SpreadConstraint, ...]]
 
 
@@ -24,20 +25,28 @@ def refuse_by_affinity(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     if lacking:
         yield f"lacks the label {lacking[0]} of its pod affinity"
         return
-    wanted = _nodes_with(board, terms, pod)
-    everywhere = {key for key in (term.topology_key for term in terms) if _domains(board, wanted, key)}
-    if not everywhere and all(_means(board, term, pod.namespace, pod.labels) for term in terms):
+    if starts_its_group(board, pod):
         return
+    wanted = _nodes_with(board, terms)
     for term in terms:
         if node.labels[term.topology_key] not in _domains(board, wanted, term.topology_key):
             yield f"has no pod of its affinity in the same {term.topology_key}"
+
+
+def starts_its_group(board: Board, pod: Pod) -> bool:
+    """Tell whether a pod meets its own required affinity, and no pod in any of its domains does."""
+    terms = pod.constraints.affinity
+    if not terms or not all(_means(board, term, pod.namespace, pod.labels) for term in terms):
+        return False
+    wanted = _nodes_with(board, terms)
+    return not any(_domains(board, wanted, term.topology_key) for term in terms)
 
 
 def refuse_by_anti_affinity(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     """Say which anti-affinity is broken: its own against pods there, or theirs against it."""
     for term in pod.constraints.anti_affinity:
         domain = node.labels.get(term.topology_key)
-        if domain is not None and domain in _domains(board, _nodes_with(board, (term,), pod), term.topology_key):
+        if domain is not None and domain in _domains(board, _nodes_with(board, (term,)), term.topology_key):
             yield f"has a pod of its anti-affinity in the same {term.topology_key}"
     for term, holders in board.anti_affinity_against(pod.namespace):
         domain = node.labels.get(term.topology_key)
@@ -102,7 +111,7 @@ def _counts(constraint: SpreadConstraint, placement: Placement, node: Node) -> b
     return not constraint.honours_node_taints or placement.tolerates_all(node.taints)
 
 
-def _nodes_with(board: Board, terms: tuple[PodTerm, ...], pod: Pod) -> Counter[str]:
+def _nodes_with(board: Board, terms: tuple[PodTerm, ...]) -> Counter[str]:
     """How many pods that all the terms mean are on each node."""
     found: Counter[str] = Counter()
     by_selector = any(term.namespace_selector is not None for term in terms)

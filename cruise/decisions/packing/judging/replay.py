@@ -56,7 +56,11 @@ class Replay:
         self._preempted_nodes = {gone.source for gone in proposal.preempted} | {
             leave.source for stage in proposal.stages for leave in stage.leaves if isinstance(leave, Preemption)
         }
-        waiting = [pod.priority for pod in snapshot.pods if waits_for_a_node(pod)]
+        waiting = [
+            pod.priority
+            for pod in snapshot.pods
+            if waits_for_a_node(pod) and leaving.why_claims_are_unusable(pod) is None
+        ]
         self._highest_waiting = max(waiting, default=None)
         self._out: dict[PodKey, Arrival] = {}
         self._left: set[PodKey] = set()

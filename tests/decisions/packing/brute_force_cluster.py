@@ -1,0 +1,277 @@
+"""The best plan of a tiny cluster by trying all, straight on the domain's objects.
+
+A plan is valid if every pod that arrives is let in by kube-scheduler with everything else in its final place, if
+required affinity has an order in which each pod finds its neighbours, and if cruise may take away whom it takes away.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from cruise.decisions.packing.judging.board import Board, PodKey, key_of
+from cruise.decisions.packing.judging.leaving import Leaving
+from cruise.decisions.packing.judging.neighbours import refuse_by_affinity, starts_its_group
+from cruise.decisions.packing.judging.objections import FULL_POLICY
+from cruise.decisions.packing.judging.replay import Scheduler, waits_for_a_node
+from cruise.decisions.packing.judging.sizing import Demand
+from cruise.decisions.packing.problem import Objective
+from cruise.domain.cluster import Container, Pod, Snapshot
+from cruise.domain.overrides import Guidance
+from cruise.domain.policy import EvictionRanking
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
+
+Key = tuple[int, ...]
+Places = dict[PodKey, str | None]
+Demands = Mapping[PodKey, Demand]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best key of the objective, and a plan that has it."""
+
+    key: Key
+    places: Places
+
+
+def best_plan(snapshot: Snapshot, objective: Objective, demands: Demands | None = None) -> Best:
+    """The best valid plan."""
+    return _Search(snapshot, objective, demands).best()
+
+
+def can_be_placed(snapshot: Snapshot, pod: PodKey, objective: Objective, demands: Demands | None = None) -> bool:
+    """Tell whether any valid plan places a pod, at whatever price."""
+    return _Search(snapshot, objective, demands, pod).best().key == (1,)
+
+
+def key_of_now(snapshot: Snapshot, objective: Objective) -> Key:
+    """The key of leaving everything as it is."""
+    search = _Search(snapshot, objective, None)
+    return search.key({key_of(pod): pod.node for pod in search.pods})
+
+
+class _Search:
+    """Depth first over pods by priority, cut off where even the rest at its best would not be better."""
+
+    def __init__(
+        self, snapshot: Snapshot, objective: Objective, demands: Demands | None, target: PodKey | None = None
+    ) -> None:
+        self.snapshot = snapshot
+        self.objective = objective
+        self.target = target
+        self.leaving = Leaving(snapshot, FULL_POLICY, {})
+        self.nodes = {node.name: node for node in snapshot.nodes}
+        taken = [pod for pod in snapshot.pods if self._takes_part(pod)]
+        self.tiers = sorted({pod.priority for pod in taken}, reverse=True)
+        self.pods = sorted(taken, key=lambda pod: (pod.priority, pod.node is not None, key_of(pod) != target))[::-1]
+        self.top = max((pod.priority for pod in self.pods if pod.node is None), default=None)
+        self.sized = demands or {}
+        self.demand = {key_of(pod): self.sized.get(key_of(pod)) or _fixed(pod) for pod in self.pods}
+        self.choices = [self._choices(pod) for pod in self.pods]
+        self.budgets = [{(b.namespace, b.name) for b in self.leaving.covering(pod)} for pod in self.pods]
+        self.allowed = {(b.namespace, b.name): b.disruptions_allowed for b in snapshot.budgets}
+        self.twins = [self._twin(number) for number in range(len(self.pods))]
+        self.found: Best | None = None
+
+    def best(self) -> Best:
+        """Try all."""
+        width = len(self._gain(self.pods[0], None)) if self.pods else len(self._nothing())
+        ceilings: list[Key] = [(0,) * width]
+        for pod, choices in zip(self.pods[::-1], self.choices[::-1], strict=True):
+            gains = [self._gain(pod, choice) for choice in choices]
+            ceilings.append(
+                tuple(a + max(column) for a, column in zip(ceilings[-1], zip(*gains, strict=True), strict=True))
+            )
+        self.ceilings = ceilings[::-1]
+        self._descend(0, {}, (0,) * width)
+        assert self.found is not None
+        return self.found
+
+    def key(self, places: Places) -> Key:
+        """The objective's key of a plan."""
+        total: Key = self._nothing()
+        for pod in self.pods:
+            total = _add(total, self._gain(pod, places[key_of(pod)]))
+        return total
+
+    def _takes_part(self, pod: Pod) -> bool:
+        if pod.node is not None:
+            return not pod.terminal and pod.node in self.nodes
+        return waits_for_a_node(pod) and self.leaving.why_claims_are_unusable(pod) is None
+
+    def _choices(self, pod: Pod) -> list[str | None]:
+        elsewhere = [name for name in self.nodes if name != pod.node]
+        if pod.node is None:
+            return [*self._open_to(pod, elsewhere), None]
+        if self.leaving.why_stays(pod) is not None:
+            return [pod.node]
+        below = self.top is not None and pod.priority < self.top
+        may_go: list[str | None] = [None] if self.objective is Objective.PAPER or below else []
+        return [pod.node, *self._open_to(pod, elsewhere), *may_go]
+
+    def _open_to(self, pod: Pod, names: list[str]) -> Iterator[str]:
+        """The nodes that take the pod when they are empty, affinity and spread apart."""
+        alone = replace(self._as_sized(pod), constraints=replace(pod.constraints, affinity=(), spread=()))
+        scheduler = Scheduler(Board(replace(self.snapshot, pods=())))
+        return (name for name in names if not any(scheduler.refuse(alone, self.nodes[name])))
+
+    def _nothing(self) -> Key:
+        if self.target is not None:
+            return (0,)
+        return (0,) * (2 * len(self.tiers) if self.objective is Objective.PAPER else len(self.tiers) + 1)
+
+    def _gain(self, pod: Pod, place: str | None) -> Key:
+        if self.target is not None:
+            return (int(key_of(pod) == self.target and place is not None),)
+        stays = pod.node is not None and place == pod.node
+        if self.objective is Objective.PAPER:
+            pairs = [(int(place is not None), int(stays)) if t == pod.priority else (0, 0) for t in self.tiers]
+            return tuple(figure for pair in pairs for figure in pair)
+        evicted = 0 if pod.node is None or stays else self._weight(pod)
+        return (*(int(place is not None and t == pod.priority) for t in self.tiers), -evicted)
+
+    def _weight(self, pod: Pod) -> int:
+        guidance = self.leaving.guidance_of(pod)
+        ranking = guidance.ranking if isinstance(guidance, Guidance) else None
+        if ranking is None:
+            alone = self.leaving.is_single(pod)
+            ranking = EvictionRanking.MEDIUM if alone else EvictionRanking.LOW
+        more = {EvictionRanking.MEDIUM: 1, EvictionRanking.HIGH: 2}.get(ranking, 0)
+        return 1 + more + int(bool(self.leaving.covering(pod)))
+
+    def _twin(self, number: int) -> int | None:
+        """The pod before this one that differs in nothing but its name, if both are pending."""
+        pod = self.pods[number]
+        for before in range(number - 1, -1, -1):
+            other = self.pods[before]
+            if pod.node is None and replace(other, name=pod.name, uid=pod.uid) == pod and key_of(other) != self.target:
+                same = self.demand[key_of(pod)] == self.demand[key_of(other)]
+                return before if same else None
+        return None
+
+    def _descend(self, number: int, places: Places, total: Key) -> None:
+        if self.found is not None and _add(total, self.ceilings[number]) <= self.found.key:
+            return
+        if number == len(self.pods):
+            if self._valid(places):
+                self.found = Best(total, dict(places))
+            return
+        pod, choices = self.pods[number], self.choices[number]
+        twin = self.twins[number]
+        if twin is not None:
+            choices = self.choices[twin][self.choices[twin].index(places[key_of(self.pods[twin])]) :]
+        for choice in choices:
+            places[key_of(pod)] = choice
+            if self._may_still_hold(number, places):
+                self._descend(number + 1, places, _add(total, self._gain(pod, choice)))
+        del places[key_of(pod)]
+
+    def _may_still_hold(self, number: int, places: Places) -> bool:
+        """What cannot get better with more pods: room, and budgets for evictions."""
+        pod = self.pods[number]
+        place = places[key_of(pod)]
+        if pod.node is not None and place != pod.node:
+            gone = [self.budgets[i] for i in range(number + 1) if self._leaves(self.pods[i], places)]
+            if any(sum(name in names for names in gone) > self.allowed[name] for name in self.budgets[number]):
+                return False
+        return place is None or self._has_room(place, self.pods[: number + 1], places)
+
+    def _leaves(self, pod: Pod, places: Places) -> bool:
+        return pod.node is not None and places[key_of(pod)] != pod.node
+
+    def _has_room(self, name: str, pods: list[Pod], places: Places) -> bool:
+        """Whether a node that somebody arrives on holds all bases and the largest headroom, of what arrivals need."""
+        here = [pod for pod in pods if places[key_of(pod)] == name]
+        arriving = [pod for pod in here if pod.node != name]
+        if not arriving:
+            return True
+        if len(here) > self.nodes[name].allocatable_pods:
+            return False
+        demands = [self.demand[key_of(pod)] for pod in here]
+        needs = [self.demand[key_of(pod)] for pod in arriving]
+        room = self.nodes[name].allocatable
+        for of in (_cpu, _memory):
+            total = sum(of(d.base) for d in demands) + max(of(d.headroom) for d in demands)
+            if total > of(room) and any(of(d.base) or of(d.headroom) for d in needs):
+                return False
+        return True
+
+    def _valid(self, places: Places) -> bool:
+        if not all(self._has_room(name, self.pods, places) for name in self.nodes):
+            return False
+        preempted_from = {pod.node for pod in self.pods if pod.node is not None and places[key_of(pod)] is None}
+        arriving = [(pod, places[key_of(pod)]) for pod in self.pods if places[key_of(pod)] not in (None, pod.node)]
+        if any(place in preempted_from and not pod.preempts for pod, place in arriving):
+            return False
+        left = {key_of(pod) for pod in self.pods if self._leaves(pod, places)}
+        staying = [pod for pod in self.snapshot.pods if pod.node is not None and key_of(pod) not in left]
+        return self._final_state_holds(staying, arriving) and self._grounded(staying, arriving)
+
+    def _final_state_holds(self, staying: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
+        board = Board(replace(self.snapshot, pods=tuple(self._as_sized(pod) for pod in staying)))
+        scheduler = Scheduler(board)
+        for pod, place in arriving:
+            board.add(self._as_sized(pod), place or "")
+        for pod, place in arriving:
+            board.remove(key_of(pod))
+            if any(scheduler.refuse(self._as_sized(pod), self.nodes[place or ""])):
+                return False
+            board.add(self._as_sized(pod), place or "")
+        return True
+
+    def _as_sized(self, pod: Pod) -> Pod:
+        """The pod asking for its base, where it is sized: what is shared is looked at apart."""
+        if key_of(pod) not in self.sized:
+            return pod
+        base = self.sized[key_of(pod)].base
+        asking = Container("app", requests=Amounts(base.cpu_millicores, base.memory_bytes))
+        return replace(pod, containers=(asking,), overhead=NO_RESOURCES, pod_requests=None)
+
+    def _grounded(self, staying: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
+        board = Board(replace(self.snapshot, pods=tuple(staying)))
+        return self._can_follow(board, arriving)
+
+    def _can_follow(self, board: Board, waiting: list[tuple[Pod, str | None]]) -> bool:
+        """Whether the rest can come one after the other; only who starts a group may stand in others' way."""
+        came: list[PodKey] = []
+        rest = list(waiting)
+        while True:
+            ready = [(pod, place) for pod, place in rest if self._finds_neighbours(board, pod, place)]
+            if not ready:
+                break
+            for pod, place in ready:
+                board.add(pod, place or "")
+                came.append(key_of(pod))
+                rest.remove((pod, place))
+        done = not rest
+        for pod, place in rest if not done else []:
+            if any(refuse_by_affinity(board, pod, self.nodes[place or ""])):
+                continue
+            board.add(pod, place or "")
+            done = self._can_follow(board, [one for one in rest if one[0] is not pod])
+            board.remove(key_of(pod))
+            if done:
+                break
+        for key in came:
+            board.remove(key)
+        return done
+
+    def _finds_neighbours(self, board: Board, pod: Pod, place: str | None) -> bool:
+        """Whether the pod may come, and not as the first of its group."""
+        refused = any(refuse_by_affinity(board, pod, self.nodes[place or ""]))
+        return not refused and not starts_its_group(board, pod)
+
+
+def _fixed(pod: Pod) -> Demand:
+    return Demand(counted_requests(pod), NO_RESOURCES)
+
+
+def _cpu(resources: Resources) -> int:
+    return resources.cpu_millicores
+
+
+def _memory(resources: Resources) -> int:
+    return resources.memory_bytes
+
+
+def _add(one: Key, other: Key) -> Key:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
