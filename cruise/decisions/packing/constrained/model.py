@@ -1,0 +1,164 @@
+"""A model of all rules on some open nodes, what is maximised in it, and one call of the solver."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from cruise.decisions.packing.budget import Meter
+from cruise.decisions.packing.constrained.between_pods import keep_between_pods
+from cruise.decisions.packing.constrained.cells import Cells, Count
+from cruise.decisions.packing.constrained.grounding import keep_grounded
+from cruise.decisions.packing.constrained.layout import Layout
+from cruise.decisions.packing.constrained.room import (
+    keep_preemption_to_those_who_may,
+    keep_to_capacity,
+    keep_to_counts,
+)
+from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.decisions.packing.problem import Objective
+
+# What a second of CP-SAT's deterministic time costs in work units.
+EFFORT_UNIT = 1e9
+
+Found = Callable[[IntArray], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call found: an assignment if any, the objective's value and its bound; `infeasible` only if proved."""
+
+    assignment: IntArray | None
+    value: int
+    bound: int
+    infeasible: bool = False
+
+
+class Model:
+    """All rules on the open nodes, with the entries of the objective's key as expressions, the first the most urgent.
+
+    `values_of(assignment)` are those entries; `limits` what they surpass in no assignment.
+    """
+
+    def __init__(self, layout: Layout, base: IntArray, open_nodes: BoolArray) -> None:
+        self.layout = layout
+        self.cells = Cells(layout, base, open_nodes)
+        keep_to_counts(self.cells)
+        keep_to_capacity(self.cells)
+        keep_preemption_to_those_who_may(self.cells)
+        keep_between_pods(self.cells)
+        keep_grounded(self.cells)
+        self.entries = _entries(self.cells)
+
+    def demand(self, entry: int, least: int) -> None:
+        """From now on an entry of the key is to be at least so much."""
+        self.cells.require(self.entries[entry].expression() >= least)
+
+    def hint(self, assignment: IntArray) -> None:
+        """Start the search from an assignment."""
+        model, running = self.cells.model, self.layout.running
+        model.clear_hints()  # type: ignore[no-untyped-call]
+        for cell, variable in self.cells.stay.items():
+            model.add_hint(variable, int(min(assignment[cell], running[cell]) - self.cells.fixed_stay[cell]))
+        for cell, variable in self.cells.arrive.items():
+            model.add_hint(variable, int(max(assignment[cell] - running[cell], 0)))
+
+    def complete_hint(self, assignment: IntArray, meter: Meter) -> bool:
+        """Hint at every variable, and tell whether the model allows the assignment at all."""
+        self.hint(assignment)
+        self.cells.model.clear_objective()  # type: ignore[no-untyped-call]
+        solver = _solver(meter)
+        solver.parameters.fix_variables_to_their_hinted_value = True
+        status = _solve(solver, self.cells.model, meter)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return False
+        self._hint_all(solver)
+        # What has no variable, or is more than its variable may be, was not hinted at.
+        return bool((self.read(solver.value) == assignment).all())
+
+    def maximise(self, objective: cp_model.LinearExprT, meter: Meter, found: Found | None = None) -> Answer:
+        """Look for the greatest value of an expression; what is found is hinted at from now on."""
+        self.cells.model.maximize(objective)
+        solver = _solver(meter)
+        status = _solve(solver, self.cells.model, meter, None if found is None else _Listener(self, found))
+        if status == cp_model.INFEASIBLE:
+            return Answer(None, 0, 0, infeasible=True)
+        raw = solver.best_objective_bound
+        bound = math.floor(raw + 1e-6) if math.isfinite(raw) else 2**62
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Answer(None, 0, bound)
+        self._hint_all(solver)
+        return Answer(self.read(solver.value), round(solver.objective_value), bound)
+
+    def read(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
+        """The assignment that the variables' values make."""
+        cells = self.cells
+        assignment: IntArray = cells.fixed_stay + cells.fixed_arrive
+        for variables in (cells.stay, cells.arrive):
+            for cell, variable in variables.items():
+                assignment[cell] += value(variable)
+        return assignment
+
+    def _hint_all(self, solver: cp_model.CpSolver) -> None:
+        model = self.cells.model
+        model.clear_hints()  # type: ignore[no-untyped-call]
+        solution = solver.response_proto.solution
+        for index, level in enumerate(solution):
+            model.add_hint(model.get_int_var_from_proto_index(index), level)
+
+
+class _Listener(cp_model.CpSolverSolutionCallback):
+    def __init__(self, model: Model, found: Found) -> None:
+        super().__init__()
+        self._model, self._found = model, found
+
+    def on_solution_callback(self) -> None:
+        self._found(self._model.read(self.value))
+
+
+def _entries(cells: Cells) -> list[Count]:
+    problem = cells.layout.problem
+    entries = []
+    for priority in np.unique(problem.priorities)[::-1].tolist():
+        tier = np.flatnonzero(problem.priorities == priority).tolist()
+        entries.append(cells.held(tier))
+        if problem.objective is Objective.PAPER:
+            entries.append(cells.stays(tier))
+    if problem.objective is Objective.OPERATOR:
+        entries.append(_spared(cells))
+    return entries
+
+
+def _spared(cells: Cells) -> Count:
+    """The weight of what is not evicted, less that of all that runs."""
+    weights, running = cells.layout.problem.weights, cells.layout.running
+    spared = Count()
+    spared.know(int((weights[:, None] * (cells.fixed_stay - running)).sum()))
+    for cell, variable in cells.stay.items():
+        weight = int(weights[cell[0]])
+        if weight:
+            spared.take(variable, cells.stay_most[cell], weight)
+    return spared
+
+
+def _solver(meter: Meter) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 1
+    solver.parameters.linearization_level = 2
+    seconds = meter.remaining_seconds()
+    if seconds < math.inf:
+        solver.parameters.max_time_in_seconds = max(seconds, 0.001)
+    if meter.work_left < math.inf:
+        solver.parameters.max_deterministic_time = max(meter.work_left / EFFORT_UNIT, 0.001)
+    return solver
+
+
+def _solve(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, meter: Meter, listener: _Listener | None = None
+) -> cp_model.CpSolverStatus:
+    status = solver.solve(model, listener)
+    meter.spend(EFFORT_UNIT * float(solver.response_proto.deterministic_time))
+    return status

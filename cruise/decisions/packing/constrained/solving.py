@@ -1,0 +1,67 @@
+"""The best packing under all rules: by neighbourhoods where there are many nodes, then entry by entry with a proof."""
+
+import math
+
+import numpy as np
+
+from cruise.decisions.packing.budget import Budget, Meter
+from cruise.decisions.packing.constrained.incumbent import Incumbent, incumbent_of
+from cruise.decisions.packing.constrained.layout import layout_of
+from cruise.decisions.packing.constrained.model import Model
+from cruise.decisions.packing.constrained.neighbourhoods import improve
+from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.packing.packing import Packing, Report
+from cruise.decisions.packing.problem import Problem
+
+# So few nodes are solved at once from the beginning; more gain by neighbourhoods first.
+_FEW_NODES = 12
+_PATIENCE = 60
+_SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_AN_ENTRY = 0.5, 0.4
+
+
+def solve_constrained(
+    problem: Problem,
+    start: IntArray,
+    budget: Budget,
+    report: Report,
+    *,
+    relaxed: tuple[int, ...] = (),
+) -> Packing:
+    """Pack as well as the budget lets, never worse than `start` or than what runs now.
+
+    `start[pod]` is a node or -1; one that breaks a rule is passed over. `relaxed` is the bound of the same problem
+    without some of its rules. With work units, and no deadline, the answer repeats exactly.
+    """
+    layout = layout_of(problem)
+    meter = Meter(budget.deadline_seconds, budget.work_units)
+    generator = np.random.default_rng(budget.seed)
+    incumbent = incumbent_of(layout, layout.running, report, relaxed)
+    everywhere = np.ones(problem.node_count, dtype=np.bool_)
+    model = Model(layout, layout.running, everywhere)
+    started = layout.counted(start)
+    if (started != layout.running).any() and model.complete_hint(started, meter):
+        incumbent.offer(started)
+    if problem.node_count > _FEW_NODES:
+        with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
+            improve(incumbent, generator, part, _PATIENCE)
+    if not incumbent.proved and not meter.over():
+        _prove(incumbent, model, meter)
+    if not incumbent.proved and not meter.over():
+        improve(incumbent, generator, meter, math.inf)
+    return incumbent.packing()
+
+
+def _prove(incumbent: Incumbent, model: Model, meter: Meter) -> None:
+    """Maximise one entry of the key after the other, those before held at what is reached."""
+    model.complete_hint(incumbent.assignment, meter)
+    last = len(incumbent.key) - 1
+    for entry in range(last + 1):
+        if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
+            with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as part:
+                answer = model.maximise(model.entries[entry].expression(), part, incumbent.offer)
+            if answer.assignment is not None:
+                incumbent.offer(answer.assignment)
+            incumbent.lower(entry, answer.bound)
+        if incumbent.proved or meter.over():
+            return
+        model.demand(entry, incumbent.key[entry])

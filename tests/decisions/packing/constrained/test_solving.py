@@ -1,0 +1,72 @@
+"""Packing under all rules, against trying every assignment."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from cruise.decisions.packing.budget import Budget
+from cruise.decisions.packing.certificate import Status
+from cruise.decisions.packing.constrained.solving import solve_constrained
+from cruise.decisions.packing.packing import Packing
+from tests.decisions.packing.constrained.tiny import best_key, obeys, random_problem
+
+SEEDS_A_CASE = 50
+
+
+@pytest.mark.parametrize("first", range(0, 500, SEEDS_A_CASE))
+def test_equals_the_best_of_all_assignments_and_proves_it(first):
+    for seed in range(first, first + SEEDS_A_CASE):
+        problem = random_problem(seed)
+        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+        key = packing.after.key(problem.objective)
+        assert key == best_key(problem), seed
+        assert key == packing.bound, seed
+        assert packing.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
+        assert packing.status is Status.ALREADY_OPTIMAL or obeys(problem, packing.pod_node), seed
+
+
+def test_reports_only_better_packings_or_bounds_that_obey():
+    for seed in range(30):
+        problem = random_problem(seed)
+        heard: list[Packing] = []
+        last = solve_constrained(problem, problem.pod_node, Budget(), heard.append)
+        states = [(packing.after.key(problem.objective), [-b for b in packing.bound]) for packing in heard]
+        assert all(later > earlier for earlier, later in pairwise(states))
+        assert all(
+            obeys(problem, p.pod_node) for p in heard if p.after.key(problem.objective) > p.now.key(problem.objective)
+        )
+        if heard:
+            assert heard[-1].after == last.after and heard[-1].bound == last.bound
+
+
+def test_is_never_worse_than_its_start_without_any_budget_left():
+    kept = 0
+    for seed in range(40):
+        problem = random_problem(seed)
+        best = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+        again = solve_constrained(problem, best.pod_node, Budget(work_units=1e6), ignore)
+        assert again.after.key(problem.objective) >= best.after.key(problem.objective)
+        kept += best.status is Status.OPTIMAL
+    assert kept > 10
+
+
+def test_passes_over_a_start_that_breaks_a_rule():
+    for seed in range(40):
+        problem = random_problem(seed)
+        packing = solve_constrained(problem, np.zeros(problem.pod_count, dtype=np.int64), Budget(), ignore)
+        assert packing.after.key(problem.objective) == best_key(problem)
+
+
+def test_repeats_exactly_with_work_units():
+    for seed in range(10):
+        problem = random_problem(seed, most_pods=12)
+        first, second = (
+            solve_constrained(problem, problem.pod_node, Budget(work_units=2e7, seed=5), ignore) for _ in range(2)
+        )
+        assert first.pod_node.tolist() == second.pod_node.tolist()
+        assert first.bound == second.bound
+
+
+def ignore(_: Packing) -> None:
+    """Nobody listens."""
