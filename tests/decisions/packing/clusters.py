@@ -25,6 +25,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.qos import qos_class
+from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, Resources
 from cruise.domain.scheduling import (
     LabelSelector,
@@ -66,7 +67,7 @@ class _Drawing:
 
     def __init__(self, source: random.Random) -> None:
         self.source = source
-        share = source.choice([0.1, 0.2, 0.35])
+        share = source.choice([0.05, 0.15, 0.3])
         self.features = {feature for feature in FEATURES if source.random() < share}
         self.zones = source.randint(1, 3)
         self.claims: dict[tuple[str, str], Claim] = {}
@@ -76,8 +77,8 @@ class _Drawing:
         return feature in self.features and self.source.random() < chance
 
     def cluster(self) -> Snapshot:
-        nodes = tuple(self.node(number) for number in range(1, self.source.choice([2, 2, 3, 3, 3, 4, 5]) + 1))
-        most = 9 if len(nodes) < 4 else 7
+        count = self.source.choice([2, 2, 3, 3, 3, 4, 5])
+        most = 9 if count < 4 else 7
         pods: list[Pod] = []
         workloads: dict[tuple[str, WorkloadRef], Workload] = {}
         for number in range(self.source.randint(2, 5)):
@@ -86,6 +87,8 @@ class _Drawing:
             pods += [self.copy(template, copy) for copy in range(copies)]
             if template.workload is not None and copies:
                 workloads[(template.namespace, template.workload)] = self.workload(template, copies)
+        room = self.mean_room(pods, count)
+        nodes = tuple(self.node(number, room) for number in range(1, count + 1))
         surroundings = Surroundings(self.claims, self.attach_limits(nodes), NAMESPACE_LABELS)
         bare = Snapshot(nodes=nodes, surroundings=surroundings)
         return replace(
@@ -98,7 +101,16 @@ class _Drawing:
             namespace_annotations=self.namespace_annotations(),
         )
 
-    def node(self, number: int) -> Node:
+    def mean_room(self, pods: list[Pod], nodes: int) -> Resources:
+        """What a node has so that all together are nearly full, or a little more than that."""
+        counted = [counted_requests(pod) for pod in pods]
+        share = nodes * self.source.choice([0.6, 0.8, 0.95, 1.05])
+        return Resources(
+            int(sum(one.cpu_millicores for one in counted) / share),
+            int(sum(one.memory_bytes for one in counted) / share),
+        )
+
+    def node(self, number: int, room: Resources) -> Node:
         source = self.source
         labels = {HOST: f"n{number}", ZONE: f"z{source.randint(1, self.zones)}", DISK: source.choice(["ssd", "hdd"])}
         if source.random() < 0.1:
@@ -108,7 +120,10 @@ class _Drawing:
             taints = (Taint("dedicated", source.choice(["red", "blue"]), source.choice(list(TaintEffect))),)
         return Node(
             name=f"n{number}",
-            allocatable=Resources(source.randint(4, 12) * 100, source.randint(4, 12) * 100 * MEBIBYTE),
+            allocatable=Resources(
+                int(room.cpu_millicores * source.uniform(0.8, 1.3)) // 100 * 100,
+                int(room.memory_bytes * source.uniform(0.9, 1.5)) // MEBIBYTE * MEBIBYTE,
+            ),
             allocatable_pods=source.randint(1, 3) if self.has("pod places", 0.5) else 110,
             allocatable_extended={GPU: source.randint(0, 3)} if self.has("gpus", 0.8) else {},
             labels=labels,
@@ -308,12 +323,13 @@ class _Drawing:
         source = self.source
         board = Board(bare)
         scheduler = Scheduler(board)
-        pending = source.choice([0.15, 0.3, 0.5])
+        pending = source.choice([0.0, 0.1, 0.3])
         order = list(pods)
         source.shuffle(order)
         done: list[Pod] = []
         for number, pod in enumerate(order):
-            if number == len(order) - 1 or source.random() < pending:
+            last = number == len(order) - 1 and all(other.node is not None for other in done)
+            if last or source.random() < pending:
                 done.append(replace(pod, scheduling_gated=self.has("gates", 0.3), terminating=self.has("ending", 0.1)))
                 continue
             open_nodes = [node for node in bare.nodes if not any(scheduler.refuse(pod, node))]

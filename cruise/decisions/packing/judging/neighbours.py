@@ -2,14 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from cruise.decisions.packing.judging.board import Board
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import PodTerm, SpreadConstraint
 from cruise.domain.scheduling import Placement
 
-# What pods that spread alike have in common.
-Spreading = tuple[Placement, tuple[SpreadConstraint, ...]]
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """The domains of a topology: that of each node which counts, and how many there are."""
+
+    of_node: Mapping[str, str]
+    count: int
 
 
 def refuse_by_affinity(board: Board, pod: Pod, node: Node) -> Iterator[str]:
@@ -61,39 +67,40 @@ class Spreads:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._counting: dict[Spreading, list[dict[str, str]]] = {}
+        self._domains: dict[tuple[Placement, frozenset[str], SpreadConstraint], Domains] = {}
 
     def refuse(self, pod: Pod, node: Node) -> Iterator[str]:
-        """Say which constraint would be skewed too far."""
-        constraints = pod.constraints.spread
-        if not constraints:
-            return
-        for constraint, domain_of in zip(constraints, self._domains_of(pod), strict=True):
+        """Say which constraint would be skewed too far; pods that are ending do not count."""
+        keys = frozenset(constraint.topology_key for constraint in pod.constraints.spread)
+        for constraint in pod.constraints.spread:
             key = constraint.topology_key
             if key not in node.labels:
                 yield f"lacks the label {key} of its topology spread"
                 continue
-            counts = Counter(dict.fromkeys(domain_of.values(), 0))
+            domains = self._domains_of(pod.placement, keys, constraint)
+            counts: Counter[str] = Counter()
             for name, many in self._matching(constraint, pod).items():
-                if name in domain_of:
-                    counts[domain_of[name]] += many
-            least = min(counts.values(), default=0) if len(counts) >= constraint.min_domains else 0
+                if many > 0 and name in domains.of_node:
+                    counts[domains.of_node[name]] += many
+            empty = len(counts) < domains.count or domains.count < constraint.min_domains
+            least = 0 if empty else min(counts.values(), default=0)
             itself = int(constraint.selector is not None and constraint.selector.selects(pod.labels))
             skew = counts[node.labels[key]] + itself - least
             if skew > constraint.max_skew:
                 yield f"would skew its spread over {key} by {skew}, of {constraint.max_skew}"
 
-    def _domains_of(self, pod: Pod) -> list[dict[str, str]]:
-        """For each constraint the nodes that count, with their domain; none lacks a key of any of the constraints."""
-        asked = (pod.placement, pod.constraints.spread)
-        known = self._counting.get(asked)
+    def _domains_of(self, placement: Placement, keys: frozenset[str], constraint: SpreadConstraint) -> Domains:
+        """The nodes that count, with their domain; none lacks a key of any of the pod's constraints."""
+        # What a constraint selects does not matter here, and differs from workload to workload.
+        asked = (placement, keys, replace(constraint, selector=None, max_skew=1, min_domains=1))
+        known = self._domains.get(asked)
         if known is None:
-            keys = {constraint.topology_key for constraint in pod.constraints.spread}
-            whole = [node for node in self._board.nodes.values() if keys <= node.labels.keys()]
-            known = self._counting[asked] = [
-                {node.name: node.labels[c.topology_key] for node in whole if _counts(c, pod.placement, node)}
-                for c in pod.constraints.spread
-            ]
+            of_node = {
+                node.name: node.labels[constraint.topology_key]
+                for node in self._board.nodes.values()
+                if keys <= node.labels.keys() and _counts(constraint, placement, node)
+            }
+            known = self._domains[asked] = Domains(of_node, len(set(of_node.values())))
         return known
 
     def _matching(self, constraint: SpreadConstraint, pod: Pod) -> Counter[str]:
