@@ -7,16 +7,11 @@ import pytest
 from cruise.errors import BadInput
 from cruise.kube_json.snapshot import read_snapshot
 from tests.builders import Json, make_list_json, make_node_json, make_pod_json
+from tests.storage_builders import make_priority_class_json
 
-
-def class_json(name: str, value: int, **more: object) -> Json:
-    metadata = {"name": name}
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value} | more
-
-
-HIGH = class_json("high", 1000)
-POLITE = class_json("polite", 500, preemptionPolicy="Never")
-DEFAULT = class_json("usual", 10, globalDefault=True)
+HIGH = make_priority_class_json("high", 1000)
+POLITE = make_priority_class_json("polite", 500, preemptionPolicy="Never")
+DEFAULT = make_priority_class_json("usual", 10, globalDefault=True)
 
 
 def pods_of(*items: Json) -> list[tuple[int, bool]]:
@@ -45,7 +40,7 @@ def test_a_pod_without_a_priority_has_that_of_its_class(spec, expected, classes_
 
 def test_without_a_default_the_priority_is_zero_and_of_several_the_lowest_counts():
     assert pods_of(make_pod_json(), HIGH) == [(0, True)]
-    assert pods_of(make_pod_json(), DEFAULT, class_json("second", 5, globalDefault=True)) == [(5, True)]
+    assert pods_of(make_pod_json(), DEFAULT, make_priority_class_json("second", 5, globalDefault=True)) == [(5, True)]
 
 
 def test_a_class_that_is_not_there_is_told():
@@ -55,4 +50,4 @@ def test_a_class_that_is_not_there_is_told():
 
 def test_a_policy_that_is_none_is_refused():
     with pytest.raises(BadInput, match=r'PriorityClass odd: preemptionPolicy: "No" is no policy; write one of Never'):
-        pods_of(class_json("odd", 1, preemptionPolicy="No"))
+        pods_of(make_priority_class_json("odd", 1, preemptionPolicy="No"))

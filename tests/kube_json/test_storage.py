@@ -1,7 +1,6 @@
 """Claims and what they are resolved with, from JSON as kubectl prints it."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -10,50 +9,15 @@ from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.errors import BadInput
 from cruise.kube_json.snapshot import read_snapshot
 from tests.builders import Json, make_list_json, make_metadata, make_namespace_json, make_pod_json
+from tests.storage_builders import (
+    DRIVER,
+    make_claim_json,
+    make_drivers_json,
+    make_storage_class_json,
+    make_volume_json,
+)
 
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
-DRIVER = "ebs.csi.aws.com"
-
-
-def claim_json(name: str = "data", volume: str = "", storage: str | None = None, **more: Any) -> Json:
-    spec: Json = {"accessModes": ["ReadWriteOnce"], "volumeName": volume, "storageClassName": storage}
-    annotations = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": make_metadata(name, annotations=annotations | more.pop("annotations", {})),
-        "spec": spec | more.pop("spec", {}),
-        "status": {"phase": "Bound" if volume else "Pending"},
-    } | more
-
-
-def volume_json(name: str = "pv-1", labels: dict[str, str] | None = None, **spec: Any) -> Json:
-    source = {"csi": {"driver": DRIVER, "volumeHandle": f"vol-{name}"}}
-    metadata = make_metadata(name, None, labels)
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec or source}
-
-
-def class_json(name: str = "fast", **more: Any) -> Json:
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": make_metadata(name, None),
-        "provisioner": DRIVER,
-        "volumeBindingMode": "WaitForFirstConsumer",
-    } | more
-
-
-def drivers_json(node: str = "n1", **counts: int | None) -> Json:
-    drivers = [
-        {"name": name.replace("_", "."), "nodeID": node} | ({} if count is None else {"allocatable": {"count": count}})
-        for name, count in counts.items()
-    ]
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "CSINode",
-        "metadata": make_metadata(node, None),
-        "spec": {"drivers": drivers},
-    }
 
 
 def read(*items: Json) -> Surroundings:
@@ -61,7 +25,7 @@ def read(*items: Json) -> Surroundings:
 
 
 def claim_of(*items: Json) -> Claim | None:
-    return read(*items, drivers_json(ebs_csi_aws_com=25)).claims.get(("shop", "data"))
+    return read(*items, make_drivers_json(ebs_csi_aws_com=25)).claims.get(("shop", "data"))
 
 
 def within(key: str, *values: str) -> Requirement:
@@ -72,22 +36,24 @@ def test_a_bound_claim_goes_where_its_volume_does():
     affinity = {
         "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
     }
-    volume = volume_json(csi={"driver": DRIVER, "volumeHandle": "vol-1"}, nodeAffinity=affinity)
-    assert claim_of(volume, claim_json(volume="pv-1", storage="fast")) == Claim(
+    volume = make_volume_json(csi={"driver": DRIVER, "volumeHandle": "vol-1"}, nodeAffinity=affinity)
+    assert claim_of(volume, make_claim_json(volume="pv-1", storage="fast")) == Claim(
         "shop", "data", terms=(NodeSelectorTerm((within(ZONE, "a"),)),), driver=DRIVER, volume="vol-1"
     )
 
 
 def test_a_volume_that_is_no_drivers_counts_against_no_limit():
-    assert claim_of(volume_json(nfs={"path": "/"}), claim_json(volume="pv-1")) == Claim("shop", "data", volume="pv-1")
+    assert claim_of(make_volume_json(nfs={"path": "/"}), make_claim_json(volume="pv-1")) == Claim(
+        "shop", "data", volume="pv-1"
+    )
 
 
 def test_a_volume_from_before_csi_counts_for_its_drivers_successor():
-    volume = volume_json(awsElasticBlockStore={"volumeID": "aws://a/vol-7"})
-    claim = claim_of(volume, claim_json(volume="pv-1"))
+    volume = make_volume_json(awsElasticBlockStore={"volumeID": "aws://a/vol-7"})
+    claim = claim_of(volume, make_claim_json(volume="pv-1"))
     assert claim is not None
     assert (claim.driver, claim.volume) == (DRIVER, "aws://a/vol-7")
-    waiting = claim_of(class_json(provisioner="kubernetes.io/aws-ebs"), claim_json(storage="fast"))
+    waiting = claim_of(make_storage_class_json(provisioner="kubernetes.io/aws-ebs"), make_claim_json(storage="fast"))
     assert waiting is not None
     assert waiting.driver == DRIVER
 
@@ -108,7 +74,7 @@ def test_a_volume_from_before_csi_counts_for_its_drivers_successor():
     ],
 )
 def test_a_volumes_zone_labels_bind_it_as_kube_scheduler_reads_them(labels, node, admitted):
-    claim = claim_of(volume_json(labels=labels), claim_json(volume="pv-1"))
+    claim = claim_of(make_volume_json(labels=labels), make_claim_json(volume="pv-1"))
     assert claim is not None
     assert claim.terms is not None
     assert any(term.matches("n1", node) for term in claim.terms) is admitted
@@ -119,8 +85,8 @@ def test_a_waiting_claim_goes_where_its_class_allows():
         {"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]},
         {"matchLabelExpressions": None},
     ]
-    storage = class_json(allowedTopologies=topologies)
-    assert claim_of(storage, claim_json(storage="fast")) == Claim(
+    storage = make_storage_class_json(allowedTopologies=topologies)
+    assert claim_of(storage, make_claim_json(storage="fast")) == Claim(
         "shop",
         "data",
         bound=False,
@@ -133,7 +99,7 @@ def test_a_waiting_claim_goes_where_its_class_allows():
 
 def test_a_claim_for_which_a_node_was_chosen_goes_there():
     chosen = {"volume.kubernetes.io/selected-node": "n7"}
-    claim = claim_of(class_json(), claim_json(storage="fast", annotations=chosen))
+    claim = claim_of(make_storage_class_json(), make_claim_json(storage="fast", annotations=chosen))
     assert claim is not None
     assert claim.terms == (NodeSelectorTerm(fields=(within("metadata.name", "n7"),)),)
 
@@ -141,16 +107,16 @@ def test_a_claim_for_which_a_node_was_chosen_goes_there():
 @pytest.mark.parametrize(
     "items",
     [
-        [class_json(volumeBindingMode="Immediate"), claim_json(storage="fast")],
-        [class_json(volumeBindingMode=None), claim_json(storage="fast")],
-        [claim_json(storage="")],
-        [claim_json()],
-        [volume_json(), claim_json(volume="pv-1", status={"phase": "Lost"})],
+        [make_storage_class_json(volumeBindingMode="Immediate"), make_claim_json(storage="fast")],
+        [make_storage_class_json(volumeBindingMode=None), make_claim_json(storage="fast")],
+        [make_claim_json(storage="")],
+        [make_claim_json()],
+        [make_volume_json(), make_claim_json(volume="pv-1", status={"phase": "Lost"})],
         [
-            class_json(),
-            claim_json(storage="fast", metadata=make_metadata("data", deletionTimestamp="2026-01-01T00:00:00Z")),
+            make_storage_class_json(),
+            make_claim_json(storage="fast", metadata=make_metadata("data", deletionTimestamp="2026-01-01T00:00:00Z")),
         ],
-        [volume_json(), claim_json(spec={"volumeName": "pv-1"})],
+        [make_volume_json(), make_claim_json(spec={"volumeName": "pv-1"})],
     ],
 )
 def test_a_claim_that_nobody_serves_keeps_its_pod_pending(items):
@@ -163,9 +129,9 @@ def test_a_claim_that_nobody_serves_keeps_its_pod_pending(items):
     "items",
     [
         [],
-        [claim_json(volume="pv-1")],
-        [claim_json(storage="fast")],
-        [class_json(provisioner="kubernetes.io/no-provisioner"), claim_json(storage="fast")],
+        [make_claim_json(volume="pv-1")],
+        [make_claim_json(storage="fast")],
+        [make_storage_class_json(provisioner="kubernetes.io/no-provisioner"), make_claim_json(storage="fast")],
     ],
 )
 def test_a_claim_of_which_not_all_is_known_is_left_out(items):
@@ -173,20 +139,20 @@ def test_a_claim_of_which_not_all_is_known_is_left_out(items):
 
 
 def test_without_any_nodes_limits_a_drivers_claims_are_left_out():
-    items = [volume_json(), claim_json(volume="pv-1")]
+    items = [make_volume_json(), make_claim_json(volume="pv-1")]
     assert read(*items).claims == {}
-    assert read(*items, drivers_json()).claims.keys() == {("shop", "data")}
-    assert read(volume_json(nfs={}), items[1]).claims.keys() == {("shop", "data")}
+    assert read(*items, make_drivers_json()).claims.keys() == {("shop", "data")}
+    assert read(make_volume_json(nfs={}), items[1]).claims.keys() == {("shop", "data")}
 
 
 def test_a_claim_for_one_pod_alone():
-    claim = claim_of(volume_json(), claim_json(volume="pv-1", spec={"accessModes": ["ReadWriteOncePod"]}))
+    claim = claim_of(make_volume_json(), make_claim_json(volume="pv-1", spec={"accessModes": ["ReadWriteOncePod"]}))
     assert claim is not None
     assert claim.single_pod
 
 
 def test_attach_limits_are_those_that_drivers_state():
-    limits = read(drivers_json("n1", a_csi=3, b_csi=None), drivers_json("n2", b_csi=None)).attach_limits
+    limits = read(make_drivers_json("n1", a_csi=3, b_csi=None), make_drivers_json("n2", b_csi=None)).attach_limits
     assert limits == {"n1": {"a.csi": 3}}
 
 
@@ -204,15 +170,15 @@ def test_namespaces_have_their_labels_and_their_name():
     ("item", "words"),
     [
         (
-            drivers_json("n1", a=-1),
+            make_drivers_json("n1", a=-1),
             "CSINode n1: spec.drivers[0].allocatable.count: -1 is negative; write 0 or more",
         ),
         (
-            class_json(volumeBindingMode="Later"),
+            make_storage_class_json(volumeBindingMode="Later"),
             'StorageClass fast: volumeBindingMode: "Later" is unknown; write one of Immediate, WaitForFirstConsumer',
         ),
         (
-            volume_json(
+            make_volume_json(
                 nodeAffinity={
                     "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Is"}]}]}
                 }

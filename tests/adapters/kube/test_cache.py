@@ -32,6 +32,13 @@ from tests.builders import (
     make_replica_set_json,
     make_workload_json,
 )
+from tests.storage_builders import (
+    make_claim_json,
+    make_drivers_json,
+    make_priority_class_json,
+    make_storage_class_json,
+    make_volume_json,
+)
 
 KINDS = {str(kind.shape.__struct_config__.tag): kind for kind in ALL_KINDS}
 DECODERS = {name: StreamDecoder(kind.shape) for name, kind in KINDS.items()}
@@ -65,6 +72,7 @@ def web_pod(name: str = "web-7d9f8b6c5d-aaaaa", **more: Any) -> Json:
     return make_pod_json(name, **more)
 
 
+CLAIMED = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 WHOLE = (
     make_node_json("n1"),
     make_node_json("n2", labels={"kubernetes.io/os": "windows"}),
@@ -86,6 +94,13 @@ WHOLE = (
     web_pod("bare", owner=None, namespace="zoo"),
     web_pod("alone-z", owner="ReplicaSet/alone", namespace="shop", labels={}),
     web_pod("finished", node="gone", phase="Succeeded"),
+    web_pod("db-0", owner="StatefulSet/db", spec={"volumes": [CLAIMED], "priority": 7}),
+    make_claim_json("data", volume="pv-1"),
+    make_claim_json("more", storage="fast"),
+    make_volume_json("pv-1"),
+    make_storage_class_json("fast"),
+    make_drivers_json("n1", ebs_csi_aws_com=25),
+    make_priority_class_json("usual", 7, globalDefault=False),
 )
 
 
