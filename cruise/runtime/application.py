@@ -98,8 +98,9 @@ class Application:
     async def _ended(self, action: Action) -> Outcome:
         if self._guards.forbidden_by_mode(action):
             return self._outcome(action, Verdict.OBSERVED, Reason.MODE)
-        if self._guards.cooling_down(action):
-            return self._outcome(action, Verdict.HELD, Reason.COOLING_DOWN)
+        left_alone = self._guards.why_left_alone(action)
+        if left_alone is not None:
+            return self._outcome(action, Verdict.HELD, left_alone)
         if isinstance(action, EvictPod):
             return await self._evicted(action)
         if isinstance(action, ResizePod):

@@ -34,6 +34,7 @@ async def apply(
     gate: Gate | None = None,
     at_once: int | None = None,
     asked_for: bool = False,
+    pass_began: datetime | None = None,
     poll_seconds: float = POLL_SECONDS,
 ) -> list[Outcome]:
     """Do what mode, pause, budgets and the cluster as it is now allow; return how each action ended, in their order.
@@ -41,12 +42,13 @@ async def apply(
     `snapshot` is what the actions were decided on. First everything that takes no room, up to `at_once` together, or as
     many as the gate lets; then the evictions, one after the other; then the grows, those of one node in sequence.
     `gate` is shared by all that write at the same time. What a person has `asked_for` is done in any mode and while
-    paused. What mode or pause forbids is not audited: it comes again with every pass. Raises Unavailable where the
+    paused. Where the actions are a part of a longer pass, `pass_began` is since when evictions count against a node's
+    budget. What mode or pause forbids is not audited: it comes again with every pass. Raises Unavailable where the
     cluster or the store is out of reach; what was done until then, and what may have been, is in the audit, as it is
     when this is cancelled.
     """
     gate = gate or Gate()
-    guards = Guards(actions, snapshot, policy, gate, now, asked_for=asked_for)
+    guards = Guards(actions, snapshot, policy, gate, now, asked_for=asked_for, pass_began=pass_began)
     pause = Pause(None if asked_for else store, poll_seconds)
     run = Application(actions, cluster, store, guards, gate, pause, now)
     # In a task of its own: a task group that failed leaves no trace in its task of who had cancelled it.

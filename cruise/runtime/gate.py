@@ -64,6 +64,7 @@ class Gate:
         self._told: dict[tuple[type[Action], str], tuple[Verdict, Reason, datetime]] = {}
         self._most_told = _MANY
         self._resting: dict[str, datetime] = {}
+        self._reserved: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
     # ---- room ----
 
@@ -103,6 +104,17 @@ class Gate:
         """Tell whether a pod is still to be left alone."""
         until = self._resting.get(uid)
         return until is not None and now < until
+
+    # ---- packing ----
+
+    def reserve(self, nodes: frozenset[str] = frozenset(), uids: frozenset[str] = frozenset()) -> None:
+        """Have the node passes leave nodes and pods alone that a packing plan counts on; without any, let them go."""
+        self._reserved = (nodes, uids)
+
+    def is_reserved(self, action: ResizePod | EvictPod) -> bool:
+        """Tell whether an action would touch what a packing plan counts on."""
+        nodes, uids = self._reserved
+        return action.node in nodes or action.uid in uids
 
     # ---- audit ----
 

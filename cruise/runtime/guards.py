@@ -27,6 +27,7 @@ class Guards:
         now: datetime,
         *,
         asked_for: bool = False,
+        pass_began: datetime | None = None,
     ) -> None:
         self._asked_for = asked_for
         self._policy = policy
@@ -38,7 +39,7 @@ class Guards:
         named = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
         self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in named}
         self._rooms = _Rooms(actions, snapshot)
-        self._disruptions = _Disruptions(actions, snapshot, policy, now)
+        self._disruptions = _Disruptions(actions, snapshot, policy, pass_began or now)
 
     def decided_on(self, action: ResizePod | EvictPod) -> Pod | None:
         """Return the pod as it was when the action was decided."""
@@ -49,12 +50,15 @@ class Guards:
         needed = Mode.RESIZE if isinstance(action, ResizePod) else Mode.FULL
         return self._policy.mode < needed and not self._asked_for
 
-    def cooling_down(self, action: Action) -> bool:
-        """Tell whether a node pass would touch a pod that was answered a kill a moment ago."""
+    def why_left_alone(self, action: Action) -> Reason | None:
+        """Tell why a node pass must not touch a pod: a kill was answered, or a packing plan counts on pod or node."""
         if not isinstance(action, ResizePod | EvictPod):
-            return False
-        passing = action.reason in (Reason.RIGHTSIZED, Reason.DOES_NOT_FIT)
-        return passing and self._gate.rests(action.uid, self._now)
+            return None
+        if action.reason not in (Reason.RIGHTSIZED, Reason.DOES_NOT_FIT):
+            return None
+        if self._gate.rests(action.uid, self._now):
+            return Reason.COOLING_DOWN
+        return Reason.PACKING if self._gate.is_reserved(action) else None
 
     def original_sizes(self, actions: Sequence[Action]) -> list[OriginalSizes]:
         """Return what the pods to be resized ask for now, where no annotation keeps it: it may be the first resize."""
@@ -161,9 +165,9 @@ class _Rooms:
 class _Disruptions:
     """Who is being disrupted, in the snapshot and by evictions that it does not show yet."""
 
-    def __init__(self, actions: Sequence[Action], snapshot: Snapshot, policy: Policy, now: datetime) -> None:
+    def __init__(self, actions: Sequence[Action], snapshot: Snapshot, policy: Policy, pass_began: datetime) -> None:
         self._policy = policy
-        self._now = now
+        self._pass_began = pass_began
         evicting = any(isinstance(one, EvictPod) for one in actions)
         self._alive: set[str] = set()
         self._in_snapshot: Counter[tuple[str, WorkloadRef | None]] = Counter()
@@ -180,12 +184,16 @@ class _Disruptions:
     def over_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> Reason | None:
         """Tell which budget an eviction would overdraw."""
         policy = self._policy
+        if action.node is None:
+            # Nobody misses a pod that runs nowhere.
+            return None
+        spent = [line for line in spent if line.action.node is not None]
         if len(spent) >= policy.max_evictions_per_hour:
             return Reason.BUDGET_HOUR
         recent = [
             line.action
             for line in spent
-            if isinstance(line.action, EvictPod) and (line.at >= self._now or line.action.uid in self._alive)
+            if isinstance(line.action, EvictPod) and (line.at >= self._pass_began or line.action.uid in self._alive)
         ]
         if any(self._came_back(line) for line in spent if line.action.node == action.node):
             return Reason.CAME_BACK

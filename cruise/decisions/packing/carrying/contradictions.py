@@ -1,0 +1,75 @@
+"""What in the cluster contradicts what is left of a plan: then it is dropped whole and solved anew."""
+
+from collections.abc import Iterator, Sequence
+
+from cruise.decisions.packing.carrying.places import Places
+from cruise.decisions.packing.carrying.rest import PodsByUid, is_bound, need_of, pods_of, rest_of
+from cruise.decisions.packing.judging.leaving import Leaving
+from cruise.decisions.packing.judging.replay import Replay
+from cruise.decisions.scope import StoredOverrides
+from cruise.domain.actions import ResizePod
+from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
+from cruise.domain.policy import Policy
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES
+
+
+def find_contradictions(
+    plan: PackingPlan, snapshot: Snapshot, policy: Policy, stored: StoredOverrides
+) -> tuple[str, ...]:
+    """Judge all that is left of a plan whose present stage has evicted nobody yet.
+
+    What disruption budgets allow now is not judged: they allow more again once who was evicted before is ready.
+    """
+    pods = pods_of(snapshot)
+    settled = _settled_by_itself(plan, pods)
+    if settled is not None:
+        return (settled,)
+    rest = rest_of(plan, pods)
+    named: list[Arrival | Preemption | ResizePod] = [*rest.placed, *rest.moves, *rest.preempted, *rest.resizes]
+    gone = {f"pod {one.namespace}/{one.pod} is gone" for one in named if one.uid not in pods}
+    if gone:
+        return tuple(sorted(gone))
+    replay = Replay(snapshot, rest, Leaving(snapshot, policy, stored))
+    replay.run()
+    return tuple(replay.objections)
+
+
+def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator[str]:
+    """Say what keeps pods of the present stage from where they are to arrive, once evictions have begun."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    waiting = [one for one in stage.arrivals if places.node_of(one) is None]
+    leaving = {one.uid for one in stage.leaves}
+    for target in sorted({one.target for one in waiting}):
+        node = nodes.get(target)
+        if node is None:
+            yield f"node {target} is gone"
+        elif not node.ready or node.unschedulable:
+            yield f"node {target} takes no pods"
+        else:
+            here = [one for one in waiting if one.target == target]
+            yield from _lack_of_room(node, here, snapshot, places, leaving)
+
+
+def _lack_of_room(
+    node: Node, arriving: Sequence[Arrival], snapshot: Snapshot, places: Places, leaving: set[str]
+) -> Iterator[str]:
+    staying = [pod for pod in snapshot.pods if pod.node == node.name and not pod.terminal and pod.uid not in leaving]
+    taken = NO_RESOURCES
+    for pod in staying:
+        taken += counted_requests(pod)
+    for arrival in arriving:
+        pictured = places.pictured(arrival)
+        if pictured is not None:
+            taken += need_of(pictured, arrival.containers)
+    if not taken.fits_in(node.allocatable) or len(staying) + len(arriving) > node.allocatable_pods:
+        yield f"node {node.name} has no room any more for who is to arrive"
+
+
+def _settled_by_itself(plan: PackingPlan, pods: PodsByUid) -> str | None:
+    """Say who has found a node in the meantime, where others would be evicted for nothing."""
+    stages = plan.proposal.stages[plan.stage :]
+    evicting = next((number for number, stage in enumerate(stages) if stage.leaves), len(stages))
+    found = next((one for stage in stages[evicting:] for one in stage.arrivals if is_bound(one, pods)), None)
+    return None if found is None else f"pod {found.namespace}/{found.pod} has found a node by itself"

@@ -1,0 +1,123 @@
+"""Whom a stage expects: pods that are created in place of others, and where each is sent."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from cruise.decisions.packing.carrying.rest import PodsByUid, need_of, pods_of
+from cruise.domain.actions import ContainerTarget
+from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.packing import Arrival, PackingPlan, Stage, Steering
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.sizes import with_sizes
+
+
+def expecting(plan: PackingPlan, stage: Stage, snapshot: Snapshot, policy: Policy, until: datetime) -> PackingPlan:
+    """Return the plan with whom its present stage expects, and who of the same owners is there already."""
+    pods = pods_of(snapshot)
+    moving = [one for one in stage.leaves if isinstance(one, Arrival)]
+    astray = find_astray(plan, stage, snapshot) if policy.mode >= Mode.FULL else []
+    expected = tuple(
+        _steering(plan, one, pods[one.uid], until)
+        for one in (*moving, *astray)
+        if one.uid in pods and pods[one.uid].owner_name is not None
+    )
+    owners = {(one.namespace, one.owner_kind, one.owner_name) for one in expected}
+    there = (pod for pod in snapshot.pods if (pod.namespace, pod.owner_kind, pod.owner_name) in owners)
+    return replace(plan, expected=expected, bystanders=tuple(pod.uid for pod in there) if owners else ())
+
+
+def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arrival]:
+    """Return the pending pods that kube-scheduler might send where the plan needs the room.
+
+    With what leaves out of the way they fit on a node that is not theirs, and in the end they would not. Who would
+    only change places with one like it is not among them.
+    """
+    pods = pods_of(snapshot)
+    waiting = [one for one in stage.arrivals if one.source is None and one.uid in pods and pods[one.uid].node is None]
+    if not waiting:
+        return []
+    sizes = {one.uid: one.containers for one in stage.resizes}
+    soon = _free(snapshot, {one.uid for one in stage.leaves}, sizes)
+    finally_free = _free_in_the_end(plan, snapshot, pods)
+    return [one for one in waiting if _may_stray(one, pods, stage, snapshot, soon, finally_free)]
+
+
+def _may_stray(
+    arrival: Arrival,
+    pods: PodsByUid,
+    stage: Stage,
+    snapshot: Snapshot,
+    soon: Mapping[str, Resources],
+    finally_free: Mapping[str, Resources],
+) -> bool:
+    pod = pods[arrival.uid]
+    need = need_of(pod, arrival.containers)
+    alike = {
+        other.target
+        for other in stage.arrivals
+        if other.source is None
+        and other.uid in pods
+        and _kind(pods[other.uid]) == _kind(pod)
+        and need_of(pods[other.uid], other.containers) == need
+    }
+    return any(
+        need.fits_in(soon[node.name]) and not need.fits_in(finally_free[node.name]) and _lets_in(node, pod)
+        for node in snapshot.nodes
+        if node.name not in alike
+    )
+
+
+def _lets_in(node: Node, pod: Pod) -> bool:
+    placement = pod.placement
+    open_to_all = node.ready and not node.unschedulable
+    return open_to_all and placement.admits(node.name, node.labels) and placement.tolerates_all(node.taints)
+
+
+def _free(
+    snapshot: Snapshot, without: set[str], sizes: Mapping[str, tuple[ContainerTarget, ...]]
+) -> dict[str, Resources]:
+    """Return what each node has free once some pods are gone and others resized."""
+    taken: defaultdict[str, Resources] = defaultdict(Resources)
+    for pod in snapshot.pods:
+        if pod.node is not None and not pod.terminal and pod.uid not in without:
+            taken[pod.node] += _after(pod, sizes)
+    return {node.name: node.allocatable - taken.get(node.name, NO_RESOURCES) for node in snapshot.nodes}
+
+
+def _free_in_the_end(plan: PackingPlan, snapshot: Snapshot, pods: PodsByUid) -> dict[str, Resources]:
+    stages = plan.proposal.stages[plan.stage :]
+    leaving = {one.uid for stage in stages for one in stage.leaves}
+    sizes = {one.uid: one.containers for stage in stages for one in stage.resizes}
+    free = _free(snapshot, leaving, sizes)
+    for one in (arrival for stage in stages for arrival in stage.arrivals):
+        pod = pods.get(one.uid)
+        if pod is not None and one.target in free and (pod.node is None or one.source is not None):
+            free[one.target] -= need_of(pod, one.containers)
+    return free
+
+
+def _after(pod: Pod, sizes: Mapping[str, tuple[ContainerTarget, ...]]) -> Resources:
+    targets = sizes.get(pod.uid)
+    return counted_requests(pod) if targets is None else need_of(with_sizes(pod, targets))
+
+
+def _steering(plan: PackingPlan, one: Arrival, pod: Pod, until: datetime) -> Steering:
+    return Steering(
+        plan=plan.id,
+        replaces=one.uid,
+        namespace=one.namespace,
+        owner_kind=pod.owner_kind or "",
+        owner_name=pod.owner_name or "",
+        pod=one.pod if pod.owner_kind == "StatefulSet" else None,
+        node=one.target,
+        until=until,
+        containers=one.containers,
+    )
+
+
+def _kind(pod: Pod) -> tuple[str, str | None, str | None]:
+    return (pod.namespace, pod.owner_kind, pod.owner_name)
