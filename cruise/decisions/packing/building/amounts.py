@@ -38,12 +38,12 @@ def capacities(nodes: Sequence[Node], surroundings: Surroundings, names: Sequenc
     return np.ascontiguousarray(np.array(columns, dtype=np.int64).reshape(len(names), len(nodes)).T)
 
 
-def demand_rows(rows: Sequence[tuple[int, int, Extras]], names: Sequence[str]) -> IntArray:
-    """Return what each of (CPU, memory, extras) takes of the named resources."""
+def amounts_table(rows: Sequence[tuple[int, int, int, Extras]], names: Sequence[str]) -> IntArray:
+    """Return one row for each of (CPU, memory, pods, extras), one column a name."""
     place = {name: column for column, name in enumerate(names)}
     found = np.zeros((len(rows), len(names)), dtype=np.int64)
-    for row, (cpu, memory, extras) in enumerate(rows):
-        found[row, :3] = (cpu, memory, 1)
+    for row, (cpu, memory, pods, extras) in enumerate(rows):
+        found[row, :3] = (cpu, memory, pods)
         for name, amount in extras:
             if name in place:
                 found[row, place[name]] += amount

@@ -1,24 +1,28 @@
 """Builds a packing problem from a snapshot."""
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
 import numpy as np
 
-from cruise.decisions.packing.building.amounts import Extras, capacities, demand_rows, resource_names
+from cruise.decisions.packing.building.amounts import amounts_table, capacities, resource_names
+from cruise.decisions.packing.building.budgets import apply_limits
 from cruise.decisions.packing.building.built import UNLIMITED, Allowance, Built, Usage
-from cruise.decisions.packing.building.census import Census, extras_of, take_census
+from cruise.decisions.packing.building.census import Census, take_census
+from cruise.decisions.packing.building.classes import classify
+from cruise.decisions.packing.building.marks import find_marks
 from cruise.decisions.packing.building.movability import Movability
+from cruise.decisions.packing.building.needs import counted_needs, rightsized_needs
 from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.decisions.packing.building.rules import RuleMaker
+from cruise.decisions.packing.building.signatures import sign
 from cruise.decisions.packing.building.sites import Sites
-from cruise.decisions.packing.problem import Objective, Problem, Rules
+from cruise.decisions.packing.problem import Objective, Problem
 from cruise.decisions.packing.proposal import Sizes
 from cruise.decisions.scope import Scope
-from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.requests import counted_requests
 from cruise.domain.usage import StatisticsTable
 
 # Offline a plan is decided as mode `full` would.
@@ -47,68 +51,57 @@ def build_problem(
     if objective is None:
         objective = Objective.PAPER if sizes is Sizes.FIXED else Objective.OPERATOR
     nodes = tuple(sorted(snapshot.nodes, key=attrgetter("name")))
+    columns = NodeColumns(nodes)
     node_index = {node.name: index for index, node in enumerate(nodes)}
     census = take_census(snapshot, node_index, Movability(snapshot, scope, policy))
-    problem = _problem(snapshot, nodes, census, objective)
+    limits = apply_limits(census, snapshot.budgets, allowance)
+    marks = find_marks(census, columns, snapshot.surroundings.namespace_labels)
+    sites = Sites(columns)
+    signatures, of_kind = sign(census, sites, marks, limits, objective)
+    pods = tuple([taken.pod for taken in census.taken])
+    if sizes is Sizes.FIXED:
+        needs = counted_needs(pods)
+    else:
+        needs = rightsized_needs(pods, snapshot, scope, usage, policy)
+    classes = classify(census, needs, of_kind)
+    names = resource_names(key.extras for key in classes.keys)
+    signed = [signatures[key.signature] for key in classes.keys]
+    admits = sites.table()
+    of_class = np.array([signature.site for signature in signed], dtype=np.int64)
+    most_on_node = np.full(len(signed), max(1, len(pods)), dtype=np.int64)
+    maker = RuleMaker(census, columns, classes.of_kind, admits[of_class], most_on_node)
+    rules, exclusion_words = maker.rules(marks, limits)
+    problem = Problem(
+        resources=names,
+        capacities=capacities(nodes, snapshot.surroundings, names),
+        demands=amounts_table([(key.cpu, key.memory, 1, key.extras) for key in classes.keys], names),
+        headroom=amounts_table([(key.cpu_headroom, key.memory_headroom, 0, ()) for key in classes.keys], names),
+        priorities=np.array([signature.priority for signature in signed], dtype=np.int64),
+        movable=np.array([signature.movable for signature in signed], dtype=np.bool_),
+        preemptible=np.array([signature.preemptible for signature in signed], dtype=np.bool_),
+        preempt=np.array([signature.preempts for signature in signed], dtype=np.bool_),
+        weights=np.array([signature.weight for signature in signed], dtype=np.int64),
+        most_on_node=most_on_node,
+        sites=of_class,
+        admits=admits,
+        pod_class=classes.pod_class,
+        pod_node=np.array([taken.node for taken in census.taken], dtype=np.int64),
+        rules=rules,
+        objective=objective,
+    )
     return Built(
         snapshot=snapshot,
         policy=policy,
         sizes=sizes,
         usage=usage,
         problem=problem,
-        pods=tuple([taken.pod for taken in census.taken]),
+        pods=pods,
         nodes=nodes,
         left_out=tuple(census.left_out),
         notes=_notes(census),
-        unmovable=tuple([census.kinds[taken.kind].stays for taken in census.taken]),
-    )
-
-
-def _problem(snapshot: Snapshot, nodes: Sequence[Node], census: Census, objective: Objective) -> Problem:
-    columns = NodeColumns(nodes)
-    sites = Sites(columns)
-    top = max((kind.pod.priority for kind in census.kinds if kind.pending), default=None)
-    signatures: dict[tuple[int, ...], int] = {}
-    of_kind: list[int] = []
-    for kind in census.kinds:
-        movable = kind.stays is None
-        below = objective is Objective.PAPER or (top is not None and kind.pod.priority < top)
-        key = (
-            kind.pod.priority,
-            movable,
-            movable and below,
-            kind.pod.preempts,
-            kind.weight,
-            sites.of(kind),
-        )
-        of_kind.append(signatures.setdefault(key, len(signatures)))
-    numbers: dict[tuple[int, int, int, Extras], int] = {}
-    pod_class = []
-    for taken in census.taken:
-        counted = counted_requests(taken.pod)
-        extras = extras_of(taken.pod, census.kinds[taken.kind].needs)
-        row = (of_kind[taken.kind], counted.cpu_millicores, counted.memory_bytes, extras)
-        pod_class.append(numbers.setdefault(row, len(numbers)))
-    names = resource_names(row[3] for row in numbers)
-    classes = np.array([list(signatures)[row[0]] for row in numbers], dtype=np.int64).reshape(-1, 6)
-    demands = demand_rows([row[1:] for row in numbers], names)
-    return Problem(
-        resources=names,
-        capacities=capacities(nodes, snapshot.surroundings, names),
-        demands=demands,
-        headroom=np.zeros_like(demands),
-        priorities=classes[:, 0],
-        movable=classes[:, 1].astype(np.bool_),
-        preemptible=classes[:, 2].astype(np.bool_),
-        preempt=classes[:, 3].astype(np.bool_),
-        weights=classes[:, 4],
-        most_on_node=np.full(len(numbers), max(1, len(census.taken)), dtype=np.int64),
-        sites=classes[:, 5],
-        admits=sites.table(),
-        pod_class=np.array(pod_class, dtype=np.int64),
-        pod_node=np.array([taken.node for taken in census.taken], dtype=np.int64),
-        rules=Rules(topologies=np.zeros((0, len(nodes)), dtype=np.int64)),
-        objective=objective,
+        topology_keys=tuple(maker.topology_keys),
+        exclusion_words=exclusion_words,
+        unmovable=tuple([None if taken.node < 0 else census.kinds[taken.kind].stays for taken in census.taken]),
     )
 
 

@@ -51,7 +51,7 @@ class LeftOut:
 class Built:
     """A problem, and by its indices: `pods` (sorted by namespace and name) and `nodes` (sorted by name).
 
-    `topology_keys` has the node label of each topology, `node` and `cluster` for the two that are no label.
+    `topology_keys` has the node label of each topology, `(node)` and `(cluster)` for the two that are no label.
     `exclusion_words` and `unmovable` say for people why each exclusion is there, and why each running pod stays
     (None: it may be moved).
     """

@@ -19,8 +19,8 @@ _NAME = attrgetter("namespace", "name")
 class Kind:
     """Pods that no rule tells apart. `pod` stands for all of them.
 
-    `stays` says why they may not be evicted, None where they may; `running` counts those that have a node. A kind
-    `arrives` where one of it may get a place that it does not have now.
+    `stays` says why they may not be evicted, None where they may; `covered` tells whether a PodDisruptionBudget
+    covers them.
     """
 
     pod: Pod
@@ -29,7 +29,13 @@ class Kind:
     stays: str | None
     weight: int
     needs: VolumeNeeds
-    running: int = 0
+    count: int = 0
+    covered: bool = False
+
+    @property
+    def running(self) -> int:
+        """How many of them have a node."""
+        return 0 if self.pending else self.count
 
     @property
     def arrives(self) -> bool:
@@ -116,8 +122,10 @@ class _Kinds:
             pod.terminating,
             pod.priority,
             pod.preempts,
-            self._number(pod.placement),
+            # Pods of a DaemonSet name their nodes, each its own; who stays goes nowhere else.
+            self._number(pod.placement) if pending or stays is None else -1,
             self._number(pod.constraints),
+            pod.extended_requests,
         )
         kind = self._numbers.get(key)
         if kind is None:
@@ -126,7 +134,7 @@ class _Kinds:
                 stays = stays or f"{needs.missing}, so where it may go is not known"
             kind = self._numbers[key] = len(self._census.kinds)
             self._census.kinds.append(Kind(pod, group, pending, stays, weight, needs))
-        self._census.kinds[kind].running += not pending
+        self._census.kinds[kind].count += 1
         self._census.taken.append(Taken(pod, node, kind))
 
     def _number(self, value: Hashable) -> int:

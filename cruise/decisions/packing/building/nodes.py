@@ -6,9 +6,11 @@ import numpy as np
 
 from cruise.decisions.packing.instance import BoolArray, IntArray
 from cruise.domain.cluster import Node
+from cruise.domain.colocation import SpreadConstraint
 from cruise.domain.scheduling import NodeSelectorTerm, Placement, Requirement, Taint, Toleration
 
 _NAME_FIELD = "metadata.name"
+_Affinity = tuple[tuple[tuple[str, str], ...], tuple[NodeSelectorTerm, ...] | None]
 
 
 class NodeColumns:
@@ -19,7 +21,8 @@ class NodeColumns:
         self._nodes = nodes
         self._labels: dict[str, tuple[IntArray, list[str]]] = {}
         self._requirements: dict[tuple[Requirement, bool], BoolArray] = {}
-        self._affinities: dict[tuple[tuple[tuple[str, str], ...], tuple[NodeSelectorTerm, ...] | None], BoolArray] = {}
+        self._affinities: dict[_Affinity, BoolArray] = {}
+        self._eligible: dict[tuple[tuple[str, ...], _Affinity | None, tuple[Toleration, ...] | None], BoolArray] = {}
         self._tolerated: dict[tuple[Toleration, ...], BoolArray] = {}
         numbers: dict[tuple[Taint, ...], int] = {}
         self._taints = np.array([numbers.setdefault(node.taints, len(numbers)) for node in nodes], dtype=np.int64)
@@ -65,6 +68,28 @@ class NodeColumns:
             placement = Placement(tolerations=tolerations)
             of_set = np.array([placement.tolerates_all(taints) for taints in self._taint_sets], dtype=np.bool_)
             mask = self._tolerated[tolerations] = of_set[self._taints]
+        return mask
+
+    def eligible(
+        self, placement: Placement, constraint: SpreadConstraint, all_of_pod: Sequence[SpreadConstraint]
+    ) -> BoolArray:
+        """Tell for each node whether it counts for a pod's spread constraint.
+
+        Source: kube-scheduler's PodTopologySpread: a node needs the labels of all the pod's constraints.
+        """
+        keys = tuple(sorted({one.topology_key for one in all_of_pod}))
+        affinity = (placement.node_selector, placement.terms) if constraint.honours_node_affinity else None
+        tolerations = placement.tolerations if constraint.honours_node_taints else None
+        mask = self._eligible.get((keys, affinity, tolerations))
+        if mask is None:
+            mask = np.ones(self.count, dtype=np.bool_)
+            for key in keys:
+                mask = mask & (self.domains(key) >= 0)
+            if affinity is not None:
+                mask = mask & self.affinity(placement)
+            if tolerations is not None:
+                mask = mask & self.tolerated(tolerations)
+            self._eligible[keys, affinity, tolerations] = mask
         return mask
 
     def _met(self, requirement: Requirement, of_field: bool) -> BoolArray:

@@ -1,7 +1,8 @@
 """Puts a packing into a cluster's names, with the order in which it can be carried out."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.packing import Packing
@@ -10,6 +11,7 @@ from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sta
 from cruise.decisions.packing.proposing.matching import Changes, match
 from cruise.decisions.packing.proposing.staging import Staging, Step
 from cruise.decisions.packing.proposing.standing import Standing
+from cruise.decisions.packing.proposing.waiting import left_out_reasons, plain_reasons
 
 Explain = Callable[[Built, Packing], Sequence[Unplaced]]
 
@@ -21,10 +23,11 @@ class NoOrder:
     reason: str
 
 
-def propose(built: Built, packing: Packing, unplaced: Sequence[Unplaced] = ()) -> Proposal | NoOrder:
+def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) -> Proposal | NoOrder:
     """Say what a packing of `built.problem` asks of whom, and in which stages.
 
-    `unplaced` says why pods stay pending: those of them are kept that do.
+    `explain` says why pods stay pending, of the packing as it is handed to it: among equal pods it need not be the
+    same ones as in `packing`.
     """
     problem = built.problem
     changes = match(problem, packing.pod_node)
@@ -34,6 +37,7 @@ def propose(built: Built, packing: Packing, unplaced: Sequence[Unplaced] = ()) -
     if steps is None:
         return NoOrder("no order was found in which kube-scheduler would let every pod in")
     names = _Names(built, changes)
+    unplaced = [*explain(built, replace(packing, pod_node=changes.pod_node)), *left_out_reasons(built)]
     return Proposal(
         status=packing.status,
         sizes=built.sizes,
@@ -41,7 +45,7 @@ def propose(built: Built, packing: Packing, unplaced: Sequence[Unplaced] = ()) -
         moves=names.arrivals(changes.moved),
         preempted=names.preemptions(changes.preempted),
         resizes=(),
-        unplaced=tuple(unplaced),
+        unplaced=tuple(sorted(unplaced, key=attrgetter("namespace", "pod"))),
         by_priority=_tier_lines(problem, packing),
         stages=tuple(names.stage(step) for step in steps),
         notes=(*built.notes, *packing.notes),

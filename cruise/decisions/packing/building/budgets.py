@@ -1,0 +1,68 @@
+"""Which eviction limits a plan has to mind: those that can bind at all."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cruise.decisions.packing.building.built import Allowance
+from cruise.decisions.packing.building.census import Census, Kind
+from cruise.domain.cluster import DisruptionBudget
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `allowed` running pods of some kinds are evicted."""
+
+    name: str
+    kinds: frozenset[int]
+    allowed: int
+
+
+def apply_limits(census: Census, budgets: Sequence[DisruptionBudget], allowance: Allowance) -> list[Limit]:
+    """Make pods under a limit of nothing stay and those under a PDB weigh more; return the limits that may bind."""
+    kinds_of_group: dict[int, list[int]] = {}
+    for number, kind in enumerate(census.kinds):
+        kinds_of_group.setdefault(kind.group, []).append(number)
+    limits: list[Limit] = []
+    for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
+        groups = census.labels.selected_in(budget.namespace, budget.selector)
+        covered = [number for group in groups for number in kinds_of_group.get(group, ())]
+        for number in covered:
+            census.kinds[number].covered = True
+        name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
+        limits += _limit(census.kinds, name, covered, budget.disruptions_allowed)
+    for name, members, allowed in _allowances(census.kinds, allowance):
+        limits += _limit(census.kinds, name, members, allowed)
+    # What stays by a later limit may have freed an earlier one.
+    return [limit for limit in limits if limit.allowed < _evictable(census.kinds, limit.kinds)]
+
+
+def _limit(kinds: Sequence[Kind], name: str, members: Sequence[int], allowed: int) -> list[Limit]:
+    if allowed > 0:
+        return [Limit(name, frozenset(members), allowed)]
+    for number in members:
+        if not kinds[number].pending and kinds[number].stays is None:
+            kinds[number].stays = f"{name} allows no eviction now"
+    return []
+
+
+def _allowances(kinds: Sequence[Kind], allowance: Allowance) -> Iterator[tuple[str, list[int], int]]:
+    if allowance.in_all is not None:
+        yield "evictions left in this hour", list(range(len(kinds))), allowance.in_all
+    if allowance.each_workload is None and not allowance.of_workloads:
+        return
+    of_workload: dict[tuple[str, str, str], list[int]] = {}
+    allowed_of: dict[tuple[str, str, str], int | None] = {}
+    for number, kind in enumerate(kinds):
+        ref = kind.pod.workload
+        if ref is not None:
+            key = (kind.pod.namespace, ref.kind, ref.name)
+            of_workload.setdefault(key, []).append(number)
+            allowed_of[key] = allowance.of_workloads.get((kind.pod.namespace, ref), allowance.each_workload)
+    for (namespace, what, name), members in sorted(of_workload.items()):
+        allowed = allowed_of[namespace, what, name]
+        if allowed is not None:
+            yield f"evictions left of {what} {namespace}/{name}", members, allowed
+
+
+def _evictable(kinds: Sequence[Kind], members: frozenset[int]) -> int:
+    return sum(kinds[number].running for number in members if kinds[number].stays is None)

@@ -1,0 +1,183 @@
+"""What pods ask of each other, kind by kind: who holds which term, and whom a term means."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cruise.decisions.packing.building.census import Census, Kind
+from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.decisions.packing.instance import BoolArray
+from cruise.domain.colocation import HostPort, PodTerm, SpreadConstraint
+from cruise.domain.scheduling import LabelSelector
+
+# Topologies that are no label, under names that no label can have.
+NODE, CLUSTER = "(node)", "(cluster)"
+
+
+@dataclass(frozen=True, slots=True)
+class Repulsion:
+    """Holders and targets of one term of anti-affinity, of one host port's kind, or of a volume for one pod."""
+
+    topology: str
+    words: str
+    holders: frozenset[int]
+    targets: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The required affinity of some kinds: all terms mean the same targets at once."""
+
+    topologies: tuple[str, ...]
+    holders: frozenset[int]
+    targets: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Evenness:
+    """A spread constraint of some kinds, for which the `eligible` nodes make up the domains."""
+
+    constraint: SpreadConstraint
+    holders: frozenset[int]
+    targets: frozenset[int]
+    eligible: BoolArray
+
+
+@dataclass(slots=True)
+class Marks:
+    """Every rule between kinds that can bind, each with the kinds it is about."""
+
+    repulsions: list[Repulsion] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)
+    evennesses: list[Evenness] = field(default_factory=list)
+
+
+def find_marks(census: Census, columns: NodeColumns, namespace_labels: Mapping[str, Mapping[str, str]]) -> Marks:
+    """Find the rules between kinds; what concerns nobody who arrives is left out."""
+    finder = _Finder(census, columns, namespace_labels)
+    marks = Marks()
+    marks.repulsions = [*finder.anti_affinity(), *finder.host_ports(), *finder.lone_volumes()]
+    marks.draws = finder.affinity()
+    marks.evennesses = finder.spreads()
+    return marks
+
+
+class _Finder:
+    def __init__(self, census: Census, columns: NodeColumns, namespace_labels: Mapping[str, Mapping[str, str]]) -> None:
+        self._census = census
+        self._columns = columns
+        self._kinds: Sequence[Kind] = census.kinds
+        self._namespace_labels = namespace_labels
+        self._of_group: dict[int, list[int]] = {}
+        for number, kind in enumerate(census.kinds):
+            self._of_group.setdefault(kind.group, []).append(number)
+        self._meant: dict[PodTerm, frozenset[int]] = {}
+        self._arriving = frozenset(number for number, kind in enumerate(census.kinds) if kind.arrives)
+
+    def anti_affinity(self) -> list[Repulsion]:
+        """Find what required anti-affinity keeps apart."""
+        holders: dict[PodTerm, list[int]] = {}
+        for number, kind in enumerate(self._kinds):
+            for term in kind.pod.constraints.anti_affinity:
+                holders.setdefault(term, []).append(number)
+        found = []
+        for term, held_by in holders.items():
+            words = f"anti-affinity over {term.topology_key}"
+            found += self._repulsion(term.topology_key, words, frozenset(held_by), self._meant_by(term))
+        return found
+
+    def host_ports(self) -> list[Repulsion]:
+        """Find which kinds ask for the same port of a node."""
+        holders: dict[HostPort, list[int]] = {}
+        for number, kind in enumerate(self._kinds):
+            for port in dict.fromkeys(kind.pod.constraints.host_ports):
+                holders.setdefault(port, []).append(number)
+        by_number: dict[tuple[str, int], list[HostPort]] = {}
+        for port in holders:
+            by_number.setdefault((port.protocol, port.port), []).append(port)
+        found = []
+        for (protocol, number_of_port), ports in sorted(by_number.items()):
+            words = f"host port {number_of_port}/{protocol}"
+            for at, port in enumerate(ports):
+                others = [number for other in ports[at:] if port.collides_with(other) for number in holders[other]]
+                found += self._repulsion(NODE, words, frozenset(holders[port]), frozenset(others))
+        return found
+
+    def lone_volumes(self) -> list[Repulsion]:
+        """Find the claims that no second pod may use, where there is a second one."""
+        users: dict[tuple[str, str], list[int]] = {}
+        for number, kind in enumerate(self._kinds):
+            for claim in kind.needs.alone:
+                users.setdefault(claim, []).append(number)
+        found = []
+        for (namespace, name), kinds in sorted(users.items()):
+            if sum(self._kinds[number].count for number in kinds) > 1:
+                words = f"claim {namespace}/{name} is for one pod"
+                found += self._repulsion(CLUSTER, words, frozenset(kinds), frozenset(kinds))
+        return found
+
+    def affinity(self) -> list[Draw]:
+        """Find where required affinity sends those who arrive."""
+        holders: dict[tuple[PodTerm, ...], list[int]] = {}
+        for number in sorted(self._arriving):
+            terms = self._kinds[number].pod.constraints.affinity
+            if terms:
+                holders.setdefault(terms, []).append(number)
+        return [
+            Draw(
+                tuple(dict.fromkeys(term.topology_key for term in terms)),
+                frozenset(held_by),
+                frozenset.intersection(*(self._meant_by(term) for term in terms)),
+            )
+            for terms, held_by in holders.items()
+        ]
+
+    def spreads(self) -> list[Evenness]:
+        """Find how those who arrive are to be spread; pods on their way out do not count."""
+        holders: dict[tuple[str, SpreadConstraint, bytes], list[int]] = {}
+        masks: dict[bytes, BoolArray] = {}
+        for number in sorted(self._arriving):
+            pod = self._kinds[number].pod
+            for constraint in dict.fromkeys(pod.constraints.spread):
+                mask = self._columns.eligible(pod.placement, constraint, pod.constraints.spread)
+                key = mask.tobytes()
+                masks.setdefault(key, mask)
+                holders.setdefault((pod.namespace, constraint, key), []).append(number)
+        found = []
+        for (namespace, constraint, key), held_by in holders.items():
+            targets = self._counted(namespace, constraint.selector)
+            if targets:
+                found.append(Evenness(constraint, frozenset(held_by), targets, masks[key]))
+        return found
+
+    def _repulsion(
+        self, topology: str, words: str, holders: frozenset[int], targets: frozenset[int]
+    ) -> list[Repulsion]:
+        """Keep of a rule what may keep somebody off who arrives."""
+        if not holders & self._arriving:
+            targets &= self._arriving
+        if not targets & self._arriving:
+            holders &= self._arriving
+        return [Repulsion(topology, words, holders, targets)] if holders and targets else []
+
+    def _meant_by(self, term: PodTerm) -> frozenset[int]:
+        found = self._meant.get(term)
+        if found is None:
+            groups: Iterable[int] = () if term.selector is None else self._census.labels.selected(term.selector)
+            found = self._meant[term] = frozenset(
+                number for group in groups if self._is_meant(term, group) for number in self._of_group.get(group, ())
+            )
+        return found
+
+    def _is_meant(self, term: PodTerm, group: int) -> bool:
+        namespace, labels = self._census.labels.groups[group]
+        return term.means(namespace, labels, self._namespace_labels.get(namespace, {}))
+
+    def _counted(self, namespace: str, selector: LabelSelector | None) -> frozenset[int]:
+        if selector is None:
+            return frozenset()
+        return frozenset(
+            number
+            for group in self._census.labels.selected_in(namespace, selector)
+            for number in self._of_group.get(group, ())
+            if not self._kinds[number].pod.terminating
+        )

@@ -1,0 +1,65 @@
+"""What every pod takes of CPU and memory: what it asks for, or its base with the headroom it shares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cruise.decisions.packing.building.built import Usage
+from cruise.decisions.recommendation import recommend
+from cruise.decisions.scope import Scope, Touchable
+from cruise.decisions.sharing import NodeColumns
+from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, ResourceName
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """One entry a pod: what sums up on its node, overhead included, and the headroom of which the largest counts."""
+
+    cpu: list[int]
+    memory: list[int]
+    cpu_headroom: list[int]
+    memory_headroom: list[int]
+
+
+def counted_needs(pods: Sequence[Pod]) -> Needs:
+    """Take pods as kube-scheduler counts them."""
+    cpu: list[int] = []
+    memory: list[int] = []
+    for pod in pods:
+        counted = counted_requests(pod)
+        cpu.append(counted.cpu_millicores)
+        memory.append(counted.memory_bytes)
+    return Needs(cpu, memory, [0] * len(pods), [0] * len(pods))
+
+
+def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usage: Usage, policy: Policy) -> Needs:
+    """Take pods that may be sized by their statistics, and the others as kube-scheduler counts them.
+
+    A pending pod counts with its workload's statistics, as it will once it runs.
+    """
+    needs = counted_needs(pods)
+    sized: list[int] = []
+    touchable: list[Touchable] = []
+    for index, pod in enumerate(pods):
+        if pod.resize.pending is not None or pod.uid in usage.refused:
+            continue
+        verdict = scope.of(pod if pod.node is not None else replace(pod, phase="Running"))
+        if isinstance(verdict, Touchable):
+            sized.append(index)
+            touchable.append(verdict)
+    table = recommend(touchable, usage.statistics, snapshot.limit_ranges, policy)
+    columns = NodeColumns([Node("", NO_RESOURCES)], [NO_RESOURCES], [0] * len(touchable), table)
+    base = columns.pod_sums(table.cpu.base, table.memory.base)
+    cpu, memory = base[ResourceName.CPU].tolist(), base[ResourceName.MEMORY].tolist()
+    cpu_headroom = columns.pod_maximum(table.cpu.headroom).tolist()
+    memory_headroom = columns.pod_maximum(table.memory.headroom).tolist()
+    for at, (index, verdict) in enumerate(zip(sized, touchable, strict=True)):
+        if verdict.manages_cpu:
+            needs.cpu[index] = cpu[at] + verdict.pod.overhead.cpu_millicores
+            needs.cpu_headroom[index] = cpu_headroom[at]
+        if verdict.manages_memory:
+            needs.memory[index] = memory[at] + verdict.pod.overhead.memory_bytes
+            needs.memory_headroom[index] = memory_headroom[at]
+    return needs

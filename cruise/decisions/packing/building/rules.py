@@ -1,0 +1,118 @@
+"""The rules between kinds, said of classes."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from cruise.decisions.packing.building.budgets import Limit
+from cruise.decisions.packing.building.census import Census
+from cruise.decisions.packing.building.marks import CLUSTER, NODE, Marks, Repulsion
+from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.decisions.packing.problem import Attraction, EvictionLimit, Exclusion, Rules, Spread
+
+
+class RuleMaker:
+    """Collects the rules of a problem; `most_on_node` is lowered where that says all of a rule.
+
+    `kind_classes` has the classes of each kind, `arrives` and `reach[class, node]` where a class may arrive.
+    """
+
+    def __init__(
+        self,
+        census: Census,
+        columns: NodeColumns,
+        kind_classes: Sequence[frozenset[int]],
+        reach: BoolArray,
+        most_on_node: IntArray,
+    ) -> None:
+        self._kinds = census.kinds
+        self._columns = columns
+        self._kind_classes = kind_classes
+        self._reach = reach
+        self._arrives: list[bool] = np.asarray(reach.any(axis=1)).tolist()
+        self._most_on_node = most_on_node
+        self.topology_keys: list[str] = []
+        self._topologies: list[IntArray] = []
+        self._exclusions: dict[tuple[int, int, tuple[int, ...]], str] = {}
+        self._alone: dict[str, BoolArray | None] = {}
+
+    def rules(self, marks: Marks, limits: Sequence[Limit]) -> tuple[Rules, tuple[str, ...]]:
+        """Return all rules, and for each exclusion what it comes from."""
+        for repulsion in marks.repulsions:
+            self._repel(repulsion)
+        attractions = [
+            Attraction(tuple(self._topology(key) for key in draw.topologies), holder, self._array(draw.targets))
+            for draw in marks.draws
+            for holder in sorted(self._classes(draw.holders))
+        ]
+        spreads = [
+            Spread(
+                self._topology(evenness.constraint.topology_key),
+                holder,
+                self._array(evenness.targets),
+                evenness.constraint.max_skew,
+                evenness.constraint.min_domains,
+                evenness.eligible,
+            )
+            for evenness in marks.evennesses
+            for holder in sorted(self._classes(evenness.holders))
+        ]
+        exclusions = tuple(
+            Exclusion(topology, holder, np.array(targets, dtype=np.int64))
+            for topology, holder, targets in self._exclusions
+        )
+        of_limits = [
+            EvictionLimit(
+                limit.name,
+                self._array(kind for kind in limit.kinds if self._kinds[kind].stays is None),
+                limit.allowed,
+            )
+            for limit in limits
+        ]
+        topologies = np.array(self._topologies, dtype=np.int64).reshape(len(self._topologies), self._columns.count)
+        found = Rules(topologies, exclusions, tuple(attractions), tuple(spreads), tuple(of_limits))
+        return found, tuple(self._exclusions.values())
+
+    def _repel(self, repulsion: Repulsion) -> None:
+        key = repulsion.topology
+        targets = self._classes(repulsion.targets)
+        mutual = repulsion.holders == repulsion.targets
+        alone = self._tells_nodes_apart(key)
+        for holder in sorted(self._classes(repulsion.holders)):
+            arrives = self._arrives[holder]
+            kept_off = {
+                target for target in targets if (arrives or self._arrives[target]) and not (mutual and target < holder)
+            }
+            # No second one of its own on a node: that is how many of it a node holds.
+            if holder in kept_off and alone is not None and not (self._reach[holder] & ~alone).any():
+                self._most_on_node[holder] = 1
+                kept_off.discard(holder)
+            if kept_off:
+                self._exclusions.setdefault((self._topology(key), holder, tuple(sorted(kept_off))), repulsion.words)
+
+    def _topology(self, key: str) -> int:
+        if key not in self.topology_keys:
+            self.topology_keys.append(key)
+            self._topologies.append(self._domains(key))
+        return self.topology_keys.index(key)
+
+    def _domains(self, key: str) -> IntArray:
+        count = self._columns.count
+        if key == NODE:
+            return np.arange(count, dtype=np.int64)
+        return np.zeros(count, dtype=np.int64) if key == CLUSTER else self._columns.domains(key)
+
+    def _tells_nodes_apart(self, key: str) -> BoolArray | None:
+        """Return the nodes that have the label, where no two have it alike; None where some do."""
+        if key not in self._alone:
+            domains = self._domains(key)
+            labelled = domains >= 0
+            self._alone[key] = labelled if len(np.unique(domains[labelled])) == int(labelled.sum()) else None
+        return self._alone[key]
+
+    def _classes(self, kinds: Iterable[int]) -> set[int]:
+        return {pod_class for kind in kinds for pod_class in self._kind_classes[kind]}
+
+    def _array(self, kinds: Iterable[int]) -> IntArray:
+        return np.array(sorted(self._classes(kinds)), dtype=np.int64)

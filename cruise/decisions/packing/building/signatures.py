@@ -1,0 +1,65 @@
+"""What tells classes apart beside amounts: pods whose kinds have equal signatures are all the same to a plan."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from cruise.decisions.packing.building.budgets import Limit
+from cruise.decisions.packing.building.census import Census, Kind
+from cruise.decisions.packing.building.marks import Marks
+from cruise.decisions.packing.building.sites import Sites
+from cruise.decisions.packing.problem import Objective
+
+
+class Signature(NamedTuple):
+    """What all pods of a class have in common; the roles number the rules that hold or mean them."""
+
+    priority: int
+    movable: bool
+    preemptible: bool
+    preempts: bool
+    weight: int
+    site: int
+    roles: tuple[int, ...]
+
+
+def sign(
+    census: Census, sites: Sites, marks: Marks, limits: Sequence[Limit], objective: Objective
+) -> tuple[list[Signature], list[int]]:
+    """Return the distinct signatures, and for each kind the number of its own."""
+    roles: list[list[int]] = [[] for _ in census.kinds]
+    for number, members in enumerate(_groups(marks, limits, census.kinds)):
+        for member in members:
+            roles[member].append(number)
+    top = max((kind.pod.priority for kind in census.kinds if kind.pending), default=None)
+    numbers: dict[Signature, int] = {}
+    of_kind = []
+    for kind, own in zip(census.kinds, roles, strict=True):
+        movable = kind.stays is None
+        # In operation pods of the highest pending priority and above lose their place to nobody.
+        may_lose = objective is Objective.PAPER or (top is not None and kind.pod.priority < top)
+        signature = Signature(
+            priority=kind.pod.priority,
+            movable=movable,
+            preemptible=movable and may_lose,
+            preempts=kind.pod.preempts or not kind.arrives,
+            weight=kind.weight + kind.covered if movable else 1,
+            site=sites.of(kind),
+            roles=tuple(own),
+        )
+        of_kind.append(numbers.setdefault(signature, len(numbers)))
+    return list(numbers), of_kind
+
+
+def _groups(marks: Marks, limits: Sequence[Limit], kinds: Sequence[Kind]) -> Iterable[frozenset[int]]:
+    """Yield sets of kinds that a rule treats alike: each such set sets its members apart from all others."""
+    for repulsion in marks.repulsions:
+        yield repulsion.holders
+        yield repulsion.targets
+    for draw in marks.draws:
+        yield draw.holders
+        yield draw.targets
+    for evenness in marks.evennesses:
+        yield evenness.holders
+        yield evenness.targets
+    for limit in limits:
+        yield frozenset(number for number in limit.kinds if kinds[number].stays is None)
