@@ -115,7 +115,7 @@ class _Drawing:
         labels = {HOST: f"n{number}", ZONE: f"z{source.randint(1, self.zones)}", DISK: source.choice(["ssd", "hdd"])}
         if source.random() < 0.1:
             del labels[source.choice([HOST, ZONE, DISK])]
-        taints = ()
+        taints: tuple[Taint, ...] = ()
         if self.has("taints", 0.4):
             taints = (Taint("dedicated", source.choice(["red", "blue"]), source.choice(list(TaintEffect))),)
         return Node(
@@ -173,19 +173,15 @@ class _Drawing:
         main = make_container("app", cpu, memory, settled=False)
         if not self.has("odd containers", 0.5):
             return (main,)
-        kind = source.choice(["guaranteed", "no cpu", "nothing", "init", "sidecar", "no memory"])
-        match kind:
-            case "guaranteed":
-                return (make_container("app", cpu, memory, cpu, memory, settled=False),)
-            case "no cpu":
-                return (make_container("app", None, memory, settled=False),)
-            case "no memory":
-                return (make_container("app", cpu, None, settled=False),)
-            case "nothing":
-                return (make_container("app", None, None, settled=False),)
-            case "init":
-                return (make_container("init", cpu + 100, 50, role=ContainerRole.INIT), main)
-        return (make_container("proxy", 50, 50, role=ContainerRole.SIDECAR, settled=False), main)
+        shapes = [
+            (make_container("app", cpu, memory, cpu, memory, settled=False),),
+            (make_container("app", None, memory, settled=False),),
+            (make_container("app", cpu, None, settled=False),),
+            (make_container("app", None, None, settled=False),),
+            (make_container("init", cpu + 100, 50, role=ContainerRole.INIT), main),
+            (make_container("proxy", 50, 50, role=ContainerRole.SIDECAR, settled=False), main),
+        ]
+        return source.choice(shapes)
 
     def annotations(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -222,13 +218,13 @@ class _Drawing:
             ]
             terms = source.choice(choices)
         if self.has("taints", 0.5):
-            choices = [
+            tolerated = [
                 Toleration("dedicated", value="red"),
                 Toleration("dedicated", exists=True),
                 Toleration("dedicated", exists=True, effect=TaintEffect.NO_SCHEDULE),
                 Toleration(exists=True),
             ]
-            tolerations = (source.choice(choices),)
+            tolerations = (source.choice(tolerated),)
         return Placement(selector, terms, tolerations)
 
     def selector(self) -> LabelSelector | None:
