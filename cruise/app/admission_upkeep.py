@@ -17,6 +17,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.errors import Unavailable
 from cruise.runtime.admission import Admitter
 from cruise.runtime.reviewing import Reviewer
+from cruise.runtime.steering import Expected
 
 log = structlog.get_logger()
 
@@ -39,9 +40,11 @@ class AdmissionUpkeep:
         reviewer: Reviewer,
         clock: Callable[[], datetime],
         quotas: Callable[[], Quotas] = dict,
+        expected: Expected | None = None,
     ) -> None:
         self._cluster = cluster
         self._quotas = quotas
+        self._expected = expected
         self._store = store
         self._observes = policy.mode < Mode.INITIAL
         # What would be done is counted in mode observe too.
@@ -59,6 +62,8 @@ class AdmissionUpkeep:
         await self._cluster.synced()
         while True:
             self._store.check()
+            if self._expected is not None:
+                self._expected.use(self._store.steered)
             await self.renew_if_due(time.monotonic())
             await asyncio.sleep(_LOOK_SECONDS)
 

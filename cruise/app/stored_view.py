@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -12,6 +12,7 @@ import structlog
 
 from cruise.adapters.store.collection import uncollected
 from cruise.decisions.scope import StoredOverrides
+from cruise.domain.packing import Steering
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
 from cruise.runtime.ports import Store
@@ -46,7 +47,8 @@ class StoreFollower:
     """Reads the store over and over in a thread with a loop of its own, for as long as a `with` lasts.
 
     Statistics of tens of thousands of workloads take a while to unpack, and requests must not wait for that.
-    `view` is replaced as a whole. A database that does not answer is told once and asked again.
+    `view` is replaced as a whole, and so is `steered` when others are to be. A database that does not answer is told
+    once and asked again.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class StoreFollower:
         statistics_interval: timedelta = _STATISTICS_INTERVAL,
     ) -> None:
         self.view = NOTHING_STORED
+        self.steered: Sequence[Steering] = ()
         self.problem: str | None = "the store is not open yet"
         self._open_store = open_store
         self._clock = clock
@@ -107,6 +110,7 @@ class StoreFollower:
         view, now = self.view, self._clock()
         try:
             paused = await store.paused()
+            steered = await store.steered()
             if view.read_at is None or now - view.read_at >= self._interval or now < view.read_at:
                 # What is read is mostly equal, and gone before the collector may look at it.
                 with uncollected():
@@ -120,6 +124,8 @@ class StoreFollower:
                 log.warning("store not read", error=str(error))
             self.problem = str(error)
             return
+        if list(steered) != list(self.steered):
+            self.steered = steered
         if self.problem is not None:
             log.info("store read", statistics=len(view.statistics.keys))
         self.problem = None

@@ -35,6 +35,7 @@ from cruise.interfaces.metrics import metrics_text
 from cruise.interfaces.webhook import answers_and_durations, webhook_app
 from cruise.runtime.ports import Store
 from cruise.runtime.reviewing import Reviewer
+from cruise.runtime.steering import Expected
 from cruise.settings import Settings
 
 log = structlog.get_logger()
@@ -65,7 +66,8 @@ class Webhook:
     def __init__(
         self, settings: Settings, client: KubeClient, times: CertificateTimes, stored: Callable[[], OpenedStore]
     ) -> None:
-        self.reviewer = Reviewer()
+        self._expected = Expected(wall_clock)
+        self.reviewer = Reviewer(self._expected)
         self.stopping = False
         self.quotas: Quotas = {}
         self._client = client
@@ -88,7 +90,7 @@ class Webhook:
         await self._begin()
         with self.store:
             upkeep = AdmissionUpkeep(
-                self.cluster, self.store, self._policy, self.reviewer, wall_clock, lambda: self.quotas
+                self.cluster, self.store, self._policy, self.reviewer, wall_clock, lambda: self.quotas, self._expected
             )
             try:
                 async with asyncio.TaskGroup() as tasks:

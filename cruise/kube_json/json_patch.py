@@ -49,12 +49,15 @@ def apply_patch(submitted: Json, operations: Sequence[Operation]) -> None:
         target[_unescaped(key)] = operation["value"]
 
 
-def tried_patch(submitted: Json, before: Pod, after: Pod, read: Callable[[Json], Pod]) -> bytes:
+def tried_patch(
+    submitted: Json, before: Pod, after: Pod, read: Callable[[Json], Pod], beside: Sequence[Operation] = ()
+) -> bytes:
     """Return the patch's bytes once it was applied to `submitted` and gave exactly `after`; empty for no change.
 
-    `read` reads a pod's JSON as `before` was read. Raises BadInput for a patch that is better not sent.
+    `read` reads a pod's JSON as `before` was read; `beside` are operations on what it does not read. Raises BadInput
+    for a patch that is better not sent.
     """
-    operations = pod_patch(submitted, before, after)
+    operations = [*pod_patch(submitted, before, after), *beside]
     if not operations:
         return b""
     patch = msgspec.json.encode(operations)

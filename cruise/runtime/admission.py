@@ -2,15 +2,19 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
 from cruise.decisions.admission import Leave, Mutate, admitted, decide_admission, original_amounts
 from cruise.decisions.scope import Scope, StoredOverrides
+from cruise.decisions.steering import steered
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.packing import Steering
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.qos import qos_class
 from cruise.domain.usage import StatisticsTable
 from cruise.kube_json.original_resources import format_original_resources
 
@@ -35,6 +39,20 @@ class Admitter:
     def holds_until(self) -> float:
         """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
         return _next_change(self._snapshot, self._statistics, self._policy, self._now)
+
+    def admit_steered(self, pod: Pod, one: Steering) -> tuple[Pod, bool]:
+        """Return the pod as it is created under the policy where a packing plan expects it, and whether it is steered.
+
+        Below mode full nobody is.
+        """
+        created, decision = self.admit(pod)
+        if self._policy.mode < Mode.FULL:
+            return created, False
+        found = steered(pod, created, decision, one, self._snapshot.limit_ranges.get(pod.namespace, ()))
+        if found is None:
+            return created, False
+        qos = qos_class(found)
+        return found if qos is found.qos else replace(found, qos=qos), True
 
     def admit(self, pod: Pod) -> tuple[Pod, Mutate | Leave]:
         """Return the pod as it is created under the policy, and the decision."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -14,6 +16,7 @@ from types import TracebackType
 from typing import IO, Self
 
 import cruise
+from cruise.decisions.packing.pack import quick_packing
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Problem
 from cruise.errors import Unavailable
@@ -39,6 +42,8 @@ _LOADING_SECONDS = 30.0
 # How long after its deadline a solver may still answer before it is stopped.
 _GRACE_SECONDS, _GRACE_SHARE = 1.0, 0.1
 _ATTEMPTS = 2
+# How long a process may take to end once its pipe is closed.
+_ENDING_SECONDS = 5.0
 _ROOT = str(Path(cruise.__file__).parent.parent)
 # Behind everything else in the search path, so that nothing in a checkout hides a library.
 _COMMAND = "import sys; sys.path.append(sys.argv[1]); from cruise.runtime.pack_process import serve; serve()"
@@ -53,7 +58,7 @@ class PackWorker:
     """
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._turn, self._starting = asyncio.Lock(), asyncio.Lock()
         self._numbers = count(1)
         self._child: _Child | None = None
         self._tasks = asyncio.TaskGroup()
@@ -161,9 +166,10 @@ class PackWorker:
                 self._replace(child)
 
     async def _living(self) -> "_Child":
-        if self._child is None or self._child.ended:
-            self._child = await self._start()
-        return self._child
+        async with self._starting:
+            if self._child is None or self._child.ended:
+                self._child = await self._start()
+            return self._child
 
     def _replace(self, child: "_Child") -> None:
         """Stop a process in the middle of its work, and start loading another."""
@@ -173,9 +179,8 @@ class PackWorker:
             self._tasks.create_task(self._start_again())
 
     async def _start_again(self) -> None:
-        async with self._turn:
-            if not self._closed:
-                await self._living()
+        if not self._closed:
+            await self._living()
 
     async def _start(self) -> "_Child":
         errors = tempfile.TemporaryFile()
@@ -213,11 +218,8 @@ class _Run:
 
     async def quick(self) -> Packing:
         """What the quick method answers."""
-        from cruise.decisions.packing.pack import quick_packing
-
         if self._quick is None:
             self._quick = await asyncio.to_thread(quick_packing, self.problem)
-        assert self._quick is not None
         return self._quick
 
     def tell(self, packing: Packing) -> None:
@@ -254,8 +256,7 @@ class _Child:
             while True:
                 length = length_of(await self.process.stdout.readexactly(HEADER_BYTES))
                 self._take(unframed(await self.process.stdout.readexactly(length)))
-        self.kill()
-        await self.process.wait()
+        await self._wait()
         self.warm, self.ended = False, True
         self._spoke.set()
         self._settled.set()
@@ -302,5 +303,16 @@ class _Child:
 
     def kill(self) -> None:
         """End the process at once, wherever it is."""
-        with suppress(ProcessLookupError):
-            self.process.kill()
+        # Popen's own kill looks first whether the process has ended, and may take its exit code from the event loop.
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
+
+    async def _wait(self) -> None:
+        """Wait for the end of a process that has nothing more to say."""
+        try:
+            async with asyncio.timeout(_ENDING_SECONDS):
+                await self.process.wait()
+        except TimeoutError:
+            self.kill()
+            await self.process.wait()

@@ -26,8 +26,10 @@ from cruise.kube_json.json_patch import tried_patch
 from cruise.kube_json.owners import Owners
 from cruise.kube_json.pod import PodReader
 from cruise.kube_json.refusals import convert
+from cruise.kube_json.steering_patch import affinity_operations, check_affinity, preferred_terms
 from cruise.kube_json.wire import PodObject
 from cruise.runtime.admission import Admitter
+from cruise.runtime.steering import Expected
 
 log = structlog.get_logger()
 
@@ -35,6 +37,7 @@ Verdict = tuple[str, str]
 """What was answered (`mutated`, `left` or `failed`), and the reason in one word."""
 
 MUTATED: Verdict = ("mutated", "")
+STEERED: Verdict = ("mutated", "steered")
 NOT_A_NEW_POD: Verdict = ("left", "not-a-new-pod")
 NOT_READY: Verdict = ("failed", "not-ready")
 UNREADABLE: Verdict = ("failed", "unreadable")
@@ -74,14 +77,18 @@ class _State:
 
 
 class Reviewer:
-    """Answers reviews under the state that it was last given; without any, pods are created as they are."""
+    """Answers reviews under the state that it was last given; without any, pods are created as they are.
 
-    def __init__(self) -> None:
+    Those `expected` by a packing plan are steered besides.
+    """
+
+    def __init__(self, expected: Expected | None = None) -> None:
         self.counts = AdmissionCounts()
         self.why_idle = "not ready yet"
         self.decided = 0
         """How many pods were decided on under the present state: what it remembers of them takes memory."""
         self._state: _State | None = None
+        self._expected = expected
 
     @property
     def ready(self) -> bool:
@@ -124,7 +131,7 @@ class Reviewer:
         if state is None:
             return self._unchanged(uid_in(body), NOT_READY, self.why_idle)
         seen = glance(body)
-        if seen is None:
+        if seen is None or (self._expected is not None and self._expected.may_concern(body)):
             return self._answer_in_full(body, state, None)
         uid, digest = seen
         known = state.answers.get(digest)
@@ -138,13 +145,30 @@ class Reviewer:
     def _answer_in_full(self, body: bytes, state: _State, digest: bytes | None) -> bytes:
         question = decode_question(body)
         self.decided += 1
-        answer, verdict, lasting = _decide(question, state)
+        answer, verdict, lasting = self._steered(question, state) or _decide(question, state)
         self.counts.verdicts[verdict] += 1
         if digest is not None and lasting:
             if len(state.answers) >= _MOST_REMEMBERED:
                 state.answers.clear()
             state.answers[digest] = (answer, verdict)
         return answer.to(question.uid)
+
+    def _steered(self, question: Question, state: _State) -> tuple[Answer, Verdict, bool] | None:
+        """Return the answer to a pod that a packing plan expects, None for any other."""
+        expected = self._expected
+        if expected is None or not expected.any or state.unpatched is not None or not question.creates_pod:
+            return None
+        pod = state.reader.read(pod_in_creation(question))
+        one = expected.find(pod)
+        if one is None:
+            return None
+        created, is_steered = state.admitter.admit_steered(pod, one)
+        if not is_steered:
+            return None
+        answer = _patched(question, state.reader, pod, created, one.node)
+        if answer[1] == STEERED:
+            expected.claim(one)
+        return answer
 
     def _unchanged(self, uid: str, verdict: Verdict, why: str) -> bytes:
         self.counts.verdicts[verdict] += 1
@@ -168,17 +192,25 @@ def _decide(question: Question, state: _State) -> tuple[Answer, Verdict, bool]:
             return _patched(question, state.reader, pod, created)
 
 
-def _patched(question: Question, reader: PodReader, pod: Pod, created: Pod) -> tuple[Answer, Verdict, bool]:
+def _patched(
+    question: Question, reader: PodReader, pod: Pod, created: Pod, node: str | None = None
+) -> tuple[Answer, Verdict, bool]:
+    """Return the patch that makes a submitted pod the created one, and with `node` prefer that."""
+
     def read(document: dict[str, Any]) -> Pod:
         return reader.read(placed(convert(document, PodObject), question.namespace))
 
     document = submitted(question)
+    before = preferred_terms(document)
+    beside = affinity_operations(document, node) if node is not None else ()
     try:
-        patch = tried_patch(document, pod, created, read)
+        patch = tried_patch(document, pod, created, read, beside)
+        if node is not None:
+            check_affinity(before, document, node)
     except BadInput as error:
         log.error("patch not sent", namespace=pod.namespace, workload=str(pod.workload), error=str(error))
         return _with_warning(str(error)), PATCH_IN_DOUBT, True
-    return Answer(patch), MUTATED, True
+    return Answer(patch), MUTATED if node is None else STEERED, True
 
 
 def _with_warning(why: str) -> Answer:

@@ -1,8 +1,9 @@
-"""A small kube-scheduler: filters, then the LeastAllocated score."""
+"""A small kube-scheduler: filters, then the LeastAllocated score and the node that the webhook has a pod prefer."""
 
 import numpy as np
 
 from cruise.domain.cluster import Pod
+from cruise.domain.overrides import STEERED
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Placement
 from cruise.domain.usage import BoolArray, Int64Array
@@ -30,6 +31,10 @@ class KubeScheduler:
         if not fits.any():
             return None
         scores = np.where(fits, self._scores(record.scored), -1)
+        preferred = self._state.node_index.get(record.pod.annotations.get(STEERED, "").rpartition(" ")[2])
+        if preferred is not None and fits[preferred]:
+            # A preferred node affinity scores 100 on its node, and counts twice.
+            scores[preferred] += 200
         return self._state.node_names[int(scores.argmax())]
 
     def _has_room(self, pod: Pod, need: Resources) -> BoolArray:
