@@ -47,7 +47,7 @@ class Ward:
 
     def __init__(self) -> None:
         self.told: list[OomKill] = []
-        self.pods = PodShelf({}, StringMaps(), lambda key: None, self.told.append)
+        self.pods = PodShelf({}, StringMaps(), lambda key: None, self.told.append, {})
 
     def see(self, *documents: PodObject) -> None:
         for document in documents:
