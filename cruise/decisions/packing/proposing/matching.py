@@ -32,6 +32,9 @@ def match(problem: Problem, pod_node: IntArray) -> Changes:
         by_class[pod_class].append(pod)
     for pods in by_class.values():
         _match_class(pods, problem.pod_node, pod_node, target)
+    if _profits_unduly(problem, target):
+        # Who is preempted and who moves is then told apart by the node that they leave.
+        target = pod_node.copy()
     was, now = problem.pod_node, target
     return Changes(
         pod_node=target,
@@ -39,6 +42,14 @@ def match(problem: Problem, pod_node: IntArray) -> Changes:
         moved=tuple(np.flatnonzero((was >= 0) & (now >= 0) & (was != now)).tolist()),
         preempted=tuple(np.flatnonzero((was >= 0) & (now < 0)).tolist()),
     )
+
+
+def _profits_unduly(problem: Problem, target: IntArray) -> bool:
+    """Tell whether a pod that never preempts arrives on a node from which something is preempted."""
+    preempted = np.zeros(problem.node_count, dtype=np.bool_)
+    preempted[problem.pod_node[(problem.pod_node >= 0) & (target < 0)]] = True
+    modest = (target >= 0) & (target != problem.pod_node) & ~problem.preempt[problem.pod_class]
+    return bool(preempted[target[modest]].any())
 
 
 def _match_class(pods: list[int], was: IntArray, wanted: IntArray, target: IntArray) -> None:
@@ -56,7 +67,8 @@ def _match_class(pods: list[int], was: IntArray, wanted: IntArray, target: IntAr
         else:
             waiting.append(pod)
     left = [node for node in sorted(places) for _ in range(places[node])]
-    # Running pods first: a move gives back what a preemption takes.
-    waiting.sort(key=lambda pod: (was[pod] < 0, pod))
+    # Running pods first: a move gives back what a preemption takes. From which nodes something is preempted is the
+    # solver's to say, since not every pod may profit from that.
+    waiting.sort(key=lambda pod: (was[pod] < 0, wanted[pod] < 0, pod))
     for place, pod in enumerate(waiting):
         target[pod] = left[place] if place < len(left) else -1
