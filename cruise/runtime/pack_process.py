@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import traceback
 from queue import SimpleQueue
@@ -67,6 +68,9 @@ def _use_cache() -> "Path | None":
 
 
 def _load() -> None:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        # Uncompiled, kernels cannot even read the clock.
+        sys.exit("NUMBA_DISABLE_JIT is set")
     # The compiler reads where its cache is when it is imported.
     from cruise.decisions.packing.warming import warm_up
 

@@ -199,6 +199,8 @@ class PackWorker:
             raise Unavailable(f"the packing process cannot be started: {error.strerror}") from error
         child = _Child(process, errors)
         self._tasks.create_task(child.read())
+        if self._closed:
+            child.kill()
         return child
 
 
