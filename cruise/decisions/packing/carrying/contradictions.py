@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from cruise.decisions.packing.carrying.places import Places
-from cruise.decisions.packing.carrying.rest import PodsByUid, is_bound, need_of, pods_of, rest_of
+from cruise.decisions.packing.carrying.places import Places, rest_of
+from cruise.decisions.packing.carrying.rest import PodsByUid, is_bound, need_of
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.decisions.scope import StoredOverrides
@@ -16,19 +16,21 @@ from cruise.domain.resources import NO_RESOURCES
 
 
 def find_contradictions(
-    plan: PackingPlan, snapshot: Snapshot, policy: Policy, stored: StoredOverrides
+    plan: PackingPlan, snapshot: Snapshot, places: Places, policy: Policy, stored: StoredOverrides
 ) -> tuple[str, ...]:
     """Judge all that is left of a plan whose present stage has evicted nobody yet.
 
     What disruption budgets allow now is not judged: they allow more again once who was evicted before is ready.
     """
-    pods = pods_of(snapshot)
-    settled = _settled_by_itself(plan, pods)
+    settled = _settled_by_itself(plan, places.pods)
     if settled is not None:
         return (settled,)
-    rest = rest_of(plan, pods)
+    if any(places.pod_of(one) is None and one.uid in places.left for one in plan.proposal.stages[plan.stage].arrivals):
+        # Who is to come in the place of a pending pod is not there yet.
+        return ()
+    rest = rest_of(plan, places)
     named: list[Arrival | Preemption | ResizePod] = [*rest.placed, *rest.moves, *rest.preempted, *rest.resizes]
-    gone = {f"pod {one.namespace}/{one.pod} is gone" for one in named if one.uid not in pods}
+    gone = {f"pod {one.namespace}/{one.pod} is gone" for one in named if one.uid not in places.pods}
     if gone:
         return tuple(sorted(gone))
     replay = Replay(snapshot, rest, Leaving(snapshot, policy, stored))

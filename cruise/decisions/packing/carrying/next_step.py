@@ -23,6 +23,7 @@ from cruise.domain.usage import StatisticsTable
 STEERING_LEAD = timedelta(seconds=2.5)
 # kube-scheduler tries a pod that did not fit again after ten seconds at the latest.
 _BINDING_PATIENCE = timedelta(seconds=30)
+_TELLING = "waits until the webhook knows whom to steer"
 _NO_STATISTICS = StatisticsTable.of_rows(())
 
 
@@ -110,63 +111,90 @@ def _step_in(
     if now - plan.at >= policy.pass_interval:
         return _dropped(plan, now, "older than the next pass")
     wrong: Sequence[str]
-    if places.left:
+    if places.evicting:
         wrong = list(find_obstacles(stage, snapshot, places))
     else:
-        wrong = find_contradictions(plan, snapshot, policy, stored)
+        wrong = find_contradictions(plan, snapshot, places, policy, stored)
     if wrong:
         return _dropped(plan, now, _shortened(wrong))
     if not places.left:
         plan = expecting(plan, stage, snapshot, policy, plan.at + policy.pass_interval)
         told = plan.ready_at is not None
         plan = plan if told or not (stage.leaves or plan.expected) else replace(plan, ready_at=now + STEERING_LEAD)
-    return _resized(plan, stage, places) or _evicted(plan, stage, places, snapshot, policy, now, stored)
+    disruption = _Disruption(snapshot, policy, now, stored)
+    # Who would go astray does so as soon as there is room.
+    recreating = None if places.evicting else _recreated(plan, stage, places, disruption)
+    return recreating or _resized(plan, stage, places) or _evicted(plan, stage, places, disruption)
+
+
+class _Disruption:
+    """What an eviction is decided with."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: datetime, stored: StoredOverrides) -> None:
+        self.now = now
+        self._snapshot = snapshot
+        self._policy = policy
+        self._stored = stored
+
+    def of(self, one: Arrival | Preemption, pod: Pod) -> EvictPod:
+        """Return the eviction of a pod of a plan."""
+        scope = Scope(self._snapshot, _NO_STATISTICS, self._stored, self._policy, self.now)
+        guidance = scope.guidance_of(pod)
+        ranking = scope.ranking_of(pod, guidance) if isinstance(guidance, Guidance) else EvictionRanking.LOW
+        why = Reason.PACKED
+        return EvictPod(one.namespace, one.pod, one.uid, pod.node, pod.workload, ranking, ResourceName.CPU, why)
+
+    def exhausted_budget(self, pod: Pod) -> str | None:
+        """Return the PodDisruptionBudget that allows no eviction of the pod now, None if none forbids it."""
+        for budget in self._snapshot.budgets:
+            if budget.namespace == pod.namespace and budget.selector.selects(pod.labels):
+                if budget.disruptions_allowed < 1:
+                    return budget.name
+        return None
+
+
+def _recreated(plan: PackingPlan, stage: Stage, places: Places, disruption: _Disruption) -> Step | None:
+    """Return the next eviction of a pending pod that could not be steered else, or the wait for its replacement."""
+    to_go = places.still_to_recreate()
+    if to_go:
+        if plan.ready_at is not None and disruption.now < plan.ready_at:
+            return Step(replace(plan, detail=_TELLING))
+        return Step(replace(plan, detail=""), (disruption.of(to_go[0], places.pods[to_go[0].uid]),))
+    missing = next((one for one in stage.arrivals if one.uid in places.left and places.pod_of(one) is None), None)
+    if missing is not None:
+        return Step(replace(plan, detail=f"waits until {missing.namespace}/{missing.pod} is created anew"))
+    return None
 
 
 def _resized(plan: PackingPlan, stage: Stage, places: Places) -> Step | None:
     """Return the resizes that are left, or the wait for those that are not actual yet."""
-    stuck = [one for one in stage.resizes if _pending(places.pods.get(one.uid)) is ResizePending.INFEASIBLE]
-    if stuck and not places.left:
+    resizes = [one for one in stage.resizes if one.uid not in places.left]
+    stuck = [one for one in resizes if _pending(places.pods.get(one.uid)) is ResizePending.INFEASIBLE]
+    if stuck and not places.evicting:
         why = f"node {stuck[0].node} cannot resize {stuck[0].namespace}/{stuck[0].pod} as planned"
         return Step(replace(plan, phase=Phase.DROPPED, detail=why))
-    left = [one for one in stage.resizes if not (places.left or asks_for(places.pods[one.uid], one.containers))]
+    left = [one for one in resizes if not (places.evicting or asks_for(places.pods[one.uid], one.containers))]
     left += _shrinks_of_waiting(plan, stage, places)
     if left:
         return Step(replace(plan, detail=""), tuple(left))
-    waits = [one for one in stage.resizes if not (places.left or _is_actual(one, places))]
+    waits = [one for one in resizes if not (places.evicting or _is_actual(one, places))]
     if waits:
         return Step(replace(plan, detail=f"waits until the resize of {waits[0].namespace}/{waits[0].pod} is actual"))
     return None
 
 
-def _evicted(
-    plan: PackingPlan,
-    stage: Stage,
-    places: Places,
-    snapshot: Snapshot,
-    policy: Policy,
-    now: datetime,
-    stored: StoredOverrides,
-) -> Step:
+def _evicted(plan: PackingPlan, stage: Stage, places: Places, disruption: _Disruption) -> Step:
     """Return the next eviction, or the wait for it, or for kube-scheduler once nobody is left to go."""
-    to_go = [*places.still_to_recreate(), *places.still_to_leave()]
+    to_go = places.still_to_leave()
     if not to_go:
-        return _awaited(plan, stage, places, now)
-    if plan.ready_at is not None and now < plan.ready_at:
-        return Step(replace(plan, detail="waits until the webhook knows whom to steer"))
-    one = to_go[0]
-    pod = places.pods[one.uid]
-    budget = next(
-        (
-            budget
-            for budget in snapshot.budgets
-            if budget.namespace == pod.namespace and budget.selector.selects(pod.labels)
-        ),
-        None,
-    )
-    if pod.node is not None and budget is not None and budget.disruptions_allowed < 1:
-        return Step(replace(plan, detail=f"waits until PodDisruptionBudget {budget.name} allows an eviction"))
-    return Step(replace(plan, detail=""), (_eviction(one, pod, snapshot, policy, now, stored),))
+        return _awaited(plan, stage, places, disruption.now)
+    if plan.ready_at is not None and disruption.now < plan.ready_at:
+        return Step(replace(plan, detail=_TELLING))
+    pod = places.pods[to_go[0].uid]
+    budget = disruption.exhausted_budget(pod)
+    if budget is not None:
+        return Step(replace(plan, detail=f"waits until PodDisruptionBudget {budget} allows an eviction"))
+    return Step(replace(plan, detail=""), (disruption.of(to_go[0], pod),))
 
 
 def _awaited(plan: PackingPlan, stage: Stage, places: Places, now: datetime) -> Step:
@@ -211,15 +239,6 @@ def _is_actual(resize: ResizePod, places: Places) -> bool:
 
 def _pending(pod: Pod | None) -> ResizePending | None:
     return None if pod is None else pod.resize.pending
-
-
-def _eviction(
-    one: Arrival | Preemption, pod: Pod, snapshot: Snapshot, policy: Policy, now: datetime, stored: StoredOverrides
-) -> EvictPod:
-    scope = Scope(snapshot, _NO_STATISTICS, stored, policy, now)
-    guidance = scope.guidance_of(pod)
-    ranking = scope.ranking_of(pod, guidance) if isinstance(guidance, Guidance) else EvictionRanking.LOW
-    return EvictPod(one.namespace, one.pod, one.uid, pod.node, pod.workload, ranking, ResourceName.CPU, Reason.PACKED)
 
 
 def _dropped(plan: PackingPlan, now: datetime, why: str) -> Step:

@@ -1,11 +1,13 @@
 """Where the pods of a stage are: those that wait, and those that come in place of who was evicted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cruise.decisions.packing.carrying.rest import PodsByUid, pods_of
+from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.overrides import STEERED
-from cruise.domain.packing import Arrival, Landing, PackingPlan, Preemption, Stage, Steering
+from cruise.domain.packing import Arrival, Landing, PackingPlan, Preemption, Proposal, Stage, Steering
 
 
 def steered_note(one: Steering) -> str:
@@ -29,6 +31,7 @@ class Places:
     def __init__(self, plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> None:
         self.pods = pods_of(snapshot)
         self.left = who_left(plan, stage, self.pods)
+        self.evicting = any(leave.uid in self.left for leave in stage.leaves)
         self._plan = plan
         self._stage = stage
         self._become: dict[str, Pod] = {}
@@ -109,3 +112,40 @@ def _counts(pod: Pod) -> bool:
 def _could_replace(pod: Pod, one: Steering) -> bool:
     same = (pod.namespace, pod.owner_kind, pod.owner_name) == (one.namespace, one.owner_kind, one.owner_name)
     return same and one.pod in (None, pod.name)
+
+
+def rest_of(plan: PackingPlan, places: Places) -> Proposal:
+    """Return the stages that are left as a plan of their own, before anybody of the present one was evicted.
+
+    Who waited and has a node already is not in it; who was created anew is there by the new name.
+    """
+    stages = tuple(_without_bound(stage, places) for stage in plan.proposal.stages[plan.stage :])
+    leaves = [leave for stage in stages for leave in stage.leaves]
+    arrivals = [arrival for stage in stages for arrival in stage.arrivals]
+    return replace(
+        plan.proposal,
+        placed=_sorted([one for one in arrivals if one.source is None]),
+        moves=_sorted([one for one in arrivals if one.source is not None]),
+        preempted=tuple(sorted((one for one in leaves if isinstance(one, Preemption)), key=_name)),
+        resizes=tuple(sorted((one for stage in stages for one in stage.resizes), key=_name)),
+        unplaced=(),
+        stages=tuple(stage for stage in stages if stage != Stage((), (), ())),
+    )
+
+
+def _without_bound(stage: Stage, places: Places) -> Stage:
+    arrivals = tuple(_as_now(one, places) for one in stage.arrivals if places.node_of(one) is None)
+    return replace(stage, resizes=tuple(one for one in stage.resizes if one.uid not in places.left), arrivals=arrivals)
+
+
+def _as_now(arrival: Arrival, places: Places) -> Arrival:
+    pod = places.pod_of(arrival) if arrival.uid in places.left else None
+    return arrival if pod is None else replace(arrival, pod=pod.name, uid=pod.uid, source=None)
+
+
+def _sorted(arrivals: Sequence[Arrival]) -> tuple[Arrival, ...]:
+    return tuple(sorted(arrivals, key=_name))
+
+
+def _name(one: Arrival | Preemption | ResizePod) -> tuple[str, str]:
+    return (one.namespace, one.pod)

@@ -1,11 +1,11 @@
-"""What is left of a plan: its stages from the present one on, without what has come about already."""
+"""What is left of a plan, and what its pods ask for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cruise.domain.actions import ContainerTarget, ResizePod
+from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, Pod, Snapshot
-from cruise.domain.packing import Arrival, PackingPlan, Preemption, Proposal, Stage
+from cruise.domain.packing import Arrival, PackingPlan, Stage
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Amounts, Resources
 from cruise.domain.sizes import with_sizes
@@ -22,22 +22,6 @@ def present_stage(plan: PackingPlan) -> Stage | None:
     """Return the stage that is being carried out, None where all are done."""
     stages = plan.proposal.stages
     return stages[plan.stage] if plan.stage < len(stages) else None
-
-
-def rest_of(plan: PackingPlan, pods: PodsByUid) -> Proposal:
-    """Return the stages that are left as a plan of their own; who waited and has a node already is not in it."""
-    stages = tuple(_without_bound(stage, pods) for stage in plan.proposal.stages[plan.stage :])
-    leaves = [leave for stage in stages for leave in stage.leaves]
-    arrivals = [arrival for stage in stages for arrival in stage.arrivals]
-    return replace(
-        plan.proposal,
-        placed=_sorted([one for one in arrivals if one.source is None]),
-        moves=_sorted([one for one in arrivals if one.source is not None]),
-        preempted=tuple(sorted((one for one in leaves if isinstance(one, Preemption)), key=_name)),
-        resizes=tuple(sorted((one for stage in stages for one in stage.resizes), key=_name)),
-        unplaced=(),
-        stages=tuple(stage for stage in stages if stage != Stage((), (), ())),
-    )
 
 
 def subjects_of(plan: PackingPlan) -> tuple[frozenset[str], frozenset[str]]:
@@ -75,20 +59,7 @@ def _has(stated: Amounts, wanted: Amounts) -> bool:
     )
 
 
-def _without_bound(stage: Stage, pods: PodsByUid) -> Stage:
-    arrivals = tuple(one for one in stage.arrivals if not is_bound(one, pods))
-    return replace(stage, arrivals=arrivals) if len(arrivals) < len(stage.arrivals) else stage
-
-
 def is_bound(arrival: Arrival, pods: PodsByUid) -> bool:
     """Tell whether a pod that waited has a node."""
     pod = pods.get(arrival.uid)
     return arrival.source is None and pod is not None and pod.node is not None
-
-
-def _sorted(arrivals: Sequence[Arrival]) -> tuple[Arrival, ...]:
-    return tuple(sorted(arrivals, key=_name))
-
-
-def _name(one: Arrival | Preemption | ResizePod) -> tuple[str, str]:
-    return (one.namespace, one.pod)
