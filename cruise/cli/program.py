@@ -10,6 +10,7 @@ from cruise import __version__
 from cruise.cli.check import check
 from cruise.cli.demo import demo
 from cruise.cli.explain import explain
+from cruise.cli.pack import pack
 from cruise.cli.pause import pause
 from cruise.cli.plan import plan
 from cruise.cli.resume import resume
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (scan, check, serve, plan, explain, pause, resume, revert, webhook, demo):
+for command in (scan, check, serve, plan, pack, explain, pause, resume, revert, webhook, demo):
     app.command()(command)
 
 

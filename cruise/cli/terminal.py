@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -78,6 +78,17 @@ def busy(what: str, worth_telling: bool = True) -> Iterator[None]:
     console = Console(stderr=True, highlight=False, markup=False)
     with console.status(what):
         yield
+
+
+@contextmanager
+def updating(what: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error how far something is, where people look on; yields what replaces the text."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    console = Console(stderr=True, highlight=False, markup=False)
+    with console.status(what) as status:
+        yield status.update
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def step_parts(proposal: Proposal, pods: Pods, console: Console) -> Iterator[Ren
         )
     if len(proposal.stages) > 1:
         notes.append(
-            "A stage begins when the one before is done: shrinks, then evictions, then arrivals in this order."
+            "A stage begins when the one before is done; within it shrinks come first, then evictions, then arrivals."
         )
     yield Group("", table, *(Text(note, style="dim") for note in notes))
 
