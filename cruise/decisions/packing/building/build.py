@@ -69,7 +69,7 @@ def build_problem(
     admits = sites.table()
     of_class = np.array([signature.site for signature in signed], dtype=np.int64)
     most_on_node = np.full(len(signed), max(1, len(pods)), dtype=np.int64)
-    maker = RuleMaker(census, columns, classes.of_kind, admits[of_class], most_on_node)
+    maker = RuleMaker(census, columns, classes.of_kind, of_class, admits, most_on_node)
     rules, exclusion_words = maker.rules(marks, limits)
     problem = Problem(
         resources=names,

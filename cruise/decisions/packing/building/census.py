@@ -98,6 +98,7 @@ class _Kinds:
         self._numbers: dict[tuple[Hashable, ...], int] = {}
         self._equal: dict[Hashable, int] = {}
         self._seen: dict[int, int] = {}
+        self._by_identity: dict[tuple[Hashable, ...], int] = {}
 
     def take_pending(self, pod: Pod) -> None:
         """Take a pending pod, or leave it out where no place would help it."""
@@ -111,9 +112,33 @@ class _Kinds:
 
     def take(self, pod: Pod, node: int) -> None:
         """Take a pod that counts."""
+        # Decoding shares equal values, so replicas are mostly known by the identities of what they are made of.
+        key = (
+            pod.namespace,
+            id(pod.labels),
+            id(pod.annotations),
+            id(pod.placement),
+            id(pod.constraints),
+            pod.extended_requests,
+            id(pod.workload),
+            pod.owner_kind,
+            pod.priority,
+            pod.preempts,
+            pod.mirror,
+            "" if node < 0 else self._movability.own_reason(pod),
+        )
+        kind = self._by_identity.get(key)
+        if kind is None:
+            kind = self._by_identity[key] = self._kind_of(pod, node < 0)
+        self._census.kinds[kind].count += 1
+        self._census.taken.append(Taken(pod, node, kind))
+
+    def _kind_of(self, pod: Pod, pending: bool) -> int:
         group = self._census.labels.number(pod)
-        pending = node < 0
         stays, weight = self._movability.of(pod, group)
+        needs = self._volumes.of(pod)
+        if not pending and stays is None and needs.missing is not None:
+            stays = f"{needs.missing}, so where it may go is not known"
         key = (
             group,
             stays,
@@ -126,16 +151,13 @@ class _Kinds:
             self._number(pod.placement) if pending or stays is None else -1,
             self._number(pod.constraints),
             pod.extended_requests,
+            pod.workload,
         )
         kind = self._numbers.get(key)
         if kind is None:
-            needs = self._volumes.of(pod)
-            if not pending and needs.missing is not None:
-                stays = stays or f"{needs.missing}, so where it may go is not known"
             kind = self._numbers[key] = len(self._census.kinds)
             self._census.kinds.append(Kind(pod, group, pending, stays, weight, needs))
-        self._census.kinds[kind].count += 1
-        self._census.taken.append(Taken(pod, node, kind))
+        return kind
 
     def _number(self, value: Hashable) -> int:
         number = self._seen.get(id(value))

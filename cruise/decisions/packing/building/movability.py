@@ -40,11 +40,22 @@ class Movability:
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._judge(pod)
-        if known.stays is None and pod.node is not None:
-            stays = self._why_this_one_stays(pod)
-            if stays is not None:
-                return Mobility(stays, known.weight)
-        return known
+        own = self.own_reason(pod) if pod.node is not None else None
+        return Mobility(own, known.weight) if known.stays is None and own is not None else known
+
+    def own_reason(self, pod: Pod) -> str | None:
+        """Tell why this running pod stays, apart from what it shares with others of its workload."""
+        if pod.terminating:
+            return "it is being deleted already"
+        if pod.node in self._unready:
+            return "its node is not ready, so it would not end"
+        ranges = self._snapshot.limit_ranges.get(pod.namespace)
+        if ranges and breaks_limit_range(pod, (), ranges):
+            return "a LimitRange would refuse its replacement"
+        quotas = self._snapshot.quotas.get(pod.namespace)
+        if quotas and not grants(pod, quotas):
+            return "a ResourceQuota has no room for its replacement"
+        return None
 
     def _judge(self, pod: Pod) -> Mobility:
         guidance = self._scope.guidance_of(pod)
@@ -61,19 +72,6 @@ class Movability:
         if ranking is EvictionRanking.NEVER:
             return Mobility("its eviction ranking is never", 1)
         return Mobility(None, _WEIGHTS[ranking])
-
-    def _why_this_one_stays(self, pod: Pod) -> str | None:
-        if pod.terminating:
-            return "it is being deleted already"
-        if pod.node in self._unready:
-            return "its node is not ready, so it would not end"
-        ranges = self._snapshot.limit_ranges.get(pod.namespace)
-        if ranges and breaks_limit_range(pod, (), ranges):
-            return "a LimitRange would refuse its replacement"
-        quotas = self._snapshot.quotas.get(pod.namespace)
-        if quotas and not grants(pod, quotas):
-            return "a ResourceQuota has no room for its replacement"
-        return None
 
 
 def grants(pod: Pod, quotas: Sequence[Quota]) -> bool:

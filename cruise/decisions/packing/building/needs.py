@@ -10,7 +10,7 @@ from cruise.decisions.sharing import NodeColumns
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import NO_RESOURCES, ResourceName
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,13 @@ def counted_needs(pods: Sequence[Pod]) -> Needs:
     """Take pods as kube-scheduler counts them."""
     cpu: list[int] = []
     memory: list[int] = []
+    known: dict[tuple[object, ...], Resources] = {}
     for pod in pods:
-        counted = counted_requests(pod)
+        # Decoding shares equal containers, and most replicas count alike.
+        key = (*map(id, pod.containers), id(pod.overhead), id(pod.pod_requests), pod.resize.pending)
+        counted = known.get(key)
+        if counted is None:
+            counted = known[key] = counted_requests(pod)
         cpu.append(counted.cpu_millicores)
         memory.append(counted.memory_bytes)
     return Needs(cpu, memory, [0] * len(pods), [0] * len(pods))

@@ -15,7 +15,7 @@ from cruise.decisions.packing.problem import Attraction, EvictionLimit, Exclusio
 class RuleMaker:
     """Collects the rules of a problem; `most_on_node` is lowered where that says all of a rule.
 
-    `kind_classes` has the classes of each kind, `arrives` and `reach[class, node]` where a class may arrive.
+    `kind_classes` has the classes of each kind, `admits[sites[class], node]` tells where a class may arrive.
     """
 
     def __init__(
@@ -23,14 +23,16 @@ class RuleMaker:
         census: Census,
         columns: NodeColumns,
         kind_classes: Sequence[frozenset[int]],
-        reach: BoolArray,
+        sites: IntArray,
+        admits: BoolArray,
         most_on_node: IntArray,
     ) -> None:
         self._kinds = census.kinds
         self._columns = columns
         self._kind_classes = kind_classes
-        self._reach = reach
-        self._arrives: list[bool] = np.asarray(reach.any(axis=1)).tolist()
+        self._sites = sites
+        self._admits = admits
+        self._arrives: list[bool] = np.asarray(admits.any(axis=1))[sites].tolist()
         self._most_on_node = most_on_node
         self.topology_keys: list[str] = []
         self._topologies: list[IntArray] = []
@@ -85,7 +87,7 @@ class RuleMaker:
                 target for target in targets if (arrives or self._arrives[target]) and not (mutual and target < holder)
             }
             # No second one of its own on a node: that is how many of it a node holds.
-            if holder in kept_off and alone is not None and not (self._reach[holder] & ~alone).any():
+            if holder in kept_off and alone is not None and not (self._admits[self._sites[holder]] & ~alone).any():
                 self._most_on_node[holder] = 1
                 kept_off.discard(holder)
             if kept_off:
