@@ -5,7 +5,7 @@ import numpy as np
 from cruise.decisions.packing.problem import Objective, Problem, Rules
 
 
-def make_problem(demands=((3,), (2,)), running=((0, 0), (1, 1)), pending=(0,), capacity=5, nodes=2) -> Problem:
+def make_problem(demands=((4,), (2,)), running=((1, 0), (1, 1)), pending=(0,), capacity=5, nodes=2) -> Problem:
     """One resource, equal nodes; `running` are (class, node), `pending` are classes; priorities fall with the class."""
     rows = np.array(demands, dtype=np.int64)
     classes = len(rows)

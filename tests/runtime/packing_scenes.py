@@ -91,7 +91,7 @@ class Theatre:
 
     async def begin(self, *stages: Stage) -> PackingPlan:
         """Store a plan that is to be carried out."""
-        plan = begun(proposal(*stages), self.world.now, self.world.now, 0.1, self.policy, packs=True)
+        plan = begun(proposal(*stages), self.world.now, self.world.now, 0.1, self.policy.mode)
         await self.store.save_packing(plan)
         return plan
 

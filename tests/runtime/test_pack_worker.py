@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cruise.decisions.packing.certificate import Status
 from cruise.errors import Unavailable
 from cruise.runtime.pack_cache import kernels_key
 from cruise.runtime.pack_worker import NO_TIME, OVERRAN, STILL_COMPILING, PackWorker
@@ -49,7 +50,7 @@ async def test_it_answers_again_and_again_from_one_process():
         answer = await worker.pack(problem, PLENTY, lambda packing, seconds: told.append((packing, seconds)))
         again = await worker.pack(problem, PLENTY)
         assert worker.process_id == first
-    assert answer.after.tiers[0].placed == 2
+    assert answer.after.tiers[0].placed == 1
     assert answer.notes == again.notes == ()
     assert answer.pod_node.tolist() == again.pod_node.tolist()
     assert told[-1][0] is answer
@@ -82,7 +83,7 @@ async def test_a_process_that_dies_is_replaced_and_asked_once_more():
         answer = await worker.pack(make_problem(), PLENTY)
         assert worker.process_id not in (None, first)
     assert answer.notes == ()
-    assert answer.after.tiers[0].placed == 2
+    assert answer.after.tiers[0].placed == 1
 
 
 async def test_a_process_that_always_dies_leaves_the_answer_to_the_quick_method():
@@ -97,7 +98,7 @@ async def test_a_process_that_always_dies_leaves_the_answer_to_the_quick_method(
         killing = asyncio.ensure_future(kill_all(worker))
         answer = await worker.pack(make_problem(), PLENTY)
         killing.cancel()
-    assert answer.after.tiers[0].placed == 2
+    assert answer.after.tiers[0].placed == 1
     [note] = answer.notes
     assert "(signal 9)" in note
     assert "quick method" in note
@@ -121,7 +122,7 @@ async def test_a_solver_that_does_not_stop_is_stopped():
         os.kill(first, signal.SIGSTOP)
         answer = await worker.pack(make_problem(), 0.1)
         assert answer.notes == (OVERRAN,)
-        assert answer.after.tiers[0].placed == 2
+        assert answer.after.tiers[0].placed == 1
         await vanish(first)
         # The next one loads already.
         assert await worker.ready()
@@ -158,7 +159,7 @@ async def test_without_time_the_quick_method_answers():
     async with PackWorker() as worker:
         answer = await worker.pack(make_problem(), 0)
     assert answer.notes == (NO_TIME,)
-    assert answer.after.tiers[0].placed == 2
+    assert answer.after.tiers[0].placed == 1
 
 
 async def test_with_no_compiled_kernels_the_quick_method_answers_and_says_so(tmp_path, monkeypatch):
@@ -171,10 +172,19 @@ async def test_with_no_compiled_kernels_the_quick_method_answers_and_says_so(tmp
         answer = await worker.pack(make_problem(), 0.3, lambda packing, seconds: told.append(packing))
         taken = time.monotonic() - begun
     assert answer.notes == (STILL_COMPILING,)
-    assert answer.after.tiers[0].placed == 2
+    assert answer.after.tiers[0].placed == 1
     # A whole plan was there before the wait.
     assert len(told) == 2
     assert taken < PLENTY
+
+
+async def test_what_the_quick_method_proves_is_answered_without_the_solver(tmp_path, monkeypatch):
+    (tmp_path / f"compiled-{kernels_key()}").mkdir(mode=0o700)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    async with PackWorker() as worker:
+        answer = await worker.pack(make_problem(capacity=6), PLENTY)
+    assert answer.status is Status.OPTIMAL
+    assert answer.notes == ()
 
 
 async def test_without_a_compiler_the_quick_method_answers_and_says_why(monkeypatch):
@@ -183,7 +193,7 @@ async def test_without_a_compiler_the_quick_method_answers_and_says_why(monkeypa
         assert not await worker.ready()
         answer = await worker.pack(make_problem(), PLENTY)
     assert "the solver could not be started (NUMBA_DISABLE_JIT is set)" in answer.notes[0]
-    assert answer.after.tiers[0].placed == 2
+    assert answer.after.tiers[0].placed == 1
 
 
 PARENT = """

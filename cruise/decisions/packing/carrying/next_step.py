@@ -36,22 +36,22 @@ class Step:
 
 
 def begun(
-    proposal: Proposal, at: datetime, now: datetime, seconds: float, policy: Policy, *, packs: bool
+    proposal: Proposal, at: datetime, now: datetime, seconds: float, mode: Mode, *, why_not: str = ""
 ) -> PackingPlan:
     """Return a proposal as a plan: to be carried out as far as the mode goes, or shown.
 
-    `at` is when the cluster was looked at; `packs` tells whether anything is to be carried out at all.
+    `at` is when the cluster was looked at; `why_not` says why nothing at all is to be carried out, if so.
     """
     evicts = any(stage.leaves for stage in proposal.stages)
     detail = ""
     if not proposal.stages:
         detail = "nothing to do"
-    elif policy.mode < Mode.RESIZE:
-        detail = f"mode {policy.mode.label}: shown only"
-    elif not packs:
-        detail = "packing is switched off: shown only"
-    elif evicts and policy.mode < Mode.FULL:
-        detail = f"mode {policy.mode.label} evicts nobody: shown only"
+    elif mode < Mode.RESIZE:
+        detail = f"mode {mode.label}: shown only"
+    elif why_not:
+        detail = f"{why_not}: shown only"
+    elif evicts and mode < Mode.FULL:
+        detail = f"mode {mode.label} evicts nobody: shown only"
     phase = Phase.SHOWN if detail else Phase.UNDER_WAY
     return PackingPlan(at.strftime("%Y%m%dT%H%M%S.%fZ"), at, proposal, seconds, phase, now, detail=detail)
 
