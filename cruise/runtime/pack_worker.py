@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import IO, Self
 
 import cruise
+from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.pack import quick_packing
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Problem
@@ -42,6 +43,7 @@ _LOADING_SECONDS = 30.0
 # How long after its deadline a solver may still answer before it is stopped.
 _GRACE_SECONDS, _GRACE_SHARE = 1.0, 0.1
 _ATTEMPTS = 2
+_PROVED = (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
 # How long a process may take to end once its pipe is closed.
 _ENDING_SECONDS = 5.0
 _ROOT = str(Path(cruise.__file__).parent.parent)
@@ -115,6 +117,9 @@ class PackWorker:
             if run.left() <= 0:
                 break
             child = await self._living()
+            if not child.warm and run.seconds < math.inf and (await run.quick()).status in _PROVED:
+                # Nothing is left to find out, so the solver is not waited for.
+                return await run.quick()
             complaint = await self._wait_for_kernels(child, run)
             if complaint:
                 break
