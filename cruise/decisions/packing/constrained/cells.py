@@ -1,6 +1,7 @@
 """The variables of a packing model: how many copies of a class stay on a node, and how many arrive there."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -59,24 +60,37 @@ class Count:
         return cp_model.LinearExpr.weighted_sum(self.terms, self.weights) + self.known
 
 
-class Cells:
-    """The variables of the `open` nodes; on all others the copies of `base` remain as they are.
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What of a problem is decided: where `free[class]` copies go on the open nodes, beside `fixed[class, node]`."""
 
-    `free[class]` copies may be put on open nodes. What is known beforehand is in `fixed_stay` and `fixed_arrive`.
+    fixed: IntArray
+    free: IntArray
+    open_nodes: BoolArray
+
+
+def whole(layout: Layout) -> Part:
+    """Everything that can be decided at all."""
+    everywhere = np.ones(layout.problem.node_count, dtype=np.bool_)
+    return Part(layout.stuck, layout.counts - layout.stuck.sum(axis=1), everywhere)
+
+
+class Cells:
+    """The variables of some open nodes: there, `free[class]` copies may be beside those that are `fixed` everywhere.
+
+    What is fixed is in `fixed_stay` where it runs already, and in `fixed_arrive` where it does not.
     """
 
-    def __init__(self, layout: Layout, base: IntArray, open_nodes: BoolArray) -> None:
-        self.layout, self.open_nodes = layout, open_nodes
+    def __init__(self, layout: Layout, part: Part) -> None:
+        self.layout, self.free, self.open_nodes = layout, part.free, part.open_nodes
         self.model = cp_model.CpModel()
         self.stay: dict[tuple[int, int], cp_model.IntVar] = {}
         self.arrive: dict[tuple[int, int], cp_model.IntVar] = {}
         self.stay_most: dict[tuple[int, int], int] = {}
         self.arrive_most: dict[tuple[int, int], int] = {}
-        closed = np.where(open_nodes[None, :], 0, base)
-        self.fixed_stay = np.minimum(closed, layout.running)
-        self.fixed_arrive = closed - self.fixed_stay
-        self.free = layout.counts - closed.sum(axis=1)
-        self.fixed_stay[:, open_nodes] = layout.stuck[:, open_nodes]
+        self.fixed_stay = np.minimum(part.fixed, layout.running)
+        self.fixed_arrive = part.fixed - self.fixed_stay
+        self._came = set(np.flatnonzero(self.fixed_arrive.any(axis=1)).tolist())
         self._literals: dict[tuple[tuple[int, ...], tuple[int, ...]], Literal] = {}
         self._presences: dict[tuple[int, int], cp_model.IntVar] = {}
         self._draw_variables()
@@ -84,8 +98,8 @@ class Cells:
     def _draw_variables(self) -> None:
         layout, model = self.layout, self.model
         opened = np.flatnonzero(self.open_nodes)
-        staying = (layout.running - layout.stuck)[:, opened]
-        arriving = np.minimum(layout.most[:, opened], self.free[:, None])
+        staying = np.minimum((layout.running - self.fixed_stay)[:, opened], self.free[:, None])
+        arriving = np.clip((layout.most - self.fixed_arrive)[:, opened], 0, self.free[:, None])
         for pod_class, index in zip(
             *(axis.tolist() for axis in np.nonzero((staying > 0) | (arriving > 0))), strict=True
         ):
@@ -148,9 +162,9 @@ class Cells:
             demanded.only_enforce_if(unknown)
 
     def _arrives(self, classes: tuple[int, ...], nodes: tuple[int, ...]) -> Literal:
-        if self.fixed_arrive[np.ix_(classes, nodes)].any():
+        if any(pod_class in self._came and self.fixed_arrive[pod_class, nodes].any() for pod_class in classes):
             return True
-        cells = [(c, n) for c in classes for n in nodes if (c, n) in self.arrive]
+        cells = [(c, n) for c in classes if c in self.nodes_of for n in nodes if (c, n) in self.arrive]
         if not cells:
             return False
         if len(cells) == 1 and self.arrive_most[cells[0]] == 1:
@@ -162,12 +176,16 @@ class Cells:
 
     def _count(self, classes: Iterable[int], nodes: tuple[int, ...] | None, kinds: tuple[_Kind, ...]) -> Count:
         count = Count()
-        for pod_class in classes:
-            where = self.nodes_of.get(pod_class, ()) if nodes is None else nodes
-            for variables, most in kinds:
-                fixed = self.fixed_stay if variables is self.stay else self.fixed_arrive
-                count.know(int((fixed[pod_class] if nodes is None else fixed[pod_class, nodes]).sum()))
-                for cell in [(pod_class, node) for node in where]:
+        several = list(classes)
+        for variables, most in kinds:
+            fixed = self.fixed_stay if variables is self.stay else self.fixed_arrive
+            known = fixed[several] if nodes is None else fixed[several][:, nodes]
+            count.know(int(known.sum()))
+            for pod_class in several:
+                if pod_class not in self.nodes_of:
+                    continue
+                for node in self.nodes_of[pod_class] if nodes is None else nodes:
+                    cell = pod_class, node
                     if cell in variables:
                         count.take(variables[cell], most[cell])
         return count

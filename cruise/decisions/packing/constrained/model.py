@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 
 from cruise.decisions.packing.budget import Meter
 from cruise.decisions.packing.constrained.between_pods import keep_between_pods
-from cruise.decisions.packing.constrained.cells import Cells, Count
+from cruise.decisions.packing.constrained.cells import Cells, Count, Part
 from cruise.decisions.packing.constrained.grounding import keep_grounded
 from cruise.decisions.packing.constrained.layout import Layout
 from cruise.decisions.packing.constrained.room import (
@@ -17,7 +17,7 @@ from cruise.decisions.packing.constrained.room import (
     keep_to_capacity,
     keep_to_counts,
 )
-from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.problem import Objective
 
 # What a second of CP-SAT's deterministic time costs in work units.
@@ -28,23 +28,19 @@ Found = Callable[[IntArray], None]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call found: an assignment if any, the objective's value and its bound; `infeasible` only if proved."""
+    """What a call found: an assignment, the objective's value, and what it surpasses nowhere; None for nothing."""
 
     assignment: IntArray | None
     value: int
-    bound: int
-    infeasible: bool = False
+    bound: int | None
 
 
 class Model:
-    """All rules on the open nodes, with the entries of the objective's key as expressions, the first the most urgent.
+    """All rules for a part, with the entries of the objective's key as expressions, the most urgent first."""
 
-    `values_of(assignment)` are those entries; `limits` what they surpass in no assignment.
-    """
-
-    def __init__(self, layout: Layout, base: IntArray, open_nodes: BoolArray) -> None:
+    def __init__(self, layout: Layout, part: Part) -> None:
         self.layout = layout
-        self.cells = Cells(layout, base, open_nodes)
+        self.cells = Cells(layout, part)
         keep_to_counts(self.cells)
         keep_to_capacity(self.cells)
         keep_preemption_to_those_who_may(self.cells)
@@ -63,7 +59,8 @@ class Model:
         for cell, variable in self.cells.stay.items():
             model.add_hint(variable, int(min(assignment[cell], running[cell]) - self.cells.fixed_stay[cell]))
         for cell, variable in self.cells.arrive.items():
-            model.add_hint(variable, int(max(assignment[cell] - running[cell], 0)))
+            arrivals = int(max(assignment[cell] - running[cell], 0))
+            model.add_hint(variable, arrivals - int(self.cells.fixed_arrive[cell]))
 
     def complete_hint(self, assignment: IntArray, meter: Meter) -> bool:
         """Hint at every variable, and tell whether the model allows the assignment at all."""
@@ -79,18 +76,16 @@ class Model:
         return bool((self.read(solver.value) == assignment).all())
 
     def maximise(self, objective: cp_model.LinearExprT, meter: Meter, found: Found | None = None) -> Answer:
-        """Look for the greatest value of an expression; what is found is hinted at from now on."""
+        """Look for the greatest value of an expression; what is found is hinted at from now on if somebody listens."""
         self.cells.model.maximize(objective)
         solver = _solver(meter)
         status = _solve(solver, self.cells.model, meter, None if found is None else _Listener(self, found))
-        if status == cp_model.INFEASIBLE:
-            return Answer(None, 0, 0, infeasible=True)
-        raw = solver.best_objective_bound
-        bound = math.floor(raw + 1e-6) if math.isfinite(raw) else 2**62
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Answer(None, 0, bound)
-        self._hint_all(solver)
-        return Answer(self.read(solver.value), round(solver.objective_value), bound)
+            # Without a solution the solver's bound may be no more than where it begins to count.
+            return Answer(None, 0, None)
+        if found is not None:
+            self._hint_all(solver)
+        return Answer(self.read(solver.value), round(solver.objective_value), _floor(solver.best_objective_bound))
 
     def read(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
         """The assignment that the variables' values make."""
@@ -107,6 +102,10 @@ class Model:
         solution = solver.response_proto.solution
         for index, level in enumerate(solution):
             model.add_hint(model.get_int_var_from_proto_index(index), level)
+
+
+def _floor(bound: float) -> int | None:
+    return math.floor(bound + 1e-6) if math.isfinite(bound) else None
 
 
 class _Listener(cp_model.CpSolverSolutionCallback):

@@ -11,9 +11,9 @@ def keep_to_counts(cells: Cells) -> None:
     layout = cells.layout
     for pod_class in cells.nodes_of:
         held = cells.held((pod_class,))
-        count = int(layout.counts[pod_class])
-        if held.most > count:
-            cells.require(held.expression() <= count)
+        placed = held.known + int(cells.free[pod_class])
+        if held.most > placed:
+            cells.require(held.expression() <= placed)
         ran = int(layout.running[pod_class].sum())
         if ran and not layout.problem.preemptible[pod_class]:
             cells.require(held.expression() >= ran)
@@ -22,8 +22,8 @@ def keep_to_counts(cells: Cells) -> None:
 def keep_to_capacity(cells: Cells) -> None:
     """Demands and the largest headroom fit each open node; one that holds too much already takes nothing more."""
     layout, problem = cells.layout, cells.layout.problem
-    kept = headroom_of(problem, layout.stuck)
-    stuck = layout.stuck.T @ problem.demands
+    fixed = cells.fixed_stay + cells.fixed_arrive
+    kept, taken = headroom_of(problem, fixed), fixed.T @ problem.demands
     on_node: dict[int, list[int]] = {}
     for pod_class, nodes in cells.nodes_of.items():
         for node in nodes:
@@ -33,7 +33,7 @@ def keep_to_capacity(cells: Cells) -> None:
             demands = {c: int(problem.demands[c, resource]) for c in here}
             headroom = {c: int(problem.headroom[c, resource]) for c in here}
             load = _load(cells, node, {c: demand for c, demand in demands.items() if demand})
-            load.know(int(stuck[node, resource]))
+            load.know(int(taken[node, resource]))
             least, capacity = int(kept[node, resource]), int(problem.capacities[node, resource])
             if load.most + max(least, *headroom.values()) <= capacity:
                 continue

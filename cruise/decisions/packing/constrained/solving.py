@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from cruise.decisions.packing.budget import Budget, Meter
+from cruise.decisions.packing.constrained.cells import whole
 from cruise.decisions.packing.constrained.incumbent import Incumbent, incumbent_of
 from cruise.decisions.packing.constrained.layout import layout_of
 from cruise.decisions.packing.constrained.model import Model
@@ -13,10 +14,10 @@ from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.packing import Packing, Report
 from cruise.decisions.packing.problem import Problem
 
-# So few nodes are solved at once from the beginning; more gain by neighbourhoods first.
-_FEW_NODES = 12
+# A model of so many variables is solved at once from the beginning, one of more than the second number never.
+_FEW_VARIABLES, _MOST_VARIABLES = 2_000, 150_000
+_SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY = 0.5, 0.7, 0.4
 _PATIENCE = 60
-_SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_AN_ENTRY = 0.5, 0.4
 
 
 def solve_constrained(
@@ -29,25 +30,22 @@ def solve_constrained(
 ) -> Packing:
     """Pack as well as the budget lets, never worse than `start` or than what runs now.
 
-    `start[pod]` is a node or -1; one that breaks a rule is passed over. `relaxed` is the bound of the same problem
-    without some of its rules. With work units, and no deadline, the answer repeats exactly.
+    `start[pod]` is a node or -1, and obeys every rule. `relaxed` is the bound of the same problem without some of its
+    rules. With work units, and no deadline, the answer repeats exactly.
     """
     layout = layout_of(problem)
     meter = Meter(budget.deadline_seconds, budget.work_units)
     generator = np.random.default_rng(budget.seed)
     incumbent = incumbent_of(layout, layout.running, report, relaxed)
-    everywhere = np.ones(problem.node_count, dtype=np.bool_)
-    model = Model(layout, layout.running, everywhere)
-    started = layout.counted(start)
-    if (started != layout.running).any() and model.complete_hint(started, meter):
-        incumbent.offer(started)
-    if problem.node_count > _FEW_NODES:
+    incumbent.offer(layout.counted(start))
+    variables = int(((layout.running > layout.stuck).sum() + (layout.most > 0).sum()))
+    if variables > _FEW_VARIABLES:
         with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
             improve(incumbent, generator, part, _PATIENCE)
-    if not incumbent.proved and not meter.over():
-        _prove(incumbent, model, meter)
-    if not incumbent.proved and not meter.over():
-        improve(incumbent, generator, meter, math.inf)
+    if variables <= _MOST_VARIABLES and not incumbent.proved and not meter.over():
+        with meter.part(_SHARE_OF_THE_WHOLE) as part:
+            _prove(incumbent, Model(layout, whole(layout)), part)
+    improve(incumbent, generator, meter, math.inf)
     return incumbent.packing()
 
 
@@ -61,7 +59,8 @@ def _prove(incumbent: Incumbent, model: Model, meter: Meter) -> None:
                 answer = model.maximise(model.entries[entry].expression(), part, incumbent.offer)
             if answer.assignment is not None:
                 incumbent.offer(answer.assignment)
-            incumbent.lower(entry, answer.bound)
+            if answer.bound is not None:
+                incumbent.lower(entry, answer.bound)
         if incumbent.proved or meter.over():
             return
         model.demand(entry, incumbent.key[entry])
