@@ -33,9 +33,9 @@ class Best:
     places: Places
 
 
-def best_plan(snapshot: Snapshot, objective: Objective, demands: Demands | None = None) -> Best:
-    """The best valid plan."""
-    return _Search(snapshot, objective, demands).best()
+def best_plan(snapshot: Snapshot, objective: Objective, demands: Demands | None = None, *, still: bool = False) -> Best:
+    """The best valid plan; with `still` among those that leave every running pod where it is."""
+    return _Search(snapshot, objective, demands, still=still).best()
 
 
 def can_be_placed(snapshot: Snapshot, pod: PodKey, objective: Objective, demands: Demands | None = None) -> bool:
@@ -53,8 +53,14 @@ class _Search:
     """Depth first over pods by priority, cut off where even the rest at its best would not be better."""
 
     def __init__(
-        self, snapshot: Snapshot, objective: Objective, demands: Demands | None, target: PodKey | None = None
+        self,
+        snapshot: Snapshot,
+        objective: Objective,
+        demands: Demands | None,
+        target: PodKey | None = None,
+        still: bool = False,
     ) -> None:
+        self.still = still
         self.snapshot = snapshot
         self.objective = objective
         self.target = target
@@ -102,7 +108,7 @@ class _Search:
         elsewhere = [name for name in self.nodes if name != pod.node]
         if pod.node is None:
             return [*self._open_to(pod, elsewhere), None]
-        if self.leaving.why_stays(pod) is not None:
+        if self.still or self.leaving.why_stays(pod) is not None:
             return [pod.node]
         below = self.top is not None and pod.priority < self.top
         may_go: list[str | None] = [None] if self.objective is Objective.PAPER or below else []
@@ -202,9 +208,17 @@ class _Search:
         arriving = [(pod, places[key_of(pod)]) for pod in self.pods if places[key_of(pod)] not in (None, pod.node)]
         if any(place in preempted_from and not pod.preempts for pod, place in arriving):
             return False
+        if any(self._takes_the_place_of_its_like(pod, place, places) for pod, place in arriving):
+            return False
         left = {key_of(pod) for pod in self.pods if self._leaves(pod, places)}
         staying = [pod for pod in self.snapshot.pods if pod.node is not None and key_of(pod) not in left]
         return self._final_state_holds(staying, arriving) and self._grounded(staying, arriving)
+
+    def _takes_the_place_of_its_like(self, mover: Pod, place: str | None, places: Places) -> bool:
+        """Whether a pod moves where one that differs in nothing but its name leaves: in vain, since that could stay."""
+        return mover.node is not None and any(
+            other.node == place and self._leaves(other, places) and _alike(mover, other) for other in self.pods
+        )
 
     def _final_state_holds(self, staying: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
         board = Board(replace(self.snapshot, pods=tuple(self._as_sized(pod) for pod in staying)))
@@ -259,6 +273,10 @@ class _Search:
         """Whether the pod may come, and not as the first of its group."""
         refused = any(refuse_by_affinity(board, pod, self.nodes[place or ""]))
         return not refused and not starts_its_group(board, pod)
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    return replace(one, name=other.name, uid=other.uid, node=other.node) == other
 
 
 def _fixed(pod: Pod) -> Demand:
