@@ -15,12 +15,16 @@ from cruise.domain.usage import StatisticsTable
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What sizes are decided from: the same as the node pass reads."""
+    """What sizes are decided from: the same as the node pass reads.
+
+    `unsizable` are uids of pods that keep the sizes they have: a plan found that nothing smaller can be written.
+    """
 
     statistics: StatisticsTable
     now: datetime
     stored: StoredOverrides = field(default_factory=dict)
     refused: Mapping[str, RefusedTarget] = field(default_factory=dict)
+    unsizable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usag
     sized: list[int] = []
     touchable: list[Touchable] = []
     for index, pod in enumerate(pods):
-        if pod.resize.pending is not None or pod.uid in usage.refused:
+        if pod.resize.pending is not None or pod.uid in usage.refused or pod.uid in usage.unsizable:
             continue
         verdict = scope.of(pod if pod.node is not None else replace(pod, phase="Running"))
         if isinstance(verdict, Touchable):

@@ -7,20 +7,26 @@ from operator import attrgetter
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Objective, Problem
-from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Stage, TierLine, Unplaced
+from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
 from cruise.decisions.packing.proposing.matching import Changes, match
+from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_are, decide_sizing
 from cruise.decisions.packing.proposing.staging import Staging, Step
 from cruise.decisions.packing.proposing.standing import Standing
 from cruise.decisions.packing.proposing.waiting import left_out_reasons, plain_reasons
+from cruise.domain.actions import ResizePod
 
 Explain = Callable[[Built, Packing], Sequence[Unplaced]]
 
 
 @dataclass(frozen=True, slots=True)
 class NoOrder:
-    """A packing that cannot be carried out step by step, so that it is no plan; `reason` is for people."""
+    """A packing that cannot be carried out step by step, so that it is no plan; `reason` is for people.
+
+    `unsizable` are uids of pods whose sizes stood in the way: a problem built with them in `Usage.unsizable` minds it.
+    """
 
     reason: str
+    unsizable: frozenset[str] = frozenset()
 
 
 def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) -> Proposal | NoOrder:
@@ -32,11 +38,14 @@ def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) ->
     problem = built.problem
     changes = match(problem, packing.pod_node)
     arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())
-    standing = Standing(problem, arriving, problem.demands[problem.pod_class])
+    sizing = as_they_are(built) if built.sizes is Sizes.FIXED else decide_sizing(built, changes)
+    if isinstance(sizing, NoRoom):
+        return NoOrder(f"the pods on node {sizing.node} cannot be made as small as planned", sizing.unsizable)
+    standing = Standing(problem, arriving, sizing.now, sizing.there)
     steps = Staging(standing, changes, problem.priorities[problem.pod_class].tolist()).steps()
     if steps is None:
         return NoOrder("no order was found in which kube-scheduler would let every pod in")
-    names = _Names(built, changes)
+    names = _Names(built, changes, sizing)
     unplaced = [*explain(built, replace(packing, pod_node=changes.pod_node)), *left_out_reasons(built)]
     return Proposal(
         status=packing.status,
@@ -44,7 +53,7 @@ def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) ->
         placed=names.arrivals(changes.placed),
         moves=names.arrivals(changes.moved),
         preempted=names.preemptions(changes.preempted),
-        resizes=(),
+        resizes=names.resizes(sizing.resizes),
         unplaced=tuple(sorted(unplaced, key=attrgetter("namespace", "pod"))),
         by_priority=_tier_lines(problem, packing),
         stages=tuple(names.stage(step) for step in steps),
@@ -55,8 +64,10 @@ def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) ->
 class _Names:
     """Turns indices into what the cluster calls them."""
 
-    def __init__(self, built: Built, changes: Changes) -> None:
+    def __init__(self, built: Built, changes: Changes, sizing: Sizing) -> None:
         self._built = built
+        self._sizing = sizing
+        self._unsaid = _by_target(sizing, changes)
         self._target = changes.pod_node
         self._placed = frozenset((*changes.placed, *changes.moved))
 
@@ -68,23 +79,38 @@ class _Names:
         """Return preemptions in the order given."""
         return tuple(self._preemption(pod) for pod in pods)
 
+    def resizes(self, pods: Iterable[int]) -> tuple[ResizePod, ...]:
+        """Return resizes, sorted by pod."""
+        return tuple(self._sizing.resizes[pod] for pod in sorted(pods))
+
     def stage(self, step: Step) -> Stage:
-        """Return a step in names."""
+        """Return a step in names, with the shrinks of every node at which something arrives for the first time."""
         leaves = sorted(step.leaves)
+        nodes = dict.fromkeys(int(self._target[pod]) for pod in step.arrivals)
+        shrinks = [pod for node in nodes for pod in self._unsaid.pop(node, ())]
         return Stage(
-            resizes=(),
+            resizes=self.resizes(shrinks),
             leaves=tuple(self._arrival(pod) if pod in self._placed else self._preemption(pod) for pod in leaves),
             arrivals=self.arrivals(step.arrivals),
         )
 
     def _arrival(self, index: int) -> Arrival:
         pod, node = self._built.pods[index], self._built.nodes[int(self._target[index])]
-        return Arrival(pod.namespace, pod.name, pod.uid, pod.node, node.name)
+        containers = self._sizing.containers.get(index, ())
+        return Arrival(pod.namespace, pod.name, pod.uid, pod.node, node.name, containers)
 
     def _preemption(self, index: int) -> Preemption:
         pod = self._built.pods[index]
         assert pod.node is not None
         return Preemption(pod.namespace, pod.name, pod.uid, pod.node)
+
+
+def _by_target(sizing: Sizing, changes: Changes) -> dict[int, list[int]]:
+    """Sort the pods that are resized to the nodes on which they are in the end."""
+    found: dict[int, list[int]] = {}
+    for pod in sizing.resizes:
+        found.setdefault(int(changes.pod_node[pod]), []).append(pod)
+    return found
 
 
 def _tier_lines(problem: Problem, packing: Packing) -> tuple[TierLine, ...]:

@@ -12,19 +12,20 @@ from cruise.decisions.packing.proposing.neighbours import Neighbours
 class Standing:
     """The moment: where each pod is, what is taken on each node, who is next to whom.
 
-    `amounts[pod, resource]` is what a pod counts for now; it may be changed for pods that are resized. Its rows for
-    pods of nodes at which nothing arrives are never read.
+    `now[pod, resource]` is what a pod counts for where it is at first, `there` wherever it arrives.
     """
 
-    def __init__(self, problem: Problem, arriving: frozenset[int], amounts: IntArray) -> None:
+    def __init__(self, problem: Problem, arriving: frozenset[int], now: IntArray, there: IntArray) -> None:
         self._problem = problem
-        self._amounts = amounts
+        self._now = now
+        self._there = there
+        self._source: list[int] = problem.pod_node.tolist()
         self._class_of: list[int] = problem.pod_class.tolist()
-        self.node_of: list[int] = problem.pod_node.tolist()
+        self.node_of: list[int] = list(self._source)
         self.neighbours = Neighbours(problem.rules, arriving, problem.pod_class, problem.pod_node)
         self._used = np.zeros_like(problem.capacities)
         here = problem.pod_node >= 0
-        np.add.at(self._used, problem.pod_node[here], amounts[here])
+        np.add.at(self._used, problem.pod_node[here], now[here])
         self._copies = Counter(
             (pod_class, node)
             for pod_class, node in zip(self._class_of, self.node_of, strict=True)
@@ -34,13 +35,6 @@ class Standing:
     def class_of(self, pod: int) -> int:
         """Return a pod's class."""
         return self._class_of[pod]
-
-    def resize(self, pod: int, amounts: IntArray) -> None:
-        """Let a pod count for something else from now on."""
-        node = self.node_of[pod]
-        if node >= 0:
-            self._used[node] += amounts - self._amounts[pod]
-        self._amounts[pod] = amounts
 
     def leave(self, pod: int) -> None:
         """Take a pod off its node."""
@@ -55,7 +49,7 @@ class Standing:
     def lets_in(self, pod: int, node: int) -> bool:
         """Tell whether kube-scheduler's filters would let the pod onto the node now."""
         pod_class, problem = self._class_of[pod], self._problem
-        wanted = self._amounts[pod]
+        wanted = self._there[pod]
         if not problem.admits[problem.sites[pod_class], node]:
             return False
         if ((self._used[node] + wanted > problem.capacities[node]) & (wanted > 0)).any():
@@ -66,6 +60,7 @@ class Standing:
 
     def _change(self, pod: int, node: int, by: int) -> None:
         pod_class = self._class_of[pod]
-        self._used[node] += by * self._amounts[pod]
+        amounts = self._now if node == self._source[pod] else self._there
+        self._used[node] += by * amounts[pod]
         self._copies[pod_class, node] += by
         self.neighbours.add(pod_class, node, by)
