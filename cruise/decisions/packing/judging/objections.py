@@ -37,10 +37,8 @@ def find_objections(
     replay.run()
     objections = [*replay.objections, *find_broken_budgets(leaving, replay.gone)]
     if demands is not None:
-        for node in sorted(
-            {arrival.target for arrival in (*proposal.placed, *proposal.moves)} & replay.board.nodes.keys()
-        ):
-            objections += find_lack_of_headroom(replay.board, node, demands)
+        for node, arrived in replay.arrivals_by_node().items():
+            objections += find_lack_of_headroom(replay.board, node, arrived, demands)
     return (*objections, *find_wrong_accounts(snapshot, proposal))
 
 

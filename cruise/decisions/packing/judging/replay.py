@@ -13,7 +13,7 @@ from cruise.decisions.packing.judging.filters import (
 )
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
-from cruise.decisions.packing.judging.sizing import find_growth, find_wrong_sizes, sized
+from cruise.decisions.packing.judging.sizing import find_growth, find_removals, find_wrong_sizes, sized
 from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Stage
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Node, Pod, Snapshot
@@ -77,6 +77,15 @@ class Replay:
                 self._ask_scheduler("in the end: ", pod, node_name)
                 self.board.add(pod, node_name)
 
+    def arrivals_by_node(self) -> dict[str, list[Pod]]:
+        """The pods that arrived and are still there, by the name of their node."""
+        found: dict[str, list[Pod]] = {}
+        for key, pod in self.arrived.items():
+            place = self.board.place_of(key)
+            if place is not None:
+                found.setdefault(place, []).append(pod)
+        return found
+
     def _run(self, stage: Stage, where: str) -> None:
         if not (stage.resizes or stage.leaves or stage.arrivals):
             self.objections.append(f"{where}nothing happens")
@@ -105,7 +114,9 @@ class Replay:
             self._object(where, key, "is resized twice")
         self._resized.add(key)
         for wrong in chain(
-            find_wrong_sizes(self._snapshot, pod, resize.containers), find_growth(pod, resize.containers)
+            find_wrong_sizes(self._snapshot, pod, resize.containers),
+            find_removals(pod, resize.containers),
+            find_growth(pod, resize.containers),
         ):
             self._object(where, key, wrong)
         self._pods[key] = sized(pod, resize.containers)

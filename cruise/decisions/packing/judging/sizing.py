@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.packing.judging.board import Board, PodKey, key_of
@@ -63,19 +64,48 @@ def find_growth(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
         yield f"grows from {before.memory_bytes} to {after.memory_bytes} bytes"
 
 
-def find_lack_of_headroom(board: Board, node_name: str, demands: Demands) -> Iterator[str]:
-    """Say whether the pods on a node need more than it has: all bases, and the largest headroom once."""
-    base, headroom = NO_RESOURCES, NO_RESOURCES
-    for pod in board.pods_on(node_name):
-        demand = demands.get(key_of(pod)) or Demand(counted_requests(pod), NO_RESOURCES)
-        base, headroom = base + demand.base, headroom.at_least(demand.headroom)
-    room = board.nodes[node_name].allocatable
-    if not (base + headroom).fits_in(room):
+def find_removals(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
+    """Say which stated values a resize would take back: the API server keeps whatever was once stated."""
+    stated = {container.name: container for container in pod.containers}
+    for target in targets:
+        container = stated.get(target.container)
+        if container is None:
+            continue
+        for kind, before, after in (
+            ("request", container.requests, target.requests),
+            ("limit", container.limits, target.limits),
+        ):
+            if before.cpu_millicores is not None and after.cpu_millicores is None:
+                yield f"would lose the cpu {kind} of container {target.container}"
+            if before.memory_bytes is not None and after.memory_bytes is None:
+                yield f"would lose the memory {kind} of container {target.container}"
+
+
+def find_lack_of_headroom(board: Board, node_name: str, arrived: Sequence[Pod], demands: Demands) -> Iterator[str]:
+    """Say whether the pods on a node need more than it has of what those that arrived there ask for.
+
+    They need all bases, and the largest headroom once.
+    """
+    here = [_demand_of(pod, demands) for pod in board.pods_on(node_name)]
+    new = [_demand_of(pod, demands) for pod in arrived]
+    base = sum((demand.base for demand in here), NO_RESOURCES)
+    headroom = reduce(Resources.at_least, (demand.headroom for demand in here), NO_RESOURCES)
+    asked = sum((demand.base + demand.headroom for demand in new), NO_RESOURCES)
+    room, need = board.nodes[node_name].allocatable, base + headroom
+    if asked.cpu_millicores and need.cpu_millicores > room.cpu_millicores:
         yield (
-            f"node {node_name} offers {room.cpu_millicores} m and {room.memory_bytes} bytes; bases of "
-            f"{base.cpu_millicores} m and {base.memory_bytes} bytes with a headroom of {headroom.cpu_millicores} m "
-            f"and {headroom.memory_bytes} bytes are more"
+            f"node {node_name} offers {room.cpu_millicores} m, bases of {base.cpu_millicores} m and a headroom of "
+            f"{headroom.cpu_millicores} m are more"
         )
+    if asked.memory_bytes and need.memory_bytes > room.memory_bytes:
+        yield (
+            f"node {node_name} offers {room.memory_bytes} bytes, bases of {base.memory_bytes} bytes and a headroom of "
+            f"{headroom.memory_bytes} bytes are more"
+        )
+
+
+def _demand_of(pod: Pod, demands: Demands) -> Demand:
+    return demands.get(key_of(pod)) or Demand(counted_requests(pod), NO_RESOURCES)
 
 
 def _settled(container: Container) -> Container:

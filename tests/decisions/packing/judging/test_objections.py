@@ -294,10 +294,7 @@ def test_nodes_need_room_for_all_bases_and_the_largest_headroom():
         ("shop", "wants"): Demand(Resources(600, 0), Resources(1, 0)),
     }
     found = find_objections(snapshot, plan, demands=need)
-    assert found == (
-        "node n1 offers 1000 m and 17179869184 bytes; bases of 1000 m and 0 bytes with a headroom of 1 m and 0 bytes "
-        "are more",
-    )
+    assert found == ("node n1 offers 1000 m, bases of 1000 m and a headroom of 1 m are more",)
 
 
 def test_a_plan_is_judged_under_the_policy_it_was_made_for():
