@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cruise.app.doings import Doings
@@ -11,9 +11,11 @@ from cruise.domain.actions import Hold, Outcome
 from cruise.domain.cluster import Pod
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.runtime.carrying_out import CarryingOut
 from cruise.runtime.gate import Gate
 from cruise.runtime.node_load import NodeLoads, node_load_pass
 from cruise.runtime.oom import OomReactor
+from cruise.runtime.packing import PackingPass, Solver, packing_pass
 from cruise.runtime.ports import Cluster, Store, UsageSource
 from cruise.runtime.reconcile import NodePass, node_pass
 from cruise.runtime.usage import usage_pass
@@ -21,6 +23,7 @@ from cruise.runtime.usage_reading import ReadingProgress, UsageReading
 from cruise.runtime.usage_state import UsageState
 
 _PRUNE_INTERVAL = timedelta(hours=1)
+_BETWEEN_LOOKS_SECONDS = 0.5
 _PAUSE_BETWEEN_FILLS = timedelta(seconds=15)
 
 Pods = Mapping[tuple[str, str], Pod]
@@ -51,11 +54,21 @@ class Hooks:
 NO_HOOKS = Hooks()
 
 
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """How pods are packed: who solves, for how long, and whether plans are carried out or only shown."""
+
+    solver: Solver
+    seconds: float = 10.0
+    enabled: bool = True
+
+
 class Controller:
-    """Statistics refresh, node pass, node load, OOM reactor and pruning, with `clock` as their time.
+    """Statistics refresh, node pass, packing, node load, OOM reactor and pruning, with `clock` as their time.
 
     One is made for each time that a process begins to lead; `gate` outlives it, for what still has to be audited.
-    `pace` is how many seconds of that clock pass in a second: 1 but for a simulation.
+    `pace` is how many seconds of that clock pass in a second: 1 but for a simulation. Without a `packer` nothing is
+    packed.
     """
 
     def __init__(
@@ -71,6 +84,7 @@ class Controller:
         hooks: Hooks = NO_HOOKS,
         doings: Doings | None = None,
         gate: Gate | None = None,
+        packer: Packer | None = None,
         grace: timedelta = GRACE,
     ) -> None:
         self._cluster = cluster
@@ -82,6 +96,10 @@ class Controller:
         self._loads = NodeLoads()
         self._gate = gate or Gate()
         self._reactor = OomReactor(cluster, store, policy, self._gate)
+        self._packer = packer
+        self._carrying = CarryingOut(cluster, store, policy, self._gate, clock, tell=self._acted)
+        # What somebody else has begun is taken up before anything new is planned.
+        self._packing_due, self._packs = False, True
         self._reading = reading
         self._usage = UsageState()
         self._hooks = hooks
@@ -113,10 +131,39 @@ class Controller:
         """Run one node pass."""
         done = await node_pass(self._cluster, self._store, self._policy, self._clock(), gate=self._gate)
         self.doings.add_pass(done)
+        self._packing_due = True
         self.doings.paused = await self._store.paused()
         holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
         pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
         await self._hooks.announce(done.outcomes, holds, pods)
+        return done
+
+    async def pack(self, patience: timedelta | None = None) -> PackingPass | None:
+        """Take up the plan that is under way, or plan for who waits longer than `patience`, and carry that out.
+
+        None where there is nobody to pack.
+        """
+        self._packs, self._packing_due = True, False
+        plan, done = await self._carrying.take_up(), None
+        if plan is None and self._packer is not None and self.doings.node_pass is not None:
+            packer = self._packer
+            done = await packing_pass(
+                self._cluster,
+                self._store,
+                packer.solver,
+                self._policy,
+                self._clock(),
+                seconds=packer.seconds,
+                patience=patience,
+                enabled=packer.enabled,
+            )
+            self.doings.add_packing(done)
+            plan = done.plan
+        if plan is not None:
+            ended = await self._carrying.to_the_end(plan)
+            self.doings.add_plan(ended)
+            done = replace(done, plan=ended) if done is not None else PackingPass(plan.at, 0, ended)
+        self._packs = False
         return done
 
     async def watch_load(self) -> None:
@@ -141,6 +188,8 @@ class Controller:
             jobs.every(self._paced(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0))
             jobs.every(self._paced(_PRUNE_INTERVAL), "prune", self._prune, delay=self._paced(_PRUNE_INTERVAL))
             jobs.begin(self._fill_then_pass(jobs))
+            if self._packer is not None:
+                jobs.begin(self._pack_after_passes(jobs))
             await jobs.until(stop)
 
     async def _fill_then_pass(self, jobs: Jobs) -> None:
@@ -154,6 +203,16 @@ class Controller:
         jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
         # Half an interval later, so that a pass sees statistics that are young and whole.
         jobs.every(interval, "node pass", self.rightsize, delay=interval / 2)
+
+    async def _pack_after_passes(self, jobs: Jobs) -> None:
+        while True:
+            if self._packing_due or self._packs:
+                await jobs.turn("packing", self.pack)
+            await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+
+    async def _acted(self, outcomes: Sequence[Outcome]) -> None:
+        self.doings.add(outcomes)
+        await self._hooks.announce(outcomes, (), {})
 
     def _paced(self, interval: timedelta) -> timedelta:
         return interval / self._pace

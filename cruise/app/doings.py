@@ -2,21 +2,24 @@
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cruise.domain.actions import Outcome
+from cruise.domain.packing import PackingPlan
 from cruise.domain.policy import Mode
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.figures import (
     ControllerFigures,
     JobFigures,
     OutcomeKind,
+    PackingFigures,
     PassFigures,
     kind_of_outcome,
     pass_figures,
 )
 from cruise.runtime.oom import Reaction
+from cruise.runtime.packing import PackingPass
 from cruise.runtime.reconcile import NodePass
 from cruise.runtime.usage_reading import ReadingProgress
 from cruise.runtime.usage_state import FailedRead
@@ -30,7 +33,7 @@ class Doings:
 
     `filled` tells whether the one who leads has statistics, `filling` how far they are until then; `refreshed_at` is
     when they were last brought up to date, `unread` what could not be read the last time, `statistics` what they were,
-    `paused` whether the last pass found every write stopped.
+    `paused` whether the last pass found every write stopped, `packing` what the last packing pass came to.
     """
 
     node_pass: NodePass | None = None
@@ -45,6 +48,19 @@ class Doings:
     unread: Sequence[FailedRead] = ()
     statistics: StatisticsTable | None = None
     paused: bool | None = None
+    packing: PackingPass | None = None
+    packing_figures: PackingFigures = PackingFigures()
+
+    def add_packing(self, done: PackingPass) -> None:
+        """Take over a packing pass."""
+        self.packing = done
+        self.packing_figures = self.packing_figures.with_pass(done)
+
+    def add_plan(self, plan: PackingPlan) -> None:
+        """Take over how a packing plan ended."""
+        if self.packing is not None:
+            self.packing = replace(self.packing, plan=plan)
+        self.packing_figures = self.packing_figures.with_plan(plan)
 
     def add_pass(self, done: NodePass) -> None:
         """Take over a node pass; it is summed up once, and not at every look."""
@@ -59,7 +75,7 @@ class Doings:
     def forget_term(self) -> None:
         """Forget what only the one who led until now can vouch for; what was done stays."""
         self.filled, self.filling, self.unread = False, None, ()
-        self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = None
+        self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = self.packing = None
         self.jobs.clear()
 
     def figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
@@ -73,4 +89,5 @@ class Doings:
             statistics_at=self.refreshed_at,
             watch_lag_seconds=lag_seconds,
             paused=self.paused,
+            packing=self.packing_figures,
         )

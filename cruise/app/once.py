@@ -1,7 +1,7 @@
 """`cruise serve --once`: the statistics filled, one node pass, what the mode allows done."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,13 +22,15 @@ from cruise.app.connections import (
     policy_of,
     usage_reading,
 )
-from cruise.app.controller import Controller, Hooks
+from cruise.app.controller import Controller, Hooks, Pods
 from cruise.app.filling import FillingLog
 from cruise.app.leading import LEASE
-from cruise.app.serving import check
-from cruise.domain.actions import Verdict
+from cruise.app.serving import check, packer_of
+from cruise.app.warm_solver import WarmSolver
+from cruise.domain.actions import Hold, Outcome, Verdict
 from cruise.domain.policy import Mode
 from cruise.errors import NotFound, Unavailable
+from cruise.runtime.packing import PackingPass
 from cruise.runtime.reconcile import NodePass
 from cruise.runtime.usage_reading import ReadingProgress
 from cruise.settings import Settings
@@ -43,16 +45,21 @@ _REFRESHES = 2
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """What one pass did, in which mode, and whether a pause kept it from more."""
+    """What one pass did, in which mode, and whether a pause kept it from more.
+
+    `packing` is the packing pass after it, None where no pod waits; `packed` what that did.
+    """
 
     node_pass: NodePass
     mode: Mode
     paused: bool
+    packing: PackingPass | None = None
+    packed: Sequence[Outcome] = ()
 
     @property
     def failed(self) -> bool:
         """Tell whether the world was out of reach for something."""
-        return any(outcome.verdict is Verdict.FAILED for outcome in self.node_pass.outcomes)
+        return any(outcome.verdict is Verdict.FAILED for outcome in (*self.node_pass.outcomes, *self.packed))
 
 
 async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress], None] | None) -> Once:
@@ -64,9 +71,16 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
     async with connections(settings, _do_not_wait) as connected:
         # The view of the cluster is tried again and again; this once tells at once what is wrong.
         await connected.client.get("/version")
-        async with followed(connected):
+        async with followed(connected), WarmSolver() as solver:
             await in_step(connected, _PATIENCE)
             policy = await able(connected, policy_of(settings))
+            packed: list[Outcome] = []
+            tell = announcer(connected)
+
+            async def announce(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
+                packed.extend(outcomes)
+                await tell(outcomes, holds, pods)
+
             controller = Controller(
                 connected.cluster,
                 connected.source,
@@ -74,15 +88,22 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
                 policy,
                 wall_clock,
                 usage_reading(settings),
-                hooks=Hooks(announce=announcer(connected), progress=on_progress or FillingLog()),
+                hooks=Hooks(announce=announce, progress=on_progress or FillingLog()),
+                packer=packer_of(settings, solver),
             )
-            done: list[NodePass] = []
+            done: list[tuple[NodePass, PackingPass | None]] = []
 
             async def work() -> None:
-                done.append(await _pass(controller))
+                node_pass = await _pass(controller)
+                packed.clear()
+                packing = await controller.pack(patience=timedelta(0))
+                done.append((node_pass, packing))
 
             await _leading(connected, own_namespace(settings.namespace), work)
-            return Once(done[0], policy.mode, await connected.store.paused())
+            [(node_pass, packing)] = done
+            if packing is not None and not packing.waiting and packing.plan is None:
+                packing = None
+            return Once(node_pass, policy.mode, await connected.store.paused(), packing, tuple(packed))
 
 
 async def _pass(controller: Controller) -> NodePass:

@@ -15,17 +15,19 @@ from cruise.app.connections import (
     policy_of,
     usage_reading,
 )
-from cruise.app.controller import Controller, Hooks
+from cruise.app.controller import Controller, Hooks, Packer
 from cruise.app.doings import Doings
 from cruise.app.filling import FillingLog
 from cruise.app.http_server import serve_http
 from cruise.app.leading import lead
 from cruise.app.running import Running
+from cruise.app.warm_solver import WarmSolver
 from cruise.domain.policy import Policy
 from cruise.errors import BadInput, Throttled, Unavailable
 from cruise.interfaces.api import create_api
 from cruise.interfaces.health import health_app
 from cruise.runtime.gate import Gate, writes_at_once
+from cruise.runtime.packing import Solver
 from cruise.settings import Settings
 
 log = structlog.get_logger()
@@ -46,7 +48,13 @@ async def serve(settings: Settings) -> None:
         running.awaited = "the database"
         async with connections(settings, _say) as connected:
             running.opened, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
-            await _follow_and_lead(settings, connected, running)
+            async with WarmSolver() as solver:
+                await _follow_and_lead(settings, connected, running, solver)
+
+
+def packer_of(settings: Settings, solver: Solver) -> Packer:
+    """Return how pods are packed."""
+    return Packer(solver, settings.packing_time_limit.total_seconds(), settings.packing)
 
 
 def check(settings: Settings) -> None:
@@ -57,7 +65,7 @@ def check(settings: Settings) -> None:
         raise BadInput(f"api_token_file {token_file} is not there; write a token into it, or leave it unset")
 
 
-async def _follow_and_lead(settings: Settings, connected: Connections, running: Running) -> None:
+async def _follow_and_lead(settings: Settings, connected: Connections, running: Running, solver: Solver) -> None:
     """Keep the view of the cluster in step, whoever leads, and run the passes while this process does."""
     gate = Gate(at_once=writes_at_once(settings.kube_requests_per_second))
 
@@ -72,6 +80,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
             hooks=Hooks(announce=announcer(connected), progress=FillingLog()),
             doings=running.doings,
             gate=gate,
+            packer=packer_of(settings, solver),
             grace=settings.stop_grace,
         )
         try:

@@ -86,9 +86,10 @@ def _print(done: "Once", format: Format) -> None:
     if format is Format.JSON:
         from cruise.interfaces.once_json import once_json
 
-        write_document([once_json(done.node_pass, done.mode, done.paused)])
+        write_document([once_json(done.node_pass, done.mode, done.paused, done.packing, done.packed)])
         return
     from cruise.interfaces.once_table import once_table
 
     console = table_console()
-    print_parts(once_table(done.node_pass, done.mode, done.paused, console), console)
+    parts = once_table(done.node_pass, done.mode, done.paused, console, done.packing, done.packed)
+    print_parts(parts, console)

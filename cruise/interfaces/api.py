@@ -28,6 +28,7 @@ from cruise.interfaces.api_models import (
     Status,
 )
 from cruise.interfaces.api_overrides import override_routes
+from cruise.interfaces.api_packing import packing_routes
 from cruise.interfaces.api_pause import pause_routes
 from cruise.interfaces.api_requests import Name, Namespace, Offset, failures, parse_since, token_check
 from cruise.interfaces.api_view import ApiView, in_time
@@ -58,6 +59,7 @@ def create_api(view: ApiView) -> FastAPI:
     api.include_router(_pod_routes(view), prefix=PREFIX)
     api.include_router(override_routes(view, may_write), prefix=PREFIX)
     api.include_router(pause_routes(view, may_write), prefix=PREFIX)
+    api.include_router(packing_routes(view), prefix=PREFIX)
     api.add_exception_handler(StarletteHTTPException, _refused)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(CruiseError, _unavailable)

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.runtime.packing import PackingPass
 from cruise.runtime.reconcile import NodePass
 
 OutcomeKind = tuple[str, Verdict, Reason]
@@ -41,6 +43,42 @@ class PassFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class PackingFigures:
+    """The packing passes since the process began.
+
+    `plans` counts those that ended by phase and proof, `placed` pods that plans brought onto nodes. Of the last pass:
+    how many pods `waiting` were the reason for it, what `seconds` solving took, how many pods its plan places, and how
+    many no plan surpasses.
+    """
+
+    passes: int = 0
+    plans: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    placed: int = 0
+    waiting: int = 0
+    seconds: float | None = None
+    planned: int | None = None
+    bound: int | None = None
+
+    def with_pass(self, done: PackingPass) -> "PackingFigures":
+        """Count a pass."""
+        figures = replace(self, passes=self.passes + 1, waiting=done.waiting)
+        if done.plan is None:
+            return replace(figures, seconds=None, planned=None, bound=None)
+        proposal = done.plan.proposal
+        placed = sum(line.placed for line in proposal.by_priority)
+        most = sum(line.most for line in proposal.by_priority)
+        more = most - placed + len(proposal.placed)
+        return replace(figures, seconds=done.plan.seconds, planned=len(proposal.placed), bound=more)
+
+    def with_plan(self, plan: PackingPlan) -> "PackingFigures":
+        """Count a plan that ended, or was shown."""
+        kind = (plan.phase.value, plan.proposal.status.value)
+        plans = {**self.plans, kind: self.plans.get(kind, 0) + 1}
+        finished = plan.phase is Phase.FINISHED
+        return replace(self, plans=plans, placed=self.placed + (len(plan.proposal.placed) if finished else 0))
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerFigures:
     """The controller now. `outcomes` counts since the process began, by `kind_of_outcome`.
 
@@ -56,6 +94,7 @@ class ControllerFigures:
     statistics_at: datetime | None = None
     watch_lag_seconds: float | None = None
     paused: bool | None = None
+    packing: PackingFigures = PackingFigures()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cruise.domain.policy import Mode
-from cruise.interfaces.figures import ControllerFigures, JobFigures, PassFigures, WebhookFigures
+from cruise.interfaces.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
 
 
 def metrics_text(
@@ -70,6 +70,8 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     yield outcomes
     if figures.last_pass is not None:
         yield from _pass(figures.last_pass)
+    if figures.packing.passes:
+        yield from _packing(figures.packing)
     yield from _freshness("cruise", figures.statistics_at, figures.watch_lag_seconds, now)
 
 
@@ -107,6 +109,27 @@ def _pass(figures: PassFigures) -> Iterator[Metric]:
         family.add_metric(["cpu", "core"], amounts.cpu_millicores / 1000)
         family.add_metric(["memory", "byte"], amounts.memory_bytes)
         yield family
+
+
+def _packing(figures: PackingFigures) -> Iterator[Metric]:
+    plans = CounterMetricFamily(
+        "cruise_packing_plans", "Packing plans by how they ended, and what was proved.", labels=["outcome", "proof"]
+    )
+    for (outcome, proof), count in sorted(figures.plans.items()):
+        plans.add_metric([outcome, proof], count)
+    yield plans
+    yield CounterMetricFamily(
+        "cruise_packing_placed", "Pods that finished packing plans brought onto nodes.", figures.placed
+    )
+    gauges = (
+        ("cruise_packing_waiting", "Unschedulable pods that the last packing pass was made for.", figures.waiting),
+        ("cruise_packing_solve_seconds", "How long solving took in the last packing pass.", figures.seconds),
+        ("cruise_packing_planned", "Pods that the last packing plan places.", figures.planned),
+        ("cruise_packing_bound", "Pods that no packing plan could have surpassed in placing.", figures.bound),
+    )
+    for name, words, value in gauges:
+        if value is not None:
+            yield GaugeMetricFamily(name, words, value)
 
 
 def _webhook(figures: WebhookFigures, now: datetime) -> Iterator[Metric]:

@@ -1,6 +1,6 @@
 """One pass as the JSON document of `cruise serve --once`: the plans of `cruise plan`, and what became of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -10,15 +10,26 @@ from cruise.domain.policy import Mode
 from cruise.domain.resources import Amounts
 from cruise.interfaces.figures import action_name
 from cruise.interfaces.once_changes import changes_of, pods_of
+from cruise.interfaces.packing_document import packing_document
 from cruise.interfaces.plan_json import node_document
 from cruise.interfaces.shapes import shape
+from cruise.runtime.packing import PackingPass
 from cruise.runtime.reconcile import NodePass
 
 Json = dict[str, object]
 
 
-def once_json(done: NodePass, mode: Mode, paused: bool) -> bytes:
-    """Return the document, with the outcomes in the order in which they were tried."""
+def once_json(
+    done: NodePass,
+    mode: Mode,
+    paused: bool,
+    packing: PackingPass | None = None,
+    packed: Sequence[Outcome] = (),
+) -> bytes:
+    """Return the document, with the outcomes in the order in which they were tried.
+
+    `packing` is the packing pass after it, where there was one, and `packed` what that did.
+    """
     pods = pods_of(done)
     plans = sorted(done.plans, key=lambda plan: plan.node)
     document = {
@@ -28,8 +39,18 @@ def once_json(done: NodePass, mode: Mode, paused: bool) -> bytes:
         "nodes": [node_document(plan) for plan in plans],
         "waiting": [_hold(hold) for hold in sorted(done.waiting, key=lambda hold: (hold.namespace, hold.pod))],
         "outcomes": [_outcome(outcome, pods) for outcome in done.outcomes],
+        "packing": None if packing is None else _packing(packing, packed, pods),
     }
     return msgspec.json.encode(document) + b"\n"
+
+
+def _packing(done: PackingPass, packed: Sequence[Outcome], pods: dict[tuple[str, str], Pod]) -> Json:
+    return {
+        "waiting": done.waiting,
+        "why": done.why,
+        "plan": None if done.plan is None else packing_document(done.plan),
+        "outcomes": [_outcome(outcome, pods) for outcome in packed],
+    }
 
 
 def _hold(hold: Hold) -> Json:

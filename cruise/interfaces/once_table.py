@@ -12,8 +12,10 @@ from cruise.domain.cluster import Pod
 from cruise.domain.policy import Mode
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.once_changes import ContainerChange, changes_of, pods_of
+from cruise.interfaces.once_packing import packing_parts
 from cruise.interfaces.plan_table import WIDE_COLUMNS, arrow
 from cruise.interfaces.reasons import WORDS, in_words
+from cruise.runtime.packing import PackingPass
 from cruise.runtime.reconcile import NodePass
 
 _MOST_ROWS = 200
@@ -26,11 +28,23 @@ _STYLES = {
 }
 
 
-def once_table(done: NodePass, mode: Mode, paused: bool, console: Console) -> Iterator[RenderableType]:
-    """Yield the parts of the report."""
+def once_table(
+    done: NodePass,
+    mode: Mode,
+    paused: bool,
+    console: Console,
+    packing: PackingPass | None = None,
+    packed: Sequence[Outcome] = (),
+) -> Iterator[RenderableType]:
+    """Yield the parts of the report; `packing` is the packing pass after it, and `packed` what that did."""
+    wide = console.width >= WIDE_COLUMNS
     yield Text(_headline(done, mode, paused))
     if done.outcomes:
-        yield _outcomes(done, console.width >= WIDE_COLUMNS)
+        yield _outcomes(done.outcomes, done, wide)
+    if packing is not None:
+        yield from packing_parts(packing)
+        if packed:
+            yield _outcomes(packed, done, wide)
     holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
     if holds:
         yield _holds(holds)
@@ -49,7 +63,7 @@ def _headline(done: NodePass, mode: Mode, paused: bool) -> str:
     )
 
 
-def _outcomes(done: NodePass, wide: bool) -> RenderableType:
+def _outcomes(outcomes: Sequence[Outcome], done: NodePass, wide: bool) -> RenderableType:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     if wide:
         table.add_column("NODE", overflow="ellipsis", no_wrap=True)
@@ -60,12 +74,12 @@ def _outcomes(done: NodePass, wide: bool) -> RenderableType:
     table.add_column("VERDICT", no_wrap=True)
     table.add_column("REASON", overflow="fold")
     pods = pods_of(done)
-    shown = done.outcomes[:_MOST_ROWS]
+    shown = outcomes[:_MOST_ROWS]
     for outcome in shown:
         for cells in _rows(outcome, pods):
             table.add_row(*(cells if wide else cells[1:]))
-    if len(shown) < len(done.outcomes):
-        more = f"{len(done.outcomes) - len(shown):,} more actions: --format json has all."
+    if len(shown) < len(outcomes):
+        more = f"{len(outcomes) - len(shown):,} more actions: --format json has all."
         return Group("", table, Text(more, style="dim"))
     return Group("", table)
 

@@ -95,6 +95,8 @@ class Settings:
     max_evictions_per_node: int = _setting(forms.count("1"), _POLICY.max_evictions_per_node)
     max_evictions_per_workload: int = _setting(forms.count("1"), _POLICY.max_evictions_per_workload)
     max_evictions_per_hour: int = _setting(forms.count("20"), _POLICY.max_evictions_per_hour)
+    packing: bool = _setting(forms.FLAG, True)
+    packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
     headroom: HeadroomModel = _setting(_HEADROOM, _POLICY.headroom)
     excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)

@@ -16,8 +16,10 @@ from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import PostgresStore
 from cruise.interfaces.api import create_api
 from cruise.interfaces.api_models import Failure, NodePage, NodePlanDocument, OutcomePage, OverridePage, Pause, Status
+from cruise.interfaces.packing_document import PackingPage
 from cruise.interfaces.plan_json import plan_json
 from tests.interfaces.api_scene import NOW, TOKEN, asking, busy_scene
+from tests.interfaces.packing_plans import PLAN
 from tests.simulation.scenes import pods
 
 
@@ -102,10 +104,23 @@ async def test_every_answer_is_of_its_documented_shape(api):
         ("/outcomes", OutcomePage),
         ("/overrides", OverridePage),
         ("/pause", Pause),
+        ("/packing", PackingPage),
     ):
         answered = await api.get(path)
         read = TypeAdapter(model).validate_json(answered.content, strict=True, by_alias=True)
         assert type(read) is model
+
+
+async def test_the_last_packing_plan_is_there_with_its_progress(scene, api):
+    assert await get(api, "/packing") == {"plan": None}
+    await scene.store.save_packing(PLAN)
+    answered = await api.get("/packing")
+    assert TypeAdapter(PackingPage).validate_json(answered.content, strict=True, by_alias=True).plan is not None
+    plan = answered.json()["plan"]
+    assert (plan["phase"], plan["stage"], plan["evictedInStage"]) == ("under-way", 1, 1)
+    assert plan["moves"] == [{"namespace": "shop", "pod": "web-1", "from": "n1", "to": "n2"}]
+    assert plan["byPriority"] == [{"priority": 5, "placed": 3, "running": 2, "bound": 4}]
+    assert plan["stages"][1]["evictions"] == ["shop/web-1 from n1", "shop/low from n1"]
 
 
 async def test_the_openapi_document_is_whole(api):
@@ -119,6 +134,7 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/overrides",
         "/api/v1/overrides/{namespace}/{kind}/{name}",
         "/api/v1/pause",
+        "/api/v1/packing",
     }
     text = json.dumps(document)
     assert "HTTPValidationError" not in text

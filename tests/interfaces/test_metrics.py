@@ -2,17 +2,21 @@
 
 import math
 import subprocess
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cruise.domain.actions import Reason, Verdict
+from cruise.domain.packing import Phase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import Resources
-from cruise.interfaces.figures import ControllerFigures, JobFigures, PassFigures, WebhookFigures
+from cruise.interfaces.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
 from cruise.interfaces.metrics import metrics_text
+from cruise.runtime.packing import PackingPass
 from tests.builders import NOW
+from tests.interfaces.packing_plans import PLAN
 from tests.prometheus_server import binary
 
 JOBS = (
@@ -42,6 +46,24 @@ def samples(text: bytes) -> dict[tuple[str, ...], float]:
         for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
+
+
+def test_packing_tells_what_became_of_plans_and_what_was_proved():
+    shown = replace(PLAN, phase=Phase.SHOWN)
+    figures = PackingFigures().with_pass(PackingPass(NOW, 2, PLAN)).with_plan(replace(PLAN, phase=Phase.FINISHED))
+    figures = figures.with_pass(PackingPass(NOW, 3, shown)).with_plan(shown)
+    read = samples(metrics_text("1", NOW, replace(FIGURES, packing=figures)))
+    expected = {
+        ("cruise_packing_plans_total", "finished", "feasible"): 1,
+        ("cruise_packing_plans_total", "shown", "feasible"): 1,
+        ("cruise_packing_placed_total",): 1,
+        ("cruise_packing_waiting",): 3,
+        ("cruise_packing_solve_seconds",): 0.25,
+        ("cruise_packing_planned",): 1,
+        ("cruise_packing_bound",): 2,
+    }
+    assert {key: read.get(key) for key in expected} == expected
+    assert not [key for key in samples(metrics_text("1", NOW, FIGURES)) if "packing" in key[0]]
 
 
 def test_a_controller_tells_all_that_an_operator_watches():

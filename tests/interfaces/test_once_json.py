@@ -7,9 +7,11 @@ from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, TaintNode, Ve
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.interfaces.once_json import once_json
+from cruise.runtime.packing import PackingPass
 from cruise.runtime.reconcile import NodePass, node_pass
 from cruise.simulation.store import MemoryStore
 from tests.builders import NOW, make_container, make_pod, make_snapshot, make_statistic_for, make_table
+from tests.interfaces.packing_plans import PLAN
 from tests.shown_cluster import ShownCluster
 
 POD = make_pod(containers=[make_container(cpu=1000, memory_mib=1024, memory_limit_mib=2048)])
@@ -86,3 +88,13 @@ def test_evictions_taints_and_waiting_pods_are_told():
     assert (tainted["action"], tainted["node"], "pod" in tainted) == ("taint", "n1", False)
     assert said["waiting"] == [{"namespace": "shop", "pod": "new", "reason": "no-statistics"}]
     assert said["paused"]
+
+
+async def test_the_packing_pass_is_told_with_its_plan_and_what_was_done():
+    done = await passed()
+    assert document(done)["packing"] is None
+    [outcome] = done.outcomes
+    said = json.loads(once_json(done, Mode.FULL, False, PackingPass(NOW, 2, PLAN), [outcome]))["packing"]
+    assert (said["waiting"], said["plan"]["id"], len(said["outcomes"])) == (2, PLAN.id, 1)
+    none = json.loads(once_json(done, Mode.FULL, False, PackingPass(NOW, 2, why="no order")))["packing"]
+    assert none == {"waiting": 2, "why": "no order", "plan": None, "outcomes": []}

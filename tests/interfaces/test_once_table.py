@@ -8,9 +8,11 @@ from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, Amounts
 from cruise.interfaces.once_table import once_table
+from cruise.runtime.packing import PackingPass
 from cruise.runtime.reconcile import NodePass, node_pass
 from cruise.simulation.store import MemoryStore
 from tests.builders import NOW, make_container, make_pod, make_snapshot, make_statistic_for, make_table
+from tests.interfaces.packing_plans import PLAN
 from tests.interfaces.test_once_json import EVICTION
 from tests.shown import shown
 from tests.shown_cluster import ShownCluster
@@ -83,3 +85,15 @@ async def test_a_long_list_is_cut_and_says_so():
     done = await passed([f"web-{index:03d}" for index in range(4)])
     text = table(NodePass(done.at, done.snapshot, done.plans, list(done.outcomes) * 100))
     assert "more actions: --format json has all." in text
+
+
+async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
+    done = await passed(["web-1"])
+    text = shown(lambda console: once_table(done, Mode.FULL, False, console, PackingPass(NOW, 2, PLAN)), 140)
+    assert "2 pods found no node; 1 placed, 1 moved, 1 preempted, 1 resized; better than now, not proved best" in text
+    assert "The plan is under-way (1 of 2 stages done): waits" in text
+    [row] = [line for line in text.splitlines() if line.startswith("shop/web-1 ")][-1:]
+    assert row.split() == ["shop/web-1", "n1", "n2"]
+    assert "stays: no node is large enough" in text
+    none = shown(lambda console: once_table(done, Mode.FULL, False, console, PackingPass(NOW, 1, why="no order")), 140)
+    assert "Packing: 1 pod found no node; no order." in none
