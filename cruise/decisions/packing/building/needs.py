@@ -48,7 +48,7 @@ def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usag
     sized: list[int] = []
     touchable: list[Touchable] = []
     for index, pod in enumerate(pods):
-        if pod.resize.pending is not None or pod.uid in usage.refused or pod.uid in usage.unsizable:
+        if keeps_its_size(pod, usage):
             continue
         verdict = scope.of(pod if pod.node is not None else replace(pod, phase="Running"))
         if isinstance(verdict, Touchable):
@@ -68,3 +68,8 @@ def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usag
             needs.memory[index] = memory[at] + verdict.pod.overhead.memory_bytes
             needs.memory_headroom[index] = memory_headroom[at]
     return needs
+
+
+def keeps_its_size(pod: Pod, usage: Usage) -> bool:
+    """Tell whether no other size may be asked of a pod now, whatever its statistics say."""
+    return pod.resize.pending is not None or pod.uid in usage.refused or pod.uid in usage.unsizable

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from cruise.decisions.container_sizes import ContainerSize
 from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.packing.building.built import Built
+from cruise.decisions.packing.building.needs import keeps_its_size
 from cruise.decisions.quotas import breaks_quota
 from cruise.decisions.resize import becomes_guaranteed
 from cruise.decisions.rightsizing import NodePlan, decide_node_plans
@@ -91,10 +92,14 @@ class SizedNode:
 
 def decide_sizes(built: Built, on_node: Mapping[int, Sequence[int]], arriving: Collection[int]) -> dict[int, SizedNode]:
     """Decide all sizes on nodes, given who is there in the end; both by index."""
-    pods = []
+    pods: list[Pod] = []
     for node, members in on_node.items():
         name = built.nodes[node].name
-        pods += [_there(built.pods[pod], name) if pod in arriving else built.pods[pod] for pod in members]
+        for pod in members:
+            one = built.pods[pod]
+            there = _there(one, name) if pod in arriving else one
+            # To the node pass, who keeps its size is like a static pod: its room is taken off first.
+            pods.append(replace(there, mirror=True) if keeps_its_size(one, built.usage) else there)
     nodes = tuple(built.nodes[node] for node in on_node)
     hypothetical = replace(built.snapshot, nodes=nodes, pods=tuple(pods))
     usage = built.usage

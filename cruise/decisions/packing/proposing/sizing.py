@@ -125,7 +125,7 @@ class _Sizer:
     def _in_the_way(self, pods: Sequence[int], sizable: set[int]) -> frozenset[str]:
         """Return those that the packing took to be smaller than they can be made."""
         problem = self._built.problem
-        taken = problem.demands[problem.pod_class[pods]] + problem.headroom[problem.pod_class[pods]]
+        taken = problem.demands[problem.pod_class[pods]]
         larger = np.asarray((self._there[pods, :2] > taken[:, :2]).any(axis=1)).tolist()
         return frozenset(
             self._built.pods[pod].uid

@@ -1,6 +1,6 @@
 """Every proposal of a random cluster passes the judge."""
 
-from dataclasses import replace
+from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,12 +9,15 @@ from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_probl
 from cruise.decisions.packing.judging.objections import find_objections
 from cruise.decisions.packing.judging.sizing import Demand
 from cruise.decisions.packing.pack import quick_packing
+from cruise.decisions.packing.packing import Packing
+from cruise.decisions.packing.problem import Problem
 from cruise.decisions.packing.proposal import Proposal, Sizes
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.resources import Resources
-from tests import strategies
 from tests.builders import NOW
 from tests.decisions.packing.clusters import cluster_of
+from tests.decisions.packing.proposing.sized_clusters import sized_cluster_of
+from tests.strategies import Cluster
 
 
 @settings(max_examples=300, deadline=None)
@@ -39,26 +42,22 @@ def demands_of(built: Built) -> dict[tuple[str, str], Demand]:
     }
 
 
-@settings(max_examples=300, deadline=None)
-@given(cluster=strategies.clusters(), cpu=st.integers(1, 100), memory=st.integers(1, 100))
-def test_the_judge_has_no_objection_to_sizes(cluster: strategies.Cluster, cpu: int, memory: int) -> None:
-    nodes = tuple(
-        replace(
-            node,
-            allocatable=Resources(
-                node.allocatable.cpu_millicores * cpu // 100, node.allocatable.memory_bytes * memory // 100
-            ),
-        )
-        for node in cluster.snapshot.nodes
-    )
-    snapshot = replace(cluster.snapshot, nodes=nodes)
+def rightsized(cluster: Cluster, pack: Callable[[Problem], Packing] = quick_packing) -> tuple[Built, Proposal]:
+    """Build, pack and propose, as often as sizes turn out not to be writable."""
     unsizable: frozenset[str] = frozenset()
     while True:
         usage = Usage(cluster.statistics, NOW, unsizable=unsizable)
-        built = build_problem(snapshot, None, AS_FULL, Sizes.RIGHTSIZED, usage)
-        found = propose(built, quick_packing(built.problem))
+        built = build_problem(cluster.snapshot, None, AS_FULL, Sizes.RIGHTSIZED, usage)
+        found = propose(built, pack(built.problem))
         if isinstance(found, Proposal):
-            break
+            return built, found
         assert not found.unsizable <= unsizable
         unsizable |= found.unsizable
-    assert find_objections(snapshot, found, demands=demands_of(built)) == ()
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_the_judge_has_no_objection_to_sizes(seed: int) -> None:
+    cluster = sized_cluster_of(seed)
+    built, found = rightsized(cluster)
+    assert find_objections(cluster.snapshot, found, demands=demands_of(built)) == ()
