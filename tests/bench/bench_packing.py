@@ -59,7 +59,7 @@ def run_cruise(instance: Instance, limit: float) -> Result:
     faults = find_violations(instance, solution.plan)
     assert not faults, faults
     placed = tuple(figures.placed for figures in solution.plan.vector)
-    return Result(solution.proved, solution.counts_proved, solution.plan.vector > solution.now, taken, placed)
+    return Result(solution.proved, solution.counts_proved, solution.key > solution.now, taken, placed)
 
 
 def run_paper(instance: Instance, limit: float) -> Result:

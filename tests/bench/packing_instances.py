@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.packing.instance import Instance, IntArray
+from cruise.decisions.packing.instance import Instance, IntArray, plain_instance
 
 MEGABYTE = 1_000_000
 BALANCE_WEIGHT, SPREAD_WEIGHT = 1.0, 2.0
@@ -60,7 +60,7 @@ def draw_instance(shape: Shape, seed: int) -> Instance:
     capacity = [_ceil(_ceil(total * 100, shape.usage_percent), shape.nodes) for total in totals]
     capacities = np.tile(np.array(capacity, dtype=np.int64), (shape.nodes, 1))
     demand_rows, count_row = np.array(demands, dtype=np.int64), np.array(counts, dtype=np.int64)
-    return Instance(
+    return plain_instance(
         demands=demand_rows,
         priorities=np.array(priorities, dtype=np.int64),
         counts=count_row,

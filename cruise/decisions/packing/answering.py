@@ -23,24 +23,26 @@ _CLOSING_SHARE = 0.85
 _DIVES_BETWEEN = 3
 
 
-def answer_phase(search: Search, tier: int, stays: bool, generator: np.random.Generator, meter: Meter) -> int:
-    """Improve the search's best plan in one figure of a tier; returns what no plan surpasses there.
+def answer_phase(search: Search, entry: int, generator: np.random.Generator, meter: Meter) -> int:
+    """Improve the search's best plan in one entry of its vector; returns what no plan surpasses there.
 
-    The bound holds for plans that are no worse in what comes before that figure.
+    The bound holds for plans that are no worse in the entries before.
     """
-    phase = phase_of(search.residual, search.best, tier, stays)
+    phase = phase_of(search.residual, search.best, entry)
+    # What nailed copies and such as have to be placed add.
+    besides = int(search.best_vector[entry]) - phase.answer
     if phase.answer >= phase.ceiling:
-        return phase.ceiling
+        return phase.ceiling + besides
     generation = generation_of(phase, generator)
     generation.take(*patterns_of(phase, search.best))
     generation.generate(phase.answer, meter)
     attempt = _Attempt(search, phase, generation, generator)
     while generation.ceiling > attempt.answer() and not meter.over() and generation.bound < math.inf:
         attempt.dive(meter)
-        search.run(search.best, _BETWEEN_ITERATIONS, meter, from_tier=tier)
+        search.run(search.best, _BETWEEN_ITERATIONS, meter, from_tier=search.residual.entries.tier[entry])
         if generation.ceiling > attempt.answer() and attempt.dives % _DIVES_BETWEEN == 1:
             attempt.close(meter)
-    return max(generation.ceiling, attempt.answer())
+    return max(generation.ceiling, attempt.answer()) + besides
 
 
 class _Attempt:

@@ -70,6 +70,7 @@ def _of_single_nodes(phase: Phase) -> Phase:
         node_group=np.argsort(np.argsort(phase.node_group, kind="stable"), kind="stable"),
         group_size=np.ones(len(spread), dtype=np.int64),
         room=phase.room[spread],
+        floor=phase.floor[spread],
         limits=phase.limits[spread],
         running=phase.running[spread],
     )
@@ -81,6 +82,7 @@ class _Tree:
     def __init__(self, phase: Phase, groups: IntArray, fillings: IntArray, generator: np.random.Generator) -> None:
         self.phase, self.groups, self.fillings = phase, groups, fillings
         self.master: Master = master_of(phase, generator)
+        self.penalty = _PENALTY * phase.unit
         self.master.raise_artificials(_PENALTY)
         self.master.add_all(groups, fillings)
         self.members = [np.flatnonzero(groups == group) for group in range(len(phase.group_size))]
@@ -92,7 +94,7 @@ class _Tree:
     def exclude(self, columns: IntArray, by: int) -> None:
         """Exclude columns once more, or once less."""
         self.excluded[columns] += by
-        self.master.tableau.cost[columns] = self.cost[columns] - _PENALTY * (self.excluded[columns] > 0)
+        self.master.tableau.cost[columns] = self.cost[columns] - self.penalty * (self.excluded[columns] > 0)
 
     def split(self, levels: FloatArray) -> tuple[IntArray, IntArray] | None:
         """Two sets of columns, one of which any answer leaves out; None where every filling is used whole."""

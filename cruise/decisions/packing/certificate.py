@@ -2,30 +2,28 @@
 
 from dataclasses import dataclass
 
+from cruise.decisions.packing.entries import entries_of, key_of
 from cruise.decisions.packing.instance import Instance, IntArray
-from cruise.decisions.packing.plan import Plan, Vector
+from cruise.decisions.packing.plan import Plan, plan_of
 from cruise.domain.packing import Status
 
-__all__ = ["Solution", "Status", "TierBound", "certify", "named_bounds"]
-
-
-@dataclass(frozen=True, slots=True)
-class TierBound:
-    """What no plan surpasses that is at least as good for every higher priority (and, for stays, in places here)."""
-
-    priority: int
-    placed: int
-    stayed: int
+__all__ = ["Solution", "Status", "certify"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A plan, how it compares with what runs now, and the bounds behind that, the highest priority first."""
+    """A plan, its `key` and that of what runs now, and the proved bounds.
+
+    `bounds` has for each entry of the key what no plan surpasses that is as good in the entries before; `about_stays`
+    tells which entries are about staying.
+    """
 
     plan: Plan
     status: Status
-    now: Vector
-    bounds: tuple[TierBound, ...]
+    now: tuple[int, ...]
+    key: tuple[int, ...]
+    bounds: tuple[int, ...]
+    about_stays: tuple[bool, ...]
 
     @property
     def proved(self) -> bool:
@@ -35,24 +33,17 @@ class Solution:
     @property
     def counts_proved(self) -> bool:
         """Whether no plan as good for the higher priorities places more of any priority."""
-        pairs = zip(self.plan.vector, self.bounds, strict=True)
-        return all(figures.placed == bound.placed for figures, bound in pairs)
+        entries = zip(self.key, self.bounds, self.about_stays, strict=True)
+        return all(stays or figure == bound for figure, bound, stays in entries)
 
 
-def named_bounds(instance: Instance, bounds: IntArray) -> tuple[TierBound, ...]:
-    """The bounds on places and stays of each tier in turn, with their priorities."""
-    figures = bounds.tolist()
-    return tuple(
-        TierBound(priority, figures[2 * tier], figures[2 * tier + 1]) for tier, priority in enumerate(instance.tiers())
-    )
-
-
-def certify(plan: Plan, now: Vector, bounds: tuple[TierBound, ...]) -> Solution:
-    """The solution that a plan and its bounds make."""
-    pairs = list(zip(plan.vector, bounds, strict=True))
-    proved = all((figures.placed, figures.stayed) == (bound.placed, bound.stayed) for figures, bound in pairs)
-    if plan.vector > now:
+def certify(instance: Instance, assignment: IntArray, bounds: IntArray) -> Solution:
+    """The solution that an assignment and its bounds make."""
+    now, key = key_of(instance, instance.running), key_of(instance, assignment)
+    proved = key == tuple(bounds.tolist())
+    if key > now:
         status = Status.OPTIMAL if proved else Status.FEASIBLE
     else:
         status = Status.ALREADY_OPTIMAL if proved else Status.NO_IMPROVEMENT
-    return Solution(plan, status, now, bounds)
+    plan = plan_of(instance, assignment)
+    return Solution(plan, status, now, key, tuple(bounds.tolist()), entries_of(instance).stays)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.decisions.packing.instance import BoolArray, Instance, IntArray
-from cruise.decisions.packing.problem import Problem
+from cruise.decisions.packing.problem import Objective, Problem
 
 
 def assignment_of(problem: Problem, pod_node: IntArray) -> IntArray:
@@ -25,13 +25,22 @@ def instance_of(problem: Problem) -> Instance:
     most = np.where(problem.admits[problem.sites], np.minimum(problem.most_on_node, counts)[:, None], 0)
     return Instance(
         demands=problem.demands,
+        headroom=problem.headroom,
         priorities=problem.priorities,
         counts=counts,
         movable=problem.movable,
+        preemptible=problem.preemptible,
+        weights=problem.weights // unit_of(problem),
         running=running,
         most=most,
         capacities=np.maximum(problem.capacities, usage_of(problem, running)),
+        stays_last=problem.objective is Objective.OPERATOR,
     )
+
+
+def unit_of(problem: Problem) -> int:
+    """What all weights of evictions are multiples of."""
+    return max(int(np.gcd.reduce(problem.weights)), 1) if len(problem.weights) else 1
 
 
 def usage_of(problem: Problem, assignment: IntArray) -> IntArray:

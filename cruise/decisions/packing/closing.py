@@ -10,7 +10,9 @@ from cruise.decisions.packing.cpsat import decide_target
 from cruise.decisions.packing.generation import BOUND_TOLERANCE, Generation
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.kernels.listing import enumerate_fillings
-from cruise.decisions.packing.kernels.pricing import EXACT, Shelf, shelf_of
+from cruise.decisions.packing.kernels.pricing import EXACT
+from cruise.decisions.packing.kernels.shelf import Shelf
+from cruise.decisions.packing.phase import shelf_for
 from cruise.decisions.packing.verdict import Verdict
 
 _MOST_NODES = 200_000
@@ -77,7 +79,7 @@ class Closer:
 def closer_of(generation: Generation, generator: np.random.Generator, most_fillings: int = 20_000) -> Closer:
     """A closer for a phase's generation."""
     phase = generation.phase
-    shelf = shelf_of(phase.demands, phase.room, phase.limits, phase.running, most_fillings)
+    shelf = shelf_for(phase, most_fillings)
     shelf.mix[:, :] = generation.shelf.mix
     return Closer(generation, most_fillings, shelf, generator)
 

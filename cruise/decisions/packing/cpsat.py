@@ -45,7 +45,7 @@ def decide_target(
                 >= int(phase.need_least[need])
             )
     counted = [counts[c] for c in np.flatnonzero(phase.counted).tolist()]
-    kept = _weighted(uses, stays[:, phase.kept].sum(axis=1))
+    kept = _weighted(uses, stays @ phase.kept)
     model.add(cp_model.LinearExpr.sum([cp_model.LinearExpr.sum(counted), kept]) >= target)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1

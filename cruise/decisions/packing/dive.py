@@ -105,7 +105,7 @@ def _promise(generation: Generation, values: FloatArray) -> float:
         levels = values[master.first :]
         for k in np.flatnonzero(levels > 1e-9).tolist():
             stays = np.minimum(master.fillings[k], phase.running[master.groups[k]])
-            total += float(levels[k]) * float(stays[phase.kept].sum())
+            total += float(levels[k]) * float(stays @ phase.kept)
     return total
 
 
@@ -130,7 +130,7 @@ def _fix(
     if top >= 0 and rest[top] > 0.0 and (rest[top] > _NEARLY or not chosen):
         whole[top] += 1
         chosen.append(top)
-    bonus = max(_BONUS, _BONUS_FOR_ARTIFICIAL * generation.master.dearest())
+    bonus = max(_BONUS * generation.phase.unit, _BONUS_FOR_ARTIFICIAL * generation.master.dearest())
     for k in dict.fromkeys(chosen):
         if fixed[k] == 0:
             t.cost[first + k] += bonus

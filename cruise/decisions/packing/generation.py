@@ -7,10 +7,11 @@ import numpy as np
 
 from cruise.decisions.packing.budget import PRICING_STEP, Meter
 from cruise.decisions.packing.instance import FloatArray, IntArray
-from cruise.decisions.packing.kernels.pricing import Shelf, fill_all, shelf_of
+from cruise.decisions.packing.kernels.pricing import fill_all
+from cruise.decisions.packing.kernels.shelf import Shelf
 from cruise.decisions.packing.kernels.simplex import REDUCED_COST_TOLERANCE, best_known
 from cruise.decisions.packing.master import Master, master_of
-from cruise.decisions.packing.phase import Phase
+from cruise.decisions.packing.phase import Phase, shelf_for
 
 # Bounds are floating point: a whole number counts as surpassed only beyond this.
 BOUND_TOLERANCE = 1e-6
@@ -123,5 +124,5 @@ class Generation:
 
 def generation_of(phase: Phase, generator: np.random.Generator) -> Generation:
     """Column generation that knows no filling yet."""
-    shelf = shelf_of(phase.demands, phase.room, phase.limits, phase.running, _PER_GROUP * max(len(phase.group_size), 1))
+    shelf = shelf_for(phase, _PER_GROUP * max(len(phase.group_size), 1))
     return Generation(master_of(phase, generator), shelf, phase.ceiling)

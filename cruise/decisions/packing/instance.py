@@ -14,20 +14,27 @@ BoolArray = NDArray[np.bool_]
 class Instance:
     """Classes of identical pods, and the nodes that may hold them.
 
-    `demands[class, resource]` and `capacities[node, resource]` are in each resource's own whole unit. A greater
+    `demands[class, resource]` and `capacities[node, resource]` are in each resource's own whole unit; on a node the
+    demands of its copies sum up, and the largest `headroom[class, resource]` among them is kept once. A greater
     `priorities[class]` matters more. `counts[class]` copies exist, of which `running[class, node]` are bound.
     `most[class, node]` is how many copies a node may hold: 0 where the class is not allowed; what runs there
     already may stay all the same. Running copies of a class that is not `movable` stay, even on a node that
-    they overfill; such a node takes nothing more of the resource that is short.
+    they overfill; such a node takes nothing more of the resource that is short. Of a class that is not `preemptible`
+    as many copies are placed as run now. Staying matters for each priority right after placing; where `stays_last`,
+    by the `weights[class]` of all staying copies after everything placed.
     """
 
     demands: IntArray
+    headroom: IntArray
     priorities: IntArray
     counts: IntArray
     movable: BoolArray
+    preemptible: BoolArray
+    weights: IntArray
     running: IntArray
     most: IntArray
     capacities: IntArray
+    stays_last: bool = False
 
     @property
     def class_count(self) -> int:
@@ -44,15 +51,42 @@ class Instance:
         return sorted({int(priority) for priority in self.priorities}, reverse=True)
 
 
+def plain_instance(
+    demands: IntArray,
+    priorities: IntArray,
+    counts: IntArray,
+    movable: BoolArray,
+    running: IntArray,
+    most: IntArray,
+    capacities: IntArray,
+) -> Instance:
+    """An instance without headroom, all of whose classes may be preempted."""
+    return Instance(
+        demands=demands,
+        headroom=np.zeros_like(demands),
+        priorities=priorities,
+        counts=counts,
+        movable=movable,
+        preemptible=np.ones(len(demands), dtype=np.bool_),
+        weights=np.ones(len(demands), dtype=np.int64),
+        running=running,
+        most=most,
+        capacities=capacities,
+    )
+
+
 def find_faults(instance: Instance) -> list[str]:
     """What makes the arrays no problem at all, in words; an empty list for a sound instance."""
     classes, nodes = instance.class_count, instance.node_count
     resources = instance.demands.shape[1] if instance.demands.ndim == 2 else 0
     shapes = {
         "demands": (instance.demands.shape, (classes, resources)),
+        "headroom": (instance.headroom.shape, (classes, resources)),
         "priorities": (instance.priorities.shape, (classes,)),
         "counts": (instance.counts.shape, (classes,)),
         "movable": (instance.movable.shape, (classes,)),
+        "preemptible": (instance.preemptible.shape, (classes,)),
+        "weights": (instance.weights.shape, (classes,)),
         "running": (instance.running.shape, (classes, nodes)),
         "most": (instance.most.shape, (classes, nodes)),
         "capacities": (instance.capacities.shape, (nodes, resources)),
@@ -60,7 +94,7 @@ def find_faults(instance: Instance) -> list[str]:
     faults = [f"{name} has shape {found}, not {wanted}" for name, (found, wanted) in shapes.items() if found != wanted]
     if faults:
         return faults
-    for name in ("demands", "counts", "running", "most", "capacities"):
+    for name in ("demands", "headroom", "counts", "weights", "running", "most", "capacities"):
         if (getattr(instance, name) < 0).any():
             faults.append(f"{name} has a negative entry")
     if (instance.running.sum(axis=1) > instance.counts).any():

@@ -79,7 +79,7 @@ class Master:
             if total:
                 entries.append((classes + need, total))
         entries.append((self.convexity + group, 1.0))
-        self._append(entries, float(stays[phase.kept].sum()), FREE)
+        self._append(entries, float(stays @ phase.kept), FREE)
         self.groups.append(group)
         self.fillings.append(filling.copy())
         return True
@@ -103,7 +103,7 @@ class Master:
         t.values[start : start + len(rows)] = entries[columns, rows]
         added = slice(first, first + count)
         t.starts[first + 1 : first + count + 1] = start + np.cumsum(np.bincount(columns, minlength=count))
-        t.cost[added], t.upper[added], t.state[added] = stays[:, phase.kept].sum(axis=1), FREE, AT_LOWER
+        t.cost[added], t.upper[added], t.state[added] = stays @ phase.kept, FREE, AT_LOWER
         t.size[0] = first + count
 
     def _append(self, entries: list[tuple[int, float]], cost: float, upper: float) -> int:
@@ -210,7 +210,7 @@ def master_of(phase: Phase, generator: np.random.Generator) -> Master:
         if row >= convexity:
             master.convexity_slacks[row - convexity] = slack
         if row < convexity and right[row] > 0:
-            basic = master._append([(row, 1.0)], -1.0, FREE)
+            basic = master._append([(row, 1.0)], -phase.unit, FREE)
             artificials.append(basic)
         t = master.tableau
         t.basis[row] = basic

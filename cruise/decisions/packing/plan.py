@@ -54,15 +54,6 @@ def plan_of(instance: Instance, assignment: IntArray) -> Plan:
     return Plan(assignment, vector_of(instance, assignment))
 
 
-def most_possible(instance: Instance) -> IntArray:
-    """Copies that exist and copies that run, of each tier in turn."""
-    figures = []
-    for priority in instance.tiers():
-        mine = instance.priorities == priority
-        figures += [int(instance.counts[mine].sum()), int(instance.running[mine].sum())]
-    return np.array(figures, dtype=np.int64)
-
-
 def steps_of(instance: Instance, plan: Plan) -> tuple[Step, ...]:
     """The fewest steps from where everything runs now to the plan, sorted by class, then source, then target.
 

@@ -17,6 +17,8 @@ from cruise.decisions.packing.residual import Residual
 _TIER_RATIO, _LOYALTY = 12.0, 0.1
 _HOT, _COLD = 0.3, 0.03
 _MOST_PER_COPY = 4000
+# A copy that has to be placed is worth so much more than others of its tier.
+_MUST = 3.0
 
 
 @dataclass(slots=True)
@@ -29,17 +31,10 @@ class Search:
     best: IntArray
     best_vector: IntArray
 
-    def vector(self, assignment: IntArray) -> IntArray:
-        """Places and stays of each tier in turn, without the nailed copies."""
-        vector = np.zeros(2 * self.tier_count, dtype=np.int64)
-        np.add.at(vector, 2 * self.residual.tiers, assignment.sum(axis=1))
-        np.add.at(vector, 2 * self.residual.tiers + 1, np.minimum(assignment, self.residual.running).sum(axis=1))
-        return vector
-
     def offer(self, assignment: IntArray) -> bool:
         """Keep a feasible assignment if it is better than the best."""
-        vector = self.vector(assignment)
-        if vector.tolist() <= self.best_vector.tolist():
+        vector = self.residual.vector(assignment)
+        if vector.tolist() <= self.best_vector.tolist() or not self.residual.keeps(assignment):
             return False
         self.best, self.best_vector = assignment.copy(), vector
         return True
@@ -56,24 +51,41 @@ class Search:
         meter.spend(ANNEALING_STEP * done)
 
     def _board(self, start: IntArray) -> Board:
-        residual = self.residual
+        residual, entries = self.residual, self.residual.entries
         worth: FloatArray = np.power(_TIER_RATIO, (self.tier_count - 1 - residual.tiers).astype(np.float64))
+        loyalty = _LOYALTY * worth
+        if residual.instance.stays_last:
+            loyalty = _LOYALTY * entries.weight / max(int(entries.weight.max(initial=1)), 1)
         return lay_out(
             start.copy(),
             residual.demands,
+            residual.headroom,
             residual.counts,
+            residual.least,
             residual.running,
             residual.limits,
             residual.room,
-            residual.tiers,
-            self.tier_count,
-            worth,
-            _LOYALTY * worth,
+            residual.floor,
+            self._deepest(),
+            entries.place,
+            entries.stay,
+            entries.weight,
+            residual.base.copy(),
+            np.where(residual.least > 0, _MUST * worth, worth),
+            loyalty,
         )
+
+    def _deepest(self) -> int:
+        """More copies than this are never on one node."""
+        residual = self.residual
+        most = residual.limits.sum(axis=0)
+        for r in range(residual.room.shape[1]):
+            smallest = int(residual.demands[:, r].min(initial=0))
+            if smallest > 0:
+                most = np.minimum(most, residual.room[:, r] // smallest)
+        return int(most.max(initial=0))
 
 
 def search_of(residual: Residual, tier_count: int, state: NDArray[np.uint64], assignment: IntArray) -> Search:
     """A search that knows one feasible assignment."""
-    search = Search(residual, tier_count, state, assignment.copy(), np.zeros(2 * tier_count, dtype=np.int64))
-    search.best_vector = search.vector(assignment)
-    return search
+    return Search(residual, tier_count, state, assignment.copy(), residual.vector(assignment))

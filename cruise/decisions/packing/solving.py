@@ -1,4 +1,4 @@
-"""The packer: the best plan for an instance, priority after priority, and the proof that it is."""
+"""The packer: the best plan for an instance, entry after entry of what decides, and the proof that it is."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from cruise.decisions.packing.answering import answer_phase
 from cruise.decisions.packing.budget import Budget, Meter
-from cruise.decisions.packing.certificate import Solution, certify, named_bounds
+from cruise.decisions.packing.certificate import Solution, certify
+from cruise.decisions.packing.entries import most_possible
 from cruise.decisions.packing.greedy import start
 from cruise.decisions.packing.instance import Instance, IntArray
-from cruise.decisions.packing.plan import most_possible, plan_of, vector_of
 from cruise.decisions.packing.residual import residual_of
 from cruise.decisions.packing.search import Search, search_of
 
@@ -35,55 +35,65 @@ def solve(
 
     It is never worse than what runs now, nor than the assignment `incumbent`. `listen` hears of better ones.
     """
-    meter = Meter(budget.deadline_seconds, budget.work_units)
-    generator = np.random.default_rng(budget.seed)
-    draws = generator.integers(1, 2**63, 1, dtype=np.uint64)
-    tier_count = len(instance.tiers())
-    residual = residual_of(instance)
-    search = search_of(residual, tier_count, draws, start(residual))
-    if incumbent is not None:
-        search.offer(residual.part(incumbent))
-    most, bounds = most_possible(instance), most_possible(instance)
-    nailed: frozenset[int] = frozenset()
-    for tier in range(tier_count):
-        both = slice(2 * tier, 2 * tier + 2)
-        if (_figures(search)[both] < most[both]).any() and not meter.over():
-            last = tier == tier_count - 1
-            search = _refocused(search, nailed)
-            search.run(search.best, _LAST_ITERATIONS if last else _TIER_ITERATIONS, meter, from_tier=tier)
-            with meter.part(1.0 if last else _TIER_SHARE) as mine:
-                _answer_tier(search, tier, most, bounds, generator, mine)
-            listen(search.residual.whole(search.best), bounds)
-        if _figures(search)[2 * tier + 1] == most[2 * tier + 1]:
-            nailed |= {tier}
-    plan = plan_of(instance, search.residual.whole(search.best))
-    return certify(plan, vector_of(instance, instance.running), named_bounds(instance, bounds))
+    run = _Run(instance, budget, incumbent)
+    for block in run.search.residual.entries.blocks:
+        run.answer(block)
+        listen(run.assignment(), run.bounds)
+    return certify(instance, run.assignment(), run.bounds)
 
 
-def _answer_tier(
-    search: Search, tier: int, most: IntArray, bounds: IntArray, generator: np.random.Generator, meter: Meter
-) -> None:
-    """Ask for the tier's count, then for its stays, even where the count stays open, and again while time is left."""
-    for figure in (2 * tier, 2 * tier + 1) * _ROUNDS:
-        figures = _figures(search)
-        nailed_copies = int(figures[figure] - search.best_vector[figure])
-        if figures[figure] >= min(bounds[figure], most[figure]) or meter.over():
-            continue
-        with meter.part(_COUNT_SHARE if figure % 2 == 0 else 1.0) as part:
-            before = int(search.best_vector[figure])
-            bound = answer_phase(search, tier, figure % 2 == 1, generator, part) + nailed_copies
-        bounds[figure] = min(bounds[figure], bound)
-        if figure % 2 == 0 and search.best_vector[figure] > before:
-            # With more placed, the bound on stays that was found for fewer is loose.
-            bounds[figure + 1] = most[figure + 1]
+class _Run:
+    """One solve: the search with its best plan, and the bounds so far."""
 
+    def __init__(self, instance: Instance, budget: Budget, incumbent: IntArray | None) -> None:
+        self.meter = Meter(budget.deadline_seconds, budget.work_units)
+        self.generator = np.random.default_rng(budget.seed)
+        draws = self.generator.integers(1, 2**63, 1, dtype=np.uint64)
+        residual = residual_of(instance)
+        self.search = search_of(residual, len(instance.tiers()), draws, start(residual))
+        if incumbent is not None:
+            self.search.offer(residual.part(incumbent))
+        self.most, self.bounds = most_possible(instance), most_possible(instance)
+        self.nailed: frozenset[int] = frozenset()
 
-def _figures(search: Search) -> IntArray:
-    """Places and stays of each tier in turn, nailed copies included."""
-    instance, vector = search.residual.instance, search.best_vector.copy()
-    for tier, priority in enumerate(instance.tiers()):
-        vector[2 * tier : 2 * tier + 2] += search.residual.nailed[instance.priorities == priority].sum()
-    return vector
+    def assignment(self) -> IntArray:
+        """The best plan of the whole instance."""
+        return self.search.residual.whole(self.search.best)
+
+    def open(self, entry: int) -> bool:
+        """Whether an entry may still be bettered, and there is time for it."""
+        return (
+            bool(self.search.best_vector[entry] < min(self.bounds[entry], self.most[entry])) and not self.meter.over()
+        )
+
+    def answer(self, block: tuple[int, ...]) -> None:
+        """Better the entries of a tier, and bound them."""
+        entries = self.search.residual.entries
+        last = block[-1] == len(entries.tier) - 1
+        if any(self.open(entry) for entry in block):
+            tier = entries.tier[block[0]]
+            self.search = _refocused(self.search, self.nailed)
+            self.search.run(
+                self.search.best, _LAST_ITERATIONS if last else _TIER_ITERATIONS, self.meter, from_tier=tier
+            )
+            with self.meter.part(1.0 if last else _TIER_SHARE) as mine:
+                self._answer(block, mine)
+        settled = self.search.best_vector[block[-1]] == self.most[block[-1]]
+        if settled and entries.stays[block[-1]]:
+            self.nailed |= {entries.tier[block[-1]]}
+
+    def _answer(self, block: tuple[int, ...], meter: Meter) -> None:
+        """Ask for each entry in turn, even where one before stays open, and again while time is left."""
+        for entry in block * _ROUNDS:
+            if not self.open(entry) or meter.over():
+                continue
+            before = int(self.search.best_vector[entry])
+            with meter.part(1.0 if entry == block[-1] else _COUNT_SHARE) as part:
+                bound = answer_phase(self.search, entry, self.generator, part)
+            self.bounds[entry] = min(self.bounds[entry], bound)
+            if self.search.best_vector[entry] > before:
+                # The bounds that were found for worse ones before are loose.
+                self.bounds[entry + 1 :] = self.most[entry + 1 :]
 
 
 def _refocused(search: Search, nailed: frozenset[int]) -> Search:

@@ -8,7 +8,7 @@ from cruise.decisions.packing.closing import closer_of
 from cruise.decisions.packing.cpsat import decide_target
 from cruise.decisions.packing.generation import generation_of
 from cruise.decisions.packing.greedy import start
-from cruise.decisions.packing.instance import Instance
+from cruise.decisions.packing.instance import Instance, plain_instance
 from cruise.decisions.packing.kernels.clock import seconds
 from cruise.decisions.packing.phase import patterns_of, phase_of
 from cruise.decisions.packing.residual import residual_of
@@ -30,7 +30,7 @@ def warm_up() -> None:
     residual = residual_of(instance)
     state = generator.integers(1, 2**63, 1, dtype=np.uint64)
     search = search_of(residual, 1, state, start(residual))
-    phase = phase_of(residual, search.best, 0, True)
+    phase = phase_of(residual, search.best, 1)
     generation = generation_of(phase, generator)
     generation.take(*patterns_of(phase, search.best))
     generation.generate(phase.answer - 1, meter)
@@ -39,7 +39,7 @@ def warm_up() -> None:
     if listed is not None:
         closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
         decide_target(phase, listed[0], listed[1], generation.ceiling, 1.0, 1.0)
-    answer_phase(search, 0, False, generator, meter)
+    answer_phase(search, 0, generator, meter)
 
 
 def _example() -> Instance:
@@ -54,7 +54,7 @@ def _example() -> Instance:
         if (demands[c] <= free[node]).all():
             running[c, node] = 1
             free[node] -= demands[c]
-    return Instance(
+    return plain_instance(
         demands=demands,
         priorities=np.zeros(_CLASSES, dtype=np.int64),
         counts=np.full(_CLASSES, _COPIES, dtype=np.int64),

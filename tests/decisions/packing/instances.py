@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from cruise.decisions.packing.instance import Instance
+from cruise.decisions.packing.instance import Instance, plain_instance
 
 
 def draw_tiny(seed: int) -> Instance:
@@ -25,7 +25,7 @@ def draw_tiny(seed: int) -> Instance:
             if all(d <= f for d, f in zip(demands[c], free[n], strict=True)):
                 running[c][n] += 1
                 free[n] = [f - d for d, f in zip(demands[c], free[n], strict=True)]
-    return Instance(
+    return plain_instance(
         demands=np.array(demands, dtype=np.int64),
         priorities=np.array([source.choice([0, 10, 100]) for _ in range(classes)], dtype=np.int64),
         counts=np.array(counts, dtype=np.int64),

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from cruise.decisions.packing.checker import find_violations
-from cruise.decisions.packing.instance import Instance, find_faults
+from cruise.decisions.packing.instance import find_faults, plain_instance
 from cruise.decisions.packing.plan import Plan, Step, TierFigures, plan_of, steps_of
 
 # Two nodes of 10; class 0 (4 each, two copies, one bound to node 0) may run anywhere, class 1 (6) only on node 1.
-INSTANCE = Instance(
+INSTANCE = plain_instance(
     demands=np.array([[4], [6]]),
     priorities=np.array([1, 0]),
     counts=np.array([2, 1]),

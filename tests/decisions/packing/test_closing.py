@@ -23,7 +23,7 @@ def stays_question(shape: Shape, seed: int, most_nodes: int) -> tuple[Residual, 
     instance = draw_pending(shape, seed)
     residual = residual_of(instance)
     best = residual.part(solve(instance, Budget(work_units=5e8)).plan.assignment)
-    phase = phase_of(residual, best, 0, True)
+    phase = phase_of(residual, best, 1)
     generation = generation_of(phase, np.random.default_rng(seed))
     generation.most_nodes = most_nodes
     generation.take(*patterns_of(phase, start(residual)))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cruise.decisions.packing.kernels.listing import enumerate_fillings
-from cruise.decisions.packing.kernels.pricing import EXACT, fill_all, shelf_of
+from cruise.decisions.packing.kernels.pricing import EXACT, fill_all
+from cruise.decisions.packing.kernels.shelf import shelf_of
 
 
 def draw(seed: int):
@@ -33,7 +34,7 @@ def every_filling(demands, room, counts, limits, running, value, bonus):
 def test_pricing_finds_the_best_filling(seed):
     demands, room, counts, limits, running, value, bonus = drawn = draw(seed)
     best = max(worth for _, worth in every_filling(*drawn))
-    shelf = shelf_of(demands, room, limits, running, 4)
+    shelf = shelf_of(demands, demands[:0], room, np.zeros_like(room), limits, running, 4)
     bounds = np.zeros(1)
     found = fill_all(shelf, value, bonus, counts, np.ones(1, np.int64), np.zeros(1), bounds, 4, 10**6, np.inf)
     assert bounds[0] == pytest.approx(best)
@@ -45,7 +46,7 @@ def test_pricing_finds_the_best_filling(seed):
 def test_a_search_that_stops_early_still_bounds_the_best_filling(seed):
     demands, room, counts, limits, running, value, bonus = drawn = draw(seed)
     best = max(worth for _, worth in every_filling(*drawn))
-    shelf = shelf_of(demands, room, limits, running, 4)
+    shelf = shelf_of(demands, demands[:0], room, np.zeros_like(room), limits, running, 4)
     bounds = np.zeros(1)
     fill_all(shelf, value, bonus, counts, np.ones(1, np.int64), np.zeros(1), bounds, 4, 1, np.inf)
     assert bounds[0] >= best - 1e-9
@@ -56,7 +57,7 @@ def test_listing_covers_every_filling_worth_enough(seed):
     demands, room, counts, limits, running, value, bonus = drawn = draw(seed)
     worthy = [(x, worth) for x, worth in every_filling(*drawn)]
     least = 0.7 * max(worth for _, worth in worthy)
-    shelf = shelf_of(demands, room, limits, running, 5000)
+    shelf = shelf_of(demands, demands[:0], room, np.zeros_like(room), limits, running, 5000)
     written, outcome = enumerate_fillings(shelf, 0, value, bonus, counts, least, 0, 10**7, np.inf)
     assert outcome == EXACT
     for x, worth in worthy:

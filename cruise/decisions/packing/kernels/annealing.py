@@ -9,8 +9,11 @@ from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.kernels.board import (
     MOST_EJECTED,
     Board,
+    bursts,
     carry_out,
     fits,
+    keeps,
+    lacks_room,
     note,
     put,
     remember,
@@ -19,7 +22,7 @@ from cruise.decisions.packing.kernels.board import (
     undo,
 )
 from cruise.decisions.packing.kernels.clock import seconds
-from cruise.decisions.packing.kernels.compiling import lean
+from cruise.decisions.packing.kernels.compiling import inlined, lean
 from cruise.decisions.packing.kernels.drawing import draw, draw_unit
 
 # How many nodes an ejected copy tries before it waits.
@@ -29,7 +32,7 @@ _CHECK_EVERY = 2048
 _KINDS, _INSERTS, _SHIFT, _PAIR, _CYCLE = 8, 3, 3, 6, 7
 
 
-@lean
+@inlined
 def _other_node(board: Board, state: NDArray[np.uint64], c: int) -> int:
     """A node for a copy: half of the time one where copies of its class run."""
     first = board.home_starts[c]
@@ -39,15 +42,7 @@ def _other_node(board: Board, state: NDArray[np.uint64], c: int) -> int:
     return draw(state, board.free.shape[0])
 
 
-@lean
-def _short(board: Board, c: int, n: int) -> bool:
-    for r in range(board.free.shape[1]):
-        if board.demands[c, r] > board.free[n, r]:
-            return True
-    return False
-
-
-@lean
+@inlined
 def _insert(board: Board, state: NDArray[np.uint64], temperature: float) -> float:
     """Let a waiting copy in, ejecting up to two; the energy gained, 0 when nothing changed."""
     waits, waiting, out = board.waits, board.waiting, board.ejected
@@ -57,7 +52,7 @@ def _insert(board: Board, state: NDArray[np.uint64], temperature: float) -> floa
     if board.x[c, n] >= board.limits[c, n]:
         return 0.0
     energy, ejected = 0.0, 0
-    while _short(board, c, n):
+    while lacks_room(board, c, n):
         if ejected == MOST_EJECTED or board.sizes[n] == 0:
             undo(board)
             return 0.0
@@ -93,8 +88,9 @@ def _insert(board: Board, state: NDArray[np.uint64], temperature: float) -> floa
     return energy
 
 
-@lean
+@inlined
 def _exchange_fits(board: Board, n: int, comes: int, goes: int) -> bool:
+    """Tell whether demands and limits allow one copy in for another; headroom is looked at afterwards."""
     if board.x[comes, n] >= board.limits[comes, n]:
         return False
     for r in range(board.free.shape[1]):
@@ -103,7 +99,7 @@ def _exchange_fits(board: Board, n: int, comes: int, goes: int) -> bool:
     return True
 
 
-@lean
+@inlined
 def _pair_fits(board: Board, n: int, other: int, a: int, d: int, b: int) -> bool:
     """Tell whether copies a and d of node n may change places with copy b of the other node."""
     x, limits = board.x, board.limits
@@ -118,7 +114,7 @@ def _pair_fits(board: Board, n: int, other: int, a: int, d: int, b: int) -> bool
     return True
 
 
-@lean
+@inlined
 def _propose_pair(board: Board, state: NDArray[np.uint64], n: int, slot: int, other: int, b: int) -> None:
     """Write two copies of one node for one of another into the log, if that is possible."""
     a, second = board.items[n, slot], draw(state, board.sizes[n])
@@ -133,7 +129,7 @@ def _propose_pair(board: Board, state: NDArray[np.uint64], n: int, slot: int, ot
     note(board, b, n, 1)
 
 
-@lean
+@inlined
 def _propose_cycle(board: Board, state: NDArray[np.uint64], n: int, a: int, m: int, b: int) -> None:
     """Write a round of three nodes, each giving one copy to the next, into the log, if that is possible."""
     last = draw(state, board.free.shape[0])
@@ -151,7 +147,7 @@ def _propose_cycle(board: Board, state: NDArray[np.uint64], n: int, a: int, m: i
         note(board, d, n, 1)
 
 
-@lean
+@inlined
 def _propose(board: Board, state: NDArray[np.uint64], kind: int) -> None:
     """Write a change among placed copies into the log, if the one drawn is possible."""
     n = draw(state, board.free.shape[0])
@@ -181,14 +177,14 @@ def _propose(board: Board, state: NDArray[np.uint64], kind: int) -> None:
         note(board, b, n, 1)
 
 
-@lean
+@inlined
 def _rearrange(board: Board, state: NDArray[np.uint64], temperature: float, kind: int) -> float:
     """Change something among placed copies; the energy gained, 0 when nothing changed."""
     _propose(board, state, kind)
     if board.logged[0] == 0:
         return 0.0
     energy = carry_out(board)
-    if energy > 0.0 and draw_unit(state) >= math.exp(-energy / temperature):
+    if bursts(board) or (energy > 0.0 and draw_unit(state) >= math.exp(-energy / temperature)):
         undo(board)
         return 0.0
     return energy
@@ -229,6 +225,6 @@ def anneal(
             energy = _insert(board, state, temperature)
         else:
             energy = _rearrange(board, state, temperature, _INSERTS + draw(state, _KINDS - _INSERTS))
-        if energy < 0.0 and surpasses(board.vector, best_vector):
+        if energy < 0.0 and surpasses(board.vector, best_vector) and keeps(board):
             remember(board, best, best_vector)
     return done

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.packing.kernels.compiling import lean
+from cruise.decisions.packing.kernels.compiling import inlined
 
 # Typed constants: a plain int would turn the arithmetic signed, and then into floats.
 _A, _B, _C = np.uint64(12), np.uint64(25), np.uint64(27)
@@ -12,7 +12,7 @@ _SCRAMBLE = np.uint64(0x2545F4914F6CDD1D)
 _UNIT = 1.0 / 4294967296.0
 
 
-@lean
+@inlined
 def draw(state: NDArray[np.uint64], below: int) -> int:
     """A whole number from 0 to `below` - 1; `below` is at least 1 and under 2**31."""
     x = state[0]
@@ -23,7 +23,7 @@ def draw(state: NDArray[np.uint64], below: int) -> int:
     return int(np.int64(((x * _SCRAMBLE) >> _HALF) * np.uint64(below) >> _HALF))
 
 
-@lean
+@inlined
 def draw_unit(state: NDArray[np.uint64]) -> float:
     """A number in [0, 1)."""
     x = state[0]

@@ -1,37 +1,34 @@
 """Every maximal set of copies for one node that is worth enough, listed by the search that prices them."""
 
 from cruise.decisions.packing.instance import FloatArray, IntArray
-from cruise.decisions.packing.kernels.compiling import lean
+from cruise.decisions.packing.kernels.compiling import inlined, lean
 from cruise.decisions.packing.kernels.pricing import (
     CHECK_EVERY,
     EXACT,
     LIMITED,
-    Shelf,
     begin,
     bound,
-    collect,
     copies_of,
     hopeless,
+    lacks_room,
     load,
+    lower_peak,
     next_check,
+    raise_peak,
     record,
-    tune,
 )
+from cruise.decisions.packing.kernels.shelf import Shelf, collect, tune
 
 OVERFLOW = 2
 
 
-@lean
+@inlined
 def _maximal(s: Shelf, count: int) -> bool:
     """Tell whether nothing more fits, and copies that stay come before others of their class."""
     for i in range(count):
         if s.taken[i] == s.item_bound[i]:
             continue
-        fits = True
-        for r in range(len(s.left)):
-            if s.item_weight[i, r] > s.left[r]:
-                fits = False
-        if fits:
+        if not lacks_room(s, i):
             return False
         if s.item_stays[i] == 1:
             for k in range(count):
@@ -68,9 +65,10 @@ def enumerate_fillings(
             copies = copies_of(s, i)
             if copies > 0:
                 spent += 1
-                hopeful = total + bound(s, count, i, space) >= least_value
+                hopeful = total + bound(s, count, i, space, least_value - total) >= least_value
             if copies > 0 and hopeful:
                 s.stack[depth] = i
+                raise_peak(s, g, i, depth)
                 depth += 1
                 s.taken[i] = copies
                 load(s, i, copies)
@@ -96,4 +94,5 @@ def enumerate_fillings(
         space += s.item_load[i]
         if s.taken[i] == 0:
             depth -= 1
+            lower_peak(s, g, depth)
         i += 1

@@ -1,223 +1,68 @@
 """The most valuable set of copies for one node: exact knapsacks in several resources, by depth-first search."""
 
 import math
-from typing import NamedTuple
-
-import numpy as np
 
 from cruise.decisions.packing.instance import FloatArray, IntArray
 from cruise.decisions.packing.kernels.clock import seconds
-from cruise.decisions.packing.kernels.compiling import lean
+from cruise.decisions.packing.kernels.compiling import inlined, lean
+from cruise.decisions.packing.kernels.shelf import Shelf, collect, tune
 
 EXACT, LIMITED = 0, 1
 _TINY = 1e-9
-_TUNINGS = 4
 CHECK_EVERY = 4096
 
 
-class Shelf(NamedTuple):
-    """The nodes to fill, in groups of equal ones, and the scratch of a search.
-
-    `demands[class, resource]`, `room[group, resource]`, `limits[group, class]`; `running[group, class]` copies may
-    stay, which is worth more. `mix[group, resource]` weighs resources in the surrogate bound and is kept from one
-    search to the next. `found[k]` are copies by class. The items of one search are sorted by value for their load.
-    """
-
-    demands: IntArray
-    room: IntArray
-    limits: IntArray
-    running: IntArray
-    mix: FloatArray
-    found: IntArray
-    found_group: IntArray
-    item_class: IntArray
-    item_bound: IntArray
-    item_stays: IntArray
-    item_value: FloatArray
-    item_load: FloatArray
-    item_weight: IntArray
-    least: IntArray
-    stack: IntArray
-    taken: IntArray
-    left: IntArray
-    use: FloatArray
-    trial: FloatArray
-    nodes: IntArray
-
-
-def shelf_of(demands: IntArray, room: IntArray, limits: IntArray, running: IntArray, patterns: int) -> Shelf:
-    """A shelf with space for some patterns; `limits` and `running` are per group and class."""
-    classes, resources = demands.shape
-    groups, items = len(room), 2 * classes
-    return Shelf(
-        demands=demands,
-        room=room,
-        limits=limits,
-        running=running,
-        mix=np.full((groups, resources), 1.0 / max(resources, 1)),
-        found=np.zeros((patterns, classes), np.int64),
-        found_group=np.zeros(patterns, np.int64),
-        item_class=np.zeros(items, np.int64),
-        item_bound=np.zeros(items, np.int64),
-        item_stays=np.zeros(items, np.int64),
-        item_value=np.zeros(items),
-        item_load=np.zeros(items),
-        item_weight=np.zeros((items, resources), np.int64),
-        least=np.zeros((items + 1, resources), np.int64),
-        stack=np.zeros(items + 1, np.int64),
-        taken=np.zeros(items + 1, np.int64),
-        left=np.zeros(resources, np.int64),
-        use=np.zeros(resources),
-        trial=np.zeros(resources),
-        nodes=np.zeros(1, np.int64),
-    )
-
-
-@lean
-def _add_item(s: Shelf, count: int, c: int, bound: int, stays: int, value: float) -> int:
-    s.item_class[count], s.item_bound[count], s.item_stays[count] = c, bound, stays
-    s.item_value[count] = value
-    for r in range(s.demands.shape[1]):
-        s.item_weight[count, r] = s.demands[c, r]
-    return count + 1
-
-
-@lean
-def collect(s: Shelf, g: int, value: FloatArray, stay_bonus: FloatArray, counts: IntArray, floor: float) -> int:
-    """Gather what may go onto a node of a group and is worth more than `floor`; how many items there are."""
-    count = 0
-    for c in range(s.demands.shape[0]):
-        limit = min(s.limits[g, c], counts[c])
-        if limit <= 0:
-            continue
-        for r in range(s.demands.shape[1]):
-            if s.demands[c, r] > 0:
-                limit = min(limit, s.room[g, r] // s.demands[c, r])
-        stays = 0
-        if stay_bonus[c] > 0.0:
-            stays = min(s.running[g, c], limit)
-        # Copies that run on the node are not among those that could come from elsewhere.
-        others = min(limit - stays, counts[c] - (s.running[g, c] if stay_bonus[c] > 0.0 else 0))
-        if stays > 0 and value[c] + stay_bonus[c] > floor:
-            count = _add_item(s, count, c, stays, 1, value[c] + stay_bonus[c])
-        if others > 0 and value[c] > floor:
-            count = _add_item(s, count, c, others, 0, value[c])
-    return count
-
-
-@lean
-def _swap_items(s: Shelf, a: int, b: int) -> None:
-    s.item_class[a], s.item_class[b] = s.item_class[b], s.item_class[a]
-    s.item_bound[a], s.item_bound[b] = s.item_bound[b], s.item_bound[a]
-    s.item_stays[a], s.item_stays[b] = s.item_stays[b], s.item_stays[a]
-    s.item_value[a], s.item_value[b] = s.item_value[b], s.item_value[a]
-    s.item_load[a], s.item_load[b] = s.item_load[b], s.item_load[a]
-    for r in range(s.demands.shape[1]):
-        s.item_weight[a, r], s.item_weight[b, r] = s.item_weight[b, r], s.item_weight[a, r]
-
-
-@lean
-def _arrange(s: Shelf, g: int, count: int, mix: FloatArray) -> None:
-    """Weigh the items by a mix of resources, and sort them by value for load (shell sort: nearly sorted often)."""
-    for i in range(count):
-        load = 0.0
-        for r in range(len(mix)):
-            load += mix[r] * s.item_weight[i, r] / max(s.room[g, r], 1)
-        s.item_load[i] = max(load, 1e-12)
-    gap = 1
-    while gap < count // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, count):
-            k = i
-            while k >= gap and s.item_value[k] * s.item_load[k - gap] > s.item_value[k - gap] * s.item_load[k]:
-                _swap_items(s, k, k - gap)
-                k -= gap
-        gap //= 3
-
-
-@lean
-def _relaxed(s: Shelf, g: int, count: int) -> float:
-    """The fractional filling of an empty node; `use` becomes the share of each resource that it takes."""
-    space, value = 1.0, 0.0
-    for r in range(len(s.use)):
-        s.use[r] = 0.0
-    for i in range(count):
-        part = min(float(s.item_bound[i]), space / s.item_load[i])
-        space -= part * s.item_load[i]
-        value += part * s.item_value[i]
-        for r in range(len(s.use)):
-            s.use[r] += part * s.item_weight[i, r] / max(s.room[g, r], 1)
-        if space <= 0.0:
-            break
-    return value
-
-
-@lean
-def tune(s: Shelf, g: int, count: int) -> float:
-    """Move the group's mix towards the resource that the fractional filling overuses, while the bound falls."""
-    _arrange(s, g, count, s.mix[g])
-    bound = _relaxed(s, g, count)
-    step = 0.6
-    for _ in range(_TUNINGS):
-        total = 0.0
-        for r in range(len(s.trial)):
-            s.trial[r] = max(s.mix[g, r], 1e-4) * math.exp(step * min(max(s.use[r] - 1.0, -1.0), 1.0))
-            total += s.trial[r]
-        for r in range(len(s.trial)):
-            s.trial[r] /= total
-        _arrange(s, g, count, s.trial)
-        tried = _relaxed(s, g, count)
-        if tried < bound - 1e-12:
-            bound = tried
-            for r in range(len(s.trial)):
-                s.mix[g, r] = s.trial[r]
-        else:
-            step *= 0.4
-            _arrange(s, g, count, s.mix[g])
-            _relaxed(s, g, count)
-    _arrange(s, g, count, s.mix[g])
-    for r in range(len(s.use)):
-        s.least[count, r] = 9223372036854775807
-    for i in range(count - 1, -1, -1):
-        for r in range(len(s.use)):
-            s.least[i, r] = min(s.least[i + 1, r], s.item_weight[i, r])
-    return float(bound)
-
-
-@lean
-def bound(s: Shelf, count: int, first: int, space: float) -> float:
-    """What items from `first` on could add in the space that is left, fractions allowed."""
-    value = 0.0
-    for i in range(first, count):
-        fits = True
+@inlined
+def lacks_room(s: Shelf, i: int) -> bool:
+    """Tell whether one more copy of an item does not fit what is left."""
+    if s.headroom.shape[0] > 0:
         for r in range(len(s.left)):
-            if s.item_weight[i, r] > s.left[r]:
-                fits = False
-        if not fits:
+            if s.item_weight[i, r] + max(s.peak[0, r], s.item_head[i, r]) > s.left[r]:
+                return True
+        return False
+    for r in range(len(s.left)):
+        if s.item_weight[i, r] > s.left[r]:
+            return True
+    return False
+
+
+@inlined
+def bound(s: Shelf, count: int, first: int, space: float, enough: float) -> float:
+    """What items from `first` on could add in the space that is left, fractions allowed.
+
+    Of no interest beyond `enough`: counting stops there.
+    """
+    value = 0.0
+    if s.headroom.shape[0] > 0:
+        space -= s.reserve[0]
+    for i in range(first, count):
+        if value > enough:
+            break
+        if lacks_room(s, i):
             continue
-        load = s.item_load[i] * s.item_bound[i]
-        if load > space:
-            return float(value + s.item_value[i] * space / s.item_load[i])
-        space -= load
-        value += s.item_value[i] * s.item_bound[i]
+        if s.full_load[i] > space:
+            return float(value + s.item_value[i] * max(space, 0.0) / s.item_load[i])
+        space -= s.full_load[i]
+        value += s.full_value[i]
     return value
 
 
-@lean
+@inlined
 def copies_of(s: Shelf, i: int) -> int:
     """How many copies of an item fit into what is left."""
     most = s.item_bound[i]
     for r in range(len(s.left)):
-        w = s.item_weight[i, r]
-        if w > s.left[r]:
+        w, left = s.item_weight[i, r], s.left[r]
+        if s.headroom.shape[0] > 0:
+            left -= max(s.peak[0, r], s.item_head[i, r])
+        if w > left:
             return 0
-        if w > 0 and most * w > s.left[r]:
-            most = s.left[r] // w
+        if w > 0 and most * w > left:
+            most = left // w
     return int(most)
 
 
-@lean
+@inlined
 def hopeless(s: Shelf, first: int) -> bool:
     """Tell whether none of the items from `first` on fits what is left."""
     for r in range(len(s.left)):
@@ -226,23 +71,51 @@ def hopeless(s: Shelf, first: int) -> bool:
     return False
 
 
-@lean
+@inlined
+def raise_peak(s: Shelf, g: int, i: int, depth: int) -> None:
+    """Let the headroom of the item at a depth in."""
+    if s.headroom.shape[0] > 0:
+        for r in range(len(s.left)):
+            s.peak[1 + depth, r] = s.peak[0, r]
+            s.peak[0, r] = max(s.peak[0, r], s.item_head[i, r])
+        _set_aside(s, g)
+
+
+@inlined
+def lower_peak(s: Shelf, g: int, depth: int) -> None:
+    """Let the headroom of the item at a depth out again."""
+    if s.headroom.shape[0] > 0:
+        for r in range(len(s.left)):
+            s.peak[0, r] = s.peak[1 + depth, r]
+        _set_aside(s, g)
+
+
+@inlined
+def _set_aside(s: Shelf, g: int) -> None:
+    s.reserve[0] = 0.0
+    for r in range(len(s.left)):
+        s.reserve[0] += s.mix[g, r] * s.peak[0, r] / max(s.room[g, r], 1)
+
+
+@inlined
 def load(s: Shelf, i: int, copies: int) -> None:
     """Take copies of an item from what is left, or give them back."""
     for r in range(len(s.left)):
         s.left[r] -= copies * s.item_weight[i, r]
 
 
-@lean
+@inlined
 def begin(s: Shelf, g: int, count: int) -> None:
     """Begin with an empty node of a group."""
     for r in range(len(s.left)):
         s.left[r] = s.room[g, r]
+        s.peak[0, r] = s.floor[g, r]
+    _set_aside(s, g)
     for i in range(count):
         s.taken[i] = 0
 
 
-@lean
+@inlined
 def record(s: Shelf, g: int, count: int, where: int) -> None:
     """Write the copies taken, by class, into `found`."""
     s.found_group[where] = g
@@ -252,8 +125,8 @@ def record(s: Shelf, g: int, count: int, where: int) -> None:
         s.found[where, s.item_class[i]] += s.taken[i]
 
 
-@lean
-def _open_bound(s: Shelf, count: int, depth: int, value: float, space: float) -> float:
+@inlined
+def _open_bound(s: Shelf, g: int, count: int, depth: int, value: float, space: float) -> float:
     """The greatest bound of what an interrupted search has not looked at."""
     top = 0.0
     for k in range(depth - 1, -1, -1):
@@ -264,13 +137,14 @@ def _open_bound(s: Shelf, count: int, depth: int, value: float, space: float) ->
         space += copies * s.item_load[i]
         load(s, i, -copies)
         load(s, i, copies - 1)
+        lower_peak(s, g, k)
         part = value + (copies - 1) * s.item_value[i]
-        top = max(top, part + bound(s, count, i + 1, space - (copies - 1) * s.item_load[i]))
+        top = max(top, part + bound(s, count, i + 1, space - (copies - 1) * s.item_load[i], math.inf))
         load(s, i, 1 - copies)
     return top
 
 
-@lean
+@inlined
 def fill(
     s: Shelf, g: int, count: int, known: float, where: int, most_found: int, most_nodes: int
 ) -> tuple[float, float, int]:
@@ -292,10 +166,11 @@ def fill(
                 i += 1
                 continue
             spent += 1
-            if value + bound(s, count, i, space) <= best + _TINY:
+            if value + bound(s, count, i, space, best + _TINY - value) <= best + _TINY:
                 pruned = True
                 break
             s.stack[depth] = i
+            raise_peak(s, g, i, depth)
             depth += 1
             s.taken[i] = copies
             load(s, i, copies)
@@ -310,7 +185,7 @@ def fill(
             break
         if spent > most_nodes:
             s.nodes[0] += spent
-            return best, max(best, _open_bound(s, count, depth, value, space)), min(written, most_found)
+            return best, max(best, _open_bound(s, g, count, depth, value, space)), min(written, most_found)
         i = s.stack[depth - 1]
         s.taken[i] -= 1
         load(s, i, -1)
@@ -318,6 +193,7 @@ def fill(
         space += s.item_load[i]
         if s.taken[i] == 0:
             depth -= 1
+            lower_peak(s, g, depth)
         i += 1
     s.nodes[0] += spent
     return best, best, min(written, most_found)
@@ -354,7 +230,7 @@ def fill_all(
     return written
 
 
-@lean
+@inlined
 def next_check(spent: int, check: int, deadline: float) -> int:
     """At how many nodes to look at the clock again; 0 once the deadline is over."""
     if spent < check:

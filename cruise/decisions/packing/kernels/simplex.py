@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.decisions.packing.instance import FloatArray, IntArray
 from cruise.decisions.packing.kernels.clock import seconds
-from cruise.decisions.packing.kernels.compiling import lean
+from cruise.decisions.packing.kernels.compiling import inlined, lean
 
 AT_LOWER, AT_UPPER, BASIC = 0, 1, 2
 OPTIMAL, INTERRUPTED, UNBOUNDED = 0, 1, 2
@@ -41,7 +41,7 @@ class Tableau(NamedTuple):
     pivots: IntArray
 
 
-@lean
+@inlined
 def reduced_cost(t: Tableau, j: int) -> float:
     """What a unit of column j would add at the present duals."""
     value = t.cost[j]
@@ -50,7 +50,7 @@ def reduced_cost(t: Tableau, j: int) -> float:
     return float(value)
 
 
-@lean
+@inlined
 def _pull(t: Tableau, j: int) -> float:
     """How much the objective gains by moving column j off its bound; 0 for a column that may not move."""
     if t.state[j] == BASIC or t.upper[j] <= 0.0:
@@ -78,7 +78,7 @@ def refresh(t: Tableau) -> None:
         t.level[i] = total
 
 
-@lean
+@inlined
 def _entering(t: Tableau, held: int) -> tuple[int, int]:
     """The best of the candidates, which are gathered anew once they are used up; -1 when no column gains."""
     best, best_pull = -1, REDUCED_COST_TOLERANCE
@@ -108,7 +108,7 @@ def _entering(t: Tableau, held: int) -> tuple[int, int]:
     return best, kept
 
 
-@lean
+@inlined
 def _leaving(t: Tableau, sign: float, most: float) -> tuple[int, float]:
     """The row whose column first meets a bound while the entering one moves, and how far; -1 for its own bound."""
     row, step, pivot = -1, most, 0.0
@@ -125,7 +125,7 @@ def _leaving(t: Tableau, sign: float, most: float) -> tuple[int, float]:
     return row, step
 
 
-@lean
+@inlined
 def _pivot(t: Tableau, j: int, row: int, gain: float) -> None:
     """Let column j into the basis for the one of a row."""
     m = len(t.basis)
