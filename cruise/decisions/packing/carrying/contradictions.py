@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from cruise.decisions.packing.carrying.places import Places, rest_of
-from cruise.decisions.packing.carrying.rest import PodsByUid, is_bound, need_of
+from cruise.decisions.packing.carrying.rest import PodsByUid, is_bound, need_of, sizes_of
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.decisions.scope import StoredOverrides
@@ -51,11 +51,11 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
             yield f"node {target} takes no pods"
         else:
             here = [one for one in waiting if one.target == target]
-            yield from _lack_of_room(node, here, snapshot, places, leaving)
+            yield from _lack_of_room(node, stage, here, snapshot, places, leaving)
 
 
 def _lack_of_room(
-    node: Node, arriving: Sequence[Arrival], snapshot: Snapshot, places: Places, leaving: set[str]
+    node: Node, stage: Stage, arriving: Sequence[Arrival], snapshot: Snapshot, places: Places, leaving: set[str]
 ) -> Iterator[str]:
     staying = [pod for pod in snapshot.pods if pod.node == node.name and not pod.terminal and pod.uid not in leaving]
     taken = NO_RESOURCES
@@ -64,7 +64,7 @@ def _lack_of_room(
     for arrival in arriving:
         pictured = places.pictured(arrival)
         if pictured is not None:
-            taken += need_of(pictured, arrival.containers)
+            taken += need_of(pictured, sizes_of(stage, arrival))
     if not taken.fits_in(node.allocatable) or len(staying) + len(arriving) > node.allocatable_pods:
         yield f"node {node.name} has no room any more for who is to arrive"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from cruise.decisions.packing.carrying.rest import PodsByUid, need_of, pods_of
+from cruise.decisions.packing.carrying.rest import PodsByUid, need_of, pods_of, sizes_of
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.packing import Arrival, PackingPlan, Stage, Steering
@@ -21,7 +21,7 @@ def expecting(plan: PackingPlan, stage: Stage, snapshot: Snapshot, policy: Polic
     moving = [one for one in stage.leaves if isinstance(one, Arrival)]
     astray = find_astray(plan, stage, snapshot) if policy.mode >= Mode.FULL else []
     expected = tuple(
-        _steering(plan, one, pods[one.uid], until)
+        _steering(plan, stage, one, pods[one.uid], until)
         for one in (*moving, *astray)
         if one.uid in pods and pods[one.uid].owner_name is not None
     )
@@ -55,14 +55,14 @@ def _may_stray(
     finally_free: Mapping[str, Resources],
 ) -> bool:
     pod = pods[arrival.uid]
-    need = need_of(pod, arrival.containers)
+    need = need_of(pod, sizes_of(stage, arrival))
     alike = {
         other.target
         for other in stage.arrivals
         if other.source is None
         and other.uid in pods
         and _kind(pods[other.uid]) == _kind(pod)
-        and need_of(pods[other.uid], other.containers) == need
+        and need_of(pods[other.uid], sizes_of(stage, other)) == need
     }
     return any(
         need.fits_in(soon[node.name]) and not need.fits_in(finally_free[node.name]) and _lets_in(node, pod)
@@ -93,10 +93,10 @@ def _free_in_the_end(plan: PackingPlan, snapshot: Snapshot, pods: PodsByUid) -> 
     leaving = {one.uid for stage in stages for one in stage.leaves}
     sizes = {one.uid: one.containers for stage in stages for one in stage.resizes}
     free = _free(snapshot, leaving, sizes)
-    for one in (arrival for stage in stages for arrival in stage.arrivals):
+    for its, one in ((stage, arrival) for stage in stages for arrival in stage.arrivals):
         pod = pods.get(one.uid)
         if pod is not None and one.target in free and (pod.node is None or one.source is not None):
-            free[one.target] -= need_of(pod, one.containers)
+            free[one.target] -= need_of(pod, sizes_of(its, one))
     return free
 
 
@@ -105,7 +105,7 @@ def _after(pod: Pod, sizes: Mapping[str, tuple[ContainerTarget, ...]]) -> Resour
     return counted_requests(pod) if targets is None else need_of(with_sizes(pod, targets))
 
 
-def _steering(plan: PackingPlan, one: Arrival, pod: Pod, until: datetime) -> Steering:
+def _steering(plan: PackingPlan, stage: Stage, one: Arrival, pod: Pod, until: datetime) -> Steering:
     return Steering(
         plan=plan.id,
         replaces=one.uid,
@@ -115,7 +115,7 @@ def _steering(plan: PackingPlan, one: Arrival, pod: Pod, until: datetime) -> Ste
         pod=one.pod if pod.owner_kind == "StatefulSet" else None,
         node=one.target,
         until=until,
-        containers=one.containers,
+        containers=sizes_of(stage, one),
     )
 
 

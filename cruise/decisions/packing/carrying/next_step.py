@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from cruise.decisions.packing.carrying.contradictions import find_contradictions, find_obstacles
 from cruise.decisions.packing.carrying.expecting import expecting
 from cruise.decisions.packing.carrying.places import Places
-from cruise.decisions.packing.carrying.rest import asks_for, need_of, present_stage
+from cruise.decisions.packing.carrying.rest import asks_for, need_of, present_stage, sizes_of
 from cruise.decisions.scope import Scope, StoredOverrides
 from cruise.domain.actions import EvictPod, Reason, ResizePod
 from cruise.domain.cluster import Pod, ResizePending, Snapshot
@@ -173,11 +173,15 @@ def _resized(plan: PackingPlan, stage: Stage, places: Places) -> Step | None:
     if stuck and not places.evicting:
         why = f"node {stuck[0].node} cannot resize {stuck[0].namespace}/{stuck[0].pod} as planned"
         return Step(replace(plan, phase=Phase.DROPPED, detail=why))
-    left = [one for one in resizes if not (places.evicting or asks_for(places.pods[one.uid], one.containers))]
+    left = [
+        replace(one, reason=Reason.PACKED)
+        for one in resizes
+        if one.node is not None and not (places.evicting or asks_for(places.pods[one.uid], one.containers))
+    ]
     left += _shrinks_of_waiting(plan, stage, places)
     if left:
         return Step(replace(plan, detail=""), tuple(left))
-    waits = [one for one in resizes if not (places.evicting or _is_actual(one, places))]
+    waits = [one for one in resizes if one.node and not (places.evicting or _is_actual(one, places))]
     if waits:
         return Step(replace(plan, detail=f"waits until the resize of {waits[0].namespace}/{waits[0].pod} is actual"))
     return None
@@ -218,12 +222,11 @@ def _shrinks_of_waiting(plan: PackingPlan, stage: Stage, places: Places) -> list
     Who is created anew has the planned sizes from the webhook; where that did not answer, it is sized here.
     """
     coming = {one.replaces for one in plan.expected} - places.left
-    listed = {one.uid for one in stage.resizes}
-    found = ((one, places.pod_of(one)) for one in stage.arrivals if one.containers and one.uid not in coming | listed)
+    found = ((sizes_of(stage, one), places.pod_of(one)) for one in stage.arrivals if one.uid not in coming)
     return [
-        ResizePod(pod.namespace, pod.name, pod.uid, None, pod.workload, one.containers, NO_RESOURCES, Reason.PACKED)
-        for one, pod in found
-        if pod is not None and pod.node is None and not need_of(pod).fits_in(need_of(with_sizes(pod, one.containers)))
+        ResizePod(pod.namespace, pod.name, pod.uid, None, pod.workload, sizes, NO_RESOURCES, Reason.PACKED)
+        for sizes, pod in found
+        if pod is not None and pod.node is None and not need_of(pod).fits_in(need_of(with_sizes(pod, sizes)))
     ]
 
 

@@ -135,7 +135,14 @@ def rest_of(plan: PackingPlan, places: Places) -> Proposal:
 
 def _without_bound(stage: Stage, places: Places) -> Stage:
     arrivals = tuple(_as_now(one, places) for one in stage.arrivals if places.node_of(one) is None)
-    return replace(stage, resizes=tuple(one for one in stage.resizes if one.uid not in places.left), arrivals=arrivals)
+    resizes = tuple(one for one in stage.resizes if _still_to_resize(one, places))
+    return replace(stage, resizes=resizes, arrivals=arrivals)
+
+
+def _still_to_resize(one: ResizePod, places: Places) -> bool:
+    """Tell whether a resize is of any use: who waited and has a node, or was created anew, is not resized any more."""
+    pod = places.pods.get(one.uid)
+    return one.uid not in places.left and not (one.node is None and pod is not None and pod.node is not None)
 
 
 def _as_now(arrival: Arrival, places: Places) -> Arrival:

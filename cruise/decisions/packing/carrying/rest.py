@@ -35,6 +35,11 @@ def subjects_of(plan: PackingPlan) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(node for node in nodes if node is not None), frozenset(uids)
 
 
+def sizes_of(stage: Stage, arrival: Arrival) -> tuple[ContainerTarget, ...]:
+    """Return what a pod is to ask for where it arrives: its own sizes, or those of its resize before; none as it is."""
+    return arrival.containers or next((one.containers for one in stage.resizes if one.uid == arrival.uid), ())
+
+
 def asks_for(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
     """Tell whether a pod's spec has these sizes."""
     spec = {container.name: container for container in pod.containers}
