@@ -1,0 +1,77 @@
+"""The judge and the real kube-scheduler on single pods: what one lets in, the other does."""
+
+import pytest
+
+from cruise.decisions.packing.judging.board import Board
+from cruise.decisions.packing.judging.replay import Scheduler
+from cruise.domain.cluster import Snapshot
+from tests.controlplane.api import Json, until
+from tests.e2e.packing.stage import PodName, Stage, verdict
+
+ROUNDS = 6
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: Stage, number: int):
+    names = create_probes(stage, number)
+    admitting = {
+        names[cluster]: nodes_that_admit(snapshot, names[cluster]) for cluster, snapshot in stage.snapshots().items()
+    }
+    stage.each(
+        names.values(), lambda pod: stage.api.patch("pods", *pod, {"spec": {"schedulingGates": []}}, kind="merge")
+    )
+    try:
+        judged = until(lambda: all_judged(stage, admitting), "the scheduler has judged all", seconds=60)
+    finally:
+        stage.remove_pods(list(names.values()))
+    differing = {
+        name: f"the scheduler says {judged[name]}, the judge {sorted(admitting[name].items())}"
+        for name in names.values()
+        if not agrees(admitting[name], judged[name][0])
+    }
+    assert differing == {}
+    bound = sum(node is not None for node, _ in judged.values())
+    assert 10 < bound < len(names)
+
+
+def create_probes(stage: Stage, number: int) -> dict[str, PodName]:
+    """One pod behind a gate in each cluster; every other one is tied to a node."""
+    names, objects, probes = {}, [], []
+    for index, cluster in enumerate(stage.clusters):
+        assert cluster.drawing is not None
+        own, probe = cluster.drawing.probe(number, pinned=(index + number) % 2 == 0, nodes=cluster.nodes)
+        metadata = probe["metadata"]
+        names[cluster.name] = (metadata["namespace"], metadata["name"])
+        objects += own
+        probes.append(probe)
+    stage.each(objects, stage.api.create)
+    stage.each(probes, stage.api.create)
+
+    def bound() -> bool:
+        claims = stage.api.items("persistentvolumeclaims")
+        return all(claim["status"]["phase"] == "Bound" for claim in claims if claim["spec"].get("volumeName"))
+
+    until(bound, "the probes' claims are bound")
+    return names
+
+
+def nodes_that_admit(snapshot: Snapshot, name: PodName) -> dict[str, list[str]]:
+    """What the judge says of each node; nothing where it lets the pod in."""
+    pod = next(pod for pod in snapshot.pods if (pod.namespace, pod.name) == name)
+    scheduler = Scheduler(Board(snapshot))
+    return {node.name: list(scheduler.refuse(pod, node)) for node in snapshot.nodes}
+
+
+def all_judged(stage: Stage, admitting: dict[PodName, dict[str, list[str]]]) -> dict[PodName, tuple[str | None, str]]:
+    """The verdicts, once there is one on each; empty before."""
+    stage.provision()
+    pods: dict[PodName, Json] = stage.pods()
+    verdicts = {name: verdict(pods[name]) for name in admitting}
+    return verdicts if all(node or message for node, message in verdicts.values()) else {}
+
+
+def agrees(admitting: dict[str, list[str]], node: str | None) -> bool:
+    """Tell whether judge and scheduler are of one mind."""
+    if node is None:
+        return all(admitting.values())
+    return not admitting[node]
