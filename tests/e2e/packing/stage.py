@@ -45,26 +45,24 @@ class Stage:
         self.api.apply(driver | {"spec": {"attachRequired": False}})
         for name in CLASSES:
             self.api.create(class_manifest(self.run, name))
-        objects = [one for cluster in self.clusters for one in cluster.objects]
-        for first in (True, False):
-            self.each([one for one in objects if (one["kind"] == "Namespace") is first], self.api.create)
+        self.create([one for cluster in self.clusters for one in cluster.objects])
         self.each([pod for cluster in self.clusters for pod in cluster.pods], self.api.create)
         until(self._settled, "claims are bound, budgets counted and pods run", seconds=120)
 
+    def create(self, objects: Sequence[Json]) -> None:
+        """Create objects, those first that others refer to: a claim that is ahead of its volume waits long for it."""
+        for kinds in (("Namespace",), ("PersistentVolume",), ()):
+            self.each([one for one in objects if _turn(one["kind"]) == kinds], self.api.create)
+
     def take_down(self) -> None:
         """Delete what is not of a node; namespaces go in their own time."""
-        for cluster in self.clusters:
-            for one in cluster.objects:
-                if one["kind"] == "Namespace":
-                    self.api.delete_all("pods", one["metadata"]["name"], grace=0)
-        names = ("namespaces", "persistentvolumes", "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io")
-        own = {cluster.name for cluster in self.clusters}
-        for resource in names:
-            found = [one["metadata"] for one in self.api.items(resource, labels=MARK)]
-            self.each(
-                [one["name"] for one in found if one["labels"][MARK] in own],
-                lambda name, resource=resource: self.forget(resource, None, name),  # type: ignore[misc]
-            )
+        namespaces = [
+            one["metadata"]["name"] for cluster in self.clusters for one in cluster.objects if one["kind"] == "Namespace"
+        ]
+        self.each(namespaces, lambda name: self.api.delete_all("pods", name, grace=0))
+        self.each(namespaces, lambda name: self.forget("namespaces", None, name))
+        for resource in ("persistentvolumes", "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io"):
+            self.api.request("DELETE", f"{self.api.path(resource)}?labelSelector={MARK}")
         for name in CLASSES:
             self.forget(PRIORITY_CLASSES, None, f"{self.run}-{name}")
         self._threads.shutdown()
@@ -169,6 +167,10 @@ def verdict(pod: Json) -> tuple[str | None, str]:
     scheduled: Mapping[str, str] = conditions(pod).get("PodScheduled", {})
     refused = scheduled.get("reason") == "Unschedulable"
     return node, scheduled.get("message", "") if refused and not node else ""
+
+
+def _turn(kind: str) -> tuple[str, ...]:
+    return (kind,) if kind in ("Namespace", "PersistentVolume") else ()
 
 
 def _is(pod: Json, namespace: str, app: str) -> bool:

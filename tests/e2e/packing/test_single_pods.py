@@ -5,10 +5,12 @@ import pytest
 from cruise.decisions.packing.judging.board import Board
 from cruise.decisions.packing.judging.replay import Scheduler
 from cruise.domain.cluster import Snapshot
+from cruise.domain.scheduling import Taint, TaintEffect
 from tests.controlplane.api import Json, until
 from tests.e2e.packing.stage import PodName, Stage, verdict
 
 ROUNDS = 6
+CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
@@ -24,12 +26,12 @@ def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: Stage, num
         judged = until(lambda: all_judged(stage, admitting), "the scheduler has judged all", seconds=60)
     finally:
         stage.remove_pods(list(names.values()))
-    differing = {
-        name: f"the scheduler says {judged[name]}, the judge {sorted(admitting[name].items())}"
+    differing = [
+        f"{name}: the scheduler says {judged[name]}, the judge {sorted(admitting[name].items())}"
         for name in names.values()
         if not agrees(admitting[name], judged[name][0])
-    }
-    assert differing == {}
+    ]
+    assert not differing, "\n".join(differing)
     bound = sum(node is not None for node, _ in judged.values())
     assert 10 < bound < len(names)
 
@@ -44,7 +46,7 @@ def create_probes(stage: Stage, number: int) -> dict[str, PodName]:
         names[cluster.name] = (metadata["namespace"], metadata["name"])
         objects += own
         probes.append(probe)
-    stage.each(objects, stage.api.create)
+    stage.create(objects)
     stage.each(probes, stage.api.create)
 
     def bound() -> bool:
@@ -56,10 +58,17 @@ def create_probes(stage: Stage, number: int) -> dict[str, PodName]:
 
 
 def nodes_that_admit(snapshot: Snapshot, name: PodName) -> dict[str, list[str]]:
-    """What the judge says of each node; nothing where it lets the pod in."""
+    """What the judge says of each node; nothing where it lets the pod in.
+
+    A pod that tolerates the taint of cordoned nodes is let onto them by the scheduler, but never sent there by cruise.
+    """
     pod = next(pod for pod in snapshot.pods if (pod.namespace, pod.name) == name)
     scheduler = Scheduler(Board(snapshot))
-    return {node.name: list(scheduler.refuse(pod, node)) for node in snapshot.nodes}
+    tolerant = pod.placement.tolerates_all([CORDONED])
+    return {
+        node.name: [text for text in scheduler.refuse(pod, node) if not (tolerant and text == "is cordoned")]
+        for node in snapshot.nodes
+    }
 
 
 def all_judged(stage: Stage, admitting: dict[PodName, dict[str, list[str]]]) -> dict[PodName, tuple[str | None, str]]:
