@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.constrained import solve_constrained
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.packing import Packing, Report, figures_of
@@ -25,6 +26,11 @@ class Packed:
     packing: Packing
     proposal: Proposal | NoOrder
     now: tuple[int, ...]
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is better."""
+        return self.packing.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
 
 
 def pack(problem: Problem, budget: Budget, report: Report) -> Packing:

@@ -1,0 +1,93 @@
+"""The same cluster under other names, with more room, or with fewer constraints."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.colocation import Claim
+from cruise.domain.scheduling import NodeSelectorTerm, Requirement
+from tests.decisions.packing.clusters import DISK, HOST, ZONE
+
+Change = Callable[[Snapshot], Snapshot]
+
+
+def renamed(snapshot: Snapshot, source: random.Random) -> Snapshot:
+    """The cluster with pods and nodes named anew, so that everything comes in another order."""
+    numbers = source.sample(range(100, 999), len(snapshot.nodes) + len(snapshot.pods))
+    nodes = {node.name: f"n{number}" for node, number in zip(snapshot.nodes, numbers, strict=False)}
+    names = numbers[len(snapshot.nodes) :]
+    pods = [
+        replace(_pod_elsewhere(pod, nodes), name=f"p{number}", uid=f"uid-{number}")
+        for pod, number in zip(snapshot.pods, names, strict=True)
+    ]
+    around = snapshot.surroundings
+    claims = {key: _claim_elsewhere(claim, nodes) for key, claim in around.claims.items()}
+    limits = {nodes[name]: limit for name, limit in around.attach_limits.items()}
+    return replace(
+        snapshot,
+        nodes=tuple(sorted((replace(n, name=nodes[n.name]) for n in snapshot.nodes), key=lambda node: node.name)),
+        pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
+        surroundings=replace(around, claims=claims, attach_limits=limits),
+    )
+
+
+def with_another_node(snapshot: Snapshot) -> Snapshot:
+    """One more node like the first open one, outside all topologies: a new domain may well cost a pod its place."""
+    open_nodes = [node for node in snapshot.nodes if node.ready and not node.unschedulable] or snapshot.nodes
+    like = open_nodes[0]
+    labels = {key: value for key, value in like.labels.items() if key not in (HOST, ZONE, DISK)}
+    return replace(snapshot, nodes=(*snapshot.nodes, replace(like, name="n9", labels=labels)))
+
+
+def _pods_with(change: Callable[[Pod], Pod]) -> Change:
+    return lambda snapshot: replace(snapshot, pods=tuple(change(pod) for pod in snapshot.pods))
+
+
+def _nodes_with(change: Callable[[Node], Node]) -> Change:
+    return lambda snapshot: replace(snapshot, nodes=tuple(change(node) for node in snapshot.nodes))
+
+
+def _constraints_without(**fields: tuple[()]) -> Change:
+    return _pods_with(lambda pod: replace(pod, constraints=replace(pod.constraints, **fields)))
+
+
+def _rankings(pod: Pod) -> dict[str, str]:
+    return {key: value for key, value in pod.annotations.items() if key == "cruise.io/eviction-ranking"}
+
+
+# Of each kind one that leaves every plan as valid as it was.
+RELAXATIONS: dict[str, Change] = {
+    "affinity": _constraints_without(affinity=()),
+    "anti-affinity": _constraints_without(anti_affinity=()),
+    "spread": _constraints_without(spread=()),
+    "host ports": _constraints_without(host_ports=()),
+    "disruption budgets": lambda snapshot: replace(snapshot, budgets=()),
+    "quotas": lambda snapshot: replace(snapshot, quotas={}, limit_ranges={}),
+    "attach limits": lambda s: replace(s, surroundings=replace(s.surroundings, attach_limits={})),
+    "never preempts": _pods_with(lambda pod: replace(pod, preempts=True)),
+    "extended resources": _pods_with(lambda pod: replace(pod, extended_requests=())),
+    "cordons": _nodes_with(lambda node: replace(node, unschedulable=False)),
+    "places for pods": _nodes_with(lambda node: replace(node, allocatable_pods=110)),
+    "do-not-disrupt": _pods_with(lambda pod: replace(pod, annotations=_rankings(pod))),
+    "namespaces' modes": lambda snapshot: replace(snapshot, namespace_annotations={}),
+}
+
+
+def _pod_elsewhere(pod: Pod, nodes: dict[str, str]) -> Pod:
+    placement = pod.placement
+    terms = None if placement.terms is None else tuple(_term_elsewhere(term, nodes) for term in placement.terms)
+    node = None if pod.node is None else nodes.get(pod.node, pod.node)
+    return replace(pod, node=node, placement=replace(placement, terms=terms))
+
+
+def _claim_elsewhere(claim: Claim, nodes: dict[str, str]) -> Claim:
+    terms = None if claim.terms is None else tuple(_term_elsewhere(term, nodes) for term in claim.terms)
+    return replace(claim, terms=terms)
+
+
+def _term_elsewhere(term: NodeSelectorTerm, nodes: dict[str, str]) -> NodeSelectorTerm:
+    def named(one: Requirement) -> Requirement:
+        return replace(one, values=tuple(nodes.get(value, value) for value in one.values))
+
+    return replace(term, fields=tuple(named(one) for one in term.fields))
