@@ -1,36 +1,138 @@
-"""The packer: a whole packing at once, then the best that the budget allows, by whichever way fits the problem."""
+"""The packer: a whole packing at once, then the best that the budget allows, by whichever way fits each part of it."""
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.large.bounds import counted_bound
 from cruise.decisions.packing.large.obeying import find_faults
+from cruise.decisions.packing.large.parts import parts_of
 from cruise.decisions.packing.large.quick import quick_assignment
+from cruise.decisions.packing.large.whole import Whole
 from cruise.decisions.packing.packing import Packing, Report, figures_of, packing_of
-from cruise.decisions.packing.problem import Problem
+from cruise.decisions.packing.problem import Objective, Problem, Rules
 
+# The compiled solvers are imported where they are needed: the quick way answers without them.
 if TYPE_CHECKING:
-    from cruise.decisions.packing.budget import Budget
+    from cruise.decisions.packing.budget import Budget, Meter
+
+# Up to so many classes times nodes, a part is solved as a whole; beyond, by ejections and some nodes at a time.
+_DENSE_CELLS = 40_000
+_RULED_CELLS = 20_000
+# Of a part's budget: for plans without any eviction, and for the part without its rules.
+_RESCUE_SHARE, _RELAXED_SHARE = 0.3, 0.4
 
 
 def quick_packing(problem: Problem) -> Packing:
     """A whole feasible packing without compiled code, never worse than what runs now: milliseconds for small ones."""
-    return _checked(problem, quick_assignment(problem))
-
-
-def pack(problem: Problem, budget: "Budget", report: Report) -> Packing:
-    """The best packing found within the budget, never worse than what runs now; each better one is reported."""
-    quick = quick_packing(problem)
-    report(quick)
-    return quick
-
-
-def _checked(problem: Problem, pod_node: IntArray) -> Packing:
-    """The packing of an assignment that obeys every rule and is no worse than now; else what runs now."""
-    faults = find_faults(problem, pod_node)
-    now, after = figures_of(problem, problem.pod_node), figures_of(problem, pod_node)
+    pod_node = quick_assignment(problem)
     bound = counted_bound(problem)
+    now, after = figures_of(problem, problem.pod_node), figures_of(problem, pod_node)
+    faults = find_faults(problem, pod_node)
     if faults:
         return packing_of(problem, problem.pod_node.copy(), bound, (f"a packing was dropped: {faults[0]}",))
     worse = after.key(problem.objective) < now.key(problem.objective)
     return packing_of(problem, problem.pod_node.copy() if worse else pod_node, bound)
+
+
+def pack(problem: Problem, budget: "Budget", report: Report) -> Packing:
+    """The best packing found within the budget, never worse than what runs now; each better one is reported."""
+    from cruise.decisions.packing.budget import Meter
+
+    quick = quick_packing(problem)
+    report(quick)
+    whole = Whole(problem, parts_of(problem), quick.pod_node, report)
+    meter = Meter(budget.deadline_seconds, budget.work_units)
+    waiting = [index for index in range(len(whole.parts)) if not whole.proved(index)]
+    # Small parts first: what they leave of their share goes to the others.
+    waiting.sort(key=lambda index: whole.parts[index].problem.pod_count)
+    left = float(sum(whole.parts[index].problem.pod_count for index in waiting))
+    for index in waiting:
+        pods = whole.parts[index].problem.pod_count
+        with meter.part(pods / left) as part:
+            _solve_part(whole, index, part, budget.seed)
+        left -= pods
+    return _judged(whole, quick)
+
+
+def _judged(whole: Whole, quick: Packing) -> Packing:
+    """The whole's packing if it obeys every rule, else the quick one with a note."""
+    faults = find_faults(whole.problem, whole.packing.pod_node)
+    if faults:
+        return replace(quick, notes=(*quick.notes, f"a packing was dropped: {faults[0]}"))
+    return replace(whole.packing, notes=whole.notes)
+
+
+def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+    problem = whole.parts[index].problem
+    cells = problem.class_count * problem.node_count
+    if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
+        _solve_large(whole, index, meter, seed)
+        return
+    rooted: Packing | None = None
+    if problem.objective is Objective.OPERATOR and (problem.pod_node >= 0).any():
+        with meter.part(_RESCUE_SHARE) as part:
+            # What nobody has to leave for is better than anything else that places as much.
+            nobody_moves = replace(problem, movable=np.zeros_like(problem.movable))
+            rooted = _solve_small(nobody_moves, problem.pod_node, part, seed, lambda k: _offer(whole, index, k))
+    if not whole.proved(index) and not meter.over():
+        _solve_small(problem, whole.assignment(index), meter, seed, lambda k: _learn(whole, index, k))
+    if rooted is not None:
+        whole.refute_rescue(index, rooted)
+
+
+def _solve_small(problem: Problem, start: IntArray, meter: "Meter", seed: int, report: Report) -> Packing:
+    """The best within what is left of the meter, exactly where that suffices; reported as well."""
+    from cruise.decisions.packing.constrained.solving import solve_constrained
+    from cruise.decisions.packing.dense import solve_dense
+
+    if not problem.rules.bind:
+        packing = solve_dense(problem, start, _all_of(meter, seed), report)
+        report(packing)
+        return packing
+    free = replace(problem, rules=Rules(problem.rules.topologies))
+    with meter.part(_RELAXED_SHARE) as part:
+        relaxed = solve_dense(free, start, _all_of(part, seed), _ignore)
+    key = relaxed.after.key(problem.objective)
+    if not find_faults(problem, relaxed.pod_node):
+        # Without its rules nothing is better, so nothing is with them.
+        report(relaxed)
+        if key == relaxed.bound or meter.over():
+            return relaxed
+        start = relaxed.pod_node
+    packing = solve_constrained(problem, start, _all_of(meter, seed), report, relaxed=relaxed.bound)
+    report(packing)
+    return packing
+
+
+def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+    from cruise.decisions.packing.large.solving import solve_large
+
+    problem, start = whole.parts[index].problem, whole.assignment(index)
+    _offer(whole, index, solve_large(problem, start, _all_of(meter, seed), lambda k: _offer(whole, index, k)))
+
+
+def _all_of(meter: "Meter", seed: int) -> "Budget":
+    """A budget of all that a meter has left, which it then has no more."""
+    from cruise.decisions.packing.budget import Budget
+
+    budget = Budget(meter.deadline_seconds, meter.work_left, seed)
+    if meter.work_left < math.inf:
+        meter.spend(meter.work_left)
+    return budget
+
+
+def _offer(whole: Whole, index: int, packing: Packing) -> None:
+    whole.offer(index, packing.pod_node)
+
+
+def _learn(whole: Whole, index: int, packing: Packing) -> None:
+    if whole.offer(index, packing.pod_node):
+        whole.bound(index, packing.after.key(whole.problem.objective), packing.bound)
+
+
+def _ignore(packing: Packing) -> None:
+    """Nobody is told of packings that may break a rule."""

@@ -39,7 +39,7 @@ class Room:
     def allowed(self, c: int) -> BoolArray:
         """The nodes where every rule but room lets one more pod arrive."""
         problem, census = self.problem, self.census
-        open_nodes = problem.admits[problem.sites[c]].copy()
+        open_nodes: BoolArray = problem.admits[problem.sites[c]].copy()
         if not problem.preempt[c]:
             open_nodes &= ~self.preempted
         siblings = census.pods_of(np.array([c], dtype=np.int64))
@@ -94,18 +94,20 @@ class Room:
         """The nodes where pods of the class arrived."""
         pods = self.census.pods_of(np.array([c], dtype=np.int64))
         nodes = self.pod_node[pods]
-        return nodes[(nodes >= 0) & (nodes != self.problem.pod_node[pods])]
+        came: IntArray = nodes[(nodes >= 0) & (nodes != self.problem.pod_node[pods])]
+        return came
 
     def _supported(self, rule: Attraction) -> BoolArray:
         topologies = self.problem.rules.topologies[list(rule.topologies)]
         targets = self.census.pods_of(rule.targets)
         nodes = self.pod_node[targets]
         nodes = nodes[nodes >= 0]
-        labelled: BoolArray = (topologies >= 0).all(axis=0)
+        labelled: BoolArray = np.all(topologies >= 0, axis=0)
         if len(nodes) == 0:
-            return labelled & (rule.holder in rule.targets.tolist())
+            first = rule.holder in rule.targets.tolist()
+            return labelled if first else np.zeros_like(labelled)
         for domains in topologies:
-            labelled &= np.isin(domains, domains[nodes])
+            labelled = labelled & np.isin(domains, domains[nodes])
         return labelled
 
     def _within(self, rule: Spread, held: bool) -> BoolArray:
@@ -116,9 +118,11 @@ class Room:
         level = np.where(labelled, counts[domains], 0)
         if held:
             after = level + (rule.holder in rule.targets.tolist())
-            return labelled & (after - least <= rule.max_skew)
+            open_nodes: BoolArray = labelled & (after - least <= rule.max_skew)
+            return open_nodes
         bound = labelled & np.isin(domains, domains[self._arrived(rule.holder)]) & rule.eligible
-        return ~bound | (level + 1 - least <= rule.max_skew)
+        free: BoolArray = ~bound | (level + 1 - least <= rule.max_skew)
+        return free
 
 
 def room_of(problem: Problem, census: Census, pod_node: IntArray) -> Room:

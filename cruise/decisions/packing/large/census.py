@@ -46,8 +46,8 @@ def census_of(problem: Problem) -> Census:
     np.cumsum(np.bincount(problem.pod_class, minlength=problem.class_count), out=starts[1:])
     rules = problem.rules
     anchored = np.zeros(problem.class_count, dtype=np.bool_)
-    for rule in (*rules.attractions, *rules.spreads):
-        anchored[rule.targets] = True
+    for targets in [rule.targets for rule in rules.attractions] + [rule.targets for rule in rules.spreads]:
+        anchored[targets] = True
     own = [rule for rule in rules.attractions if rule.holder in rule.targets.tolist()]
     return Census(
         order,

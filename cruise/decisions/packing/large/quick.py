@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.packing.instance import BoolArray, IntArray
 from cruise.decisions.packing.large.arriving import Room, room_of
 from cruise.decisions.packing.large.census import census_of
 from cruise.decisions.packing.problem import Problem
@@ -86,7 +86,7 @@ def _preempt_for(room: Room, pod: int, left: list[int]) -> bool:
     return False
 
 
-def _timid_arrivals(room: Room) -> IntArray:
+def _timid_arrivals(room: Room) -> BoolArray:
     """Tell of each node whether a pod arrived there that does not preempt."""
     problem = room.problem
     arrived = (room.pod_node >= 0) & (room.pod_node != problem.pod_node) & ~problem.preempt[problem.pod_class]

@@ -1,0 +1,104 @@
+"""Large problems: priority after priority by ejections, then what was moved without need goes home."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from cruise.decisions.packing.budget import Budget, Meter
+from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.packing.kernels.ejecting import place_pods
+from cruise.decisions.packing.kernels.ejecting_board import Yard
+from cruise.decisions.packing.kernels.ejecting_weaker import bring_home, preempt_for
+from cruise.decisions.packing.large.bounds import counted_bound
+from cruise.decisions.packing.large.census import census_of
+from cruise.decisions.packing.large.quick import pending_order
+from cruise.decisions.packing.large.yard import yard_of
+from cruise.decisions.packing.packing import Packing, Report, packing_of
+from cruise.decisions.packing.problem import Objective, Problem
+
+# What one unit of the kernels' own counting stands for, in units of work: about as many nanoseconds.
+_LOOK = 10
+_DEPTHS = (1, 2, 3)
+# What fits nowhere may take this share of what is left, so that time remains for all priorities.
+_SHARE = 0.5
+# So far below a pod's rank that this excludes nobody.
+_ANYBODY = -(1 << 30)
+
+
+def solve_large(problem: Problem, start: IntArray, budget: Budget, report: Report) -> Packing:
+    """Pack by chains of ejections from what runs now, no worse than that or `start`; memory grows with pods alone."""
+    search = _Ejections(problem, start, Meter(budget.deadline_seconds, budget.work_units), report)
+    priorities = np.unique(problem.priorities)[::-1]
+    if problem.objective is Objective.OPERATOR:
+        # First what needs no eviction, for all; then the fewest evictions, of whomever.
+        search.yard.rooted[0] = True
+        search.place(priorities, _ANYBODY)
+        search.yard.rooted[0] = False
+        for priority in priorities.tolist():
+            search.place(np.array([priority]), _ANYBODY)
+            search.preempt(priority)
+    else:
+        # That a pod stays outranks whatever becomes of lower priorities.
+        for priority in priorities.tolist():
+            search.place(np.array([priority]), 1)
+            search.preempt(priority)
+            search.place(np.array([priority]), 0)
+    search.bring_home()
+    return search.packing
+
+
+class _Ejections:
+    """The board of the search, the best packing so far, and what is left of the budget."""
+
+    def __init__(self, problem: Problem, start: IntArray, meter: Meter, report: Report) -> None:
+        self.problem, self.meter, self.report = problem, meter, report
+        self.yard: Yard = yard_of(problem, census_of(problem), problem.pod_node)
+        self.bound = counted_bound(problem)
+        self.packing = packing_of(problem, start, self.bound)
+
+    def place(self, priorities: IntArray, below: int) -> None:
+        """Place what can be placed of these priorities, by deeper and deeper ejections of what is so far below."""
+        for depth in _DEPTHS:
+            pods = self._waiting(priorities)
+            if len(pods) == 0 or self.meter.over():
+                return
+            with self.meter.part(1.0 if depth == 1 else _SHARE) as part:
+                self._act(part, partial(place_pods, self.yard, pods, depth, below))
+            self._offer()
+
+    def preempt(self, priority: int) -> None:
+        """Place what is left of a priority where lower ones give way."""
+        pods = self._waiting(np.array([priority]))
+        if len(pods) and self.problem.preemptible[self.problem.priorities < priority].any():
+            self._act(self.meter, partial(preempt_for, self.yard, pods))
+            self._offer()
+
+    def bring_home(self) -> None:
+        """Undo moves that nothing depends on, the costliest first."""
+        home, classes = self.problem.pod_node, self.problem.pod_class
+        came = 1
+        while came and not self.meter.over():
+            away = np.flatnonzero((home >= 0) & (self.yard.at != home))
+            cost = self.problem.weights[classes[away]]
+            order = away[np.lexsort((away, -cost, -self.problem.priorities[classes[away]]))]
+            came = self._act(self.meter, partial(bring_home, self.yard, order))
+        self._offer()
+
+    def _waiting(self, priorities: IntArray) -> IntArray:
+        order = np.array(pending_order(self.problem, self.yard.at), dtype=np.int64)
+        return order[np.isin(self.problem.priorities[self.problem.pod_class[order]], priorities)]
+
+    def _act(self, meter: Meter, kernel: Callable[[float, float], int]) -> int:
+        spent = self.yard.spent
+        spent[0] = 0
+        done = kernel(meter.deadline_seconds, meter.work_left / _LOOK)
+        meter.spend(float(spent[0]) * _LOOK)
+        return done
+
+    def _offer(self) -> None:
+        packing = packing_of(self.problem, self.yard.at.copy(), self.bound)
+        objective = self.problem.objective
+        if packing.after.key(objective) > self.packing.after.key(objective):
+            self.packing = packing
+            self.report(packing)
