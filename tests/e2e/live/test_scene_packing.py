@@ -79,3 +79,48 @@ def test_in_observe_the_rescue_is_shown_and_nothing_is_written(stage: Stage):
     assert "observe" in plan["detail"]
     assert stage.writes() == []
     assert nodes_of(stage, "late")[0] is None
+
+
+def split(stage: Stage, replicas: int = 2) -> tuple[str, str]:
+    """Two nodes with a pod each, on both of which something large would fit if either were on the other's."""
+    first, second = stage.node("a", cpu="4"), stage.node("b", cpu="4")
+    stage.create(here(stage, "web", "1500m", replicas=replicas), budget(stage.namespace, "web", "web", min_available=1))
+    stage.running(replicas)
+    assert nodes_of(stage, "web") == [first, second]
+    budgets = "poddisruptionbudgets.policy"
+    until(lambda: stage.admin.read(budgets, stage.namespace, "web")["status"].get("disruptionsAllowed"), "the budget")
+    stage.create(here(stage, "big", "3000m"))
+    unschedulable(stage, "big")
+    # Nothing is known of anybody here, so nobody is sized.
+    stage.measure({"nobody": STEADY})
+    stage.mark()
+    return first, second
+
+
+def test_a_pod_moves_under_its_budget_to_where_it_is_steered(stage: Stage):
+    split(stage)
+    with stage.reviewing("full"):
+        said = stage.once("full", packing_time_limit="120s")
+    plan = said["packing"]["plan"]
+    assert plan is not None, said["packing"]
+    assert (plan["phase"], plan["detail"]) == ("finished", ""), json.dumps(plan)
+    [move], [placed] = plan["moves"], plan["placed"]
+    assert (move["from"], placed["node"]) == (placed["node"], move["from"])
+    assert nodes_of(stage, "web") == [move["to"], move["to"]]
+    assert nodes_of(stage, "big") == [placed["node"]]
+    [moved] = [one for one in living(stage, "web") if "cruise.io/steered" in one["metadata"].get("annotations", {})]
+    [preferred] = moved["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert (preferred["weight"], preferred["preference"]["matchFields"][0]["values"]) == (100, [move["to"]])
+    # One eviction, with the uid as its fence, and no binding of cruise's own.
+    [eviction] = [one for one in stage.events() if one.verb == "create" and one.resource == "pods/eviction"]
+    assert (eviction.code, eviction.target) == (201, f"{stage.namespace}/{move['pod']}")
+    assert eviction.request_object["deleteOptions"]["preconditions"]["uid"]
+    assert [one for one in stage.events() if one.resource == "pods/binding"] == []
+
+
+def test_mode_resize_evicts_nobody_for_it(stage: Stage):
+    split(stage)
+    said = stage.once("resize", packing_time_limit="120s")
+    assert said["packing"]["plan"]["moves"] == []
+    assert stage.deeds() == []
+    assert nodes_of(stage, "big") == [None]
