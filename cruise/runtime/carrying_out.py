@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
 
-from cruise.decisions.packing.carrying import decide_next_step, learnt, subjects_of
+from cruise.decisions.packing.carrying import Step, decide_next_step, learnt, subjects_of
 from cruise.domain.actions import Outcome, Verdict
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Policy
@@ -74,7 +75,11 @@ class CarryingOut:
         snapshot, stored = await self._cluster.snapshot(), await self._store.overrides()
         now = self._clock()
         # In a thread, since judging the rest of a plan in a large cluster takes a while.
-        step = await asyncio.to_thread(decide_next_step, plan, snapshot, self._policy, now, stored)
+        try:
+            step = await asyncio.to_thread(decide_next_step, plan, snapshot, self._policy, now, stored)
+        except Exception as mistake:
+            log.error("packing plan not understood", plan=plan.id, error=repr(mistake), exc_info=True)
+            step = Step(replace(plan, phase=Phase.DROPPED, changed_at=now, detail=f"failed: {mistake!r}"))
         if step.plan != plan:
             await self._store.save_packing(step.plan)
         after, done = step.plan, False

@@ -20,6 +20,7 @@ from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
 from cruise.domain.packing import PackingPlan, Phase, Proposal, Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
+from cruise.errors import CruiseError
 from cruise.runtime.ports import Cluster, Store
 
 log = structlog.get_logger()
@@ -82,6 +83,28 @@ async def packing_pass(
     if last is not None and last.phase is Phase.UNDER_WAY:
         return PackingPass(now, len(waiting), last, "a plan is under way")
     scene = await _gathered(snapshot, store, policy, now)
+    try:
+        made = await _made(scene, solver, seconds, monotonic)
+    except CruiseError:
+        raise
+    except Exception as mistake:
+        # What is odd about one cluster's pods must not keep the node passes from their work.
+        log.error("packing pass failed", error=repr(mistake), exc_info=True)
+        return PackingPass(now, len(waiting), why=f"failed: {mistake!r}")
+    if isinstance(made, str):
+        return PackingPass(now, len(waiting), why=made)
+    proposal, took = made
+    why_not = "" if enabled else "packing is switched off"
+    plan = begun(proposal, now, now, took, policy.mode, why_not=why_not)
+    await store.save_packing(plan)
+    _log(plan, len(waiting))
+    return PackingPass(now, len(waiting), plan)
+
+
+async def _made(
+    scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
+) -> tuple[Proposal, float] | str:
+    """Return a plan that the judge lets through and how long solving took, or why there is none."""
     built = await asyncio.to_thread(_built, scene)
     began = monotonic()
     packing = await solver.pack(built.problem, seconds)
@@ -90,15 +113,11 @@ async def packing_pass(
     if objections:
         # A plan that the judge does not let through is a mistake of ours: nobody is to see it.
         log.error("packing plan dropped", objections=list(objections[:10]), count=len(objections))
-        return PackingPass(now, len(waiting), why=f"no plan: {objections[0]}")
+        return f"no plan: {objections[0]}"
     if isinstance(proposal, NoOrder):
         log.warning("no packing plan", why=proposal.reason)
-        return PackingPass(now, len(waiting), why=proposal.reason)
-    why_not = "" if enabled else "packing is switched off"
-    plan = begun(proposal, now, now, took, policy.mode, why_not=why_not)
-    await store.save_packing(plan)
-    _log(plan, len(waiting))
-    return PackingPass(now, len(waiting), plan)
+        return proposal.reason
+    return proposal, took
 
 
 def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list[Pod]:

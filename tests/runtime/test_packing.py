@@ -151,3 +151,12 @@ async def test_a_solver_that_fails_drops_the_pass():
     with pytest.raises(Unavailable):
         await passed(theatre, Failing())
     assert await theatre.store.packing() is None
+
+
+async def test_a_mistake_in_the_solver_is_told_and_keeps_nobody_else_from_work():
+    class Broken(Exhaustive):
+        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+            raise ZeroDivisionError
+
+    done = await passed(await crowded(), Broken())
+    assert (done.plan, done.why) == (None, "failed: ZeroDivisionError()")
