@@ -85,6 +85,11 @@ class PackWorker:
         """The process that runs now, None while there is none."""
         return self._child.process.pid if self._child is not None and not self._child.ended else None
 
+    @property
+    def warm(self) -> bool:
+        """Whether the solver is in memory, so that an order starts at once."""
+        return self._child is not None and self._child.warm
+
     async def ready(self) -> bool:
         """Wait until every kernel is loaded or compiled; tell whether the solver could be started at all."""
         child = await self._living()
