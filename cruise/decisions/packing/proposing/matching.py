@@ -66,9 +66,16 @@ def _match_class(pods: list[int], was: IntArray, wanted: IntArray, target: IntAr
             target[pod] = node
         else:
             waiting.append(pod)
-    left = [node for node in sorted(places) for _ in range(places[node])]
+    rest: list[int] = []
+    for pod in sorted(waiting, key=lambda pod: (was[pod] < 0, wanted[pod] < 0, pod)):
+        node = int(wanted[pod])
+        if was[pod] >= 0 and node >= 0 and places[node] > 0:
+            places[node] -= 1
+            target[pod] = node
+        else:
+            rest.append(pod)
     # Running pods first: a move gives back what a preemption takes. From which nodes something is preempted is the
     # solver's to say, since not every pod may profit from that.
-    waiting.sort(key=lambda pod: (was[pod] < 0, wanted[pod] < 0, pod))
-    for place, pod in enumerate(waiting):
+    left = [node for node in sorted(places) for _ in range(places[node])]
+    for place, pod in enumerate(rest):
         target[pod] = left[place] if place < len(left) else -1

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.packing.instance import BoolArray, IntArray
 from cruise.decisions.packing.problem import Attraction, Exclusion, Rules, Spread
 
 
 class _Tally:
     """Counts pods of some classes by the domains of one topology; pods outside every domain count in none."""
 
-    def __init__(self, domains: IntArray, classes: Iterable[int]) -> None:
-        self.domain_of: list[int] = domains.tolist()
+    def __init__(self, domain_of: list[int], classes: Iterable[int]) -> None:
+        self.domain_of = domain_of
         self.classes = frozenset(classes)
         self.of_domain: Counter[int] = Counter()
 
@@ -57,10 +57,10 @@ class _Drawn:
 class _Level:
     """A spread: with the newcomer its domain has at most the skew more than the least."""
 
-    def __init__(self, spread: Spread, tally: _Tally, domains: IntArray) -> None:
+    def __init__(self, spread: Spread, tally: _Tally, domains: list[int]) -> None:
         self._tally = tally
-        self._domains = domains.tolist()
-        self._open = sorted(set(domains[spread.eligible].tolist()) - {-1})
+        self._domains = domains
+        self._open = sorted(set(tally.domain_of) - {-1})
         self._most = spread.max_skew - (1 if spread.holder in tally.classes else 0)
         self._too_few = len(self._open) < spread.min_domains
 
@@ -81,6 +81,8 @@ class Neighbours:
         self._rules: dict[int, list[_Shut | _Drawn | _Level]] = defaultdict(list)
         self._related: dict[int, set[int]] = defaultdict(set)
         self._topologies = rules.topologies
+        self._domains: dict[tuple[int, bytes], list[int]] = {}
+        self._everywhere = [0] * rules.topologies.shape[1]
         for exclusion in rules.exclusions:
             self._take_exclusion(exclusion, arriving)
         for attraction in rules.attractions:
@@ -110,9 +112,16 @@ class Neighbours:
         """Return the classes whose arrival may hang on pods of this one."""
         return frozenset(self._related.get(pod_class, ()))
 
-    def _tally(self, topology: int, classes: Iterable[int], holder: int, eligible: IntArray | None = None) -> _Tally:
-        domains = self._topologies[topology] if eligible is None else eligible
-        tally = _Tally(domains, classes)
+    def _domains_of(self, topology: int, eligible: BoolArray | None = None) -> list[int]:
+        """Return each node's domain, -1 where it does not count; many rules share one list."""
+        key = (topology, b"" if eligible is None else eligible.tobytes())
+        if key not in self._domains:
+            row = self._topologies[topology]
+            self._domains[key] = (row if eligible is None else np.where(eligible, row, -1)).tolist()
+        return self._domains[key]
+
+    def _tally(self, domain_of: list[int], classes: Iterable[int], holder: int) -> _Tally:
+        tally = _Tally(domain_of, classes)
         for one in tally.classes:
             self._tallies[one].append(tally)
             self._related[one].add(holder)
@@ -121,11 +130,11 @@ class Neighbours:
     def _take_exclusion(self, exclusion: Exclusion, arriving: frozenset[int]) -> None:
         targets = exclusion.targets.tolist()
         if exclusion.holder in arriving and targets:
-            others = self._tally(exclusion.topology, targets, exclusion.holder)
+            others = self._tally(self._domains_of(exclusion.topology), targets, exclusion.holder)
             self._rules[exclusion.holder].append(_Shut(others))
         kept_off = [target for target in targets if target in arriving and target != exclusion.holder]
         if kept_off:
-            holders = _Tally(self._topologies[exclusion.topology], (exclusion.holder,))
+            holders = _Tally(self._domains_of(exclusion.topology), (exclusion.holder,))
             self._tallies[exclusion.holder].append(holders)
             self._related[exclusion.holder].update(kept_off)
             for target in kept_off:
@@ -133,13 +142,13 @@ class Neighbours:
 
     def _take_attraction(self, attraction: Attraction) -> None:
         targets = attraction.targets.tolist()
-        tallies = [self._tally(topology, targets, attraction.holder) for topology in attraction.topologies]
-        everywhere = np.zeros(self._topologies.shape[1], dtype=np.int64)
-        whole = self._tally(attraction.topologies[0], targets, attraction.holder, everywhere)
+        tallies = [
+            self._tally(self._domains_of(topology), targets, attraction.holder) for topology in attraction.topologies
+        ]
+        whole = self._tally(self._everywhere, targets, attraction.holder)
         self._rules[attraction.holder].append(_Drawn(tallies, attraction.holder in whole.classes, whole))
 
     def _take_spread(self, spread: Spread) -> None:
-        domains = self._topologies[spread.topology]
-        counted = np.where(spread.eligible, domains, -1)
-        tally = self._tally(spread.topology, spread.targets.tolist(), spread.holder, counted)
-        self._rules[spread.holder].append(_Level(spread, tally, domains))
+        counted = self._domains_of(spread.topology, spread.eligible)
+        tally = self._tally(counted, spread.targets.tolist(), spread.holder)
+        self._rules[spread.holder].append(_Level(spread, tally, self._domains_of(spread.topology)))

@@ -8,9 +8,11 @@ from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Objective, Problem
 from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
-from cruise.decisions.packing.proposing.matching import Changes, match
+from cruise.decisions.packing.proposing.agenda import Agenda
+from cruise.decisions.packing.proposing.knots import Step
+from cruise.decisions.packing.proposing.matching import match
 from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_are, decide_sizing
-from cruise.decisions.packing.proposing.staging import Staging, Step
+from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
 from cruise.decisions.packing.proposing.waiting import left_out_reasons, plain_reasons
 from cruise.domain.actions import ResizePod
@@ -42,10 +44,12 @@ def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) ->
     if isinstance(sizing, NoRoom):
         return NoOrder(f"the pods on node {sizing.node} cannot be made as small as planned", sizing.unsizable)
     standing = Standing(problem, arriving, sizing.now, sizing.there)
-    steps = Staging(standing, changes, problem.priorities[problem.pod_class].tolist()).steps()
+    fixed = built.sizes is Sizes.FIXED
+    agenda = Agenda(standing, changes, problem.priorities[problem.pod_class].tolist(), may_exchange=fixed)
+    steps = Staging(standing, agenda).steps()
     if steps is None:
         return NoOrder("no order was found in which kube-scheduler would let every pod in")
-    names = _Names(built, changes, sizing)
+    names = _Names(built, agenda.target, sizing)
     unplaced = [*explain(built, replace(packing, pod_node=changes.pod_node)), *left_out_reasons(built)]
     return Proposal(
         status=packing.status,
@@ -64,12 +68,13 @@ def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) ->
 class _Names:
     """Turns indices into what the cluster calls them."""
 
-    def __init__(self, built: Built, changes: Changes, sizing: Sizing) -> None:
+    def __init__(self, built: Built, target: Sequence[int], sizing: Sizing) -> None:
         self._built = built
         self._sizing = sizing
-        self._unsaid = _by_target(sizing, changes)
-        self._target = changes.pod_node
-        self._placed = frozenset((*changes.placed, *changes.moved))
+        self._target = target
+        self._unsaid: dict[int, list[int]] = {}
+        for pod in sizing.resizes:
+            self._unsaid.setdefault(target[pod], []).append(pod)
 
     def arrivals(self, pods: Iterable[int]) -> tuple[Arrival, ...]:
         """Return arrivals in the order given."""
@@ -86,16 +91,16 @@ class _Names:
     def stage(self, step: Step) -> Stage:
         """Return a step in names, with the shrinks of every node at which something arrives for the first time."""
         leaves = sorted(step.leaves)
-        nodes = dict.fromkeys(int(self._target[pod]) for pod in step.arrivals)
+        nodes = dict.fromkeys(self._target[pod] for pod in step.arrivals)
         shrinks = [pod for node in nodes for pod in self._unsaid.pop(node, ())]
         return Stage(
             resizes=self.resizes(shrinks),
-            leaves=tuple(self._arrival(pod) if pod in self._placed else self._preemption(pod) for pod in leaves),
+            leaves=tuple(self._arrival(pod) if self._target[pod] >= 0 else self._preemption(pod) for pod in leaves),
             arrivals=self.arrivals(step.arrivals),
         )
 
     def _arrival(self, index: int) -> Arrival:
-        pod, node = self._built.pods[index], self._built.nodes[int(self._target[index])]
+        pod, node = self._built.pods[index], self._built.nodes[self._target[index]]
         containers = self._sizing.containers.get(index, ())
         return Arrival(pod.namespace, pod.name, pod.uid, pod.node, node.name, containers)
 
@@ -103,14 +108,6 @@ class _Names:
         pod = self._built.pods[index]
         assert pod.node is not None
         return Preemption(pod.namespace, pod.name, pod.uid, pod.node)
-
-
-def _by_target(sizing: Sizing, changes: Changes) -> dict[int, list[int]]:
-    """Sort the pods that are resized to the nodes on which they are in the end."""
-    found: dict[int, list[int]] = {}
-    for pod in sizing.resizes:
-        found.setdefault(int(changes.pod_node[pod]), []).append(pod)
-    return found
 
 
 def _tier_lines(problem: Problem, packing: Packing) -> tuple[TierLine, ...]:

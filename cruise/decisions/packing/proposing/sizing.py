@@ -13,6 +13,7 @@ from cruise.decisions.packing.proposing.shrinking import Candidate, fewest
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.sizes import spec_targets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +87,8 @@ class _Sizer:
             if pod in self._arriving and one.node is not None:
                 anew = sized.created(one)
                 if anew is not None:
-                    self._containers[pod] = anew.targets
+                    if anew.targets != spec_targets(one):
+                        self._containers[pod] = anew.targets
                     self._count(self._there, pod, anew.counts)
                 continue
             smaller = sized.shrunk(one)

@@ -1,0 +1,206 @@
+"""Knots of a plan: pods none of which can arrive before others have left, cut by taking a few out at once."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from cruise.decisions.packing.proposing.agenda import Agenda
+from cruise.decisions.packing.proposing.standing import Standing
+
+# How many pods are tried as the start of a knot before the smallest one found is cut.
+_STARTS = 32
+
+
+@dataclass(slots=True)
+class Step:
+    """Pods, by index, that leave together, and then those that arrive, in order."""
+
+    leaves: list[int] = field(default_factory=list)
+    arrivals: list[int] = field(default_factory=list)
+
+
+class Knots:
+    """Finds the smallest set of pods that have to be without a node at once for somebody to arrive."""
+
+    def __init__(self, standing: Standing, agenda: Agenda) -> None:
+        self._standing = standing
+        self._agenda = agenda
+        self._largest = 2
+
+    def smallest(self) -> Step | None:
+        """Return the smallest knot found, or one no larger than a plan with the others had anyway."""
+        found = self._smallest_by(self._cycle_through) or self._smallest_by(self._around)
+        if found is not None:
+            self._largest = max(self._largest, self._homeless_by(found))
+        return found
+
+    def _smallest_by(self, cut: Callable[[int, int], Step | None]) -> Step | None:
+        best: Step | None = None
+        least = len(self._agenda.waiting) + 1
+        for start, _ in zip(self._agenda.waiting, range(_STARTS), strict=False):
+            knot = cut(start, least - 1)
+            if knot is None:
+                continue
+            best, least = knot, self._homeless_by(knot)
+            if least <= self._largest:
+                break
+        return best
+
+    def _homeless_by(self, knot: Step) -> int:
+        return sum(1 for pod in knot.leaves if pod in self._agenda.movers)
+
+    def everything(self) -> Step | None:
+        """Take out all who are to leave at once: what is left is to find an order for those who arrive."""
+        return self._attempt(list(self._agenda.leaving), list(self._agenda.waiting))
+
+    def _attempt(self, leaves: list[int], homeless: list[int]) -> Step | None:
+        """Return the step in which the homeless arrive once all the leaves are out; None where somebody cannot."""
+        knot = Step(leaves)
+        for pod in leaves:
+            self._standing.leave(pod)
+        while homeless:
+            left = [pod for pod in homeless if not self._arrives(pod, knot)]
+            if len(left) == len(homeless):
+                break
+            homeless = left
+        self._undo(knot)
+        return None if homeless else knot
+
+    def _arrives(self, pod: int, knot: Step) -> bool:
+        target = self._agenda.target[pod]
+        if not self._standing.lets_in(pod, target):
+            return False
+        self._standing.arrive(pod, target)
+        knot.arrivals.append(pod)
+        return True
+
+    def _undo(self, knot: Step) -> None:
+        for pod in knot.arrivals:
+            self._standing.leave(pod)
+        for pod in knot.leaves:
+            self._standing.arrive(pod, self._agenda.source[pod])
+
+    def _cycle_through(self, start: int, most: int) -> Step | None:
+        """Exchange a pod with as few others as can be, each of which goes where the next one was."""
+        agenda = self._agenda
+        if start not in agenda.movers:
+            return None
+        home = agenda.source[start]
+        came_by: dict[int, int] = {}
+        ends = [agenda.target[start]]
+        for _ in range(most - 1):
+            following = []
+            for node in ends:
+                for pod in agenda.leaving_from(node):
+                    target = agenda.target[pod]
+                    if pod == start or pod not in agenda.movers or target in came_by:
+                        continue
+                    came_by[target] = pod
+                    if target == home:
+                        cycle = self._shortened(self._way(came_by, start))
+                        return self._attempt(cycle, list(cycle))
+                    following.append(target)
+            ends = following
+        return None
+
+    def _shortened(self, cycle: list[int]) -> list[int]:
+        """Cut a cycle short where two of its pods are of one class: they may as well exchange where they go."""
+        agenda, class_of = self._agenda, self._standing.class_of
+        if not agenda.may_exchange:
+            return cycle
+        seen: dict[int, int] = {}
+        for at, pod in enumerate(cycle):
+            before = seen.get(class_of(pod))
+            # Next to each other they would leave a node for itself.
+            if before is not None and at - before > 1:
+                agenda.exchange(cycle[before], pod)
+                return self._shortened(cycle[before:at])
+            seen.setdefault(class_of(pod), at)
+        return cycle
+
+    def _way(self, came_by: dict[int, int], start: int) -> list[int]:
+        way = [start]
+        node = self._agenda.source[start]
+        while node != self._agenda.target[start]:
+            way.append(came_by[node])
+            node = self._agenda.source[came_by[node]]
+        return way
+
+    def _around(self, start: int, most: int) -> Step | None:
+        """Take out whoever is in a pod's way, and in the way of those, until all of them have arrived."""
+        standing, movers = self._standing, self._agenda.movers
+        knot, homeless = Step(), [start]
+        if start in movers:
+            standing.leave(start)
+            knot.leaves.append(start)
+        while homeless and len(knot.leaves) - len(knot.arrivals) <= most:
+            fits = next((pod for pod in homeless if self._arrives(pod, knot)), None)
+            if fits is not None:
+                homeless.remove(fits)
+                continue
+            in_the_way = next((found for pod in homeless if (found := self._in_the_way_of(pod))), None)
+            if in_the_way is None:
+                break
+            for pod in in_the_way:
+                standing.leave(pod)
+                knot.leaves.append(pod)
+                if pod in movers:
+                    homeless.append(pod)
+        self._undo(knot)
+        return None if homeless else knot
+
+    def _in_the_way_of(self, pod: int) -> list[int]:
+        """Return a few pods, none of them needlessly, without which a pod would be let in; none where there are none.
+
+        Those who lose their place come first, then those who can go where they are to.
+        """
+        candidates = self._candidates(pod)
+        candidates.sort(key=lambda other: (other in self._agenda.movers, other))
+        last = None
+        for other in candidates:
+            helps, finds_room = self._without(other, pod)
+            if helps and finds_room:
+                return [other]
+            if helps and last is None:
+                last = other
+        return self._several_in_the_way_of(pod, candidates) if last is None else [last]
+
+    def _without(self, other: int, pod: int) -> tuple[bool, bool]:
+        """Tell whether a pod would be let in without another one, and whether that one could go where it is to."""
+        standing, agenda = self._standing, self._agenda
+        standing.leave(other)
+        helps = standing.lets_in(pod, agenda.target[pod])
+        finds_room = helps and (other not in agenda.movers or standing.lets_in(other, agenda.target[other]))
+        standing.arrive(other, agenda.source[other])
+        return helps, finds_room
+
+    def _several_in_the_way_of(self, pod: int, candidates: Iterable[int]) -> list[int]:
+        standing, target, source = self._standing, self._agenda.target[pod], self._agenda.source
+        out: list[int] = []
+        for other in candidates:
+            standing.leave(other)
+            out.append(other)
+            if standing.lets_in(pod, target):
+                break
+        found = standing.lets_in(pod, target)
+        needed = []
+        for other in reversed(out):
+            standing.arrive(other, source[other])
+            if found and not standing.lets_in(pod, target):
+                needed.append(other)
+                standing.leave(other)
+        for other in needed:
+            standing.arrive(other, source[other])
+        return needed[::-1]
+
+    def _candidates(self, pod: int) -> list[int]:
+        """Return who stands where it is to leave and may be in a pod's way: on its node, or named by its rules."""
+        standing, agenda = self._standing, self._agenda
+        found = list(agenda.leaving_from(agenda.target[pod]))
+        mine = standing.class_of(pod)
+        if standing.neighbours.bind(mine):
+            known = set(found)
+            related = standing.neighbours.related
+            found += [
+                other for other in agenda.leaving if other not in known and mine in related(standing.class_of(other))
+            ]
+        return [other for other in found if other != pod and standing.node_of[other] == agenda.source[other]]
