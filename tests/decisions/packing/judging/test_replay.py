@@ -1,0 +1,169 @@
+"""A plan stage by stage: what is there when a pod arrives, and what must be gone."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.packing.judging.leaving import Leaving
+from cruise.decisions.packing.judging.objections import FULL_POLICY
+from cruise.decisions.packing.judging.replay import Replay, waits_for_a_node
+from cruise.decisions.packing.proposal import Proposal, Sizes, Stage
+from cruise.domain.actions import ContainerTarget, Reason, ResizePod
+from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.colocation import PodConstraints, PodTerm, SpreadConstraint
+from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from tests.builders import make_amounts, make_node, make_pod, make_snapshot
+from tests.decisions.packing.judging.plans import place, plan_of, preempt, small
+
+
+def objections(snapshot: Snapshot, plan: Proposal) -> list[str]:
+    replay = Replay(snapshot, plan, Leaving(snapshot, FULL_POLICY, {}))
+    replay.run()
+    return replay.objections
+
+
+def resize(pod: Pod, cpu: int, node: str | None = None) -> ResizePod:
+    target = ContainerTarget("app", ContainerRole.MAIN, make_amounts(cpu), make_amounts())
+    return ResizePod(
+        pod.namespace, pod.name, pod.uid, node or pod.node, pod.workload, (target,), NO_RESOURCES, Reason.RIGHTSIZED
+    )
+
+
+def app(name: str) -> LabelSelector:
+    return LabelSelector((Requirement("app", Operator.IN, (name,)),))
+
+
+def test_two_pods_change_places_in_one_stage_and_not_in_two():
+    left, right = small("left", 800, "n1"), small("right", 900, "n2")
+    snapshot = make_snapshot([left, right], [make_node("n1", cpu=1000), make_node("n2", cpu=1000)])
+    there, back = place(left, "n2"), place(right, "n1")
+    assert objections(snapshot, plan_of(snapshot, Stage((), (there, back), (there, back)))) == []
+    found = objections(snapshot, plan_of(snapshot, Stage((), (there,), (there,)), Stage((), (back,), (back,))))
+    assert found == [
+        "stage 1: pod shop/left is not let onto n2, which lacks cpu: 900 m used, 800 m more, of 1000 m",
+    ]
+
+
+def test_room_is_what_all_before_have_left():
+    first, second = small("first", 600), small("second", 600)
+    snapshot = make_snapshot([first, second], [make_node("n1", cpu=1000)])
+    found = objections(snapshot, plan_of(snapshot, Stage((), (), (place(first, "n1"), place(second, "n1")))))
+    assert found[0] == "stage 1: pod shop/second is not let onto n1, which lacks cpu: 600 m used, 600 m more, of 1000 m"
+
+
+def test_a_shrink_makes_room_for_what_comes_after_it():
+    here, new = small("here", 800, "n1"), small("new", 400)
+    snapshot = make_snapshot([here, new], [make_node("n1", cpu=1000)])
+    stage = Stage((resize(here, 600),), (), (place(new, "n1"),))
+    assert objections(snapshot, plan_of(snapshot, stage, sizes=Sizes.RIGHTSIZED)) == []
+    found = objections(
+        snapshot, plan_of(snapshot, replace(stage, resizes=(resize(here, 601),)), sizes=Sizes.RIGHTSIZED)
+    )
+    assert "stage 1: pod shop/new is not let onto n1, which lacks cpu: 601 m used, 400 m more, of 1000 m" in found
+
+
+def test_a_pending_pod_is_shrunk_before_it_comes():
+    new = small("new", 1400)
+    snapshot = make_snapshot([new], [make_node("n1", cpu=1000)])
+    stage = Stage((resize(new, 1000),), (), (place(new, "n1"),))
+    assert objections(snapshot, plan_of(snapshot, stage, sizes=Sizes.RIGHTSIZED)) == []
+    by_arrival = replace(place(new, "n1"), containers=resize(new, 1000).containers)
+    assert objections(snapshot, plan_of(snapshot, Stage((), (), (by_arrival,)), sizes=Sizes.RIGHTSIZED)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "objection"),
+    [
+        ({"cpu": 900}, "grows from 800 m to 900 m"),
+        ({"cpu": 600, "node": "n2"}, "is resized on n2, but is on n1"),
+        ({"cpu": None}, "would lose the cpu request of container app"),
+    ],
+)
+def test_a_resize_that_is_none(changes, objection):
+    here = small("here", 800, "n1")
+    snapshot = make_snapshot([here], [make_node("n1"), make_node("n2")])
+    plan = plan_of(snapshot, Stage((resize(here, **changes),), (), ()), sizes=Sizes.RIGHTSIZED)
+    assert any(objection in one for one in objections(snapshot, plan))
+
+
+def test_a_pod_is_resized_once_and_not_while_it_ends():
+    here = small("here", 800, "n1")
+    stage = Stage((resize(here, 700), resize(here, 600)), (), ())
+    snapshot = make_snapshot([here])
+    found = objections(snapshot, plan_of(snapshot, stage, sizes=Sizes.RIGHTSIZED))
+    assert found == ["stage 1: pod shop/here is resized twice"]
+    ending = make_snapshot([replace(here, terminating=True)])
+    once = plan_of(ending, replace(stage, resizes=stage.resizes[:1]), sizes=Sizes.RIGHTSIZED)
+    assert objections(ending, once) == ["stage 1: pod shop/here is resized, though it ends"]
+
+
+def test_a_pod_that_ends_holds_its_room_until_it_is_gone():
+    ending, new = small("ending", 800, "n1", terminating=True), small("new", 400)
+    snapshot = make_snapshot([ending, new], [make_node("n1", cpu=1000)])
+    assert len(objections(snapshot, plan_of(snapshot, Stage((), (), (place(new, "n1"),))))) == 2
+    finished = make_snapshot([replace(ending, phase="Succeeded"), new], snapshot.nodes)
+    assert objections(finished, plan_of(finished, Stage((), (), (place(new, "n1"),)))) == []
+
+
+def test_affinity_wants_the_other_pod_there_first():
+    near_db = PodConstraints(affinity=(PodTerm("zone", app("db"), frozenset({"shop"})),))
+    db, web = small("db", 100), small("web", 100, constraints=near_db)
+    snapshot = make_snapshot([db, web], [make_node("n1", labels={"zone": "a"})])
+    right = Stage((), (), (place(db, "n1"), place(web, "n1")))
+    assert objections(snapshot, plan_of(snapshot, right)) == []
+    wrong = replace(right, arrivals=right.arrivals[::-1])
+    assert objections(snapshot, plan_of(snapshot, wrong)) == [
+        "stage 1: pod shop/web is not let onto n1, which has no pod of its affinity in the same zone"
+    ]
+
+
+def test_what_comes_later_must_not_undo_what_an_arrival_asked_for():
+    near_db = PodConstraints(affinity=(PodTerm("zone", app("db"), frozenset({"shop"})),))
+    db, web = small("db", 100, "n1"), small("web", 100, constraints=near_db)
+    nodes = [make_node("n1", labels={"zone": "a"}), make_node("n2", labels={"zone": "b"})]
+    snapshot = make_snapshot([db, web], nodes)
+    away = place(db, "n2")
+    plan = plan_of(snapshot, Stage((), (), (place(web, "n1"),)), Stage((), (away,), (away,)))
+    assert objections(snapshot, plan) == [
+        "in the end: pod shop/web is not let onto n1, which has no pod of its affinity in the same zone"
+    ]
+
+
+def test_spread_is_counted_as_pods_come():
+    even = PodConstraints(spread=(SpreadConstraint("zone", app("web"), 1),))
+    pods = [small(f"web-{number}", 100, app="web", constraints=even) for number in range(3)]
+    nodes = [make_node("n1", labels={"zone": "a"}), make_node("n2", labels={"zone": "b"})]
+    snapshot = make_snapshot(pods, nodes)
+    first, second, third = pods
+    right = Stage((), (), (place(first, "n1"), place(second, "n2"), place(third, "n1")))
+    assert objections(snapshot, plan_of(snapshot, right)) == []
+    wrong = Stage((), (), (place(first, "n1"), place(third, "n1"), place(second, "n2")))
+    assert objections(snapshot, plan_of(snapshot, wrong)) == [
+        "stage 1: pod shop/web-2 is not let onto n1, which would skew its spread over zone by 2, of 1"
+    ]
+
+
+def test_a_pod_may_lose_its_place_to_its_equals_only_where_sizes_are_fixed():
+    """The paper's objective trades pods of one priority; for operators only less important ones go."""
+    big, one, two = small("big", 800, "n1"), small("one", 400), small("two", 400)
+    snapshot = make_snapshot([big, one, two], [make_node("n1", cpu=800)])
+    stage = Stage((), (preempt(big),), (place(one, "n1"), place(two, "n1")))
+    assert objections(snapshot, plan_of(snapshot, stage)) == []
+    assert objections(snapshot, plan_of(snapshot, stage, sizes=Sizes.RIGHTSIZED)) == [
+        "stage 1: pod shop/big of priority 0 is preempted for pods of at most 0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "waits"),
+    [
+        ({}, True),
+        ({"node": "n1"}, False),
+        ({"scheduling_gated": True}, False),
+        ({"terminating": True}, False),
+        ({"phase": "Failed"}, False),
+    ],
+)
+def test_who_waits_for_a_node(changes, waits):
+    assert waits_for_a_node(replace(make_pod(node=None), **changes)) == waits
