@@ -1,0 +1,101 @@
+"""Who holds the nodes once a packing is in place, and what would be held if some of them went."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from cruise.decisions.packing.blocking.obstacle import PROTECTIONS, Obstacle
+from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.instance import BoolArray, IntArray
+
+_FREE = -1
+
+
+class Holding:
+    """Pods by class on the nodes where a packing puts them.
+
+    `protection[pod]` is the index in PROTECTIONS of what keeps a placed pod from being preempted, -1 for nothing.
+    """
+
+    def __init__(self, built: Built, pod_node: IntArray) -> None:
+        self.problem = problem = built.problem
+        self.pod_node = pod_node
+        self.priority = problem.priorities[problem.pod_class]
+        order = np.argsort(problem.pod_class, kind="stable")
+        bounds = np.searchsorted(problem.pod_class[order], np.arange(problem.class_count + 1))
+        self._members: list[IntArray] = [order[first:last] for first, last in pairwise(bounds.tolist())]
+        ran = problem.pod_node >= 0
+        self.stuck = ran & ~problem.movable[problem.pod_class]
+        self.preempted_from = np.zeros(problem.node_count, dtype=np.bool_)
+        self.preempted_from[problem.pod_node[ran & (pod_node < 0)]] = True
+        self.protection = _protections(built, pod_node, self.stuck)
+        self._loads: dict[bytes, IntArray] = {}
+
+    def members(self, pod_class: int) -> IntArray:
+        """The pods of a class."""
+        return self._members[pod_class]
+
+    def nodes_of(self, classes: list[int], *, stuck_only: bool = False) -> IntArray:
+        """The node of each placed pod of some classes, or of those alone that stay in every plan."""
+        if not classes:
+            return np.zeros(0, dtype=np.int64)
+        pods = np.concatenate([self._members[c] for c in classes])
+        if stuck_only:
+            pods = pods[self.stuck[pods]]
+        nodes: IntArray = self.pod_node[pods]
+        return nodes[nodes >= 0]
+
+    def arrivals_of(self, pod_class: int) -> IntArray:
+        """The node of each pod of a class that arrives there."""
+        pods = self._members[pod_class]
+        nodes: IntArray = self.pod_node[pods]
+        arrived: IntArray = nodes[(nodes >= 0) & (nodes != self.problem.pod_node[pods])]
+        return arrived
+
+    def runs_on(self, classes: list[int]) -> BoolArray:
+        """The nodes where pods of some classes run now."""
+        there = np.zeros(self.problem.node_count, dtype=np.bool_)
+        for pod_class in classes:
+            nodes = self.problem.pod_node[self._members[pod_class]]
+            there[nodes[nodes >= 0]] = True
+        return there
+
+    def taken(self, staying: BoolArray, headroom: IntArray) -> IntArray:
+        """What some of the placed pods take of each node, with the larger of their headroom and `headroom`."""
+        key = np.packbits(staying).tobytes()
+        if key not in self._loads:
+            self._loads[key] = self._load(staying)
+        load, largest = self._loads[key]
+        return np.asarray(load + np.maximum(largest, headroom), dtype=np.int64)
+
+    def _load(self, staying: BoolArray) -> IntArray:
+        problem = self.problem
+        nodes, classes = self.pod_node[staying], problem.pod_class[staying]
+        found = np.zeros((2, *problem.capacities.shape), dtype=np.int64)
+        for resource in range(problem.capacities.shape[1]):
+            demand, headroom = problem.demands[classes, resource], problem.headroom[classes, resource]
+            np.add.at(found[0, :, resource], nodes, demand)
+            if headroom.any():
+                np.maximum.at(found[1, :, resource], nodes, headroom)
+        return found
+
+
+def _protections(built: Built, pod_node: IntArray, stuck: BoolArray) -> IntArray:
+    """What keeps each pod: an exhausted limit of evictions, or the reason for which it stays."""
+    problem = built.problem
+    left = (problem.pod_node >= 0) & (pod_node != problem.pod_node)
+    gone = np.bincount(problem.pod_class[left], minlength=problem.class_count)
+    protection = np.full(problem.pod_count, _FREE, dtype=np.int64)
+    for limit in problem.rules.eviction_limits:
+        if gone[limit.members].sum() >= limit.allowed:
+            covered = np.isin(problem.pod_class, limit.members) & (problem.pod_node >= 0) & ~left
+            protection[covered] = PROTECTIONS.index(_kind_of(limit.name))
+    for pod in np.flatnonzero(stuck).tolist():
+        protection[pod] = PROTECTIONS.index(_kind_of((built.unmovable[pod] if built.unmovable else None) or ""))
+    return protection
+
+
+def _kind_of(words: str) -> Obstacle:
+    if "PodDisruptionBudget" in words:
+        return Obstacle.DISRUPTION_BUDGET
+    return Obstacle.EVICTION_LIMIT if words.startswith("evictions left") else Obstacle.UNMOVABLE

@@ -1,0 +1,87 @@
+"""Why each pod that stays pending does so."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from cruise.decisions.packing.blocking.fixed import FixedObstacles
+from cruise.decisions.packing.blocking.holding import Holding
+from cruise.decisions.packing.blocking.neighbours import NeighbourObstacles
+from cruise.decisions.packing.blocking.obstacle import Obstacle
+from cruise.decisions.packing.blocking.room import Room
+from cruise.decisions.packing.blocking.smallest import smallest
+from cruise.decisions.packing.blocking.wording import Finding, words_of
+from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.instance import BoolArray
+from cruise.decisions.packing.packing import Packing
+from cruise.decisions.packing.problem import Objective
+from cruise.decisions.packing.proposal import Unplaced
+from cruise.domain.cluster import Pod
+
+
+def why_unplaced(built: Built, packing: Packing) -> tuple[Unplaced, ...]:
+    """Say for each pod that is pending and stays so what keeps it out, sorted by namespace and pod."""
+    asking = _Asking(built, packing)
+    found = [Unplaced(one.pod.namespace, one.pod.name, (one.obstacle,), one.words, True) for one in built.left_out]
+    waiting = np.flatnonzero((built.problem.pod_node < 0) & (packing.pod_node < 0))
+    found += [asking.answer(pod) for pod in waiting.tolist()]
+    return tuple(sorted(found, key=lambda one: (one.namespace, one.pod)))
+
+
+class _Asking:
+    """Answers for pods; those that nothing tells apart share an answer."""
+
+    def __init__(self, built: Built, packing: Packing) -> None:
+        self._built = built
+        self._proved = _proved_priorities(built, packing)
+        self._holding = Holding(built, packing.pod_node)
+        self._fixed = FixedObstacles(built)
+        self._neighbours = NeighbourObstacles(built, self._holding)
+        self._known: dict[Hashable, tuple[tuple[str, ...], str, bool]] = {}
+
+    def answer(self, index: int) -> Unplaced:
+        """Say what keeps a pod out."""
+        pod, pod_class = self._built.pods[index], int(self._built.problem.pod_class[index])
+        key = pod_class, pod.placement, pod.constraints
+        if key not in self._known:
+            self._known[key] = self._find(pod_class, pod)
+        obstacles, words, impossible = self._known[key]
+        return Unplaced(pod.namespace, pod.name, obstacles, words, impossible)
+
+    def _find(self, pod_class: int, pod: Pod) -> tuple[tuple[str, ...], str, bool]:
+        built, nodes = self._built, self._built.problem.node_count
+        if nodes == 0:
+            return (Obstacle.NO_NODES,), "the cluster has no nodes", True
+        fixed = self._fixed.of(pod)
+        room = Room(self._holding, pod_class)
+        ever = _together(fixed, self._neighbours.in_any_plan(pod_class, pod))
+        blocked = smallest(nodes, ever, room.ways_in_any_plan())
+        never = bool(blocked.obstacles)
+        masks = ever
+        if not never:
+            masks = _together(fixed, self._neighbours.as_packed(pod_class, pod))
+            blocked = smallest(nodes, masks, room.ways_as_packed())
+        proved = never or int(built.problem.priorities[pod_class]) in self._proved
+        finding = Finding(built, pod, pod_class, blocked, masks, room, never, proved, self._neighbours)
+        return tuple(str(obstacle) for obstacle in blocked.obstacles), words_of(finding), proved
+
+
+def _together(fixed: dict[Obstacle, BoolArray], others: dict[Obstacle, BoolArray]) -> dict[str, BoolArray]:
+    masks: dict[str, BoolArray] = {}
+    for obstacle, mask in (*fixed.items(), *others.items()):
+        masks[obstacle] = masks[obstacle] | mask if obstacle in masks else mask
+    return masks
+
+
+def _proved_priorities(built: Built, packing: Packing) -> set[int]:
+    """The priorities of which no packing as good for the higher ones is proved to place more."""
+    problem = built.problem
+    key = packing.after.key(problem.objective)
+    step = 2 if problem.objective is Objective.PAPER else 1
+    proved = set[int]()
+    for place, priority in enumerate(np.unique(problem.priorities)[::-1].tolist()):
+        until = place * step + 1
+        if key[:until] != packing.bound[:until]:
+            break
+        proved.add(priority)
+    return proved

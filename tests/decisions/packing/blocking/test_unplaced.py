@@ -1,0 +1,253 @@
+"""Why pods stay pending, obstacle by obstacle, in words that are read at a glance."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.packing.blocking import why_unplaced
+from cruise.decisions.packing.budget import Budget
+from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.constrained import solve_constrained
+from cruise.decisions.packing.packing import Packing
+from cruise.decisions.packing.proposal import Unplaced
+from cruise.domain.cluster import Container, DisruptionBudget, Node, Pod, Snapshot, WorkloadRef
+from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
+from cruise.domain.resources import Amounts, Resources
+from cruise.domain.scheduling import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    Placement,
+    Requirement,
+    Taint,
+    TaintEffect,
+)
+from tests.builders import GIBIBYTE
+
+HOST = "kubernetes.io/hostname"
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+CACHE = LabelSelector((Requirement("app", Operator.IN, ("cache",)),))
+SSD = Placement(node_selector=(("disk", "ssd"),))
+BESIDE_CACHE = PodTerm(HOST, CACHE, frozenset({"shop"}))
+APART_FROM_WEB = PodConstraints(anti_affinity=(PodTerm(HOST, WEB, frozenset({"shop"})),))
+
+
+def a_pod(name: str, node: str | None = None, cpu: int = 500, **more: object) -> Pod:
+    fields: dict[str, object] = {
+        "namespace": "shop",
+        "name": name,
+        "uid": f"uid-{name}",
+        "containers": (Container("app", requests=Amounts(cpu, GIBIBYTE)),),
+        "node": node,
+        "phase": "Running" if node else "Pending",
+        "owner_kind": "ReplicaSet",
+        "owner_name": "web-1",
+        "workload": WorkloadRef("Deployment", "web"),
+        "labels": {"app": "web"},
+    }
+    return Pod(**(fields | more))  # type: ignore[arg-type]
+
+
+def a_node(name: str, cpu: int = 1000, memory: int = 8, labels: dict[str, str] | None = None, **more: object) -> Node:
+    told = {HOST: name, **(labels or {})}
+    return Node(name, Resources(cpu, memory * GIBIBYTE), labels=told, **more)  # type: ignore[arg-type]
+
+
+def explained(nodes: list[Node], *pods: Pod, **more: object) -> tuple[Unplaced, ...]:
+    built = build_problem(Snapshot(nodes=tuple(nodes), pods=pods, **more))  # type: ignore[arg-type]
+    packing = solve_constrained(built.problem, built.problem.pod_node, Budget(), ignore)
+    return why_unplaced(built, packing)
+
+
+def ignore(_: Packing) -> None:
+    """Nobody listens."""
+
+
+def only(found: tuple[Unplaced, ...]) -> tuple[tuple[str, ...], str, bool]:
+    assert len(found) == 1
+    return found[0].blocked_by, found[0].words, found[0].impossible
+
+
+def test_a_pod_larger_than_any_node_is_told_by_how_much():
+    found = explained([a_node("n1"), a_node("n2", cpu=1500)], a_pod("big", cpu=2000))
+    words = "asks for 2,000 m CPU: both nodes offer less even when empty; 500 m CPU less would do on n2"
+    assert only(found) == (("cpu",), words, True)
+
+
+def test_nodes_full_of_higher_priority_say_so_with_what_would_help():
+    nodes = [a_node("n1", labels={"disk": "ssd"}), a_node("n2", labels={"disk": "ssd"}), a_node("n3")]
+    running = [a_pod(f"high-{n}", n, cpu=800, priority=100) for n in ("n1", "n2")]
+    found = explained(nodes, *running, a_pod("low", placement=SSD))
+    words = (
+        "needs disk=ssd; the 2 nodes that have it are full of higher priority; "
+        "1 more of them, or 300 m CPU less, would do"
+    )
+    assert only(found) == (("cpu",), words, True)
+
+
+def test_equal_priority_and_several_resources_are_named():
+    found = explained([a_node("n1", memory=1)], a_pod("there", "n1", cpu=800), a_pod("late"))
+    words = (
+        "the only node, n1, is full of equal or higher priority; "
+        "1 more like it, or 300 m CPU and 1 GiB memory less, would do"
+    )
+    assert only(found) == (("cpu", "memory"), words, True)
+
+
+def test_a_full_count_of_pods():
+    found = explained([a_node("n1", allocatable_pods=1)], a_pod("there", "n1"), a_pod("late", cpu=100))
+    blocked, words, _ = only(found)
+    assert blocked == ("pods",)
+    assert words.endswith("1 more like it, or 1 pod fewer there, would do")
+
+
+def test_an_extended_resource():
+    gpu = (("nvidia.com/gpu", 1),)
+    found = explained([a_node("n1"), a_node("n2")], a_pod("train", extended_requests=gpu))
+    words = "asks for 1 nvidia.com/gpu: both nodes offer less even when empty; 1 nvidia.com/gpu less would do on n1"
+    assert only(found) == (("nvidia.com/gpu",), words, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "blocked", "words"),
+    [
+        ({"unschedulable": True}, ("cordoned",), "both nodes are cordoned"),
+        ({"ready": False}, ("not-ready",), "both nodes are not ready"),
+        (
+            {"taints": (Taint("dedicated", "gpu", TaintEffect.NO_SCHEDULE),)},
+            ("taints",),
+            "both nodes have the taint dedicated=gpu:NoSchedule, which it does not tolerate",
+        ),
+    ],
+)
+def test_nodes_that_take_nobody(change, blocked, words):
+    nodes = [replace(a_node(name), **change) for name in ("n1", "n2")]
+    assert only(explained(nodes, a_pod("late"))) == (blocked, words, True)
+
+
+def test_labels_that_no_node_has():
+    zone = Placement(terms=(NodeSelectorTerm((Requirement("zone", Operator.IN, ("a", "b")),)),))
+    found = explained([a_node("n1")], a_pod("one", placement=SSD), a_pod("two", placement=zone))
+    assert [(one.blocked_by, one.words, one.impossible) for one in found] == [
+        (("node-selector",), "needs disk=ssd, which no node has", True),
+        (("node-affinity",), "needs zone a or b, which no node meets", True),
+    ]
+
+
+def test_a_node_that_would_do_but_for_its_label_and_its_taint():
+    tainted = a_node("n2", cpu=4000, taints=(Taint("dedicated", "", TaintEffect.NO_SCHEDULE),))
+    full = a_node("n1", cpu=500, labels={"disk": "ssd"}, unschedulable=True, ready=False)
+    found = explained([full, tainted], a_pod("late", cpu=600, placement=SSD))
+    words = (
+        "the one node otherwise open to it, n2, has the taint dedicated:NoSchedule, which it does not tolerate "
+        "and lacks disk=ssd"
+    )
+    assert only(found) == (("taints", "node-selector"), words, True)
+
+
+def test_anti_affinity_with_pods_that_stay():
+    bare = a_pod("bare", "n1", cpu=100, owner_kind=None, workload=None)
+    found = explained([a_node("n1")], bare, a_pod("late", cpu=100, labels={"app": "db"}, constraints=APART_FROM_WEB))
+    words = "the only node, n1, has pods that anti-affinity keeps it away from"
+    assert only(found) == (("anti-affinity",), words, True)
+
+
+def test_one_of_itself_on_each_node():
+    pods = [a_pod(name, cpu=100, constraints=APART_FROM_WEB) for name in ("a", "b")]
+    blocked, words, impossible = only(explained([a_node("n1")], *pods))
+    assert (blocked, impossible) == (("anti-affinity",), True)
+    assert words.endswith("has pods that anti-affinity keeps it away from")
+
+
+def test_company_of_which_there_is_none():
+    found = explained([a_node("n1")], a_pod("late", constraints=PodConstraints(affinity=(BESIDE_CACHE,))))
+    words = f"wants to run beside pods with app=cache in the same {HOST}, of which there are none"
+    assert only(found) == (("affinity",), words, True)
+
+
+def test_affinity_that_its_own_anti_affinity_contradicts():
+    constraints = PodConstraints(affinity=(BESIDE_CACHE,), anti_affinity=(BESIDE_CACHE,))
+    cache = a_pod("cache", "n1", cpu=100, labels={"app": "cache"})
+    found = explained([a_node("n1")], cache, a_pod("late", cpu=100, constraints=constraints))
+    words = (
+        f"wants to run beside pods with app=cache in the same {HOST}, and its anti-affinity keeps it away from just "
+        "these: no node can ever match"
+    )
+    assert only(found) == (("affinity",), words, True)
+
+
+def test_unknown_topology_keys():
+    near = PodConstraints(affinity=(PodTerm("rack", WEB, frozenset({"shop"})),))
+    even = PodConstraints(spread=(SpreadConstraint("rack", WEB, 1),))
+    found = explained([a_node("n1")], a_pod("near", constraints=near), a_pod("spread", constraints=even))
+    assert [(one.blocked_by, one.words, one.impossible) for one in found] == [
+        (
+            ("affinity",),
+            "wants to run beside pods with app=web in the same rack, but no node has the label rack",
+            True,
+        ),
+        (("topology-spread",), "spreads over rack, which no node is labelled with", True),
+    ]
+
+
+def test_spread_that_would_be_too_uneven():
+    spread = PodConstraints(spread=(SpreadConstraint(HOST, WEB, 1),))
+    nodes = [a_node("n1"), a_node("n2", cpu=100, memory=0)]
+    pods = [a_pod(name, cpu=200, constraints=spread) for name in ("a", "b")]
+    blocked, words, impossible = only(explained(nodes, *pods))
+    assert (blocked, impossible) == (("topology-spread",), True)
+    assert words == f"the one node otherwise open to it, n1, would make it too uneven over {HOST}"
+
+
+def test_host_ports_that_are_taken():
+    web = PodConstraints(host_ports=(HostPort("TCP", 80),))
+    bare = a_pod("bare", "n1", cpu=100, owner_kind=None, workload=None, constraints=web)
+    found = explained([a_node("n1")], bare, a_pod("late", cpu=100, constraints=web))
+    assert only(found) == (("host-ports",), "the only node, n1, has its host port taken", True)
+
+
+def test_claims_that_are_missing_unbound_or_elsewhere():
+    elsewhere = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("z9",)),)),)
+    claims = {
+        ("shop", "lost"): Claim("shop", "lost", bound=False),
+        ("shop", "far"): Claim("shop", "far", terms=elsewhere),
+    }
+    pods = [a_pod(name, constraints=PodConstraints(claims=(name,))) for name in ("far", "lost", "missing")]
+    found = explained([a_node("n1")], *pods, surroundings=Surroundings(claims))
+    assert [(one.blocked_by, one.words, one.impossible) for one in found] == [
+        (("volume",), "its volume can be used on no node that there is", True),
+        (("volume",), "its claim lost is not bound", True),
+        (("volume",), "its claim missing is not known", True),
+    ]
+
+
+def test_volumes_beyond_what_a_node_attaches():
+    claims = {("shop", name): Claim("shop", name, driver="csi", volume=name) for name in ("a", "b")}
+    pods = [a_pod(name, cpu=100, constraints=PodConstraints(claims=(name,))) for name in ("a", "b")]
+    found = explained([a_node("n1")], *pods, surroundings=Surroundings(claims, {"n1": {"csi": 1}}))
+    assert only(found)[0] == ("attach-limit",)
+
+
+def test_lower_priority_that_a_budget_protects():
+    budget = DisruptionBudget("shop", "web", WEB, 0)
+    found = explained([a_node("n1")], a_pod("low", "n1", cpu=800), a_pod("high", priority=9), budgets=(budget,))
+    blocked, words, impossible = only(found)
+    assert (blocked, impossible) == (("disruption-budget",), True)
+    assert "which a PodDisruptionBudget protects" in words
+
+
+def test_a_pod_that_preempts_nobody():
+    found = explained([a_node("n1")], a_pod("low", "n1", cpu=800), a_pod("high", priority=9, preempts=False))
+    blocked, words, impossible = only(found)
+    assert (blocked, impossible) == (("preemption-policy",), True)
+    assert "which its preemptionPolicy forbids it to preempt" in words
+
+
+def test_gates_and_a_cluster_without_nodes():
+    gated = explained([a_node("n1")], a_pod("gated", scheduling_gated=True))
+    assert only(gated) == (("scheduling-gates",), "its scheduling gates are not lifted yet", True)
+    assert only(explained([], a_pod("late"))) == (("no-nodes",), "the cluster has no nodes", True)
+
+
+def test_nothing_pending_needs_no_words():
+    assert explained([a_node("n1")], a_pod("there", "n1"), a_pod("fits")) == ()
