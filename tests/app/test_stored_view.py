@@ -5,17 +5,29 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import pytest
 
 from cruise.app.stored_view import NOTHING_STORED, StoreFollower
+from cruise.domain.packing import PackingPlan, Phase, Proposal, Sizes, Status, Steering
 from cruise.domain.policy import Mode, Overrides
 from cruise.errors import BadInput, Unavailable
 from cruise.simulation.store import MemoryStore
 from tests.builders import make_ref, make_statistic, make_table
 
+STEERING = Steering("plan", "uid-old", "shop", "ReplicaSet", "web-1", None, "n1", datetime(2026, 1, 1, tzinfo=UTC))
+PLAN = PackingPlan(
+    "plan",
+    datetime(2026, 1, 1, tzinfo=UTC),
+    Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), (), (), (), ()),
+    0.1,
+    Phase.UNDER_WAY,
+    datetime(2026, 1, 1, tzinfo=UTC),
+    expected=(STEERING,),
+)
 T = TypeVar("T")
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -162,3 +174,16 @@ def test_an_end_while_it_is_still_opening_does_not_hang():
     with StoreFollower(wait, lambda: NOW) as follower:
         assert follower.problem == "the store is not open yet"
     assert time.monotonic() - began < 4
+
+
+def test_who_is_steered_is_known_within_a_look_and_one_object_while_nothing_changes(setting):
+    with setting.follower as follower:
+        until(lambda: follower.problem is None)
+        assert list(follower.steered) == []
+        asyncio.run(setting.store.save_packing(PLAN))
+        known = until(lambda: follower.steered)
+        assert [one.replaces for one in known] == ["uid-old"]
+        time.sleep(0.05)
+        assert follower.steered is known
+        asyncio.run(setting.store.save_packing(replace(PLAN, phase=Phase.DROPPED)))
+        until(lambda: not follower.steered)
