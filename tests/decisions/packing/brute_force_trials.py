@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.certificate import Status
-from cruise.decisions.packing.constrained import solve_constrained
 from cruise.decisions.packing.judging import find_objections
-from cruise.decisions.packing.packing import Packing, Report, figures_of
-from cruise.decisions.packing.problem import Objective, Problem
+from cruise.decisions.packing.pack import pack
+from cruise.decisions.packing.packing import Packing, figures_of
+from cruise.decisions.packing.problem import Objective
 from cruise.decisions.packing.proposal import Proposal, Sizes
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import Snapshot
@@ -31,11 +31,6 @@ class Packed:
     def proved(self) -> bool:
         """Whether nothing is better."""
         return self.packing.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
-
-
-def pack(problem: Problem, budget: Budget, report: Report) -> Packing:
-    """Pack by the exact way, from what runs now."""
-    return solve_constrained(problem, problem.pod_node.copy(), budget, report)
 
 
 def packed(snapshot: Snapshot, objective: Objective) -> Packed:

@@ -7,6 +7,7 @@ import pytest
 from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
 from cruise.decisions.packing.judging import find_objections
+from cruise.decisions.packing.pack import pack
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Objective
 from cruise.decisions.packing.proposal import Proposal, Sizes
@@ -15,7 +16,7 @@ from cruise.domain.cluster import Snapshot
 from tests.builders import NOW
 from tests.decisions.packing.brute_force_cluster import best_plan
 from tests.decisions.packing.brute_force_demands import Measured, demands_of, measure, table_of
-from tests.decisions.packing.brute_force_trials import WORK_UNITS, pack
+from tests.decisions.packing.brute_force_trials import WORK_UNITS
 from tests.decisions.packing.clusters import cluster_of
 
 OPERATOR = Objective.OPERATOR
