@@ -57,7 +57,10 @@ class Stage:
     def take_down(self) -> None:
         """Delete what is not of a node; namespaces go in their own time."""
         namespaces = [
-            one["metadata"]["name"] for cluster in self.clusters for one in cluster.objects if one["kind"] == "Namespace"
+            one["metadata"]["name"]
+            for cluster in self.clusters
+            for one in cluster.objects
+            if one["kind"] == "Namespace"
         ]
         self.each(namespaces, lambda name: self.api.delete_all("pods", name, grace=0))
         self.each(namespaces, lambda name: self.forget("namespaces", None, name))

@@ -1,0 +1,103 @@
+"""Plans carried out stage by stage for the real scheduler to bind: pods are created anew where the plan steers them."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+
+from cruise.decisions.packing.proposal import Arrival, Proposal
+from cruise.decisions.packing.proposal import Stage as PlanStage
+from cruise.kube_json.steering_patch import affinity_operations
+from tests.controlplane.api import Json
+from tests.e2e.packing.explaining import reasons_for_going
+from tests.e2e.packing.stage import PodName, Stage, verdict
+
+_MOST_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What became of an arrival: the node that the pod is on, and what the scheduler says where it is on none."""
+
+    cluster: str
+    arrival: Arrival
+    node: str | None
+    message: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def as_planned(self) -> bool:
+        """Tell whether it is where the plan wants it."""
+        return self.node == self.arrival.target
+
+
+@dataclass(slots=True)
+class Carrying:
+    """Carries out the plans of many clusters at once; `landings` has every arrival in the order of its creation."""
+
+    stage: Stage
+    plans: Mapping[str, Proposal]
+    landings: list[Landing] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Do what the plans ask: pods leave, then others come, one at a time in each cluster."""
+        drawn = [pod for cluster in self.stage.clusters for pod in cluster.pods]
+        originals = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in drawn}
+        names, plans = list(self.plans), [plan.stages for plan in self.plans.values()]
+        for stages in zip_longest(*plans):
+            due = {name: one for name, one in zip(names, stages, strict=True) if one is not None}
+            self.stage.remove_pods([(one.namespace, one.pod) for plan in due.values() for one in plan.leaves])
+            self._arrive(due, originals)
+
+    def _arrive(self, due: Mapping[str, PlanStage], originals: Mapping[PodName, Json]) -> None:
+        waiting = [arrival for plan in due.values() for arrival in plan.arrivals if arrival.source is None]
+        self.stage.remove_pods([(one.namespace, one.pod) for one in waiting])
+        for turn in zip_longest(*(plan.arrivals for plan in due.values())):
+            coming = {name: one for name, one in zip(due, turn, strict=True) if one is not None}
+            self.stage.each(
+                [steered(originals[one.namespace, one.pod], one.target) for one in coming.values()],
+                self.stage.api.create,
+            )
+            self._wait(coming)
+
+    def _wait(self, coming: Mapping[str, Arrival]) -> None:
+        deadline = time.monotonic() + _MOST_SECONDS
+        while True:
+            self.stage.provision()
+            pods = self.stage.pods()
+            landings = [
+                Landing(cluster, one, *verdict(pods[one.namespace, one.pod])) for cluster, one in coming.items()
+            ]
+            if all(landing.node for landing in landings) or time.monotonic() > deadline:
+                break
+        self.landings += self._explained(landings)
+        self.stage.remove_pods([(one.arrival.namespace, one.arrival.pod) for one in landings if one.node is None])
+
+    def _explained(self, landings: list[Landing]) -> Iterator[Landing]:
+        elsewhere = [landing for landing in landings if landing.node and not landing.as_planned]
+        snapshots = self.stage.snapshots() if elsewhere else {}
+        for landing in landings:
+            if landing not in elsewhere:
+                yield landing
+                continue
+            snapshot, arrival = snapshots[landing.cluster], landing.arrival
+            nodes = {node.name: node for node in snapshot.nodes}
+            pod = next(pod for pod in snapshot.pods if (pod.namespace, pod.name) == (arrival.namespace, arrival.pod))
+            found = reasons_for_going(snapshot, pod, nodes[arrival.target], nodes[landing.node or ""])
+            yield replace(landing, reasons=tuple(found))
+
+
+def steered(pod: Json, node: str) -> Json:
+    """A pod as its controller creates it again, with the preference that cruise's webhook adds."""
+    manifest: Json = json.loads(json.dumps(pod))
+    spec = manifest["spec"]
+    spec.pop("nodeName", None)
+    del spec["schedulerName"]
+    for operation in affinity_operations(manifest, node):
+        *parents, last = operation["path"].split("/")[1:]
+        parent = manifest
+        for name in parents:
+            parent = parent[name]
+        parent[last] = operation["value"]
+    return manifest
