@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.packing import Packing
@@ -14,7 +13,7 @@ from cruise.decisions.packing.proposing.matching import match
 from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_are, decide_sizing
 from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
-from cruise.decisions.packing.proposing.waiting import left_out_reasons, plain_reasons
+from cruise.decisions.packing.proposing.waiting import plain_reasons
 from cruise.domain.actions import ResizePod
 
 Explain = Callable[[Built, Packing], Sequence[Unplaced]]
@@ -34,8 +33,8 @@ class NoOrder:
 def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) -> Proposal | NoOrder:
     """Say what a packing of `built.problem` asks of whom, and in which stages.
 
-    `explain` says why pods stay pending, of the packing as it is handed to it: among equal pods it need not be the
-    same ones as in `packing`.
+    `explain` says of all pods that stay pending why, sorted by namespace and pod, for the packing that it is given:
+    among equal pods it need not be the same ones as in `packing`.
     """
     problem = built.problem
     changes = match(problem, packing.pod_node)
@@ -50,7 +49,6 @@ def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) ->
     if steps is None:
         return NoOrder("no order was found in which kube-scheduler would let every pod in")
     names = _Names(built, agenda.target, sizing)
-    unplaced = [*explain(built, replace(packing, pod_node=changes.pod_node)), *left_out_reasons(built)]
     return Proposal(
         status=packing.status,
         sizes=built.sizes,
@@ -58,7 +56,7 @@ def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) ->
         moves=names.arrivals(changes.moved),
         preempted=names.preemptions(changes.preempted),
         resizes=names.resizes(sizing.resizes),
-        unplaced=tuple(sorted(unplaced, key=attrgetter("namespace", "pod"))),
+        unplaced=tuple(explain(built, replace(packing, pod_node=changes.pod_node))),
         by_priority=_tier_lines(problem, packing),
         stages=tuple(names.stage(step) for step in steps),
         notes=(*built.notes, *packing.notes),

@@ -1,5 +1,6 @@
 """Why pods stay pending, as far as the free room of the nodes tells it."""
 
+
 import numpy as np
 
 from cruise.decisions.packing.building.built import Built
@@ -10,12 +11,12 @@ from cruise.decisions.packing.proposal import Unplaced
 
 
 def plain_reasons(built: Built, packing: Packing) -> tuple[Unplaced, ...]:
-    """Say for each pod without a place what every node that may take it is short of; a proof is not attempted."""
+    """Say for each pod that stays pending what every node that may take it is short of; a proof is not attempted."""
     problem = built.problem
     waiting = np.flatnonzero((problem.pod_node < 0) & (packing.pod_node < 0)).tolist()
     free = _free(problem, packing.pod_node)
     known: dict[int, tuple[tuple[str, ...], str, bool]] = {}
-    found = []
+    found = [Unplaced(one.pod.namespace, one.pod.name, (one.obstacle,), one.words, True) for one in built.left_out]
     for index in waiting:
         pod_class = int(problem.pod_class[index])
         if pod_class not in known:

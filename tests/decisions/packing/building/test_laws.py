@@ -1,0 +1,66 @@
+"""What holds for the problem of any cluster."""
+
+import random
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.large.obeying import find_faults
+from cruise.decisions.packing.packing import figures_of
+from cruise.decisions.packing.problem import Objective, Problem
+from tests.decisions.packing.brute_force_cluster import best_plan
+from tests.decisions.packing.clusters import cluster_of
+
+seeds = st.integers(0, 1 << 30)
+
+
+def arrays_of(problem: Problem) -> list[tuple[str, object]]:
+    """Everything that a problem consists of, in a form that compares by value."""
+    rules = problem.rules
+    found: list[tuple[str, object]] = []
+    owners: tuple[Any, ...] = (
+        problem,
+        rules,
+        *rules.exclusions,
+        *rules.attractions,
+        *rules.spreads,
+        *rules.eviction_limits,
+    )
+    for owner in owners:
+        for field in fields(owner):
+            value = getattr(owner, field.name)
+            if isinstance(value, np.ndarray):
+                found.append((field.name, value.tolist()))
+            elif field.name not in ("rules", "exclusions", "attractions", "spreads", "eviction_limits"):
+                found.append((field.name, value))
+    return found
+
+
+@given(seed=seeds)
+def test_neither_building_again_nor_another_order_changes_anything(seed: int) -> None:
+    snapshot = cluster_of(seed)
+    mixed = random.Random(seed)
+    nodes, pods = list(snapshot.nodes), list(snapshot.pods)
+    mixed.shuffle(nodes)
+    mixed.shuffle(pods)
+    other = replace(snapshot, nodes=tuple(nodes), pods=tuple(pods), budgets=snapshot.budgets[::-1])
+    first = arrays_of(build_problem(snapshot).problem)
+    assert first == arrays_of(build_problem(snapshot).problem)
+    assert first == arrays_of(build_problem(other).problem)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds, objective=st.sampled_from(Objective))
+def test_the_best_plan_of_all_obeys_the_rules_and_is_worth_the_same(seed: int, objective: Objective) -> None:
+    snapshot = cluster_of(seed)
+    built = build_problem(snapshot, objective=objective)
+    best = best_plan(snapshot, objective)
+    index = {node.name: number for number, node in enumerate(built.nodes)}
+    places = [best.places[pod.namespace, pod.name] for pod in built.pods]
+    pod_node = np.array([-1 if place is None else index[place] for place in places], dtype=np.int64)
+    assert find_faults(built.problem, pod_node) == ()
+    assert figures_of(built.problem, pod_node).key(objective) == best.key

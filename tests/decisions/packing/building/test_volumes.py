@@ -1,0 +1,50 @@
+"""What volumes ask of a packing."""
+
+from cruise.decisions.packing.building import build_problem
+from cruise.decisions.recommendation import UNBOUNDED
+from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.colocation import Claim, PodConstraints, Surroundings
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
+from tests.decisions.packing.building.test_build import a_node, a_pod
+
+IN_ZONE_A = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("a",)),)),)
+
+
+def using(*claims: str) -> PodConstraints:
+    return PodConstraints(claims=claims)
+
+
+def cluster(*claims: Claim, pods: tuple[Pod, ...]) -> Snapshot:
+    return Snapshot(
+        nodes=(a_node("n1", labels={"zone": "a"}), a_node("n2", labels={"zone": "b"})),
+        pods=pods,
+        surroundings=Surroundings(
+            claims={(claim.namespace, claim.name): claim for claim in claims}, attach_limits={"n1": {"ebs": 2}}
+        ),
+    )
+
+
+def test_a_pod_whose_claim_cannot_be_used_is_left_out_or_stays() -> None:
+    lost = Claim("shop", "lost", bound=False)
+    pods = (a_pod("a", constraints=using("lost")), a_pod("b", "n1", constraints=using("unheard")))
+    built = build_problem(cluster(lost, pods=pods))
+    assert [(one.pod.name, one.obstacle, one.words) for one in built.left_out] == [
+        ("a", "volume", "its claim lost is not bound")
+    ]
+    assert built.unmovable == ("its claim unheard is not known, so where it may go is not known",)
+
+
+def test_volumes_tell_where_a_pod_may_arrive() -> None:
+    waits = Claim("shop", "data", bound=False, waits=True, terms=IN_ZONE_A)
+    problem = build_problem(cluster(waits, pods=(a_pod("a", constraints=using("data")),))).problem
+    assert problem.admits[problem.sites[0]].tolist() == [True, False]
+
+
+def test_attached_volumes_are_a_resource_of_nodes_that_limit_them() -> None:
+    claims = [
+        Claim("shop", name, driver="ebs", volume=volume) for name, volume in (("x", "v1"), ("y", "v1"), ("z", "v2"))
+    ]
+    problem = build_problem(cluster(*claims, pods=(a_pod("a", constraints=using("x", "y", "z")),))).problem
+    assert problem.resources == ("cpu", "memory", "pods", "attach:ebs")
+    assert problem.demands[:, 3].tolist() == [2]
+    assert problem.capacities[:, 3].tolist() == [2, UNBOUNDED]
