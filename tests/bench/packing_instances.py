@@ -1,7 +1,7 @@
 """Instances as "Priority Matters" draws them, and where a default scheduler without preemption would have put them."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,6 +69,29 @@ def draw_instance(shape: Shape, seed: int) -> Instance:
         most=np.tile(count_row[:, None], (1, shape.nodes)),
         capacities=capacities,
     )
+
+
+def draw_rightsized(shape: Shape, seed: int) -> Instance:
+    """An instance whose pods share headroom: 10 to 100 % of what they use of the CPU, 5 to 50 % of memory.
+
+    Nodes have room for what is shared among pods thrown together at random. As yet pods ask for their own peaks, so
+    the default scheduler leaves many of them pending.
+    """
+    source = random.Random(f"rightsized {shape} {seed}")
+    plain = draw_instance(shape, seed)
+    shares = np.array([[source.uniform(0.1, 1.0), source.uniform(0.05, 0.5)] for _ in range(plain.class_count)])
+    headroom = (plain.demands * shares).astype(np.int64)
+    pods = np.repeat(np.arange(plain.class_count), plain.counts).tolist()
+    source.shuffle(pods)
+    thrown = [headroom[pods[n :: shape.nodes]].max(axis=0) for n in range(shape.nodes)]
+    capacities = plain.capacities + np.mean(thrown, axis=0).astype(np.int64)
+    running = default_placement(plain.demands + headroom, plain.counts, capacities)
+    return replace(plain, headroom=headroom, capacities=capacities, running=running)
+
+
+def with_peaks(instance: Instance) -> Instance:
+    """The same pods and nodes where each pod keeps its peak for itself."""
+    return replace(instance, demands=instance.demands + instance.headroom, headroom=np.zeros_like(instance.headroom))
 
 
 def _ceil(value: int, divisor: int) -> int:

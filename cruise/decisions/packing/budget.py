@@ -44,7 +44,8 @@ class Meter:
         begun = part.work_left
         yield part
         if begun < math.inf:
-            self.spend(begun - part.work_left)
+            # What a part overdrew is not taken from what comes after it.
+            self.spend(min(begun - part.work_left, begun))
 
     def remaining_seconds(self) -> float:
         """Seconds to the deadline; infinite in replay."""

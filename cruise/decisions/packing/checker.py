@@ -14,6 +14,9 @@ def find_violations(instance: Instance, plan: Plan) -> tuple[str, ...]:
         total = sum(int(plan.assignment[c, n]) for n in nodes)
         if total > int(instance.counts[c]):
             found.append(f"class {c}: {total} copies placed, {int(instance.counts[c])} exist")
+        ran = sum(int(instance.running[c, n]) for n in nodes)
+        if not instance.preemptible[c] and total < ran:
+            found.append(f"class {c}: {total} copies placed of {ran} that may not be preempted")
         for n in nodes:
             found += _judge_cell(instance, plan, c, n)
     for n in nodes:
@@ -36,13 +39,17 @@ def _judge_cell(instance: Instance, plan: Plan, c: int, n: int) -> list[str]:
 def _judge_node(instance: Instance, plan: Plan, n: int) -> list[str]:
     found = []
     for r in range(instance.capacities.shape[1]):
-        used = stuck = 0
+        used = stuck = shared = stuck_shared = 0
         for c in range(instance.demands.shape[0]):
             used += int(plan.assignment[c, n]) * int(instance.demands[c, r])
-            if not instance.movable[c]:
+            if plan.assignment[c, n] > 0:
+                shared = max(shared, int(instance.headroom[c, r]))
+            if not instance.movable[c] and instance.running[c, n] > 0:
                 stuck += int(instance.running[c, n]) * int(instance.demands[c, r])
-        if used > int(instance.capacities[n, r]) and used > stuck:
-            found.append(f"node {n}: {used} of resource {r} used, {int(instance.capacities[n, r])} there")
+                stuck_shared = max(stuck_shared, int(instance.headroom[c, r]))
+        if used + shared > int(instance.capacities[n, r]) and used + shared > stuck + stuck_shared:
+            there = int(instance.capacities[n, r])
+            found.append(f"node {n}: {used} of resource {r} used and {shared} kept for all, {there} there")
     return found
 
 

@@ -148,14 +148,16 @@ def patterns_of(phase: Phase, assignment: IntArray) -> tuple[IntArray, IntArray]
 
 
 def spread(phase: Phase, groups: IntArray, fillings: IntArray, residual: Residual) -> IntArray:
-    """A residual assignment from one filling a node (any nodes of the groups, the others empty), without surplus.
+    """A residual assignment from one filling a node (of its group, the other nodes stay empty), without surplus.
 
     Surplus copies are dropped from where they would have to move to, before those that stay.
     """
     assignment = np.zeros_like(residual.running)
-    nodes = {group: np.flatnonzero(phase.node_group == group).tolist() for group in range(len(phase.group_size))}
-    for group, filling in zip(groups.tolist(), fillings, strict=True):
-        assignment[phase.classes, nodes[group].pop(0)] = filling
+    runs = residual.running[phase.classes].T
+    for group in np.unique(groups).tolist():
+        mine = fillings[groups == group]
+        nodes = np.flatnonzero(phase.node_group == group)
+        assignment[np.ix_(phase.classes, nodes[_matched(mine, runs[nodes], residual.worth[phase.classes])])] = mine.T
     for c in np.flatnonzero(assignment.sum(axis=1) > residual.counts).tolist():
         surplus = int(assignment[c].sum() - residual.counts[c])
         for stays in (False, True):
@@ -165,6 +167,17 @@ def spread(phase: Phase, groups: IntArray, fillings: IntArray, residual: Residua
                 assignment[c, node] -= drop
                 surplus -= drop
     return assignment
+
+
+def _matched(fillings: IntArray, runs: IntArray, worth: FloatArray) -> IntArray:
+    """A node for each filling, such that much of what runs there stays: the best pairs first."""
+    staying = np.array([np.minimum(filling, runs) @ worth for filling in fillings])
+    chosen = np.zeros(len(fillings), dtype=np.int64)
+    for _ in fillings:
+        filling, node = divmod(int(np.argmax(staying)), len(runs))
+        chosen[filling] = node
+        staying[filling, :] = staying[:, node] = -1.0
+    return chosen
 
 
 def prices_of(phase: Phase, duals: FloatArray) -> tuple[FloatArray, FloatArray]:

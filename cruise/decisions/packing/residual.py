@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.packing.entries import Entries, entries_of, tiers_of
-from cruise.decisions.packing.instance import Instance, IntArray
+from cruise.decisions.packing.instance import FloatArray, Instance, IntArray
+
+# In energies, which only guide, a tier outweighs the next one by this factor.
+TIER_RATIO = 12.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +36,14 @@ class Residual:
     floor: IntArray
     entries: Entries
     base: IntArray
+
+    @property
+    def worth(self) -> FloatArray:
+        """What a staying copy of each class is worth, in copies placed of the last tier."""
+        if self.instance.stays_last:
+            return np.asarray(self.entries.weight / max(int(self.entries.weight.max(initial=1)), 1))
+        below = len(self.instance.tiers()) - 1 - self.tiers
+        return np.asarray(np.power(TIER_RATIO, below.astype(np.float64)))
 
     def vector(self, assignment: IntArray) -> IntArray:
         """What the whole plan made from an assignment achieves."""

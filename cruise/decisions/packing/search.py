@@ -9,12 +9,12 @@ from cruise.decisions.packing.budget import ANNEALING_STEP, Meter
 from cruise.decisions.packing.instance import FloatArray, IntArray
 from cruise.decisions.packing.kernels.annealing import anneal
 from cruise.decisions.packing.kernels.board import Board, lay_out
-from cruise.decisions.packing.residual import Residual
+from cruise.decisions.packing.residual import TIER_RATIO, Residual
 
-# Energies guide the annealer, the vector itself is exact: a tier outweighs the next one by the first factor, and a
-# staying copy is worth this share of a placed one of its tier. A greater share keeps the last pods of a tight
-# cluster from finding room: at a third, 2 of 16 runs placed everything, at a tenth 14.
-_TIER_RATIO, _LOYALTY = 12.0, 0.1
+# Energies guide the annealer, the vector itself is exact: a staying copy is worth this share of a placed one. A greater
+# share keeps the last pods of a tight cluster from finding room: at a third, 2 of 16 runs placed everything, at a
+# tenth 14.
+_LOYALTY = 0.1
 _HOT, _COLD = 0.3, 0.03
 _MOST_PER_COPY = 4000
 # A copy that has to be placed is worth so much more than others of its tier.
@@ -44,7 +44,7 @@ class Search:
         iterations = min(iterations, _MOST_PER_COPY * int(self.residual.counts.sum()))
         board = self._board(start)
         stop = np.zeros(1, dtype=np.int64)
-        hot = heat * _TIER_RATIO ** float(self.tier_count - 1 - from_tier)
+        hot = heat * TIER_RATIO ** float(self.tier_count - 1 - from_tier)
         done = anneal(
             board, self.best, self.best_vector, self.state, stop, iterations, hot, _COLD, meter.deadline_seconds
         )
@@ -52,10 +52,7 @@ class Search:
 
     def _board(self, start: IntArray) -> Board:
         residual, entries = self.residual, self.residual.entries
-        worth: FloatArray = np.power(_TIER_RATIO, (self.tier_count - 1 - residual.tiers).astype(np.float64))
-        loyalty = _LOYALTY * worth
-        if residual.instance.stays_last:
-            loyalty = _LOYALTY * entries.weight / max(int(entries.weight.max(initial=1)), 1)
+        worth: FloatArray = np.power(TIER_RATIO, (self.tier_count - 1 - residual.tiers).astype(np.float64))
         return lay_out(
             start.copy(),
             residual.demands,
@@ -72,7 +69,7 @@ class Search:
             entries.weight,
             residual.base.copy(),
             np.where(residual.least > 0, _MUST * worth, worth),
-            loyalty,
+            _LOYALTY * residual.worth,
         )
 
     def _deepest(self) -> int:

@@ -33,7 +33,7 @@ def test_a_sound_plan_has_no_violations():
         ([[2, 1], [0, 0]], "3 copies placed, 2 exist"),
         ([[0, 0], [1, 0]], "0 allowed"),
         ([[-1, 1], [0, 0]], "-1 copies"),
-        ([[0, 2], [0, 1]], "14 of resource 0 used, 10 there"),
+        ([[0, 2], [0, 1]], "14 of resource 0 used and 0 kept for all, 10 there"),
     ],
 )
 def test_each_rule_is_judged(assignment, words):
@@ -45,6 +45,23 @@ def test_what_may_not_move_has_to_stay_even_on_an_overfull_node():
     assert any("may not move" in violation for violation in judged([[0, 1], [0, 1]], stuck))
     assert judged([[1, 1], [0, 1]], stuck) == ()
     assert any("node 0" in violation for violation in judged([[2, 0], [0, 1]], stuck))
+
+
+def test_the_largest_headroom_on_a_node_is_kept_once():
+    sharing = replace(INSTANCE, headroom=np.array([[2], [1]]))
+    assert judged([[2, 0], [0, 1]], sharing) == ()
+    assert any(
+        "8 of resource 0 used and 3 kept" in v
+        for v in judged([[2, 0], [0, 1]], replace(sharing, headroom=np.array([[3], [1]])))
+    )
+    # Alone each fits, but the greater headroom of one has to fit in beside the other.
+    assert any("node 1" in violation for violation in judged([[1, 1], [0, 1]], sharing))
+
+
+def test_what_may_not_be_preempted_is_placed_somewhere():
+    kept = replace(INSTANCE, preemptible=np.array([False, True]))
+    assert judged([[0, 1], [0, 1]], kept) == ()
+    assert any("may not be preempted" in violation for violation in judged([[0, 0], [0, 1]], kept))
 
 
 def test_a_false_claim_is_found():
