@@ -1,5 +1,6 @@
 """Who holds the nodes once a packing is in place, and what would be held if some of them went."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,23 @@ from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.instance import BoolArray, IntArray
 
 _FREE = -1
+
+
+_NOBODY = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """Which of the placed pods are thought away: those `below` a priority that nothing but `protections` keeps.
+
+    With `protected`, all below it go; with `movable`, of whatever priority, those that do not stay in every plan.
+    """
+
+    below: int = _NOBODY
+    protections: tuple[int, ...] = ()
+    protected: bool = False
+    movable: bool = False
+    everybody: bool = False
 
 
 class Holding:
@@ -29,7 +47,9 @@ class Holding:
         self.preempted_from = np.zeros(problem.node_count, dtype=np.bool_)
         self.preempted_from[problem.pod_node[ran & (pod_node < 0)]] = True
         self.protection = _protections(built, pod_node, self.stuck)
-        self._loads: dict[bytes, IntArray] = {}
+        self._placed = pod_node >= 0
+        self._loads: dict[Without, IntArray] = {}
+        self._protections_of: dict[int | None, tuple[int, ...]] = {}
 
     def members(self, pod_class: int) -> IntArray:
         """The pods of a class."""
@@ -60,13 +80,29 @@ class Holding:
             there[nodes[nodes >= 0]] = True
         return there
 
-    def taken(self, staying: BoolArray, headroom: IntArray) -> IntArray:
-        """What some of the placed pods take of each node, with the larger of their headroom and `headroom`."""
-        key = np.packbits(staying).tobytes()
-        if key not in self._loads:
-            self._loads[key] = self._load(staying)
-        load, largest = self._loads[key]
+    def taken(self, without: Without, headroom: IntArray) -> IntArray:
+        """What those who would be left take of each node, with the larger of their headroom and `headroom`."""
+        if without not in self._loads:
+            self._loads[without] = self._load(self._left(without))
+        load, largest = self._loads[without]
         return np.asarray(load + np.maximum(largest, headroom), dtype=np.int64)
+
+    def protections_of(self, below: int | None) -> tuple[int, ...]:
+        """What protects placed pods below a priority, or (None) those that stay in every plan."""
+        if below not in self._protections_of:
+            of_whom = self.stuck if below is None else self._placed & (self.priority < below)
+            self._protections_of[below] = tuple(np.unique(self.protection[of_whom & (self.protection >= 0)]).tolist())
+        return self._protections_of[below]
+
+    def _left(self, without: Without) -> BoolArray:
+        if without.everybody:
+            return np.zeros_like(self._placed)
+        dropped = np.isin(self.protection, without.protections)
+        if without.movable:
+            return self.stuck & ~dropped
+        free = self.problem.preemptible[self.problem.pod_class] & (self.protection < 0)
+        goes = (self.priority < without.below) & (free | dropped | without.protected)
+        return self._placed & ~goes
 
     def _load(self, staying: BoolArray) -> IntArray:
         problem = self.problem

@@ -5,10 +5,12 @@ from itertools import combinations
 
 import numpy as np
 
-from cruise.decisions.packing.blocking.holding import Holding
+from cruise.decisions.packing.blocking.holding import Holding, Without
 from cruise.decisions.packing.blocking.obstacle import PROTECTIONS, Obstacle, resource_obstacle
 from cruise.decisions.packing.blocking.smallest import Way
 from cruise.decisions.packing.instance import BoolArray, IntArray
+
+NOBODY = Without()
 
 
 class Room:
@@ -20,57 +22,52 @@ class Room:
         self._headroom = self._problem.headroom[pod_class]
         self._preempts = bool(self._problem.preempt[pod_class])
         self._priority = int(self._problem.priorities[pod_class])
-        self._placed = holding.pod_node >= 0
-        self._lower = self._placed & (holding.priority < self._priority)
 
-    def lacking(self, staying: BoolArray | None = None) -> IntArray:
-        """How much of each resource each node is short of, beside those pods (None: all that are placed)."""
-        staying = self._placed if staying is None else staying
-        short = self._holding.taken(staying, self._headroom) + self._demand - self._problem.capacities
+    def lacking(self, without: Without = NOBODY) -> IntArray:
+        """How much of each resource each node is short of, beside those pods that are left."""
+        short = self._holding.taken(without, self._headroom) + self._demand - self._problem.capacities
         takes = (self._demand > 0) | (self._headroom > 0)
         return np.where(takes, np.maximum(short, 0), 0)
 
     def lacking_when_empty(self) -> IntArray:
         """How much each node is short of with nothing else on it."""
-        return self.lacking(np.zeros_like(self._placed))
+        return self.lacking(Without(everybody=True))
 
     def full_of(self, nodes: BoolArray) -> str:
         """Tell of which priorities those nodes are full; empty where that is not what keeps the pod out."""
-        if not self._fits(self._placed & (self._holding.priority > self._priority))[nodes].any():
+        if not self._fits(Without(self._priority + 1, protected=True))[nodes].any():
             return "higher"
-        return "" if self._fits(self._placed & ~self._lower)[nodes].any() else "equal or higher"
+        lower_gone = self._fits(Without(self._priority, protected=True))
+        return "" if lower_gone[nodes].any() else "equal or higher"
 
     def ways_as_packed(self) -> Iterator[Way]:
         """What to drop for room beside who is placed: what is short, or what protects lower priorities."""
         yield from self._by_resource(self.lacking())
-        movable = self._problem.preemptible[self._problem.pod_class] & (self._holding.protection < 0)
         polite: tuple[str, ...] = () if self._preempts else (Obstacle.PREEMPTION_POLICY,)
-        for dropped in _some_protections():
-            goes = self._lower & (movable | np.isin(self._holding.protection, dropped))
+        for dropped in _subsets(self._holding.protections_of(self._priority)):
             names = (*polite, *(PROTECTIONS[index] for index in dropped))
             if names:
-                yield Way(self._fits(self._placed & ~goes), frozenset(names))
+                yield Way(self._fits(Without(self._priority, dropped)), frozenset(names))
 
     def ways_in_any_plan(self) -> Iterator[Way]:
         """What to drop for room beside those that stay in every plan."""
-        stuck = self._holding.stuck
-        yield from self._by_resource(self.lacking(stuck))
-        for dropped in _some_protections():
+        yield from self._by_resource(self.lacking(Without(movable=True)))
+        for dropped in _subsets(self._holding.protections_of(None)):
             if dropped:
                 names = frozenset[str](PROTECTIONS[index] for index in dropped)
-                yield Way(self._fits(stuck & ~np.isin(self._holding.protection, dropped)), names)
+                yield Way(self._fits(Without(protections=dropped, movable=True)), names)
 
-    def _fits(self, staying: BoolArray) -> BoolArray:
-        return np.asarray(~self.lacking(staying).any(axis=1), dtype=np.bool_)
+    def _fits(self, without: Without) -> BoolArray:
+        return np.asarray(~self.lacking(without).any(axis=1), dtype=np.bool_)
 
     def _by_resource(self, lacking: IntArray) -> Iterator[Way]:
         """For nodes that lack the same resources, these."""
-        patterns, which = np.unique(lacking > 0, axis=0, return_inverse=True)
-        for index, pattern in enumerate(patterns):
-            names = [resource_obstacle(self._problem.resources[r]) for r in np.flatnonzero(pattern).tolist()]
-            yield Way(which.reshape(-1) == index, frozenset(names))
+        codes = (lacking > 0) @ (1 << np.arange(lacking.shape[1]))
+        for code in np.unique(codes).tolist():
+            names = [resource_obstacle(name) for r, name in enumerate(self._problem.resources) if code >> r & 1]
+            yield Way(np.asarray(codes == code, dtype=np.bool_), frozenset(names))
 
 
-def _some_protections() -> Iterator[tuple[int, ...]]:
-    for size in range(len(PROTECTIONS) + 1):
-        yield from combinations(range(len(PROTECTIONS)), size)
+def _subsets(protections: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    for size in range(len(protections) + 1):
+        yield from combinations(protections, size)

@@ -93,6 +93,7 @@ class Cells:
         self._came = set(np.flatnonzero(self.fixed_arrive.any(axis=1)).tolist())
         self._literals: dict[tuple[tuple[int, ...], tuple[int, ...]], Literal] = {}
         self._presences: dict[tuple[int, int], cp_model.IntVar] = {}
+        self._settled: set[tuple[int, int]] = set()
         self._draw_variables()
 
     def _draw_variables(self) -> None:
@@ -147,6 +148,13 @@ class Cells:
                 self._presences[key] = self.model.new_bool_var("")
                 self.model.add(held.expression() <= held.most * self._presences[key])
         return self._presences[key]
+
+    def stay_before_arriving(self, cell: tuple[int, int]) -> None:
+        """Let copies arrive only beside all that run there: one that left and one that came would be the same."""
+        if cell in self.stay and cell in self.arrive and cell not in self._settled:
+            self._settled.add(cell)
+            left = int(self.layout.running[cell]) - int(self.fixed_stay[cell]) - self.stay[cell]
+            self.require(left <= 0, self.arrives((cell[0],), (cell[1],)))
 
     def require(self, demand: Demand, *conditions: Literal) -> None:
         """Demand something where all conditions hold."""

@@ -155,12 +155,5 @@ def _founders(
     for cell, arrives in _arriving(cells, targets, everywhere).items():
         conditions = [some, *([opposite(founders[cell])] if cell in founders else []), arrives]
         cells.require(levels.of(cell) >= first + 1, *conditions)
-        _stay_before_arriving(cells, cell, arrives)
+        cells.stay_before_arriving(cell)
     return founders
-
-
-def _stay_before_arriving(cells: Cells, cell: Cell, arrives: Literal) -> None:
-    """Where copies run, a new one counts as arriving only beside all of them: else it would hide one that stays."""
-    if cell in cells.stay:
-        most = int(cells.layout.running[cell])
-        cells.require(cells.stays((cell[0],), (cell[1],)).expression() >= most, arrives)

@@ -63,6 +63,8 @@ def keep_preemption_to_those_who_may(cells: Cells) -> None:
             cells.require(leaving >= runs - stays.expression(), guard)
             must.take(leaving, runs)
         if must.terms:
+            for node in cells.nodes_of.get(pod_class, ()):
+                cells.stay_before_arriving((pod_class, node))
             cells.require(must.expression() <= cells.arrivals((pod_class,)).expression())
 
 

@@ -38,7 +38,7 @@ def solve_constrained(
     generator = np.random.default_rng(budget.seed)
     incumbent = incumbent_of(layout, layout.running, report, relaxed)
     incumbent.offer(layout.counted(start))
-    variables = int(((layout.running > layout.stuck).sum() + (layout.most > 0).sum()))
+    variables = int((layout.running > layout.stuck).sum() + (layout.most > 0).sum())
     if variables > _FEW_VARIABLES:
         with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
             improve(incumbent, generator, part, _PATIENCE)

@@ -2,12 +2,14 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.constrained.solving import solve_constrained
 from cruise.decisions.packing.packing import Packing
+from cruise.decisions.packing.problem import Problem, Rules
 from tests.decisions.packing.constrained.tiny import best_key, obeys, random_problem
 
 SEEDS_A_CASE = 50
@@ -62,3 +64,28 @@ def test_repeats_exactly_with_work_units():
 
 def ignore(_: Packing) -> None:
     """Nobody listens."""
+
+
+def test_equals_do_not_change_places_so_that_one_may_be_preempted_for_a_pod_that_never_preempts():
+    # Node 0 runs one copy of class 0, node 1 two, full; the pod of class 1 would fit node 1 without one of them.
+    problem = Problem(
+        resources=("cpu",),
+        capacities=np.array([[2], [2]]),
+        demands=np.array([[1], [1]]),
+        headroom=np.zeros((2, 1), dtype=np.int64),
+        priorities=np.array([100, 100]),
+        movable=np.array([True, True]),
+        preemptible=np.array([True, True]),
+        preempt=np.array([True, False]),
+        weights=np.array([1, 1]),
+        most_on_node=np.array([1, 4]),
+        sites=np.array([0, 1]),
+        admits=np.array([[True, False], [False, True]]),
+        pod_class=np.array([0, 0, 0, 1]),
+        pod_node=np.array([0, 1, 1, -1]),
+        rules=Rules(np.zeros((0, 2), dtype=np.int64)),
+    )
+    packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+    assert packing.status is Status.ALREADY_OPTIMAL
+    assert packing.pod_node.tolist() == [0, 1, 1, -1]
+    assert best_key(problem) == packing.bound
