@@ -71,6 +71,7 @@ def pack(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")] = 1,
     now: NowOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Leave no pod, step or node out of the table.")] = False,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -110,7 +111,7 @@ def pack(
             with busy(f"reading {usage}", large):
                 known = Usage(*load_usage(usage, cluster, at))
         planned = plan_packing(cluster, known, policy, Sizes(sizes.value), search)
-        _print(planned, cluster, format)
+        _print(planned, cluster, format, full)
 
 
 def _seconds(time_limit: float | None, config: Path | None) -> float:
@@ -124,7 +125,7 @@ def _seconds(time_limit: float | None, config: Path | None) -> float:
     return time_limit
 
 
-def _print(planned: "Planned", snapshot: "Snapshot", format: Format) -> None:
+def _print(planned: "Planned", snapshot: "Snapshot", format: Format, in_full: bool) -> None:
     from cruise.interfaces.pack_json import pack_json
     from cruise.interfaces.pack_table import pack_table
 
@@ -137,4 +138,4 @@ def _print(planned: "Planned", snapshot: "Snapshot", format: Format) -> None:
         return
     console = table_console()
     console.print("Decided as mode full; nothing was contacted.\n")
-    print_parts(pack_table(proposal, snapshot, pods, seconds, console), console)
+    print_parts(pack_table(proposal, snapshot, pods, seconds, console, in_full), console)

@@ -54,8 +54,10 @@ def loads(snapshot: Snapshot, proposal: Proposal, pods: Pods) -> tuple[dict[str,
     return now, after
 
 
-def node_parts(snapshot: Snapshot, proposal: Proposal, pods: Pods, console: Console) -> Iterator[RenderableType]:
-    """Yield the nodes that the plan changes, fullest of change first where there are many, with a sum of them all."""
+def node_parts(
+    snapshot: Snapshot, proposal: Proposal, pods: Pods, console: Console, in_full: bool = False
+) -> Iterator[RenderableType]:
+    """Yield the nodes that the plan changes with a sum of all nodes; of many those that change most."""
     touched = _touched(proposal)
     if not touched:
         return
@@ -63,7 +65,7 @@ def node_parts(snapshot: Snapshot, proposal: Proposal, pods: Pods, console: Cons
     wide = console.width >= WIDE_COLUMNS
     nodes = {node.name: node for node in snapshot.nodes}
     ranked = sorted(touched, key=lambda name: (-touched[name], name))
-    shown = sorted(ranked[:_MOST_NODES])
+    shown = sorted(ranked if in_full else ranked[:_MOST_NODES])
     extended = _extended(nodes, touched)
     table = _table(wide, extended)
     for name in shown:
@@ -72,7 +74,8 @@ def node_parts(snapshot: Snapshot, proposal: Proposal, pods: Pods, console: Cons
     table.add_row(*_totals(nodes, now, after, wide, extended), style="bold")
     notes = []
     if len(shown) < len(touched):
-        notes.append(f"{count_text(len(touched) - len(shown), 'more node')} change; --format json has every step.")
+        left = len(touched) - len(shown)
+        notes.append(f"{count_text(left, 'more node')} {'changes' if left == 1 else 'change'}: --full has all.")
     yield Group("", table, *(Text(note, style="dim") for note in notes))
 
 

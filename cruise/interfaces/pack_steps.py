@@ -16,7 +16,7 @@ from cruise.interfaces.plan_table import WIDE_COLUMNS, arrow
 _MOST_STEPS = 40
 
 
-def step_parts(proposal: Proposal, pods: Pods, console: Console) -> Iterator[RenderableType]:
+def step_parts(proposal: Proposal, pods: Pods, console: Console, in_full: bool = False) -> Iterator[RenderableType]:
     """Yield the steps in their order; of a long plan the first."""
     steps = [
         (number, step)
@@ -32,7 +32,7 @@ def step_parts(proposal: Proposal, pods: Pods, console: Console) -> Iterator[Ren
     table.add_column("STEP", no_wrap=True)
     table.add_column("POD", overflow="fold")
     table.add_column("NODE", overflow="fold")
-    shown, last = steps[:_MOST_STEPS], 0
+    shown, last = steps if in_full else steps[:_MOST_STEPS], 0
     sized = any(cells[-1] for _, cells in shown)
     if sized:
         table.add_column("SIZE", no_wrap=True)
@@ -40,14 +40,13 @@ def step_parts(proposal: Proposal, pods: Pods, console: Console) -> Iterator[Ren
         table.add_row(Text(f"{number:,}" if number != last else ""), *(cells if sized else cells[:-1]))
         last = number
     notes = []
-    if len(steps) > _MOST_STEPS:
-        notes.append(
-            f"{count_text(len(steps) - _MOST_STEPS, 'more step')} in {count_text(len(proposal.stages), 'stage')}."
-        )
+    if len(shown) < len(steps):
+        left = count_text(len(steps) - len(shown), "more step")
+        notes.append(f"{left} in {count_text(len(proposal.stages), 'stage')}: --full has all.")
+    if proposal.moves:
+        notes.append("A moved pod is evicted, and the one that replaces it steered to its node.")
     if len(proposal.stages) > 1:
-        notes.append(
-            "A stage begins when the one before is done; within it shrinks come first, then evictions, then arrivals."
-        )
+        notes.append("A stage begins when the one before is done; within it resizes come first, then evictions.")
     yield Group("", table, *(Text(note, style="dim") for note in notes))
 
 
@@ -56,13 +55,19 @@ def _steps(stage: Stage, pods: Pods, wide: bool) -> Iterator[tuple[Text, Text, T
         pod = pods[resize.namespace, resize.pod]
         size = _size(counted_requests(pod), counted_as(pod, resize.containers))
         yield Text("resize", style="cyan"), Text(f"{pod.namespace}/{pod.name}"), Text(resize.node or ""), size
-    for leave in stage.leaves:
+    alone = stage.leaves[0] if len(stage.leaves) == 1 else None
+    # Who leaves alone and comes first arrives at once: one step to a reader.
+    moves = isinstance(alone, Arrival) and stage.arrivals[:1] == (alone,)
+    for leave in () if moves else stage.leaves:
         yield _leave(leave, wide)
     for arrival in stage.arrivals:
         now = counted_requests(pods[arrival.namespace, arrival.pod])
         size = _size(now, size_on_arrival(arrival, pods)) if arrival.containers else Text("")
-        node = Text(f"on {arrival.target}" if wide else arrival.target)
-        yield Text("place", style="green"), Text(f"{arrival.namespace}/{arrival.pod}"), node, size
+        pod = Text(f"{arrival.namespace}/{arrival.pod}")
+        if moves and arrival is stage.arrivals[0]:
+            yield Text("move", style="yellow"), pod, arrow(arrival.source or "", arrival.target), size
+        else:
+            yield Text("place", style="green"), pod, Text(f"on {arrival.target}" if wide else arrival.target), size
 
 
 def _leave(leave: Arrival | Preemption, wide: bool) -> tuple[Text, Text, Text, Text]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.decisions.packing.certificate import Status
-from cruise.decisions.packing.proposal import Proposal, Sizes, TierLine, Unplaced
+from cruise.decisions.packing.proposal import Arrival, Proposal, Sizes, TierLine, Unplaced
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.requests import counted_requests
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
@@ -17,7 +17,7 @@ from cruise.interfaces.pack_sizes import Pods
 from cruise.interfaces.pack_steps import step_parts
 from cruise.interfaces.plan_table import WIDE_COLUMNS
 
-_MOST_PENDING, _MOST_TIERS = 30, 12
+_MOST_PENDING, _MOST_PLACES, _MOST_TIERS = 30, 3, 12
 _PROVED = {
     Sizes.FIXED: "no plan places more pods, a higher priority first, or then leaves more where they are",
     Sizes.RIGHTSIZED: "no plan places more pods, a higher priority first, or then needs fewer evictions",
@@ -25,19 +25,19 @@ _PROVED = {
 
 
 def pack_table(
-    proposal: Proposal, snapshot: Snapshot, pods: Pods, seconds: float, console: Console
+    proposal: Proposal, snapshot: Snapshot, pods: Pods, seconds: float, console: Console, in_full: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield the parts of the report; `pods` are the snapshot's by (namespace, name)."""
+    """Yield the parts of the report; `pods` are the snapshot's by (namespace, name), `in_full` leaves nothing out."""
     yield _headline(proposal, seconds)
     if proposal.placed or proposal.unplaced:
-        yield _pending(proposal, pods, console.width >= WIDE_COLUMNS)
-    yield from step_parts(proposal, pods, console)
-    yield from node_parts(snapshot, proposal, pods, console)
+        yield _pending(proposal, pods, console.width >= WIDE_COLUMNS, in_full)
+    yield from step_parts(proposal, pods, console, in_full)
+    yield from node_parts(snapshot, proposal, pods, console, in_full)
     tiers = _tiers(proposal.by_priority)
     if tiers is not None:
         yield tiers
-    for note in proposal.notes:
-        yield Text(f"\n{note}", style="yellow")
+    if proposal.notes:
+        yield Group("", *(Text(f"Note: {note}.", style="yellow") for note in proposal.notes))
 
 
 def _headline(proposal: Proposal, seconds: float) -> Text:
@@ -92,16 +92,17 @@ def time_text(seconds: float) -> str:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Pending pods of one owner that ask for the same and become of it the same."""
+    """Pending pods of one owner that ask for the same, and of which the same becomes."""
 
     pods: list[Pod]
     becomes: Text
     stays: bool
 
 
-def _pending(proposal: Proposal, pods: Pods, wide: bool) -> RenderableType:
+def _pending(proposal: Proposal, pods: Pods, wide: bool, in_full: bool) -> RenderableType:
     rows = sorted(_waiting(proposal, pods), key=lambda row: (not row.stays, -row.pods[0].priority))
-    shown, left = rows[:_MOST_PENDING], rows[_MOST_PENDING:]
+    most = len(rows) if in_full else _MOST_PENDING
+    shown, left = rows[:most], rows[most:]
     table = Table(
         title="Pending", title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
@@ -120,21 +121,33 @@ def _pending(proposal: Proposal, pods: Pods, wide: bool) -> RenderableType:
     if not left:
         return table
     hidden = sum(len(row.pods) for row in left)
-    return Group(table, Text(f"{count_text(hidden, 'more pending pod')}: --format json has all.", style="dim"))
+    return Group(table, Text(f"{count_text(hidden, 'more pending pod')}: --full has all.", style="dim"))
 
 
 def _waiting(proposal: Proposal, pods: Pods) -> list[_Waiting]:
     found: dict[tuple[object, ...], _Waiting] = {}
     for one in proposal.unplaced:
         pod = pods[one.namespace, one.pod]
-        key = (one.namespace, pod.owner_name or one.pod, pod.priority, counted_requests(pod), one.words, one.impossible)
-        found.setdefault(key, _Waiting([], _stays(one), True)).pods.append(pod)
-    rows = list(found.values())
+        row = found.setdefault((*_alike(pod), one.words, one.impossible), _Waiting([], _stays(one), True))
+        row.pods.append(pod)
+    placed: dict[tuple[object, ...], list[Arrival]] = {}
     for arrival in proposal.placed:
-        rows.append(
-            _Waiting([pods[arrival.namespace, arrival.pod]], Text(f"on {arrival.target}", style="green"), False)
-        )
-    return rows
+        placed.setdefault(_alike(pods[arrival.namespace, arrival.pod]), []).append(arrival)
+    for arrivals in placed.values():
+        waiting = [pods[one.namespace, one.pod] for one in arrivals]
+        found["placed", *_alike(waiting[0])] = _Waiting(waiting, _places(arrivals), False)
+    return list(found.values())
+
+
+def _alike(pod: Pod) -> tuple[object, ...]:
+    """What pods of one line have in common."""
+    return (pod.namespace, pod.owner_name or pod.name, pod.priority, counted_requests(pod))
+
+
+def _places(arrivals: Sequence[Arrival]) -> Text:
+    nodes = sorted({arrival.target for arrival in arrivals})
+    more = len(nodes) - _MOST_PLACES
+    return Text(f"on {', '.join(nodes[:_MOST_PLACES])}{f' and {more:,} more' if more > 0 else ''}", style="green")
 
 
 def _stays(one: Unplaced) -> Text:

@@ -11,10 +11,10 @@ from tests.interfaces.proposals import WORDS, by_name, make_proposal, make_scene
 from tests.shown import shown
 
 
-def table(proposal=None, snapshot=None, width=160, seconds=0.41):
+def table(proposal=None, snapshot=None, width=160, seconds=0.41, in_full=False):
     snapshot = snapshot or make_scene()
     proposal = proposal or make_proposal()
-    return shown(lambda console: pack_table(proposal, snapshot, by_name(snapshot), seconds, console), width)
+    return shown(lambda console: pack_table(proposal, snapshot, by_name(snapshot), seconds, console, in_full), width)
 
 
 def flat(text: str) -> str:
@@ -87,14 +87,24 @@ def test_steps_are_numbered_by_stage_in_their_order():
     kinds = [
         words[1] if words[0].isdigit() else words[0] for words in steps if words and words[0] not in ("STAGE", "A")
     ]
-    assert kinds == ["resize", "preempt", "evict", "place", "place"]
+    assert kinds == ["resize", "preempt", "move", "place"]
     assert [words[0] for words in steps if words and words[0].isdigit()] == ["1", "2"]
     assert "1000m → 200m" in text
-    assert "from n1, to run on n2" in text
+    assert "n1 → n2" in text
+
+
+def test_pods_that_change_places_are_evicted_before_any_arrives():
+    there, back = Arrival("a", "q", "", "n1", "n3"), Arrival("a", "calm", "", "n3", "n1")
+    proposal = make_proposal(
+        moves=(back, there), resizes=(), preempted=(), stages=(Stage((), (there, back), (there, back)),)
+    )
+    text = table(proposal)
+    assert text.count("evict ") == 2
+    assert "from n1, to run on n3" in text
 
 
 def test_a_long_plan_shows_its_first_steps_and_counts_the_rest():
-    pods = [make_pod(f"p-{number:03d}", "a", None) for number in range(100)]
+    pods = [make_pod(f"p-{number:03d}", "a", None, owner_name=f"p-{number}") for number in range(100)]
     snapshot = make_snapshot(pods, nodes=[make_node()])
     placed = tuple(Arrival("a", pod.name, pod.uid, None, "n1") for pod in snapshot.pods)
     proposal = make_proposal(
@@ -103,6 +113,19 @@ def test_a_long_plan_shows_its_first_steps_and_counts_the_rest():
     text = table(proposal, snapshot)
     assert "60 more steps" in text
     assert "70 more pending pods" in text
+    full = table(proposal, snapshot, in_full=True)
+    assert "p-099" in full.partition("Steps")[2]
+    assert "--full" not in full
+
+
+def test_replicas_that_get_a_place_share_a_line():
+    pods = [make_pod(f"w-{number}", "a", None, owner_name="w") for number in range(5)]
+    snapshot = make_snapshot(pods, nodes=[make_node(f"n{number}") for number in range(5)])
+    placed = tuple(Arrival("a", f"w-{number}", "", None, f"n{number}") for number in range(5))
+    proposal = make_proposal(
+        placed=placed, moves=(), preempted=(), resizes=(), unplaced=(), stages=(Stage((), (), placed),)
+    )
+    assert "on n0, n1, n2 and 2 more" in table(proposal, snapshot)
 
 
 def test_nodes_are_counted_before_and_after():
@@ -148,7 +171,7 @@ def test_priorities_that_change_show_now_after_and_the_most():
 
 def test_notes_come_last():
     text = table(replace(make_proposal(), notes=("solver still compiling: answered by the quick method",)))
-    assert text.rstrip().endswith("solver still compiling: answered by the quick method")
+    assert text.rstrip().endswith("Note: solver still compiling: answered by the quick method.")
 
 
 @pytest.mark.parametrize("width", [80, 160])
