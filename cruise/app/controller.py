@@ -99,7 +99,7 @@ class Controller:
         self._packer = packer
         self._carrying = CarryingOut(cluster, store, policy, self._gate, clock, tell=self._acted)
         # What somebody else has begun is taken up before anything new is planned.
-        self._packing_due, self._packs = False, True
+        self._packing_due, self._packs, self._looked_for_plan = False, True, False
         self._reading = reading
         self._usage = UsageState()
         self._hooks = hooks
@@ -129,6 +129,10 @@ class Controller:
 
     async def rightsize(self) -> NodePass:
         """Run one node pass."""
+        if not self._looked_for_plan:
+            # What somebody else has begun to carry out is not to be undone.
+            await self._carrying.take_up()
+            self._looked_for_plan = True
         done = await node_pass(self._cluster, self._store, self._policy, self._clock(), gate=self._gate)
         self.doings.add_pass(done)
         self._packing_due = True

@@ -14,9 +14,11 @@ STEADY = Use(cores=0.8, mebibytes=100, peak_cores=1.0)
 SPIKY = Use(cores=0.5, mebibytes=100, peak_cores=1.5)
 
 
-def here(stage: Stage, name: str, cpu: str, memory: str = "256Mi", **more: object) -> Json:
+def here(stage: Stage, name: str, cpu: str, memory: str = "256Mi", replicas: int = 1) -> Json:
     """A workload that may run on every node of the scene."""
-    return app("Deployment", stage.namespace, name, cpu, memory, nodeSelector={"scene": stage.namespace}, **more)
+    return app(
+        "Deployment", stage.namespace, name, cpu, memory, replicas=replicas, nodeSelector={"scene": stage.namespace}
+    )
 
 
 def living(stage: Stage, name: str) -> list[Json]:
