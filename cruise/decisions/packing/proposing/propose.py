@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from cruise.decisions.packing.blocking import why_unplaced
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Objective, Problem
@@ -13,8 +14,10 @@ from cruise.decisions.packing.proposing.matching import match
 from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_are, decide_sizing
 from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
-from cruise.decisions.packing.proposing.waiting import plain_reasons
 from cruise.domain.actions import ResizePod
+
+# What keeps a pod pending for which there is a place that no plan found so far has used.
+OUT_OF_TIME = "time-limit"
 
 Explain = Callable[[Built, Packing], Sequence[Unplaced]]
 
@@ -30,7 +33,7 @@ class NoOrder:
     unsizable: frozenset[str] = frozenset()
 
 
-def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) -> Proposal | NoOrder:
+def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> Proposal | NoOrder:
     """Say what a packing of `built.problem` asks of whom, and in which stages.
 
     `explain` says of all pods that stay pending why, sorted by namespace and pod, for the packing that it is given:
@@ -56,7 +59,10 @@ def propose(built: Built, packing: Packing, explain: Explain = plain_reasons) ->
         moves=names.arrivals(changes.moved),
         preempted=names.preemptions(changes.preempted),
         resizes=names.resizes(sizing.resizes),
-        unplaced=tuple(explain(built, replace(packing, pod_node=changes.pod_node))),
+        unplaced=tuple(
+            one if one.blocked_by else replace(one, blocked_by=(OUT_OF_TIME,))
+            for one in explain(built, replace(packing, pod_node=changes.pod_node))
+        ),
         by_priority=_tier_lines(problem, packing),
         stages=tuple(names.stage(step) for step in steps),
         notes=(*built.notes, *packing.notes),

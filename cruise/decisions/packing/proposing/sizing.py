@@ -95,7 +95,9 @@ class _Sizer:
             if smaller is not None:
                 gain = counted_requests(one) - smaller.counts
                 candidates.append(Candidate(pod, gain.cpu_millicores, gain.memory_bytes))
-        excess = self._there[pods, :2].sum(axis=0) - built.problem.capacities[node, :2]
+        # A node that is over its CPU already still takes a pod that asks for none.
+        asked = self._there[[pod for pod in pods if pod in self._arriving], :2].any(axis=0)
+        excess = np.where(asked, self._there[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
         chosen = fewest(candidates, int(excess[0]), int(excess[1]))
         if chosen is None:
             return self._in_the_way(pods, {candidate.pod for candidate in candidates})
