@@ -54,8 +54,8 @@ def _headline(proposal: Proposal, seconds: float) -> Text:
         )
         if changed
     ]
-    if proposal.placed and not changes:
-        changes = ["nothing else is touched"]
+    if proposal.placed and not proposal.moves and not proposal.preempted:
+        changes.append("nobody is evicted" if changes else "nothing else is touched")
     proved = proposal.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
     return Text.assemble(
         (f"{found}; {', '.join(changes)}.\n" if changes else f"{found}.\n", "bold"),

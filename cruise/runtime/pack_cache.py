@@ -4,10 +4,12 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -74,20 +76,27 @@ def _roots(environ: Mapping[str, str], beside: Path) -> Iterator[Path]:
 
 
 def _prepared(directory: Path, filled: Path) -> bool:
-    """Make a directory, from what another holds where that one is there; tell whether it may be used."""
+    """Make a directory, from what another holds where that can be read; tell whether it may be used."""
     try:
-        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not directory.exists() and filled.is_dir() and filled != directory:
-            _copy(filled, directory)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        # Kernels run as code: a directory that others can write, or made, is not read from.
-        found = directory.stat()
-        if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not directory.exists():
+            # An installation that cannot be read costs time, and nothing else.
+            with suppress(OSError):
+                if filled != directory and _is_of(filled, filled.parents[1].stat().st_uid):
+                    _copy(filled, directory)
+        directory.mkdir(mode=0o755, exist_ok=True)
+        if not (_is_of(directory.parent, os.getuid()) and _is_of(directory, os.getuid())):
             return False
         tempfile.TemporaryFile(dir=directory).close()
     except OSError:
         return False
     return True
+
+
+def _is_of(directory: Path, owner: int) -> bool:
+    """Tell whether nobody but the owner can write what is run from here: kernels are code."""
+    found = directory.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == owner and not found.st_mode & 0o022
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -48,9 +48,23 @@ def test_a_read_only_install_is_copied_to_the_users_cache(tmp_path, kernels):
 
 
 def unwritable(kernels: Path) -> None:
-    """Make the place beside the sources one that cannot be written: for root no mode does, so a stranger owns it."""
-    for path in (kernels / "__pycache__").rglob("*"):
-        os.chown(path, 12345, 12345)
+    """Make an installation one that cannot be written: no mode does that for root, so it becomes a stranger's."""
+    for path in (kernels, *kernels.rglob("*")):
+        if os.getuid() == 0:
+            os.chown(path, 12345, 12345)
+        elif path.is_dir():
+            path.chmod(0o555)
+
+
+def test_what_others_could_have_compiled_is_not_copied(tmp_path, kernels):
+    filled = choose_cache({}, kernels)
+    assert filled is not None
+    (filled / "pricing.nbi").write_text("compiled by whom?")
+    filled.chmod(0o777)
+    found = choose_cache({"HOME": str(tmp_path / "home")}, kernels)
+    assert found is not None
+    assert found != filled
+    assert list(found.iterdir()) == []
 
 
 def test_a_directory_that_others_can_write_is_not_used(tmp_path, kernels):
@@ -58,6 +72,21 @@ def test_a_directory_that_others_can_write_is_not_used(tmp_path, kernels):
     mine.mkdir(parents=True)
     mine.chmod(0o777)
     assert choose_cache({"NUMBA_CACHE_DIR": str(tmp_path / "mine")}, kernels) != mine
+
+
+def test_a_directory_where_others_could_put_another_is_not_used(tmp_path, kernels):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    found = choose_cache({"NUMBA_CACHE_DIR": str(theirs)}, kernels)
+    assert found is not None
+    assert found.parent != theirs
+
+
+def test_everybody_can_read_what_an_installation_compiled(kernels):
+    found = choose_cache({}, kernels)
+    assert found is not None
+    assert found.stat().st_mode & 0o055 == 0o055
 
 
 def test_without_any_place_there_is_no_cache(tmp_path, kernels, monkeypatch):
