@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.packing.building.built import Usage
-from cruise.decisions.recommendation import recommend
+from cruise.decisions.recommendation import DemandTable, recommend
 from cruise.decisions.scope import Scope, Touchable
 from cruise.decisions.sharing import NodeColumns
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+
+# Pods whose verdicts are held at once: they are larger than what is kept of them.
+_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +48,33 @@ def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usag
     A pending pod counts with its workload's statistics, as it will once it runs.
     """
     needs = counted_needs(pods)
-    sized: list[int] = []
-    touchable: list[Touchable] = []
-    for index, pod in enumerate(pods):
-        if keeps_its_size(pod, usage):
-            continue
-        verdict = scope.of(pod if pod.node is not None else replace(pod, phase="Running"))
-        if isinstance(verdict, Touchable):
-            sized.append(index)
-            touchable.append(verdict)
-    table = recommend(touchable, usage.statistics, snapshot.limit_ranges, policy)
+    for first in range(0, len(pods), _AT_ONCE):
+        sized: list[int] = []
+        touchable: list[Touchable] = []
+        for index, pod in enumerate(pods[first : first + _AT_ONCE], first):
+            if keeps_its_size(pod, usage):
+                continue
+            verdict = scope.of(pod if pod.node is not None else replace(pod, phase="Running"))
+            if isinstance(verdict, Touchable):
+                sized.append(index)
+                touchable.append(verdict)
+        _take_sized(needs, sized, touchable, recommend(touchable, usage.statistics, snapshot.limit_ranges, policy))
+    return needs
+
+
+def _take_sized(needs: Needs, pods: Sequence[int], touchable: Sequence[Touchable], table: DemandTable) -> None:
     columns = NodeColumns([Node("", NO_RESOURCES)], [NO_RESOURCES], [0] * len(touchable), table)
     base = columns.pod_sums(table.cpu.base, table.memory.base)
     cpu, memory = base[ResourceName.CPU].tolist(), base[ResourceName.MEMORY].tolist()
     cpu_headroom = columns.pod_maximum(table.cpu.headroom).tolist()
     memory_headroom = columns.pod_maximum(table.memory.headroom).tolist()
-    for at, (index, verdict) in enumerate(zip(sized, touchable, strict=True)):
+    for at, (index, verdict) in enumerate(zip(pods, touchable, strict=True)):
         if verdict.manages_cpu:
             needs.cpu[index] = cpu[at] + verdict.pod.overhead.cpu_millicores
             needs.cpu_headroom[index] = cpu_headroom[at]
         if verdict.manages_memory:
             needs.memory[index] = memory[at] + verdict.pod.overhead.memory_bytes
             needs.memory_headroom[index] = memory_headroom[at]
-    return needs
 
 
 def keeps_its_size(pod: Pod, usage: Usage) -> bool:
