@@ -1,0 +1,171 @@
+"""Twenty random plans carried out end to end, one after the other, on a real control plane."""
+
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from tests.controlplane.api import Json, until
+from tests.controlplane.manifests import budget
+from tests.e2e.live import programs
+from tests.e2e.live.manifests import app
+from tests.e2e.live.sizes import requests
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+ROUNDS = 20
+KILLED, VANISHED = 7, 13
+CORES = 4000
+SETTINGS = {"packing_time_limit": "120s", "max_evictions_per_node": "9", "max_evictions_per_hour": "500"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Nodes of its own with applications under budgets, and one pod that waits until some of them have moved."""
+
+    number: int
+    nodes: tuple[str, ...]
+    apps: tuple[str, ...]
+
+    @property
+    def big(self) -> str:
+        """The application that waits."""
+        return f"big{self.number}"
+
+
+def living(stage: Stage, name: str) -> list[Json]:
+    return [one for one in stage.pods(name) if not one["metadata"].get("deletionTimestamp")]
+
+
+def node_of(pod: Json) -> str | None:
+    found: str | None = pod["spec"].get("nodeName")
+    return found
+
+
+def workload(stage: Stage, cell: int, name: str, millicores: int, replicas: int) -> Json:
+    selector = {"cell": f"{stage.namespace}-{cell}"}
+    return app("Deployment", stage.namespace, name, f"{millicores}m", "64Mi", replicas=replicas, nodeSelector=selector)
+
+
+def built(stage: Stage, number: int, draw: random.Random) -> Cell:
+    """A cell whose large pod fits on a node once one or two others have gone to the other nodes, and nowhere before."""
+    while True:
+        labels = {"cell": f"{stage.namespace}-{number}"}
+        count = draw.choice((2, 3, 3))
+        nodes = tuple(stage.node(f"{number}-{node}", cpu="4", labels=labels) for node in range(count))
+        names = tuple(f"app{number}-{at}" for at in range(draw.choice((2, 3))))
+        replicas = [draw.choice((2, 2, 3)) for _ in names]
+        for name, many in zip(names, replicas, strict=True):
+            stage.create(workload(stage, number, name, draw.randrange(300, 1100, 50), many))
+            stage.create(budget(stage.namespace, name, name, min_available=many - 1))
+        cell = Cell(number, nodes, names)
+        for name, many in zip(names, replicas, strict=True):
+            stage.running(many, name)
+        size = needed(stage, cell, draw)
+        if size is not None:
+            for name in names:
+                _budgeted(stage, name)
+            stage.create(workload(stage, number, cell.big, size, 1))
+            stage.pending(cell.big)
+            return cell
+        cleared(stage, cell)
+
+
+def _budgeted(stage: Stage, name: str) -> None:
+    def look() -> Any:
+        return stage.admin.read("poddisruptionbudgets.policy", stage.namespace, name)["status"].get(
+            "disruptionsAllowed"
+        )
+
+    until(look, f"the budget of {name} allows one")
+
+
+def needed(stage: Stage, cell: Cell, draw: random.Random) -> int | None:
+    """The size of a pod that fits on one of the nodes when one or two pods of it move, and on none before."""
+    pods = [pod for name in cell.apps for pod in living(stage, name)]
+    free = {node: CORES - sum(requests(pod).cpu for pod in pods if node_of(pod) == node) for node in cell.nodes}
+    target = draw.choice(cell.nodes)
+    others = {node: room for node, room in free.items() if node != target}
+    size = free[target]
+    gone: set[str] = set()
+    for pod in (pod for pod in pods if node_of(pod) == target):
+        owner = pod["metadata"]["labels"]["app"]
+        place = next((node for node, room in others.items() if room >= requests(pod).cpu), None)
+        # Each budget allows one.
+        if place is not None and owner not in gone and len(gone) < 2:
+            others[place] -= requests(pod).cpu
+            size += requests(pod).cpu
+            gone.add(owner)
+    return size if size > max(free.values()) else None
+
+
+def cleared(stage: Stage, cell: Cell) -> None:
+    """Take a cell away again."""
+    for name in (*cell.apps, cell.big):
+        for resource in ("deployments.apps", "poddisruptionbudgets.policy"):
+            if any(one["metadata"]["name"] == name for one in stage.admin.items(resource, stage.namespace)):
+                stage.admin.delete(resource, stage.namespace, name)
+    until(lambda: not any(stage.pods(name) for name in (*cell.apps, cell.big)), "the cell is empty")
+    for node in cell.nodes:
+        if any(one["metadata"]["name"] == node for one in stage.admin.items("nodes")):
+            stage.kubelet.remove_node(node)
+
+
+def evictions(stage: Stage) -> list[int]:
+    """The answers to all evictions that cruise has asked for."""
+    return [code for _, resource, _, code in stage.deeds() if resource == "pods/eviction"]
+
+
+def begun(stage: Stage, directory: Any, settings: dict[str, str]) -> "subprocess.Popen[bytes]":
+    """A `cruise serve --once` in the middle of carrying a plan out: it has evicted somebody."""
+    before = len(evictions(stage))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cruise", "serve", "--once", "--format", "json"],
+        env=programs.environment(settings, directory),
+        cwd=programs.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    until(lambda: len(evictions(stage)) > before or process.poll() is not None, "somebody is evicted", 180)
+    said = process.communicate()[0] if process.poll() is not None else b""
+    assert process.returncode is None, f"it ended before anybody was evicted: {said.decode()[-3000:]}"
+    return process
+
+
+def test_twenty_plans_are_carried_out_though_cruise_is_killed_and_a_node_vanishes(stage: Stage, tmp_path):
+    draw = random.Random(20)
+    stage.measure({"nobody": Use(cores=0.1, mebibytes=10)})
+    stage.mark()
+    finished, elsewhere = 0, 0
+    with stage.reviewing("full"):
+        for number in range(ROUNDS):
+            cell = built(stage, number, draw)
+            if number == KILLED:
+                begun(stage, tmp_path, stage.settings("full", **SETTINGS)).kill()
+                many = len(evictions(stage))
+            elif number == VANISHED:
+                process = begun(stage, tmp_path, stage.settings("full", **SETTINGS))
+                stage.kubelet.remove_node(cell.nodes[0])
+                assert process.wait(180) == 0
+                cleared(stage, cell)
+                continue
+            said = stage.once("full", **SETTINGS)["packing"]
+            assert said is not None and said["plan"] is not None, (number, said)
+            plan = said["plan"]
+            assert plan["phase"] == "finished", (number, plan)
+            if number == KILLED:
+                # The one that was begun was brought to its end: what it had evicted is not evicted again.
+                assert len(evictions(stage)) - many < len(plan["moves"])
+            [big] = living(stage, cell.big)
+            assert node_of(big) is not None, (number, plan)
+            finished += 1
+            elsewhere += node_of(big) != plan["placed"][0]["node"]
+            cleared(stage, cell)
+    assert finished == ROUNDS - 1
+    # A budget that allows nothing is waited for, and not asked.
+    assert set(evictions(stage)) == {201}
+    # Nobody was deleted or bound but by those whose task it is; the webhook keeps its own configuration.
+    touched = {(verb, resource) for verb, resource, *_ in stage.deeds()}
+    assert touched == {("create", "pods/eviction"), ("patch", "mutatingwebhookconfigurations")}
+    assert elsewhere <= 1
