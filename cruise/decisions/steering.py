@@ -12,6 +12,7 @@ from cruise.domain.overrides import STEERED
 from cruise.domain.packing import Steering
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import Amounts
+from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
 from cruise.domain.sizes import with_sizes
 
 # Who is not to be touched is not to be steered either.
@@ -33,17 +34,24 @@ def find_steering(pod: Pod, waiting: Iterable[Steering], now: datetime) -> Steer
 
 
 def steered(
-    pod: Pod, created: Pod, decision: Mutate | Leave, one: Steering, limit_ranges: tuple[LimitRangeItem, ...] = ()
+    pod: Pod,
+    created: Pod,
+    decision: Mutate | Leave,
+    one: Steering,
+    limit_ranges: tuple[LimitRangeItem, ...] = (),
+    taints: Iterable[Taint] = (),
 ) -> Pod | None:
     """Return a pod as it is created where it is steered, None where it is left alone.
 
-    `created` is what admission makes of it. Planned sizes take the place of the peak's where the pod may be sized;
-    limits never fall under them. That it prefers its node is for who writes the patch: decisions read the annotation.
+    `created` is what admission makes of it, `taints` are those of its node. Planned sizes take the place of the peak's
+    where the pod may be sized; limits never fall under them. That it prefers its node is for who writes the patch:
+    decisions read the annotation.
     """
     if isinstance(decision, Leave) and decision.reason in _LEFT_ALONE:
         return None
     note = {STEERED: f"{one.replaces} {one.node}"}
-    marked = replace(created, annotations={**created.annotations, **note})
+    placement = undeterred(created.placement, taints)
+    marked = replace(created, annotations={**created.annotations, **note}, placement=placement)
     may_size = isinstance(decision, Mutate) or decision.reason is Reason.SETTLED
     if not one.containers or not may_size:
         return marked
@@ -55,6 +63,20 @@ def steered(
     if qos_class(sized) is not created.qos or breaks_limit_range(marked, targets, limit_ranges):
         return marked
     return sized
+
+
+def undeterred(placement: Placement, taints: Iterable[Taint]) -> Placement:
+    """Return a placement that also tolerates those taints which ask pods to keep away, and forbid nothing.
+
+    In kube-scheduler's default weights such a taint counts more than a preferred node.
+    """
+    added = tuple(
+        Toleration(taint.key, exists=True, effect=taint.effect)
+        for taint in taints
+        if taint.effect is TaintEffect.PREFER_NO_SCHEDULE
+        and not any(toleration.tolerates(taint) for toleration in placement.tolerations)
+    )
+    return replace(placement, tolerations=(*placement.tolerations, *dict.fromkeys(added))) if added else placement
 
 
 def steered_node(pod: Pod) -> str | None:

@@ -11,6 +11,7 @@ import msgspec
 
 from cruise.domain.cluster import Pod
 from cruise.domain.resources import Amounts
+from cruise.domain.scheduling import Toleration
 from cruise.errors import BadInput
 from cruise.kube_json.original_resources import amounts_json
 
@@ -19,11 +20,11 @@ Operation = dict[str, Any]
 
 
 def pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
-    """Return the operations that give a submitted pod the resources and annotations of `after`.
+    """Return the operations that give a submitted pod the resources, annotations and added tolerations of `after`.
 
     `before` is `submitted`, read. Parents that the submitted object lacks, or has as null, are added.
     """
-    operations = list(_annotation_operations(submitted, before, after))
+    operations = [*_annotation_operations(submitted, before, after), *_toleration_operations(submitted, before, after)]
     places = _places(submitted)
     for place, old, new in zip(places, before.containers, after.containers, strict=True):
         if (old.requests, old.limits) != (new.requests, new.limits):
@@ -82,6 +83,23 @@ def _annotation_operations(submitted: Json, before: Pod, after: Pod) -> Iterator
         return
     for key, text in added.items():
         yield _add(f"/metadata/annotations/{_escaped(key)}", text)
+
+
+def _toleration_operations(submitted: Json, before: Pod, after: Pod) -> Iterator[Operation]:
+    added = after.placement.tolerations[len(before.placement.tolerations) :]
+    if added:
+        written = [_toleration_json(toleration) for toleration in added]
+        yield _add("/spec/tolerations", [*(submitted["spec"].get("tolerations") or ()), *written])
+
+
+def _toleration_json(toleration: Toleration) -> Json:
+    stated = {
+        "key": toleration.key,
+        "operator": "Exists" if toleration.exists else "Equal",
+        "value": toleration.value,
+        "effect": toleration.effect.value if toleration.effect else "",
+    }
+    return {key: text for key, text in stated.items() if text}
 
 
 def _places(submitted: Json) -> list[tuple[str, Json]]:

@@ -48,7 +48,9 @@ class Admitter:
         created, decision = self.admit(pod)
         if self._policy.mode < Mode.FULL:
             return created, False
-        found = steered(pod, created, decision, one, self._snapshot.limit_ranges.get(pod.namespace, ()))
+        snapshot = self._snapshot
+        taints = next((node.taints for node in snapshot.nodes if node.name == one.node), ())
+        found = steered(pod, created, decision, one, snapshot.limit_ranges.get(pod.namespace, ()), taints)
         if found is None:
             return created, False
         qos = qos_class(found)

@@ -8,13 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.admission import Leave, Mutate
-from cruise.decisions.steering import find_steering, steered, steered_node
+from cruise.decisions.steering import find_steering, steered, steered_node, undeterred
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.cluster import ContainerRole, LimitRangeItem
 from cruise.domain.overrides import STEERED
 from cruise.domain.packing import Steering
 from cruise.domain.resources import NO_AMOUNTS
-from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement
+from cruise.domain.scheduling import (
+    ANYWHERE,
+    NodeSelectorTerm,
+    Operator,
+    Placement,
+    Requirement,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from tests.builders import NOW, make_amounts, make_container, make_pod
 
 TARGET = ContainerTarget("app", ContainerRole.MAIN, make_amounts(300, 200), make_amounts(None, 400))
@@ -104,3 +113,13 @@ def test_what_is_not_planned_stays():
     found = steered(POD, POD, MUTATED, replace(ONE, containers=(target,)))
     assert found is not None
     assert found.containers[0].requests == make_amounts(300, 128)
+
+
+def test_taints_that_ask_to_keep_away_do_not_outweigh_the_node():
+    avoid, forbid = (Taint("a", "x", TaintEffect.PREFER_NO_SCHEDULE), Taint("b", "y", TaintEffect.NO_SCHEDULE))
+    found = steered(POD, POD, MUTATED, ONE, taints=(avoid, avoid, forbid))
+    assert found is not None
+    # What a taint forbids stays forbidden.
+    assert found.placement.tolerations == (Toleration("a", exists=True, effect=TaintEffect.PREFER_NO_SCHEDULE),)
+    assert undeterred(found.placement, (avoid, forbid)) is found.placement
+    assert undeterred(ANYWHERE, (forbid,)) is ANYWHERE

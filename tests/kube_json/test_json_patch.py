@@ -1,6 +1,7 @@
 """Patches: minimal, escaped, with missing parents added, and tried out against an independent reading of RFC 6902."""
 
 import copy
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import Pod, QosClass
+from cruise.domain.scheduling import TaintEffect, Toleration
 from cruise.errors import BadInput
 from cruise.kube_json.json_patch import apply_patch, pod_patch, tried_patch
 from cruise.kube_json.pod import decode_pod
@@ -51,6 +53,31 @@ def test_only_what_differs_is_written_and_what_stays_keeps_its_notation():
     settled = submitted(containers=[make_container_json(cpu="0.4", memory="300Mi", cpu_limit="1")])
     assert patch_of(settled) == [
         {"op": "add", "path": "/spec/containers/0/resources/limits", "value": {"memory": "700Mi"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "stated", [None, [], [{"key": "own", "operator": "Odd"}, {"operator": "Exists", "effect": "NoExecute"}]]
+)
+def test_tolerations_are_added_behind_those_that_are_there(stated):
+    document = submitted(spec={"tolerations": stated})
+    before = decode_pod(document)
+    added = (
+        Toleration("a", exists=True, effect=TaintEffect.PREFER_NO_SCHEDULE),
+        Toleration("b", value="c"),
+    )
+    placement = replace(before.placement, tolerations=(*before.placement.tolerations, *added))
+    patch = tried_patch(document, before, replace(before, placement=placement), decode_pod)
+    assert json.loads(patch) == [
+        {
+            "op": "add",
+            "path": "/spec/tolerations",
+            "value": [
+                *(stated or ()),
+                {"key": "a", "operator": "Exists", "effect": "PreferNoSchedule"},
+                {"key": "b", "operator": "Equal", "value": "c"},
+            ],
+        }
     ]
 
 

@@ -8,6 +8,10 @@ from itertools import zip_longest
 
 from cruise.decisions.packing.proposal import Arrival, Proposal
 from cruise.decisions.packing.proposal import Stage as PlanStage
+from cruise.decisions.steering import undeterred
+from cruise.domain.cluster import Node
+from cruise.kube_json.json_patch import apply_patch, pod_patch
+from cruise.kube_json.pod import decode_pod
 from cruise.kube_json.steering_patch import affinity_operations
 from tests.controlplane.api import Json
 from tests.e2e.packing.explaining import reasons_for_going
@@ -31,6 +35,13 @@ class Landing:
         """Tell whether it is where the plan wants it."""
         return self.node == self.arrival.target
 
+    def in_words(self) -> str:
+        """Say where the pod went instead, and why."""
+        pod = f"{self.arrival.namespace}/{self.arrival.pod} for {self.arrival.target}"
+        if self.node is None:
+            return f"{pod} was let in nowhere: {self.message}"
+        return f"{pod} went to {self.node}: {', '.join(self.reasons) or 'for no reason that is known'}"
+
 
 @dataclass(slots=True)
 class Carrying:
@@ -38,6 +49,7 @@ class Carrying:
 
     stage: Stage
     plans: Mapping[str, Proposal]
+    nodes: Mapping[str, Node]
     landings: list[Landing] = field(default_factory=list)
 
     def run(self) -> None:
@@ -56,7 +68,7 @@ class Carrying:
         for turn in zip_longest(*(plan.arrivals for plan in due.values())):
             coming = {name: one for name, one in zip(due, turn, strict=True) if one is not None}
             self.stage.each(
-                [steered(originals[one.namespace, one.pod], one.target) for one in coming.values()],
+                [steered(originals[one.namespace, one.pod], self.nodes[one.target]) for one in coming.values()],
                 self.stage.api.create,
             )
             self._wait(coming)
@@ -88,16 +100,13 @@ class Carrying:
             yield replace(landing, reasons=tuple(found))
 
 
-def steered(pod: Json, node: str) -> Json:
-    """A pod as its controller creates it again, with the preference that cruise's webhook adds."""
+def steered(pod: Json, node: Node) -> Json:
+    """A pod as its controller creates it again, with what cruise's webhook adds."""
     manifest: Json = json.loads(json.dumps(pod))
     spec = manifest["spec"]
     spec.pop("nodeName", None)
     del spec["schedulerName"]
-    for operation in affinity_operations(manifest, node):
-        *parents, last = operation["path"].split("/")[1:]
-        parent = manifest
-        for name in parents:
-            parent = parent[name]
-        parent[last] = operation["value"]
+    before = decode_pod(manifest)
+    after = replace(before, placement=undeterred(before.placement, node.taints))
+    apply_patch(manifest, [*pod_patch(manifest, before, after), *affinity_operations(manifest, node.name)])
     return manifest

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from cruise.decisions.packing.proposal import Proposal
 from cruise.domain.cluster import Snapshot
 from cruise.kube_json.snapshot import read_snapshot
 from tests.controlplane.api import Api, ApiError, Json, conditions, until
@@ -93,6 +94,17 @@ class Stage:
         """All pods of the clusters as they are now."""
         found = self.api.items("pods", labels=MARK)
         return {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
+
+    def staying(self, plans: Iterable[Proposal]) -> dict[PodName, str]:
+        """The nodes of the running pods that plans leave where they are."""
+        leaving = {(one.namespace, one.pod) for plan in plans for one in (*plan.moves, *plan.preempted)}
+        running = {name: pod["spec"].get("nodeName") for name, pod in self.pods().items()}
+        return {name: node for name, node in running.items() if node and name not in leaving}
+
+    def places(self, names: Iterable[PodName]) -> dict[PodName, str | None]:
+        """The nodes that some pods are on, None for one that is gone."""
+        pods = self.pods()
+        return {name: pods[name]["spec"].get("nodeName") if name in pods else None for name in names}
 
     def snapshots(self) -> dict[str, Snapshot]:
         """Each cluster as kubectl would print it, its pods being those of controllers that create them again."""

@@ -1,6 +1,4 @@
-"""The judge and the real kube-scheduler on single pods: what one lets in, the other does."""
-
-import pytest
+"""Single pods put before the real scheduler and the judge alike."""
 
 from cruise.decisions.packing.judging.board import Board
 from cruise.decisions.packing.judging.replay import Scheduler
@@ -9,31 +7,7 @@ from cruise.domain.scheduling import Taint, TaintEffect
 from tests.controlplane.api import Json, until
 from tests.e2e.packing.stage import PodName, Stage, verdict
 
-ROUNDS = 6
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
-
-
-@pytest.mark.parametrize("number", range(ROUNDS))
-def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: Stage, number: int):
-    names = create_probes(stage, number)
-    admitting = {
-        names[cluster]: nodes_that_admit(snapshot, names[cluster]) for cluster, snapshot in stage.snapshots().items()
-    }
-    stage.each(
-        names.values(), lambda pod: stage.api.patch("pods", *pod, {"spec": {"schedulingGates": []}}, kind="merge")
-    )
-    try:
-        judged = until(lambda: all_judged(stage, admitting), "the scheduler has judged all", seconds=60)
-    finally:
-        stage.remove_pods(list(names.values()))
-    differing = [
-        f"{name}: the scheduler says {judged[name]}, the judge {sorted(admitting[name].items())}"
-        for name in names.values()
-        if not agrees(admitting[name], judged[name][0])
-    ]
-    assert not differing, "\n".join(differing)
-    bound = sum(node is not None for node, _ in judged.values())
-    assert 10 < bound < len(names)
 
 
 def create_probes(stage: Stage, number: int) -> dict[str, PodName]:

@@ -1,0 +1,71 @@
+"""The real kube-scheduler as judge: of the judge itself, on single pods, and of plans for whole clusters."""
+
+import time
+
+import pytest
+
+from cruise.decisions.packing.budget import Budget
+from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.judging import find_objections
+from cruise.decisions.packing.pack import pack
+from cruise.decisions.packing.proposal import Proposal
+from cruise.decisions.packing.proposing import NoOrder, propose
+from cruise.domain.cluster import Snapshot
+from tests.controlplane.api import until
+from tests.e2e.packing.carrying import Carrying
+from tests.e2e.packing.probing import agrees, all_judged, create_probes, nodes_that_admit
+from tests.e2e.packing.stage import Stage
+
+ROUNDS = 6
+SECONDS_EACH = 0.5
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: Stage, number: int):
+    names = create_probes(stage, number)
+    admitting = {
+        names[cluster]: nodes_that_admit(snapshot, names[cluster]) for cluster, snapshot in stage.snapshots().items()
+    }
+    stage.each(
+        names.values(), lambda pod: stage.api.patch("pods", *pod, {"spec": {"schedulingGates": []}}, kind="merge")
+    )
+    try:
+        judged = until(lambda: all_judged(stage, admitting), "the scheduler has judged all", seconds=60)
+    finally:
+        stage.remove_pods(list(names.values()))
+    differing = [
+        f"{name}: the scheduler says {judged[name]}, the judge {sorted(admitting[name].items())}"
+        for name in names.values()
+        if not agrees(admitting[name], judged[name][0])
+    ]
+    assert not differing, "\n".join(differing)
+    bound = sum(node is not None for node, _ in judged.values())
+    assert 10 < bound < len(names)
+
+
+def test_the_real_scheduler_accepts_what_plans_want(stage: Stage):
+    plans, nodes = {}, {}
+    for name, snapshot in stage.snapshots().items():
+        nodes |= {node.name: node for node in snapshot.nodes}
+        plan = plan_for(snapshot)
+        assert isinstance(plan, Proposal), f"{name}: {plan.reason}"
+        assert find_objections(snapshot, plan) == (), name
+        plans[name] = plan
+    staying = stage.staying(plans.values())
+    carrying = Carrying(stage, plans, nodes)
+    carrying.run()
+    landings = carrying.landings
+    elsewhere = [landing for landing in landings if not landing.as_planned]
+    told = "\n".join(landing.in_words() for landing in elsewhere)
+    assert all(landing.node for landing in landings), told
+    assert all(landing.reasons for landing in elsewhere), told
+    assert len(elsewhere) <= len(landings) // 100, told
+    assert len(landings) > 150
+    # Nobody was preempted whom the plans let stay.
+    assert stage.places(staying) == staying
+
+
+def plan_for(snapshot: Snapshot) -> Proposal | NoOrder:
+    """The plan for a cluster as it is."""
+    built = build_problem(snapshot)
+    return propose(built, pack(built.problem, Budget(time.monotonic() + SECONDS_EACH), lambda packing: None))
