@@ -25,6 +25,8 @@ from cruise.runtime.ports import Cluster, Store
 
 log = structlog.get_logger()
 
+_MOST_PROBLEMS = 4
+_LEAST_SECONDS = 0.5
 _EVICTION_WINDOW = timedelta(hours=1)
 
 
@@ -105,11 +107,18 @@ async def _made(
     scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
 ) -> tuple[Proposal, float] | str:
     """Return a plan that the judge lets through and how long solving took, or why there is none."""
-    built = await asyncio.to_thread(_built, scene)
-    began = monotonic()
-    packing = await solver.pack(built.problem, seconds)
-    took = monotonic() - began
-    proposal, objections = await asyncio.to_thread(_proposed, scene, built, packing)
+    took, unsizable = 0.0, scene.usage.unsizable
+    for left in reversed(range(_MOST_PROBLEMS)):
+        scene = replace(scene, usage=replace(scene.usage, unsizable=unsizable))
+        built = await asyncio.to_thread(_built, scene)
+        began = monotonic()
+        packing = await solver.pack(built.problem, max(_LEAST_SECONDS, seconds - took))
+        took += monotonic() - began
+        proposal, objections = await asyncio.to_thread(_proposed, scene, built, packing)
+        if not isinstance(proposal, NoOrder) or proposal.unsizable <= unsizable or not left:
+            break
+        # Some keep the sizes that they have, which is found out only where all are sized together.
+        unsizable |= proposal.unsizable
     if objections:
         # A plan that the judge does not let through is a mistake of ours: nobody is to see it.
         log.error("packing plan dropped", objections=list(objections[:10]), count=len(objections))
