@@ -15,7 +15,7 @@ from cruise.decisions.packing.search import Search
 
 _POLISH_ITERATIONS = 100_000
 _POLISH_HEAT = 0.1
-_BETWEEN_ITERATIONS = 150_000
+_BETWEEN_ITERATIONS = 400_000
 _NOISE = 0.1
 _MOST_NOISE = 0.5
 # CP-SAT gets this share of what is left, at the first attempt and at each later one.
