@@ -11,7 +11,7 @@ from cruise.domain.actions import Hold, Outcome
 from cruise.domain.cluster import Pod
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
-from cruise.runtime.carrying_out import CarryingOut
+from cruise.runtime.carrying_out import POLL_SECONDS, CarryingOut
 from cruise.runtime.gate import Gate
 from cruise.runtime.node_load import NodeLoads, node_load_pass
 from cruise.runtime.oom import OomReactor
@@ -97,7 +97,9 @@ class Controller:
         self._gate = gate or Gate()
         self._reactor = OomReactor(cluster, store, policy, self._gate)
         self._packer = packer
-        self._carrying = CarryingOut(cluster, store, policy, self._gate, clock, tell=self._acted)
+        self._carrying = CarryingOut(
+            cluster, store, policy, self._gate, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
+        )
         # What somebody else has begun is taken up before anything new is planned.
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
         self._reading = reading

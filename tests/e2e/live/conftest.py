@@ -1,10 +1,12 @@
 """What every scene plays on."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cruise.runtime.pack_worker import PackWorker
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.live.stage import Stage, database_of
@@ -16,6 +18,17 @@ def postgres() -> Iterator[Path]:
     """A server whose databases are the scenes' stores."""
     with embedded_server() as data_dir:
         yield data_dir
+
+
+@pytest.fixture(scope="session")
+def warm_solver() -> bool:
+    """Tells whether the packing process starts; its kernels are compiled by then, as after an installation."""
+
+    async def look() -> bool:
+        async with PackWorker() as worker:
+            return await worker.ready()
+
+    return asyncio.run(look())
 
 
 @pytest.fixture

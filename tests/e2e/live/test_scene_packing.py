@@ -2,12 +2,16 @@
 
 import json
 
+import pytest
+
 from tests.controlplane.api import Json, conditions, until
 from tests.controlplane.manifests import budget
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import requests
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
+
+pytestmark = pytest.mark.usefixtures("warm_solver")
 
 # Sized by themselves these leave no room for a peak; together with it they share one headroom.
 STEADY = Use(cores=0.8, mebibytes=100, peak_cores=1.0)
@@ -102,7 +106,7 @@ def split(stage: Stage, replicas: int = 2) -> tuple[str, str]:
 def test_a_pod_moves_under_its_budget_to_where_it_is_steered(stage: Stage):
     split(stage)
     with stage.reviewing("full"):
-        said = stage.once("full", packing_time_limit="120s")
+        said = stage.once("full")
     plan = said["packing"]["plan"]
     assert plan is not None, said["packing"]
     assert (plan["phase"], plan["detail"]) == ("finished", ""), json.dumps(plan)
@@ -122,7 +126,7 @@ def test_a_pod_moves_under_its_budget_to_where_it_is_steered(stage: Stage):
 
 def test_mode_resize_evicts_nobody_for_it(stage: Stage):
     split(stage)
-    said = stage.once("resize", packing_time_limit="120s")
+    said = stage.once("resize")
     assert said["packing"]["plan"]["moves"] == []
     assert stage.deeds() == []
     assert nodes_of(stage, "big") == [None]

@@ -17,7 +17,7 @@ from tests.e2e.live.usage import Use
 ROUNDS = 20
 KILLED, VANISHED = 7, 13
 CORES = 4000
-SETTINGS = {"packing_time_limit": "120s", "max_evictions_per_node": "9", "max_evictions_per_hour": "500"}
+SETTINGS = {"max_evictions_per_node": "9", "max_evictions_per_hour": "500"}
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,10 @@ def begun(stage: Stage, directory: Any, settings: dict[str, str]) -> "subprocess
     return process
 
 
-def test_twenty_plans_are_carried_out_though_cruise_is_killed_and_a_node_vanishes(stage: Stage, tmp_path):
+def test_twenty_plans_are_carried_out_though_cruise_is_killed_and_a_node_vanishes(
+    stage: Stage, tmp_path, warm_solver: bool
+):
+    assert warm_solver
     draw = random.Random(20)
     stage.measure({"nobody": Use(cores=0.1, mebibytes=10)})
     stage.mark()

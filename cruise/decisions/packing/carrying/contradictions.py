@@ -29,8 +29,8 @@ def find_contradictions(
         # Who is to come in the place of a pending pod is not there yet.
         return ()
     rest = rest_of(plan, places)
-    named: list[Arrival | Preemption | ResizePod] = [*rest.placed, *rest.moves, *rest.preempted, *rest.resizes]
-    gone = {f"pod {one.namespace}/{one.pod} is gone" for one in named if one.uid not in places.pods}
+    later: list[Arrival | Preemption | ResizePod] = [*rest.placed, *rest.moves, *rest.preempted, *rest.resizes]
+    gone = {f"pod {one.namespace}/{one.pod} is gone" for one in later if one.uid not in places.pods}
     if gone:
         return tuple(sorted(gone))
     replay = Replay(snapshot, rest, Leaving(snapshot, policy, stored))
@@ -39,7 +39,14 @@ def find_contradictions(
 
 
 def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator[str]:
-    """Say what keeps pods of the present stage from where they are to arrive, once evictions have begun."""
+    """Say what keeps pods of the present stage from where they are to arrive, without judging the whole plan.
+
+    Room is looked at once evictions have begun: until then it may be made yet.
+    """
+    if not places.evicting:
+        named: list[Arrival | Preemption | ResizePod] = [*stage.resizes, *stage.leaves, *stage.arrivals]
+        gone = {one.uid: one for one in named if one.uid not in places.pods and one.uid not in places.left}
+        yield from (f"pod {one.namespace}/{one.pod} is gone" for one in gone.values())
     nodes = {node.name: node for node in snapshot.nodes}
     waiting = [one for one in stage.arrivals if places.node_of(one) is None]
     leaving = {one.uid for one in stage.leaves}
@@ -49,7 +56,7 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
             yield f"node {target} is gone"
         elif not node.ready or node.unschedulable:
             yield f"node {target} takes no pods"
-        else:
+        elif places.evicting:
             here = [one for one in waiting if one.target == target]
             yield from _lack_of_room(node, stage, here, snapshot, places, leaving)
 

@@ -110,11 +110,7 @@ def _step_in(
         return _dropped(plan, now, f"mode {policy.mode.label}")
     if now - plan.at >= policy.pass_interval:
         return _dropped(plan, now, "older than the next pass")
-    wrong: Sequence[str]
-    if places.evicting:
-        wrong = list(find_obstacles(stage, snapshot, places))
-    else:
-        wrong = find_contradictions(plan, snapshot, places, policy, stored)
+    wrong: Sequence[str] = list(find_obstacles(stage, snapshot, places))
     if wrong:
         return _dropped(plan, now, _shortened(wrong))
     if not places.left:
@@ -124,7 +120,11 @@ def _step_in(
     disruption = _Disruption(snapshot, policy, now, stored)
     # Who would go astray does so as soon as there is room.
     recreating = None if places.evicting else _recreated(plan, stage, places, disruption)
-    return recreating or _resized(plan, stage, places) or _evicted(plan, stage, places, disruption)
+    step = recreating or _resized(plan, stage, places) or _evicted(plan, stage, places, disruption)
+    if step.actions and not places.evicting:
+        # The whole rest is judged before anything is done for a stage: in a large cluster that takes a second.
+        wrong = find_contradictions(plan, snapshot, places, policy, stored)
+    return _dropped(plan, now, _shortened(wrong)) if wrong else step
 
 
 class _Disruption:
