@@ -32,6 +32,9 @@ class Agenda:
         for pod in waiting:
             self._to_node.setdefault(self.target[pod], set()).add(pod)
             self._of_class.setdefault(standing.class_of(pod), set()).add(pod)
+        self._leaving_of_class: dict[int, list[int]] = {}
+        for pod in self.leaving:
+            self._leaving_of_class.setdefault(standing.class_of(pod), []).append(pod)
         self._from_node: dict[int, list[int]] = {}
         for pod, node in self.source.items():
             self._from_node.setdefault(node, []).append(pod)
@@ -61,7 +64,7 @@ class Agenda:
         found: set[int] = set()
         for pod in pods:
             found |= self._to_node.get(self.source.get(pod, -1), set())
-            for pod_class in self._standing.neighbours.related(self._standing.class_of(pod)):
+            for pod_class in self._standing.neighbours.keep(self._standing.class_of(pod)):
                 found |= self._of_class.get(pod_class, set())
         return found
 
@@ -70,3 +73,7 @@ class Agenda:
         members = [pod for pod in self._from_node.get(node, ()) if pod in self.leaving]
         self._from_node[node] = members
         return members
+
+    def leaving_of(self, pod_class: int) -> list[int]:
+        """Return who of a class is still to leave its node."""
+        return [pod for pod in self._leaving_of_class.get(pod_class, ()) if pod in self.leaving]

@@ -195,12 +195,7 @@ class Knots:
     def _candidates(self, pod: int) -> list[int]:
         """Return who stands where it is to leave and may be in a pod's way: on its node, or named by its rules."""
         standing, agenda = self._standing, self._agenda
-        found = list(agenda.leaving_from(agenda.target[pod]))
-        mine = standing.class_of(pod)
-        if standing.neighbours.bind(mine):
-            known = set(found)
-            related = standing.neighbours.related
-            found += [
-                other for other in agenda.leaving if other not in known and mine in related(standing.class_of(other))
-            ]
+        found = dict.fromkeys(agenda.leaving_from(agenda.target[pod]))
+        for pod_class in sorted(standing.neighbours.kept_by(standing.class_of(pod))):
+            found.update(dict.fromkeys(agenda.leaving_of(pod_class)))
         return [other for other in found if other != pod and standing.node_of[other] == agenda.source[other]]

@@ -1,12 +1,14 @@
 """The rules between pods while a plan is carried out: whom the neighbours of the moment let in."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 
 from cruise.decisions.packing.instance import BoolArray, IntArray
 from cruise.decisions.packing.problem import Attraction, Exclusion, Rules, Spread
+
+_NONE: frozenset[int] = frozenset()
 
 
 class _Tally:
@@ -79,7 +81,8 @@ class Neighbours:
     def __init__(self, rules: Rules, arriving: frozenset[int], pod_class: IntArray, pod_node: IntArray) -> None:
         self._tallies: dict[int, list[_Tally]] = defaultdict(list)
         self._rules: dict[int, list[_Shut | _Drawn | _Level]] = defaultdict(list)
-        self._related: dict[int, set[int]] = defaultdict(set)
+        self._keep: dict[int, set[int]] = defaultdict(set)
+        self._kept_by: dict[int, set[int]] = defaultdict(set)
         self._topologies = rules.topologies
         self._domains: dict[tuple[int, bytes], list[int]] = {}
         self._everywhere = [0] * rules.topologies.shape[1]
@@ -104,13 +107,13 @@ class Neighbours:
         """Tell whether those who are there let in one more pod of a class."""
         return all(rule.lets_in(node) for rule in self._rules.get(pod_class, ()))
 
-    def bind(self, pod_class: int) -> bool:
-        """Tell whether a class has rules to obey."""
-        return pod_class in self._rules
+    def kept_by(self, pod_class: int) -> Set[int]:
+        """Return the classes on whose pods the arrival of one of this class may hang."""
+        return self._kept_by.get(pod_class, _NONE)
 
-    def related(self, pod_class: int) -> frozenset[int]:
+    def keep(self, pod_class: int) -> Set[int]:
         """Return the classes whose arrival may hang on pods of this one."""
-        return frozenset(self._related.get(pod_class, ()))
+        return self._keep.get(pod_class, _NONE)
 
     def _domains_of(self, topology: int, eligible: BoolArray | None = None) -> list[int]:
         """Return each node's domain, -1 where it does not count; many rules share one list."""
@@ -124,8 +127,12 @@ class Neighbours:
         tally = _Tally(domain_of, classes)
         for one in tally.classes:
             self._tallies[one].append(tally)
-            self._related[one].add(holder)
+            self._relate(one, holder)
         return tally
+
+    def _relate(self, one: int, arriving: int) -> None:
+        self._keep[one].add(arriving)
+        self._kept_by[arriving].add(one)
 
     def _take_exclusion(self, exclusion: Exclusion, arriving: frozenset[int]) -> None:
         targets = exclusion.targets.tolist()
@@ -136,8 +143,8 @@ class Neighbours:
         if kept_off:
             holders = _Tally(self._domains_of(exclusion.topology), (exclusion.holder,))
             self._tallies[exclusion.holder].append(holders)
-            self._related[exclusion.holder].update(kept_off)
             for target in kept_off:
+                self._relate(exclusion.holder, target)
                 self._rules[target].append(_Shut(holders))
 
     def _take_attraction(self, attraction: Attraction) -> None:
