@@ -1,13 +1,14 @@
 """Which pods are on which nodes while a plan is replayed, indexed by node, by namespace and labels, and by term."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from cruise.decisions.packing.judging.lookup import LabelIndex, Labels, SelectorIndex
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.colocation import PodTerm, Surroundings
+from cruise.domain.scheduling import LabelSelector
 
 PodKey = tuple[str, str]
-Labels = frozenset[tuple[str, str]]
 
 
 def key_of(pod: Pod) -> PodKey:
@@ -23,11 +24,10 @@ class Board:
         self.surroundings: Surroundings = snapshot.surroundings
         self._place: dict[PodKey, str] = {}
         self._on_node: defaultdict[str, dict[PodKey, Pod]] = defaultdict(dict)
-        self._crowds: defaultdict[str, dict[Labels, Counter[str]]] = defaultdict(dict)
-        self._ending: defaultdict[str, dict[Labels, Counter[str]]] = defaultdict(dict)
+        self._crowds: defaultdict[str, _Crowd] = defaultdict(_Crowd)
         self._terms: dict[PodTerm, Counter[str]] = {}
-        self._terms_on_namespace: defaultdict[str, dict[PodTerm, None]] = defaultdict(dict)
-        self._terms_by_selector: dict[PodTerm, None] = {}
+        self._terms_on_namespace: defaultdict[str, SelectorIndex[PodTerm]] = defaultdict(SelectorIndex)
+        self._terms_by_selector: SelectorIndex[PodTerm] = SelectorIndex()
         self._claims: Counter[PodKey] = Counter()
         for pod in snapshot.pods:
             if pod.node is not None and not pod.terminal:
@@ -58,31 +58,64 @@ class Board:
         """How many pods on nodes use a claim."""
         return self._claims[claim]
 
-    def crowds_in(self, namespace: str, with_ending: bool) -> Iterator[tuple[dict[str, str], Counter[str]]]:
-        """Each set of labels among a namespace's pods on nodes, with how many pods have it on each node."""
-        for labels, nodes in self._crowds[namespace].items():
-            yield dict(labels), nodes
-        if with_ending:
-            for labels, nodes in self._ending[namespace].items():
-                yield dict(labels), nodes
+    def crowds_selected(
+        self, namespace: str, selector: LabelSelector, with_ending: bool
+    ) -> Iterator[tuple[dict[str, str], Counter[str]]]:
+        """Each set of labels that a selector selects among a namespace's pods, with how many have it on each node."""
+        crowd = self._crowds.get(namespace)
+        if crowd is None:
+            return
+        for labels in crowd.index.candidates(selector):
+            if selector.selects(dict(labels)):
+                yield dict(labels), crowd.staying[labels]
+                if with_ending:
+                    yield dict(labels), crowd.ending[labels]
 
     def namespaces(self) -> list[str]:
         """The namespaces of pods on nodes."""
-        return [*self._crowds, *(self._ending.keys() - self._crowds.keys())]
+        return list(self._crowds)
 
-    def anti_affinity_against(self, namespace: str) -> Iterator[tuple[PodTerm, Counter[str]]]:
-        """Each anti-affinity term on nodes that may mean pods of a namespace, with how many pods hold it on each."""
-        for term in self._terms_on_namespace[namespace] | self._terms_by_selector:
+    def anti_affinity_against(
+        self, namespace: str, labels: Mapping[str, str]
+    ) -> Iterator[tuple[PodTerm, Counter[str]]]:
+        """Each anti-affinity term on nodes that may mean such a pod, with how many pods hold it on each."""
+        found = dict.fromkeys(self._terms_by_selector.candidates(labels))
+        if namespace in self._terms_on_namespace:
+            found |= dict.fromkeys(self._terms_on_namespace[namespace].candidates(labels))
+        for term in found:
             yield term, self._terms[term]
 
     def _count(self, pod: Pod, node: str, step: int) -> None:
-        crowds = self._ending if pod.terminating else self._crowds
-        crowds[pod.namespace].setdefault(frozenset(pod.labels.items()), Counter())[node] += step
+        self._crowds[pod.namespace].count(pod, node, step)
         for term in pod.constraints.anti_affinity:
-            self._terms.setdefault(term, Counter())[node] += step
-            for namespace in term.namespaces:
-                self._terms_on_namespace[namespace][term] = None
-            if term.namespace_selector is not None:
-                self._terms_by_selector[term] = None
+            if term not in self._terms:
+                self._learn(term)
+            self._terms[term][node] += step
         for claim in pod.constraints.claims:
             self._claims[(pod.namespace, claim)] += step
+
+    def _learn(self, term: PodTerm) -> None:
+        self._terms[term] = Counter()
+        if term.selector is None:
+            return
+        for namespace in term.namespaces:
+            self._terms_on_namespace[namespace].add(term.selector, term)
+        if term.namespace_selector is not None:
+            self._terms_by_selector.add(term.selector, term)
+
+
+class _Crowd:
+    """The pods of one namespace, those with the same labels together: how many on each node, ending ones apart."""
+
+    def __init__(self) -> None:
+        self.index = LabelIndex()
+        self.staying: dict[Labels, Counter[str]] = {}
+        self.ending: dict[Labels, Counter[str]] = {}
+
+    def count(self, pod: Pod, node: str, step: int) -> None:
+        """Add or take a pod."""
+        labels = frozenset(pod.labels.items())
+        if labels not in self.staying:
+            self.staying[labels], self.ending[labels] = Counter(), Counter()
+            self.index.add(labels)
+        (self.ending if pod.terminating else self.staying)[labels][node] += step

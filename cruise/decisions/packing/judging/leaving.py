@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from cruise.decisions.limit_ranges import breaks_limit_range
+from cruise.decisions.packing.judging.lookup import SelectorIndex
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot, WorkloadRef
 from cruise.domain.overrides import Guidance, Unreadable, parse_overrides, resolve_guidance
 from cruise.domain.policy import EvictionRanking, Mode, Overrides, Policy
@@ -28,13 +29,15 @@ class Leaving:
         self._policy = policy
         self._stored = stored
         self._unready = {node.name for node in snapshot.nodes if not node.ready}
-        self._budgets: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)
-        for budget in snapshot.budgets:
-            self._budgets[budget.namespace].append(budget)
+        self._budgets: defaultdict[str, SelectorIndex[int]] = defaultdict(SelectorIndex)
+        for number, budget in enumerate(snapshot.budgets):
+            self._budgets[budget.namespace].add(budget.selector, number)
 
     def covering(self, pod: Pod) -> list[DisruptionBudget]:
         """The disruption budgets that select a pod."""
-        return [budget for budget in self._budgets[pod.namespace] if budget.selector.selects(pod.labels)]
+        numbers = self._budgets[pod.namespace].candidates(pod.labels) if pod.namespace in self._budgets else ()
+        found = [self._snapshot.budgets[number] for number in numbers]
+        return [budget for budget in found if budget.selector.selects(pod.labels)]
 
     def why_stays(self, pod: Pod) -> str | None:
         """Say why nobody may take the pod off its node; None if it may go."""

@@ -54,7 +54,7 @@ def refuse_by_anti_affinity(board: Board, pod: Pod, node: Node) -> Iterator[str]
         domain = node.labels.get(term.topology_key)
         if domain is not None and domain in _domains(board, _nodes_with(board, (term,)), term.topology_key):
             yield f"has a pod of its anti-affinity in the same {term.topology_key}"
-    for term, holders in board.anti_affinity_against(pod.namespace):
+    for term, holders in board.anti_affinity_against(pod.namespace, pod.labels):
         domain = node.labels.get(term.topology_key)
         if domain is None or not _means(board, term, pod.namespace, pod.labels):
             continue
@@ -106,9 +106,8 @@ class Spreads:
     def _matching(self, constraint: SpreadConstraint, pod: Pod) -> Counter[str]:
         found: Counter[str] = Counter()
         if constraint.selector is not None:
-            for labels, nodes in self._board.crowds_in(pod.namespace, with_ending=False):
-                if constraint.selector.selects(labels):
-                    found.update(nodes)
+            for _, nodes in self._board.crowds_selected(pod.namespace, constraint.selector, with_ending=False):
+                found.update(nodes)
         return found
 
 
@@ -121,9 +120,12 @@ def _counts(constraint: SpreadConstraint, placement: Placement, node: Node) -> b
 def _nodes_with(board: Board, terms: tuple[PodTerm, ...]) -> Counter[str]:
     """How many pods that all the terms mean are on each node."""
     found: Counter[str] = Counter()
+    first = terms[0].selector
+    if first is None:
+        return found
     by_selector = any(term.namespace_selector is not None for term in terms)
     for namespace in board.namespaces() if by_selector else sorted(terms[0].namespaces):
-        for labels, nodes in board.crowds_in(namespace, with_ending=True):
+        for labels, nodes in board.crowds_selected(namespace, first, with_ending=True):
             if all(_means(board, term, namespace, labels) for term in terms):
                 found.update(nodes)
     return found
