@@ -78,6 +78,16 @@ def _direct(y: Yard, p: int, ban: int) -> bool:
     return True
 
 
+@lean
+def _swap(y: Yard, gone: int, p: int, n: int) -> bool:
+    """Take a pod out and another one in, unless a rule forbids that once the first is gone."""
+    move(y, gone, -1)
+    if not allowed(y, p, n):
+        return False
+    move(y, p, n)
+    return True
+
+
 @kernel
 def _near_nodes(y: Yard, p: int) -> IntArray:
     """The nodes that lack least for a pod, of those where it may arrive."""
@@ -177,12 +187,10 @@ def by_one(y: Yard, p: int, rank: int) -> bool:
     """Let a pod in for one other that fits elsewhere; `rank`: nothing of a higher priority leaves its home for it."""
     found = _singles(y, p, rank, _TRIED, True)
     for i in range(found.shape[0]):
-        to = best_node(y, found[i, 0], found[i, 2])
-        if to >= 0:
-            move(y, found[i, 0], -1)
-            move(y, p, found[i, 2])
-            move(y, found[i, 0], to)
+        start = y.logged[0]
+        if _swap(y, found[i, 0], p, found[i, 2]) and _direct(y, found[i, 0], found[i, 2]):
             return True
+        undo(y, start)
     return False
 
 
@@ -209,9 +217,10 @@ def _by_two(y: Yard, p: int, rank: int) -> bool:
         move(y, first, -1)
         if may_leave(y, second):
             move(y, second, -1)
-            move(y, p, n)
-            if _direct(y, first, n) and _direct(y, second, n):
-                return True
+            if fits(y, c, n) and allowed(y, p, n):
+                move(y, p, n)
+                if _direct(y, first, n) and _direct(y, second, n):
+                    return True
         undo(y, start)
     return False
 
@@ -268,9 +277,7 @@ def _by_chain(y: Yard, p: int, rank: int) -> bool:
     y.pinned[p] = True
     for i in range(found.shape[0]):
         start = y.logged[0]
-        move(y, found[i, 0], -1)
-        move(y, p, found[i, 2])
-        if by_one(y, found[i, 0], rank) or _by_two(y, found[i, 0], rank):
+        if _swap(y, found[i, 0], p, found[i, 2]) and (by_one(y, found[i, 0], rank) or _by_two(y, found[i, 0], rank)):
             y.pinned[p] = False
             return True
         undo(y, start)
@@ -284,9 +291,7 @@ def _by_long_chain(y: Yard, p: int, rank: int) -> bool:
     y.pinned[p] = True
     for i in range(found.shape[0]):
         start = y.logged[0]
-        move(y, found[i, 0], -1)
-        move(y, p, found[i, 2])
-        if _by_chain(y, found[i, 0], rank):
+        if _swap(y, found[i, 0], p, found[i, 2]) and _by_chain(y, found[i, 0], rank):
             y.pinned[p] = False
             return True
         undo(y, start)

@@ -6,6 +6,15 @@ import numpy as np
 
 from cruise.decisions.packing.instance import BoolArray, FloatArray, IntArray
 from cruise.decisions.packing.kernels.compiling import kernel, lean
+from cruise.decisions.packing.kernels.ejecting_ties import (
+    CLOSED,
+    SHUNNED,
+    SHUNNED_STARTS,
+    TIED,
+    may_come,
+    may_go,
+    tally,
+)
 
 # A class may be so common on a node that its number there never matters.
 UNLIMITED = 1 << 30
@@ -22,7 +31,7 @@ class Yard(NamedTuple):
     `sky[line[site], bucket]` is the most of the second scarce resource on a node with so many `unit` of the first;
     `scarce` are the two. `pinned` pods are not to be ejected; while `rooted[0]`, none is that is at home. `log[k]` is
     (pod, node before, dropped before) of the first `logged[0]` changes since the last decision. `spent[0]` counts
-    what was looked at.
+    what was looked at, `ties` hold the rules between pods.
     """
 
     demands: IntArray
@@ -58,6 +67,7 @@ class Yard(NamedTuple):
     log: IntArray
     logged: IntArray
     spent: IntArray
+    ties: IntArray
 
 
 @kernel
@@ -74,6 +84,8 @@ def settle(y: Yard) -> None:
             for r in range(y.free.shape[1]):
                 y.free[n, r] -= y.demands[c, r]
                 y.largest[n, r] = max(y.largest[n, r], y.headroom[c, r])
+            if y.ties[y.ties[TIED] + c]:
+                tally(y.ties, c, n, 1, n != y.home[p])
         if y.home[p] >= 0 and n != y.home[p]:
             for k in range(y.limit_starts[c], y.limit_starts[c + 1]):
                 y.left[y.limits[k]] -= 1
@@ -108,6 +120,8 @@ def unlink(y: Yard, p: int) -> None:
             y.left[y.limits[k]] -= 1
     elif not y.preempt[c]:
         y.timid[n] -= 1
+    if y.ties[y.ties[TIED] + c]:
+        tally(y.ties, c, n, -1, n != y.home[p])
     y.at[p] = -1
 
 
@@ -128,6 +142,8 @@ def link(y: Yard, p: int, n: int) -> None:
             y.left[y.limits[k]] += 1
     elif not y.preempt[c]:
         y.timid[n] += 1
+    if y.ties[y.ties[TIED] + c]:
+        tally(y.ties, c, n, 1, n != y.home[p])
     y.at[p] = n
 
 
@@ -182,6 +198,10 @@ def fits(y: Yard, c: int, n: int) -> bool:
 def allowed(y: Yard, p: int, n: int) -> bool:
     """Whether every rule but room lets a pod arrive on a node, or come back to it."""
     c = y.pod_class[p]
+    if y.ties[y.ties[TIED] + c] and (
+        y.ties[y.ties[CLOSED] + c] or not _is_tolerated(y, c, n) or not may_come(y.ties, c, n, n == y.home[p])
+    ):
+        return False
     if n == y.home[p]:
         return True
     if not y.admits[y.sites[c], n] or (y.lost[n] > 0 and not y.preempt[c]):
@@ -193,6 +213,20 @@ def allowed(y: Yard, p: int, n: int) -> bool:
             other = y.after[other]
         if there >= y.most[c]:
             return False
+    return True
+
+
+@lean
+def _is_tolerated(y: Yard, c: int, n: int) -> bool:
+    """Whether nothing on a node keeps a class away from that node alone."""
+    t = y.ties
+    if t[t[SHUNNED_STARTS] + c] < t[t[SHUNNED_STARTS] + c + 1]:
+        other = y.head[n]
+        while other >= 0:
+            for i in range(t[t[SHUNNED_STARTS] + c], t[t[SHUNNED_STARTS] + c + 1]):
+                if t[t[SHUNNED] + i] == y.pod_class[other]:
+                    return False
+            other = y.after[other]
     return True
 
 
@@ -210,7 +244,7 @@ def may_leave(y: Yard, p: int) -> bool:
         for k in range(y.limit_starts[c], y.limit_starts[c + 1]):
             if y.left[y.limits[k]] <= 0:
                 return False
-    return True
+    return not y.ties[y.ties[TIED] + c] or may_go(y.ties, c, y.at[p])
 
 
 @lean

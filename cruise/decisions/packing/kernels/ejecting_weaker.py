@@ -86,8 +86,9 @@ def _clear(y: Yard, p: int, n: int, worst: int, least: float) -> float:
                 return np.inf
             move(y, gone, -1)
         if fits(y, c, n):
-            return cost
-    return cost if fits(y, c, n) else np.inf
+            break
+    # With others gone, domains count anew.
+    return cost if fits(y, c, n) and allowed(y, p, n) else np.inf
 
 
 @lean
@@ -158,8 +159,10 @@ def bring_home(y: Yard, pods: IntArray, deadline: float, work: float) -> int:
 @kernel
 def _bring_back(y: Yard, p: int) -> bool:
     n, c = y.home[p], y.pod_class[p]
+    if not may_leave(y, p):
+        return False
     move(y, p, -1)
-    if fits(y, c, n):
+    if fits(y, c, n) and allowed(y, p, n):
         move(y, p, n)
         return True
     # Taken out and put back, pods change their node's list: it is read before.
@@ -175,8 +178,9 @@ def _bring_back(y: Yard, p: int) -> bool:
     came = False
     for k in range(count):
         guest = guests[k]
-        move(y, guest, -1)
-        if fits(y, c, n):
+        if may_leave(y, guest):
+            move(y, guest, -1)
+        if fits(y, c, n) and allowed(y, p, n):
             move(y, p, n)
             to = best_node(y, guest, n)
             if to >= 0:

@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.kernels.ejecting_board import UNLIMITED, Yard, settle
+from cruise.decisions.packing.kernels.ejecting_ties import CLOSED
 from cruise.decisions.packing.large.census import Census
+from cruise.decisions.packing.large.tying import ties_of
 from cruise.decisions.packing.problem import Problem
 
 _BUCKETS = 128
@@ -30,11 +32,12 @@ def yard_of(problem: Problem, census: Census, pod_node: IntArray) -> Yard:
     line = np.arange(site_count) if site_count <= _MOST_LINES else np.zeros(site_count)
     # What is short weighs most; a resource with much to spare hardly anything.
     shares = 1.0 / np.maximum(total - asked, total // 100 + 1).astype(np.float64)
+    ties = ties_of(problem)
     yard = Yard(
         demands=np.ascontiguousarray(problem.demands),
         headroom=np.ascontiguousarray(problem.headroom),
         ranks=ranks,
-        loose=problem.movable & ~_ruled(problem, census),
+        loose=problem.movable & (ties[ties[CLOSED] + np.arange(classes)] == 0),
         preemptible=problem.preemptible,
         preempt=problem.preempt,
         most=np.where(problem.most_on_node >= siblings, UNLIMITED, problem.most_on_node).astype(np.int64),
@@ -64,13 +67,7 @@ def yard_of(problem: Problem, census: Census, pod_node: IntArray) -> Yard:
         log=np.zeros((_LOG_LENGTH, 3), dtype=np.int64),
         logged=np.zeros(1, dtype=np.int64),
         spent=np.zeros(1, dtype=np.int64),
+        ties=ties,
     )
     settle(yard)
     return yard
-
-
-def _ruled(problem: Problem, census: Census) -> BoolArray:
-    ruled = census.anchored.copy()
-    for c in (*census.excluded, *census.attracted, *census.spread):
-        ruled[c] = True
-    return ruled
