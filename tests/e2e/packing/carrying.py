@@ -45,12 +45,16 @@ class Landing:
 
 @dataclass(slots=True)
 class Carrying:
-    """Carries out the plans of many clusters at once; `landings` has every arrival in the order of its creation."""
+    """Carries out the plans of many clusters at once; `landings` has every arrival in the order of its creation.
+
+    A plan that the scheduler contradicts is dropped, as cruise drops it: nothing more of it is carried out.
+    """
 
     stage: Stage
     plans: Mapping[str, Proposal]
     nodes: Mapping[str, Node]
     landings: list[Landing] = field(default_factory=list)
+    _dropped: set[str] = field(default_factory=set)
 
     def run(self) -> None:
         """Do what the plans ask: pods leave, then others come, one at a time in each cluster."""
@@ -58,7 +62,7 @@ class Carrying:
         originals = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in drawn}
         names, plans = list(self.plans), [plan.stages for plan in self.plans.values()]
         for stages in zip_longest(*plans):
-            due = {name: one for name, one in zip(names, stages, strict=True) if one is not None}
+            due = {name: one for name, one in zip(names, stages, strict=True) if one and name not in self._dropped}
             self.stage.remove_pods([(one.namespace, one.pod) for plan in due.values() for one in plan.leaves])
             self._arrive(due, originals)
 
@@ -66,7 +70,7 @@ class Carrying:
         waiting = [arrival for plan in due.values() for arrival in plan.arrivals if arrival.source is None]
         self.stage.remove_pods([(one.namespace, one.pod) for one in waiting])
         for turn in zip_longest(*(plan.arrivals for plan in due.values())):
-            coming = {name: one for name, one in zip(due, turn, strict=True) if one is not None}
+            coming = {name: one for name, one in zip(due, turn, strict=True) if one and name not in self._dropped}
             self.stage.each(
                 [steered(originals[one.namespace, one.pod], self.nodes[one.target]) for one in coming.values()],
                 self.stage.api.create,
@@ -84,6 +88,7 @@ class Carrying:
             if all(landing.node for landing in landings) or time.monotonic() > deadline:
                 break
         self.landings += self._explained(landings)
+        self._dropped |= {landing.cluster for landing in landings if not landing.as_planned}
         self.stage.remove_pods([(one.arrival.namespace, one.arrival.pod) for one in landings if one.node is None])
 
     def _explained(self, landings: list[Landing]) -> Iterator[Landing]:
