@@ -1,5 +1,6 @@
 """What in the cluster contradicts what is left of a plan: then it is dropped whole and solved anew."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from cruise.decisions.packing.carrying.places import Places, rest_of
@@ -8,7 +9,7 @@ from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.decisions.scope import StoredOverrides
 from cruise.domain.actions import ResizePod
-from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
@@ -48,23 +49,26 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
         gone = {one.uid: one for one in named if one.uid not in places.pods and one.uid not in places.left}
         yield from (f"pod {one.namespace}/{one.pod} is gone" for one in gone.values())
     nodes = {node.name: node for node in snapshot.nodes}
-    waiting = [one for one in stage.arrivals if places.node_of(one) is None]
+    waiting: defaultdict[str, list[Arrival]] = defaultdict(list)
+    for one in stage.arrivals:
+        if places.node_of(one) is None:
+            waiting[one.target].append(one)
     leaving = {one.uid for one in stage.leaves}
-    for target in sorted({one.target for one in waiting}):
+    staying: defaultdict[str | None, list[Pod]] = defaultdict(list)
+    for pod in snapshot.pods if places.evicting else ():
+        if pod.node in waiting and not pod.terminal and pod.uid not in leaving:
+            staying[pod.node].append(pod)
+    for target, arriving in sorted(waiting.items()):
         node = nodes.get(target)
         if node is None:
             yield f"node {target} is gone"
         elif not node.ready or node.unschedulable:
             yield f"node {target} takes no pods"
-        elif places.evicting:
-            here = [one for one in waiting if one.target == target]
-            yield from _lack_of_room(node, stage, here, snapshot, places, leaving)
+        elif places.evicting and not _has_room(node, stage, arriving, staying[target], places):
+            yield f"node {target} has no room any more for who is to arrive"
 
 
-def _lack_of_room(
-    node: Node, stage: Stage, arriving: Sequence[Arrival], snapshot: Snapshot, places: Places, leaving: set[str]
-) -> Iterator[str]:
-    staying = [pod for pod in snapshot.pods if pod.node == node.name and not pod.terminal and pod.uid not in leaving]
+def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Sequence[Pod], places: Places) -> bool:
     taken = NO_RESOURCES
     for pod in staying:
         taken += counted_requests(pod)
@@ -72,8 +76,7 @@ def _lack_of_room(
         pictured = places.pictured(arrival)
         if pictured is not None:
             taken += need_of(pictured, sizes_of(stage, arrival))
-    if not taken.fits_in(node.allocatable) or len(staying) + len(arriving) > node.allocatable_pods:
-        yield f"node {node.name} has no room any more for who is to arrive"
+    return taken.fits_in(node.allocatable) and len(staying) + len(arriving) <= node.allocatable_pods
 
 
 def _settled_by_itself(plan: PackingPlan, pods: PodsByUid) -> str | None:

@@ -16,7 +16,10 @@ from cruise.domain.sizes import with_sizes
 
 
 def expecting(plan: PackingPlan, stage: Stage, snapshot: Snapshot, policy: Policy, until: datetime) -> PackingPlan:
-    """Return the plan with whom its present stage expects, and who of the same owners is there already."""
+    """Return the plan with whom its present stage expects, and who of the same owners is there already.
+
+    Nobody was evicted for that stage yet.
+    """
     pods = pods_of(snapshot)
     moving = [one for one in stage.leaves if isinstance(one, Arrival)]
     astray = find_astray(plan, stage, snapshot) if policy.mode >= Mode.FULL else []
@@ -25,9 +28,19 @@ def expecting(plan: PackingPlan, stage: Stage, snapshot: Snapshot, policy: Polic
         for one in (*moving, *astray)
         if one.uid in pods and pods[one.uid].owner_name is not None
     )
-    owners = {(one.namespace, one.owner_kind, one.owner_name) for one in expected}
-    there = (pod for pod in snapshot.pods if (pod.namespace, pod.owner_kind, pod.owner_name) in owners)
-    return replace(plan, expected=expected, bystanders=tuple(pod.uid for pod in there) if owners else ())
+    return with_bystanders(replace(plan, expected=expected), snapshot)
+
+
+def with_bystanders(plan: PackingPlan, snapshot: Snapshot) -> PackingPlan:
+    """Return the plan with the pods that are there now of the owners of whom it expects."""
+    owners = {(one.namespace, one.owner_kind, one.owner_name) for one in plan.expected}
+    names = {one.owner_name for one in plan.expected}
+    there = tuple(
+        pod.uid
+        for pod in (snapshot.pods if owners else ())
+        if pod.owner_name in names and (pod.namespace, pod.owner_kind, pod.owner_name) in owners
+    )
+    return plan if there == plan.bystanders else replace(plan, bystanders=there)
 
 
 def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arrival]:

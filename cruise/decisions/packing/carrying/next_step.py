@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cruise.decisions.packing.carrying.contradictions import find_contradictions, find_obstacles
-from cruise.decisions.packing.carrying.expecting import expecting
+from cruise.decisions.packing.carrying.expecting import expecting, with_bystanders
 from cruise.decisions.packing.carrying.places import Places
 from cruise.decisions.packing.carrying.rest import asks_for, need_of, present_stage, sizes_of
 from cruise.decisions.scope import Scope, StoredOverrides
@@ -113,10 +113,11 @@ def _step_in(
     wrong: Sequence[str] = list(find_obstacles(stage, snapshot, places))
     if wrong:
         return _dropped(plan, now, _shortened(wrong))
-    if not places.left:
+    if plan.ready_at is None:
         plan = expecting(plan, stage, snapshot, policy, plan.at + policy.pass_interval)
-        told = plan.ready_at is not None
-        plan = plan if told or not (stage.leaves or plan.expected) else replace(plan, ready_at=now + STEERING_LEAD)
+        plan = replace(plan, ready_at=now + STEERING_LEAD if plan.expected else now)
+    elif not places.left:
+        plan = with_bystanders(plan, snapshot)
     disruption = _Disruption(snapshot, policy, now, stored)
     # Who would go astray does so as soon as there is room.
     recreating = None if places.evicting else _recreated(plan, stage, places, disruption)
