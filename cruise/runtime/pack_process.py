@@ -72,9 +72,11 @@ def _load() -> None:
         # Uncompiled, kernels cannot even read the clock.
         sys.exit("NUMBA_DISABLE_JIT is set")
     # The compiler reads where its cache is when it is imported.
+    from cruise.decisions.packing.large.warming import warm_up_large
     from cruise.decisions.packing.warming import warm_up
 
     warm_up()
+    warm_up_large()
 
 
 def _warm_up(outbox: "_Outbox") -> None:
