@@ -1,6 +1,7 @@
 """One phase from its first bound to a proof: generate columns, dive, list what is left, and let CP-SAT decide."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -23,10 +24,13 @@ _CLOSING_SHARE = 0.85
 _DIVES_BETWEEN = 3
 
 
-def answer_phase(search: Search, entry: int, generator: np.random.Generator, meter: Meter) -> int:
+def answer_phase(
+    search: Search, entry: int, generator: np.random.Generator, meter: Meter, tell: Callable[[], None]
+) -> int:
     """Improve the search's best plan in one entry of its vector; returns what no plan surpasses there.
 
-    The bound holds for plans that are no worse in the entries before.
+    The bound holds for plans that are no worse in the entries before. `tell` is called now and then, where the best
+    plan may be a better one.
     """
     phase = phase_of(search.residual, search.best, entry)
     # What nailed copies and such as have to be placed add.
@@ -42,6 +46,7 @@ def answer_phase(search: Search, entry: int, generator: np.random.Generator, met
         search.run(search.best, _BETWEEN_ITERATIONS, meter, from_tier=search.residual.entries.tier[entry])
         if generation.ceiling > attempt.answer() and attempt.dives % _DIVES_BETWEEN == 1:
             attempt.close(meter)
+        tell()
     return max(generation.ceiling, attempt.answer()) + besides
 
 

@@ -25,6 +25,10 @@ def solve_dense(problem: Problem, start: IntArray, budget: Budget, report: Repor
     best, meter = _Best(problem, start, report), Meter(budget.deadline_seconds, budget.work_units)
     relaxed, closed = instance_of(problem), barred(problem)
     strict = replace(relaxed, most=np.where(closed, 0, relaxed.most))
+    if not relaxed.running[relaxed.movable].any():
+        # With nobody to go, what is short stays so, and nobody is preempted.
+        best.solve(strict, _share(meter, 1.0, budget.seed), bounds_hold=True)
+        return best.packing
     if problem.objective is Objective.OPERATOR:
         still = replace(strict, movable=np.zeros_like(strict.movable))
         best.refute(best.solve(still, _share(meter, _STILL_SHARE, budget.seed), bounds_hold=False))

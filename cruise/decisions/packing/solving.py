@@ -35,17 +35,17 @@ def solve(
 
     It is never worse than what runs now, nor than the assignment `incumbent`. `listen` hears of better ones.
     """
-    run = _Run(instance, budget, incumbent)
+    run = _Run(instance, budget, incumbent, listen)
     for block in run.search.residual.entries.blocks:
         run.answer(block)
-        listen(run.assignment(), run.bounds)
+        run.tell()
     return certify(instance, run.assignment(), run.bounds)
 
 
 class _Run:
     """One solve: the search with its best plan, and the bounds so far."""
 
-    def __init__(self, instance: Instance, budget: Budget, incumbent: IntArray | None) -> None:
+    def __init__(self, instance: Instance, budget: Budget, incumbent: IntArray | None, listen: Listener) -> None:
         self.meter = Meter(budget.deadline_seconds, budget.work_units)
         self.generator = np.random.default_rng(budget.seed)
         draws = self.generator.integers(1, 2**63, 1, dtype=np.uint64)
@@ -55,10 +55,19 @@ class _Run:
             self.search.offer(residual.part(incumbent))
         self.most, self.bounds = most_possible(instance), most_possible(instance)
         self.nailed: frozenset[int] = frozenset()
+        self.listen = listen
+        self.told: list[int] = []
 
     def assignment(self) -> IntArray:
         """The best plan of the whole instance."""
         return self.search.residual.whole(self.search.best)
+
+    def tell(self) -> None:
+        """Let the listener know what is better by now than what it heard last, plan or bound."""
+        news = [*self.search.best_vector.tolist(), *self.bounds.tolist()]
+        if news != self.told:
+            self.told = news
+            self.listen(self.assignment(), self.bounds)
 
     def open(self, entry: int) -> bool:
         """Whether an entry may still be bettered, and there is time for it."""
@@ -76,6 +85,7 @@ class _Run:
             self.search.run(
                 self.search.best, _LAST_ITERATIONS if last else _TIER_ITERATIONS, self.meter, from_tier=tier
             )
+            self.tell()
             with self.meter.part(1.0 if last else _TIER_SHARE) as mine:
                 self._answer(block, mine)
         settled = self.search.best_vector[block[-1]] == self.most[block[-1]]
@@ -89,7 +99,7 @@ class _Run:
                 continue
             before = int(self.search.best_vector[entry])
             with meter.part(1.0 if entry == block[-1] else _COUNT_SHARE) as part:
-                bound = answer_phase(self.search, entry, self.generator, part)
+                bound = answer_phase(self.search, entry, self.generator, part, self.tell)
             self.bounds[entry] = min(self.bounds[entry], bound)
             if self.search.best_vector[entry] > before:
                 # The bounds that were found for worse ones before are loose.

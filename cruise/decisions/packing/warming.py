@@ -39,7 +39,11 @@ def warm_up() -> None:
     if listed is not None:
         closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
         decide_target(phase, listed[0], listed[1], generation.ceiling, 1.0, 1.0)
-    answer_phase(search, 0, generator, meter)
+    answer_phase(search, 0, generator, meter, _nothing)
+
+
+def _nothing() -> None:
+    """Nobody waits for what warming up finds."""
 
 
 def _example() -> Instance:
