@@ -34,7 +34,8 @@ class Exclusion:
 class Attraction:
     """A pod of class `holder` arrives only where each of the `topologies` has one of the `targets` in its domain.
 
-    A holder among its own targets may be the first anywhere, as long as no pod of the targets runs in the cluster.
+    A holder among its own targets may be the first anywhere, as long as no pod of the targets is in a domain of any
+    of the topologies.
     """
 
     topologies: tuple[int, ...]
