@@ -106,7 +106,9 @@ class NeighbourObstacles:
     def _without_company(self, attraction: Attraction) -> BoolArray:
         nodes = self._holding.nodes_of(attraction.targets.tolist())
         lonely = np.zeros(self._problem.node_count, dtype=np.bool_)
-        first = attraction.holder in attraction.targets.tolist() and len(nodes) == 0
+        # Who is in no domain of any topology does not keep another from being the first.
+        counted = (self._problem.rules.topologies[list(attraction.topologies)] >= 0).sum(axis=0) > 0
+        first = attraction.holder in attraction.targets.tolist() and not counted[nodes].any()
         for topology in attraction.topologies:
             domains = self._problem.rules.topologies[topology]
             lonely |= domains < 0 if first else ~np.isin(domains, _domains_with(domains, nodes))

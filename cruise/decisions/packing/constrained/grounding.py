@@ -87,7 +87,11 @@ def _ground(
     holders = _arriving(cells, (holder,), everywhere)
     if not holders:
         return
-    founders = _founders(cells, targets, holders, levels) if holder in targets else {}
+    founders = {}
+    if holder in targets:
+        # Who is in no domain of any topology does not keep another from being the first.
+        counted = (cells.layout.problem.rules.topologies[list(attraction.topologies)] >= 0).any(axis=0)
+        founders = _founders(cells, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
     for topology in attraction.topologies:
         domain_of = cells.layout.problem.rules.topologies[topology]
         for domain, nodes in topologies[topology].items():
@@ -135,11 +139,11 @@ def _give_company(
 
 
 def _founders(
-    cells: Cells, targets: tuple[int, ...], holders: dict[Cell, Literal], levels: _Levels
+    cells: Cells, targets: tuple[int, ...], holders: dict[Cell, Literal], counted: tuple[int, ...], levels: _Levels
 ) -> dict[Cell, cp_model.IntVar]:
-    """Which arrival is the first of all targets, if any: none of them stays, and all others arrive later."""
+    """Which arrival is the first of all targets on counted nodes, if any: none stays there, and others come later."""
     model = cells.model
-    stays = cells.stays(targets)
+    stays = cells.stays(targets, counted)
     if stays.known:
         return {}
     founders = {cell: model.new_bool_var("") for cell in holders}
@@ -151,8 +155,7 @@ def _founders(
     for cell, founder in founders.items():
         cells.require(cells.arrivals((cell[0],), (cell[1],)).expression() >= 1, founder)
         cells.require(levels.of(cell) == first, founder)
-    everywhere = tuple(range(cells.layout.problem.node_count))
-    for cell, arrives in _arriving(cells, targets, everywhere).items():
+    for cell, arrives in _arriving(cells, targets, counted).items():
         conditions = [some, *([opposite(founders[cell])] if cell in founders else []), arrives]
         cells.require(levels.of(cell) >= first + 1, *conditions)
         cells.stay_before_arriving(cell)

@@ -22,6 +22,8 @@ from cruise.decisions.packing.problem import Objective
 
 # What a second of CP-SAT's deterministic time costs in work units.
 EFFORT_UNIT = 1e9
+# About how long a model takes to be built, with its rules.
+SECONDS_A_VARIABLE = 5e-5
 
 Found = Callable[[IntArray], None]
 
@@ -51,6 +53,15 @@ class Model:
     def demand(self, entry: int, least: int) -> None:
         """From now on an entry of the key is to be at least so much."""
         self.cells.require(self.entries[entry].expression() >= least)
+
+    def cap(self, entry: int, most: int) -> None:
+        """From now on an entry of the key is to be no more than what is known to bound it."""
+        self.cells.require(self.entries[entry].expression() <= most)
+
+    @property
+    def effort(self) -> float:
+        """What building it stands for in work units."""
+        return EFFORT_UNIT * SECONDS_A_VARIABLE * len(self.cells.model.proto.variables)
 
     def hint(self, assignment: IntArray) -> None:
         """Start the search from an assignment."""

@@ -15,8 +15,9 @@ from cruise.decisions.packing.instance import BoolArray, FloatArray, IntArray
 # How many copies are free to go elsewhere at once: at first, at least, and of those that wait.
 _FIRST_LOOSE, _FEWEST_LOOSE, _WAITING_SHARE = 40.0, 8.0, 0.2
 _FEWEST_NODES, _MOST_NODES = 4, 20
-_RELUCTANCE = 1.0
-_MOST_SECONDS = 0.2
+# By how much those who have not moved are freed later: a little helps to place more, a lot to move fewer.
+_RELUCTANCE = (0.3, 1.0)
+_MOST_SECONDS = 0.05
 _LARGEST_OBJECTIVE = 2**52
 
 
@@ -40,7 +41,7 @@ def _improve_on(incumbent: Incumbent, part: Part, meter: Meter) -> bool:
     model = Model(incumbent.layout, part)
     model.hint(incumbent.assignment)
     answer = model.maximise(_in_one(model), own)
-    meter.spend(max(effort - own.work_left, 0.0) + 1.0)
+    meter.spend(max(effort - own.work_left, 0.0) + model.effort)
     if answer.assignment is None:
         return False
     incumbent.offer(answer.assignment, equal_too=True)
@@ -72,7 +73,8 @@ def _pick(incumbent: Incumbent, generator: np.random.Generator, loose: int) -> P
     came = np.maximum(assignment - layout.running, 0)[:, opened]
     cells = np.concatenate([np.repeat(np.arange(there.size), copies.ravel()) for copies in (came, there - came)])
     # Who came may go back: that is where evictions can be saved.
-    late = generator.random(len(cells)) + _RELUCTANCE * (np.arange(len(cells)) >= came.sum())
+    reluctance = _RELUCTANCE[generator.integers(2)]
+    late = generator.random(len(cells)) + reluctance * (np.arange(len(cells)) >= came.sum())
     picked = cells[np.argsort(late, kind="stable")[:loose]]
     freed = np.bincount(picked, minlength=there.size).reshape(there.shape)
     fixed = assignment.copy()

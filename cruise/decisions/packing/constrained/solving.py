@@ -8,15 +8,15 @@ from cruise.decisions.packing.budget import Budget, Meter
 from cruise.decisions.packing.constrained.cells import whole
 from cruise.decisions.packing.constrained.incumbent import Incumbent, incumbent_of
 from cruise.decisions.packing.constrained.layout import layout_of
-from cruise.decisions.packing.constrained.model import Model
+from cruise.decisions.packing.constrained.model import EFFORT_UNIT, SECONDS_A_VARIABLE, Model
 from cruise.decisions.packing.constrained.neighbourhoods import improve
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.packing import Packing, Report
 from cruise.decisions.packing.problem import Problem
 
-# A model of so many variables is solved at once from the beginning, one of more than the second number never.
-_FEW_VARIABLES, _MOST_VARIABLES = 2_000, 150_000
-_SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY = 0.5, 0.7, 0.4
+# A model of no more variables is solved as a whole from the beginning.
+_FEW_VARIABLES = 300
+_SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY, _SHARE_OF_BUILDING = 0.4, 0.7, 0.4, 0.3
 _PATIENCE = 60
 
 
@@ -42,19 +42,29 @@ def solve_constrained(
     if variables > _FEW_VARIABLES:
         with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
             improve(incumbent, generator, part, _PATIENCE)
-    if variables <= _MOST_VARIABLES and not incumbent.proved and not meter.over():
+    if not incumbent.proved and _pays(variables, meter):
         with meter.part(_SHARE_OF_THE_WHOLE) as part:
-            _prove(incumbent, Model(layout, whole(layout)), part)
+            _prove(incumbent, part)
     improve(incumbent, generator, meter, math.inf)
     return incumbent.packing()
 
 
-def _prove(incumbent: Incumbent, model: Model, meter: Meter) -> None:
+def _pays(variables: int, meter: Meter) -> bool:
+    """Whether a model of so many variables is built in a small part of what is left."""
+    building = variables * SECONDS_A_VARIABLE / _SHARE_OF_BUILDING
+    return not meter.over() and building < min(meter.remaining_seconds(), meter.work_left / EFFORT_UNIT)
+
+
+def _prove(incumbent: Incumbent, meter: Meter) -> None:
     """Maximise one entry of the key after the other, those before held at what is reached."""
-    model.complete_hint(incumbent.assignment, meter)
+    model = Model(incumbent.layout, whole(incumbent.layout))
+    meter.spend(model.effort)
+    if not model.complete_hint(incumbent.assignment, meter):
+        return
     last = len(incumbent.key) - 1
     for entry in range(last + 1):
         if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
+            model.cap(entry, incumbent.bound[entry])
             with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as part:
                 answer = model.maximise(model.entries[entry].expression(), part, incumbent.offer)
             if answer.assignment is not None:

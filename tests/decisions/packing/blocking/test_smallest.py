@@ -185,7 +185,9 @@ class Asked:
             if rule.holder != self.kind:
                 continue
             there = [p for p in placed if self._in(p, rule.targets)]
-            if not there and self.kind in rule.targets.tolist():
+            labels = self.problem.rules.topologies[list(rule.topologies)] >= 0
+            counted = [p for p in there if labels[:, self.pod_node[p]].any()]
+            if not counted and self.kind in rule.targets.tolist():
                 continue
             for topology in rule.topologies:
                 domains = self.problem.rules.topologies[topology]

@@ -185,7 +185,9 @@ def _finds_company(problem: Problem, pod_node: IntArray, there: frozenset[int], 
         for topology in rule.topologies:
             if problem.rules.topologies[topology][pod_node[pod]] < 0:
                 return False
-        if rule.holder in rule.targets and not targets:
+        topologies = [problem.rules.topologies[topology] for topology in rule.topologies]
+        in_a_domain = [other for other in targets if any(domains[pod_node[other]] >= 0 for domains in topologies)]
+        if rule.holder in rule.targets and not in_a_domain:
             continue
         for topology in rule.topologies:
             domains = problem.rules.topologies[topology]
