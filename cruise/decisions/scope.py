@@ -27,7 +27,7 @@ from cruise.domain.overrides import (
     resolve_guidance,
 )
 from cruise.domain.policy import NO_OVERRIDES, EvictionRanking, Mode, Overrides, Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import ResourceName, is_extended
 from cruise.domain.usage import StatisticsTable
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
@@ -215,7 +215,7 @@ class Scope:
             reason = Reason.GUARANTEED if pod.qos is QosClass.GUARANTEED else Reason.BEST_EFFORT
         elif pod.pod_requests is not None or pod.pod_limits is not None:
             reason = Reason.POD_LEVEL_RESOURCES
-        elif pod.extended_requests and not self._policy.allow_extended_resources:
+        elif _asks_devices(pod) and not self._policy.allow_extended_resources:
             reason = Reason.EXTENDED_RESOURCES
         elif pod.workload is None:
             reason = Reason.NO_CONTROLLER
@@ -312,6 +312,10 @@ def _stated(annotations: Mapping[str, str]) -> Annotations:
             if key == FOREIGN_EXCLUSION or (key.startswith(PREFIX) and key not in RECORDS)
         )
     )
+
+
+def _asks_devices(pod: Pod) -> bool:
+    return any(is_extended(resource) for resource, _ in pod.extended_requests)
 
 
 def _why_over(pod: Pod) -> Reason | None:

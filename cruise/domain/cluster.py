@@ -85,7 +85,8 @@ class Pod:
     `containers` holds init containers and sidecars in spec order, then the main ones. `annotations` is trimmed to
     the keys that decisions read. `identity` tells pods of one workload apart where their usage differs by nature:
     the ordinal of a StatefulSet pod, the node of a DaemonSet pod, empty otherwise.
-    `preempts` is False for a pod whose preemptionPolicy is Never.
+    `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
+    Never.
     """
 
     namespace: str
@@ -127,7 +128,8 @@ class Pod:
 class Node:
     """One node; `kubelet_version` is (major, minor), None where unknown.
 
-    `cpu_capacity_millicores` is what the machine has, of which a part may be kept from pods; None where unknown.
+    `allocatable_extended` also has huge pages and local storage. `cpu_capacity_millicores` is what the machine has, of
+    which a part may be kept from pods; None where unknown.
     """
 
     name: str

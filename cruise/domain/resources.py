@@ -66,3 +66,10 @@ class Amounts:
 
 NO_RESOURCES = Resources()
 NO_AMOUNTS = Amounts()
+
+
+def is_extended(resource: str) -> bool:
+    """Tell whether a resource is one that devices offer, such as GPUs: not memory of any kind, CPU or local storage."""
+    return resource not in ("cpu", "memory", "ephemeral-storage", "pods") and not resource.startswith(
+        ("hugepages-", "attachable-volumes-")
+    )

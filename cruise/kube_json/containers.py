@@ -24,6 +24,7 @@ class ContainerReader:
 
     _latest: dict[tuple[object, ...], _Entry] = field(default_factory=dict)
     _known: SharedValues[Container, Container] = field(default_factory=SharedValues)
+    _sums: SharedValues[Extended, Extended] = field(default_factory=SharedValues)
 
     def read_all(self, spec: PodSpec, status: PodStatus | None) -> tuple[tuple[Container, ...], Extended]:
         """Return init containers and sidecars in spec order, then the main ones, and the pod's extended requests.
@@ -44,7 +45,10 @@ class ContainerReader:
         if len(entries) > 1:
             _refuse_equal_names([container.name for container, _ in entries])
         containers = tuple([container for container, _ in entries])
-        return containers, _sum_extended(entries) if any(extended for _, extended in entries) else ()
+        if not any([extended for _, extended in entries]):
+            return containers, ()
+        extended = _sum_extended(entries)
+        return containers, self._sums.one(extended, lambda: extended)
 
     def _read(
         self, spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str, index: int

@@ -45,18 +45,16 @@ def read_amounts(values: QuantityMap | None, place: str) -> Amounts:
     )
 
 
-def is_extended(resource: str) -> bool:
-    """Tell whether a resource is neither CPU nor memory nor one that every node has, such as a GPU."""
-    return resource not in ("cpu", "memory", "ephemeral-storage", "pods") and not resource.startswith(
-        ("hugepages-", "attachable-volumes-")
-    )
+def is_counted(resource: str) -> bool:
+    """Tell whether kube-scheduler adds up a resource by its name: all but CPU, memory, pods and attached volumes."""
+    return resource not in ("cpu", "memory", "pods") and not resource.startswith("attachable-volumes-")
 
 
 def read_extended(values: QuantityMap | None, place: str) -> dict[str, int]:
-    """Read the counts of extended resources in a resource list."""
+    """Read how much of extended resources, huge pages and local storage a resource list has."""
     counts = {}
     for resource, value in (values or {}).items():
-        if is_extended(resource):
+        if is_counted(resource):
             count = read_memory(value, f"{place}.{resource}")
             if count is not None:
                 counts[resource] = count

@@ -93,6 +93,7 @@ def test_reasons_to_leave_a_pod_alone(fields, expected):
 
 def test_what_only_looks_like_a_reason_leaves_a_pod_touchable():
     assert touchable(make_pod(annotations={"cruisekube.truefoundry.com/excluded": "false"})).manages_cpu
+    assert touchable(make_pod(extended_requests=(("ephemeral-storage", 1 << 30), ("hugepages-2Mi", 1 << 21))))
     pod = make_pod(extended_requests=(("nvidia.com/gpu", 1),))
     assert touchable(pod, policy=replace(FULL, allow_extended_resources=True)).manages_memory
     assert touchable(make_pod(namespace="kube-system"), policy=replace(FULL, excluded_namespaces=frozenset())).rows

@@ -37,7 +37,11 @@ def test_what_the_machine_has_is_more_than_pods_may_take():
 
 def test_what_a_node_offers_besides():
     more = {"nvidia.com/gpu": "4", "ephemeral-storage": "1Ti", "hugepages-2Mi": "0", "attachable-volumes-csi-x": "25"}
-    assert decode(make_node_json(allocatable=more)).allocatable_extended == {"nvidia.com/gpu": 4}
+    assert decode(make_node_json(allocatable=more)).allocatable_extended == {
+        "ephemeral-storage": 1 << 40,
+        "hugepages-2Mi": 0,
+        "nvidia.com/gpu": 4,
+    }
 
 
 def test_a_cordoned_and_tainted_node():

@@ -193,7 +193,12 @@ def test_extended_requests_are_summed_as_the_scheduler_does():
         )
     )
     # GPU: max(init 5, 1 + 2); taps: the sidecar's 1 still runs beside the init container's 1.
-    assert pod.extended_requests == (("example.com/tap", 2), (gpu, 5))
+    assert pod.extended_requests == (
+        ("ephemeral-storage", 1 << 30),
+        ("example.com/tap", 2),
+        ("hugepages-2Mi", 4 << 20),
+        (gpu, 5),
+    )
 
 
 # ---- QoS ----

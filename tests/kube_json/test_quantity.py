@@ -4,7 +4,7 @@ import pytest
 
 from cruise.domain.resources import MEBIBYTE, Amounts
 from cruise.errors import BadInput
-from cruise.kube_json.quantity import MOST, is_extended, read_amounts, read_cpu, read_extended, read_memory
+from cruise.kube_json.quantity import MOST, is_counted, read_amounts, read_cpu, read_extended, read_memory
 
 
 def test_numbers_are_accepted_beside_text():
@@ -37,11 +37,17 @@ def test_amounts_beyond_any_machine_are_capped_so_that_sums_stay_in_64_bits():
     assert 1000 * MOST < 1 << 63
 
 
-@pytest.mark.parametrize(
-    "resource", ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "attachable-volumes-csi-x"]
-)
-def test_what_every_node_has_is_not_extended(resource):
-    assert not is_extended(resource)
+def test_what_is_added_up_by_its_name():
+    names = [
+        "cpu",
+        "memory",
+        "pods",
+        "ephemeral-storage",
+        "hugepages-2Mi",
+        "attachable-volumes-csi-x",
+        "nvidia.com/gpu",
+    ]
+    assert [name for name in names if is_counted(name)] == ["ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"]
 
 
 def test_extended_resources_are_counted_whole():

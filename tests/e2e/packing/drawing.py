@@ -21,14 +21,24 @@ from tests.e2e.packing.storage import StorageDrawing
 MARK = "packing.example/cluster"
 OWNER = "packing.example/owner"
 MEBIBYTE = 1 << 20
-GPU = "example.com/gpu"
+GPU, SCRATCH = "example.com/gpu", "ephemeral-storage"
 # Names of priority classes, to be preceded by those of a run; "polite" never preempts.
 CLASSES = {"low": 0, "mid": 10, "high": 100, "polite": 100}
 # Pods of this one wait until they are created anew.
 NOBODY = "nobody"
 FEATURES = (
     *("taints", "node affinity", "cordons", "pod places", "gpus", "ports", "claims", "attach limits"),
-    *("affinity", "anti-affinity", "spread", "budgets", "unmovable", "namespaces", "init containers", "misplaced"),
+    *(
+        "affinity",
+        "anti-affinity",
+        "spread",
+        "budgets",
+        "unmovable",
+        "namespaces",
+        "init containers",
+        "misplaced",
+        "scratch",
+    ),
 )
 
 
@@ -109,10 +119,15 @@ class Drawing:
             cpu=f"{max(6, int(cpu * source.uniform(0.8, 1.3) / 100)) * 100}m",
             memory=f"{max(600, int(memory * source.uniform(0.9, 1.5) / MEBIBYTE))}Mi",
             pods=source.randint(2, 4) if self.has("pod places", 0.5) else 110,
-            extended={GPU: str(source.randint(0, 3))} if self.has("gpus", 0.8) else {},
+            extended=self.offered(),
             labels=labels,
             taints=taints,
         )
+
+    def offered(self) -> dict[str, str]:
+        """What a node offers besides."""
+        found = {GPU: str(self.source.randint(0, 3))} if self.has("gpus", 0.8) else {}
+        return found | ({SCRATCH: f"{self.source.randint(2, 9)}Gi"} if self.has("scratch", 0.9) else {})
 
     def template(self, app: str) -> Json:
         """A pod without a name of its own."""
@@ -141,6 +156,8 @@ class Drawing:
         asked = {"cpu": f"{source.randint(1, 6) * 100}m", "memory": f"{source.randint(1, 6) * 100}Mi"}
         if self.has("gpus", 0.4):
             asked[GPU] = str(source.randint(1, 2))
+        if self.has("scratch", 0.5):
+            asked[SCRATCH] = f"{source.randint(1, 3)}Gi"
         limits = {key: amount for key, amount in asked.items() if key == GPU}
         return container("app", asked, limits, **self.rules.draw_ports())
 
