@@ -1,7 +1,7 @@
 """Whom a stage expects: pods that are created in place of others, and where each is sent."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -53,17 +53,25 @@ def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arr
     waiting = [one for one in stage.arrivals if one.source is None and one.uid in pods and pods[one.uid].node is None]
     if not waiting:
         return []
-    sizes = {one.uid: one.containers for one in stage.resizes}
-    soon = _free(snapshot, {one.uid for one in stage.leaves}, sizes)
-    finally_free = _free_in_the_end(plan, snapshot, pods)
-    return [one for one in waiting if _may_stray(one, pods, stage, snapshot, soon, finally_free)]
+    stages = plan.proposal.stages[plan.stage :]
+    # On all others there is in the end no less than soon.
+    targets = {one.target for its in stages for one in its.arrivals}
+    nodes = [node for node in snapshot.nodes if node.name in targets]
+    there = [pod for pod in snapshot.pods if pod.node in targets and not pod.terminal]
+    soon = _free(nodes, there, [stage])
+    finally_free = _free(nodes, there, stages)
+    for its, one in ((stage, arrival) for stage in stages for arrival in stage.arrivals):
+        pod = pods.get(one.uid)
+        if pod is not None and one.target in finally_free and (pod.node is None or one.source is not None):
+            finally_free[one.target] -= need_of(pod, sizes_of(its, one))
+    return [one for one in waiting if _may_stray(one, pods, stage, nodes, soon, finally_free)]
 
 
 def _may_stray(
     arrival: Arrival,
     pods: PodsByUid,
     stage: Stage,
-    snapshot: Snapshot,
+    nodes: Sequence[Node],
     soon: Mapping[str, Resources],
     finally_free: Mapping[str, Resources],
 ) -> bool:
@@ -79,7 +87,7 @@ def _may_stray(
     }
     return any(
         need.fits_in(soon[node.name]) and not need.fits_in(finally_free[node.name]) and _lets_in(node, pod)
-        for node in snapshot.nodes
+        for node in nodes
         if node.name not in alike
     )
 
@@ -90,27 +98,15 @@ def _lets_in(node: Node, pod: Pod) -> bool:
     return open_to_all and placement.admits(node.name, node.labels) and placement.tolerates_all(node.taints)
 
 
-def _free(
-    snapshot: Snapshot, without: set[str], sizes: Mapping[str, tuple[ContainerTarget, ...]]
-) -> dict[str, Resources]:
-    """Return what each node has free once some pods are gone and others resized."""
-    taken: defaultdict[str, Resources] = defaultdict(Resources)
-    for pod in snapshot.pods:
-        if pod.node is not None and not pod.terminal and pod.uid not in without:
-            taken[pod.node] += _after(pod, sizes)
-    return {node.name: node.allocatable - taken.get(node.name, NO_RESOURCES) for node in snapshot.nodes}
-
-
-def _free_in_the_end(plan: PackingPlan, snapshot: Snapshot, pods: PodsByUid) -> dict[str, Resources]:
-    stages = plan.proposal.stages[plan.stage :]
+def _free(nodes: Sequence[Node], there: Sequence[Pod], stages: Sequence[Stage]) -> dict[str, Resources]:
+    """Return what nodes have free once the stages' leaves are gone and their resizes in force, without arrivals."""
     leaving = {one.uid for stage in stages for one in stage.leaves}
     sizes = {one.uid: one.containers for stage in stages for one in stage.resizes}
-    free = _free(snapshot, leaving, sizes)
-    for its, one in ((stage, arrival) for stage in stages for arrival in stage.arrivals):
-        pod = pods.get(one.uid)
-        if pod is not None and one.target in free and (pod.node is None or one.source is not None):
-            free[one.target] -= need_of(pod, sizes_of(its, one))
-    return free
+    taken: defaultdict[str | None, Resources] = defaultdict(Resources)
+    for pod in there:
+        if pod.uid not in leaving:
+            taken[pod.node] += _after(pod, sizes)
+    return {node.name: node.allocatable - taken.get(node.name, NO_RESOURCES) for node in nodes}
 
 
 def _after(pod: Pod, sizes: Mapping[str, tuple[ContainerTarget, ...]]) -> Resources:
