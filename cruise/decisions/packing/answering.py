@@ -22,6 +22,8 @@ _MOST_NOISE = 0.5
 # CP-SAT gets this share of what is left, at the first attempt and at each later one.
 _CLOSING_SHARE = 0.85
 _DIVES_BETWEEN = 3
+# A master with more rows proves nothing in any time that somebody waits, and its inverse takes 8 bytes a pair of rows.
+_MOST_ROWS = 2_000
 
 
 def answer_phase(
@@ -36,6 +38,9 @@ def answer_phase(
     # What nailed copies and such as have to be placed add.
     besides = int(search.best_vector[entry]) - phase.answer
     if phase.answer >= phase.ceiling:
+        return phase.ceiling + besides
+    if len(phase.classes) + len(phase.group_size) > _MOST_ROWS:
+        search.run(search.best, _BETWEEN_ITERATIONS, meter, from_tier=search.residual.entries.tier[entry])
         return phase.ceiling + besides
     generation = generation_of(phase, generator)
     generation.take(*patterns_of(phase, search.best))

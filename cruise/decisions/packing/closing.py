@@ -16,6 +16,7 @@ from cruise.decisions.packing.phase import shelf_for
 from cruise.decisions.packing.verdict import Verdict
 
 _MOST_NODES = 200_000
+_MOST_FILLINGS, _MOST_CELLS = 20_000, 4_000_000
 _MOST_BRANCHED, _FEW_ALIKE = 20_000, 4
 # CP-SAT's deterministic second is worth about this many units of work.
 _EFFORT_UNIT = 1e9
@@ -76,9 +77,10 @@ class Closer:
         return verdict
 
 
-def closer_of(generation: Generation, generator: np.random.Generator, most_fillings: int = 20_000) -> Closer:
-    """A closer for a phase's generation."""
+def closer_of(generation: Generation, generator: np.random.Generator, most_fillings: int = _MOST_FILLINGS) -> Closer:
+    """A closer for a phase's generation, that lists fewer fillings where each takes more memory."""
     phase = generation.phase
+    most_fillings = min(most_fillings, _MOST_CELLS // max(len(phase.classes), 1))
     shelf = shelf_for(phase, most_fillings)
     shelf.mix[:, :] = generation.shelf.mix
     return Closer(generation, most_fillings, shelf, generator)

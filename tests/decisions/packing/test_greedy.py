@@ -1,0 +1,22 @@
+import pytest
+
+from cruise.decisions.packing.checker import find_violations
+from cruise.decisions.packing.classing import instance_of
+from cruise.decisions.packing.greedy import complete, greedy_solution, start
+from cruise.decisions.packing.residual import residual_of
+from tests.decisions.packing.problems import draw_problem
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_the_greedy_plan_keeps_every_rule_and_is_no_worse_than_now(seed):
+    instance = instance_of(draw_problem(seed))
+    solution = greedy_solution(instance)
+    assert find_violations(instance, solution.plan) == ()
+    assert solution.key >= solution.now
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_completed_plan_takes_nothing_more_in(seed):
+    residual = residual_of(instance_of(draw_problem(seed)))
+    once = start(residual)
+    assert (complete(residual, once) == once).all()
