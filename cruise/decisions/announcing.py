@@ -24,6 +24,7 @@ _WHY = {
     Reason.OOM_KILLED: "after it ran out of memory",
     Reason.REVERTED: "back to its original sizes",
     Reason.DOES_NOT_FIT: "its node does not hold all of its pods",
+    Reason.PACKED: "makes room for pods that no node could hold",
 }
 # What the operator has to mend is no business of a pod's owner.
 _OPERATORS = frozenset({Reason.FORBIDDEN, Reason.THROTTLED})
@@ -66,7 +67,8 @@ def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | 
         asked = f" ({_changes(action, before)})" if isinstance(action, ResizePod) else ""
         message = f"not {_done(action)}{asked}: {outcome.detail or outcome.reason.value}"
     elif isinstance(action, EvictPod):
-        message = f"evicted: {_WHY.get(action.reason, action.reason.value)} ({action.resource.value})"
+        short_of = "" if action.reason is Reason.PACKED else f" ({action.resource.value})"
+        message = f"evicted: {_WHY.get(action.reason, action.reason.value)}{short_of}"
     else:
         detail = f" ({outcome.detail})" if outcome.detail else ""
         message = f"{_changes(action, before)}: {_WHY.get(action.reason, action.reason.value)}{detail}"

@@ -97,6 +97,8 @@ async def packing_pass(
         return PackingPass(now, len(waiting), why=made)
     proposal, took = made
     why_not = "" if enabled else "packing is switched off"
+    if await store.paused():
+        why_not = "paused"
     plan = begun(proposal, now, now, took, policy.mode, why_not=why_not)
     await store.save_packing(plan)
     _log(plan, len(waiting))

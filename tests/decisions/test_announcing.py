@@ -79,6 +79,8 @@ def test_without_the_pod_as_it_was_the_new_sizes_are_told(of):
 def test_an_eviction_and_refusals():
     [gone] = announced(done(evict(pod()), reason=Reason.DOES_NOT_FIT))
     assert (gone.message, gone.warning) == ("evicted: its node does not hold all of its pods (memory)", False)
+    [moved] = announced(done(replace(evict(pod()), reason=Reason.PACKED), reason=Reason.PACKED))
+    assert moved.message == "evicted: makes room for pods that no node could hold"
     [stays] = announced(done(evict(pod()), Verdict.REFUSED, Reason.DISRUPTION_BUDGET, "would violate the budget"))
     assert (stays.message, stays.warning, stays.reason) == (
         "not evicted: would violate the budget",

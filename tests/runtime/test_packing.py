@@ -106,6 +106,14 @@ async def test_switched_off_it_is_shown_only():
     assert "switched off" in plan.detail
 
 
+async def test_while_paused_it_is_shown_only():
+    theatre = await crowded()
+    await theatre.store.set_paused(True)
+    plan = (await passed(theatre)).plan
+    assert plan is not None
+    assert (plan.phase, plan.detail) == (Phase.SHOWN, "paused: shown only")
+
+
 async def test_a_plan_under_way_is_not_replaced():
     theatre = await crowded()
     first = (await passed(theatre)).plan
