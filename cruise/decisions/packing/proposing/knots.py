@@ -146,7 +146,8 @@ class Knots:
                 if pod in movers:
                     homeless.append(pod)
         self._undo(knot)
-        return None if homeless else knot
+        # Some came while others were still there, and those may have been what let them in.
+        return None if homeless else self._attempt(knot.leaves, knot.arrivals)
 
     def _in_the_way_of(self, pod: int) -> list[int]:
         """Return a few pods, none of them needlessly, without which a pod would be let in; none where there are none.

@@ -18,11 +18,13 @@ class _Tally:
         self.domain_of = domain_of
         self.classes = frozenset(classes)
         self.of_domain: Counter[int] = Counter()
+        self.in_all = 0
 
     def add(self, node: int, by: int) -> None:
         domain = self.domain_of[node]
         if domain >= 0:
             self.of_domain[domain] += by
+            self.in_all += by
 
     def at(self, node: int) -> int:
         """Count in the domain of a node."""
@@ -41,19 +43,18 @@ class _Shut:
 
 
 class _Drawn:
-    """An attraction: there is one of the targets in each topology, or none at all and the holder is one."""
+    """An attraction: there is one of the targets in each topology, or none in any domain and the holder is one."""
 
-    def __init__(self, tallies: Sequence[_Tally], is_target: bool, whole: _Tally) -> None:
+    def __init__(self, tallies: Sequence[_Tally], is_target: bool) -> None:
         self._tallies = tallies
         self._is_target = is_target
-        self._whole = whole
 
     def lets_in(self, node: int) -> bool:
         if any(tally.domain_of[node] < 0 for tally in self._tallies):
             return False
         if all(tally.at(node) > 0 for tally in self._tallies):
             return True
-        return self._is_target and self._whole.at(node) == 0
+        return self._is_target and not any(tally.in_all for tally in self._tallies)
 
 
 class _Level:
@@ -85,7 +86,6 @@ class Neighbours:
         self._kept_by: dict[int, set[int]] = defaultdict(set)
         self._topologies = rules.topologies
         self._domains: dict[tuple[int, bytes], list[int]] = {}
-        self._everywhere = [0] * rules.topologies.shape[1]
         for exclusion in rules.exclusions:
             self._take_exclusion(exclusion, arriving)
         for attraction in rules.attractions:
@@ -152,8 +152,7 @@ class Neighbours:
         tallies = [
             self._tally(self._domains_of(topology), targets, attraction.holder) for topology in attraction.topologies
         ]
-        whole = self._tally(self._everywhere, targets, attraction.holder)
-        self._rules[attraction.holder].append(_Drawn(tallies, attraction.holder in whole.classes, whole))
+        self._rules[attraction.holder].append(_Drawn(tallies, attraction.holder in targets))
 
     def _take_spread(self, spread: Spread) -> None:
         counted = self._domains_of(spread.topology, spread.eligible)
