@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.packing.problem import EvictionLimit, Objective, Problem, Rules
+from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.decisions.packing.problem import EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
 
 MEBIBYTE = 1024 * 1024
 # A large cluster's scheduler looks at a part of the nodes, in turn.
@@ -22,9 +22,15 @@ class Crowd:
     usage_percent: float = 98.5
     unmovable_percent: int = 10
     priorities: int = 1
+    # Apart from each other: each app may run in one of the pools alone.
+    pools: int = 1
+    # With zones, every other app spreads over them, and as many keep their pods on nodes apart.
+    zones: int = 0
 
     def __str__(self) -> str:
-        return f"{self.nodes}x{self.pods_per_node} {self.usage_percent:g}%"
+        apart = f" {self.pools} pools" if self.pools > 1 else ""
+        ruled = f" {self.zones} zones" if self.zones else ""
+        return f"{self.nodes}x{self.pods_per_node} {self.usage_percent:g}%{apart}{ruled}"
 
 
 def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATOR) -> Problem:
@@ -42,8 +48,10 @@ def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATO
     room = np.ceil(totals[:2] * 100 / crowd.usage_percent / crowd.nodes).astype(np.int64)
     capacities = np.tile(np.array([*room.tolist(), _POD_SLOTS], dtype=np.int64), (crowd.nodes, 1))
     pod_class = np.repeat(np.arange(apps, dtype=np.int64), replicas)
+    sites = np.arange(apps, dtype=np.int64) % crowd.pools
+    admits = np.arange(crowd.nodes) % crowd.pools == np.arange(crowd.pools)[:, None]
     # Each app's pods arrive together, the apps one after the other.
-    pod_node = _schedule(demands[pod_class], capacities)
+    pod_node = _schedule(demands[pod_class], capacities, sites[pod_class], admits)
     limits = tuple(
         EvictionLimit(f"app-{c}", np.array([c], dtype=np.int64), max(1, int(replicas[c]) // 4)) for c in range(apps)
     )
@@ -59,16 +67,29 @@ def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATO
         preempt=np.ones(apps, dtype=np.bool_),
         weights=np.full(apps, 2, dtype=np.int64),
         most_on_node=np.full(apps, wanted, dtype=np.int64),
-        sites=np.zeros(apps, dtype=np.int64),
-        admits=np.ones((1, crowd.nodes), dtype=np.bool_),
+        sites=sites,
+        admits=admits,
         pod_class=pod_class,
         pod_node=pod_node,
-        rules=Rules(np.arange(crowd.nodes, dtype=np.int64)[None, :], eviction_limits=limits),
+        rules=_rules(crowd, sites, admits, limits),
         objective=objective,
     )
 
 
-def _schedule(demands: IntArray, capacities: IntArray) -> IntArray:
+def _rules(crowd: Crowd, sites: IntArray, admits: BoolArray, limits: tuple[EvictionLimit, ...]) -> Rules:
+    apps = len(sites)
+    topologies = np.stack([np.arange(crowd.nodes), np.arange(crowd.nodes) % max(crowd.zones, 1)]).astype(np.int64)
+    if crowd.zones == 0:
+        return Rules(topologies, eviction_limits=limits)
+    eligible = list(admits)
+    own = [np.array([c], dtype=np.int64) for c in range(apps)]
+    spreads = tuple(Spread(1, c, own[c], 1, 0, eligible[sites[c]]) for c in range(0, apps, 2))
+    return Rules(
+        topologies, tuple(Exclusion(0, c, own[c]) for c in range(1, apps, 4)), spreads=spreads, eviction_limits=limits
+    )
+
+
+def _schedule(demands: IntArray, capacities: IntArray, sites: IntArray, admits: BoolArray) -> IntArray:
     """Each pod in turn to the node that is least allocated and best balanced of those looked at; -1 where none is."""
     nodes = len(capacities)
     free = np.ascontiguousarray(capacities.T)
@@ -80,7 +101,7 @@ def _schedule(demands: IntArray, capacities: IntArray) -> IntArray:
             looked = slice(begin, min(begin + window, nodes))
             begin = 0 if looked.stop >= nodes else looked.stop
             after = free[:, looked] - demand[:, None]
-            open_nodes = (after >= 0).all(axis=0)
+            open_nodes = (after >= 0).all(axis=0) & admits[sites[pod], looked]
             if not open_nodes.any():
                 continue
             left = after[:2] * shares[:2, None]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Up to so many classes times nodes, a part is solved as a whole; beyond, by ejections and some nodes at a time.
 _DENSE_CELLS = 40_000
 _RULED_CELLS = 20_000
-# Of a part's budget: for plans without any eviction, and for the part without its rules.
-_RESCUE_SHARE, _RELAXED_SHARE = 0.3, 0.4
+# Of a part's budget: for plans without any eviction, for the part without its rules, for ejections alone.
+_RESCUE_SHARE, _RELAXED_SHARE, _EJECTIONS_SHARE = 0.3, 0.4, 0.5
 
 
 def quick_packing(problem: Problem) -> Packing:
@@ -86,11 +86,19 @@ def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
 
 def _solve_small(problem: Problem, start: IntArray, meter: "Meter", seed: int, report: Report) -> Packing:
     """The best within what is left of the meter, exactly where that suffices; reported as well."""
+    from cruise.decisions.packing.classing import barred
     from cruise.decisions.packing.constrained.solving import solve_constrained
     from cruise.decisions.packing.dense import solve_dense
 
     if not problem.rules.bind:
-        packing = solve_dense(problem, start, _all_of(meter, seed), report)
+        # What no filling of a node expresses is left to the exact way: nodes too full, and pods that do not preempt.
+        expressed = bool(problem.preempt.all()) and not barred(problem).any()
+        with meter.part(1.0 if expressed else _RELAXED_SHARE) as part:
+            packing = solve_dense(problem, start, _all_of(part, seed), report)
+        report(packing)
+        if packing.after.key(problem.objective) == packing.bound or meter.over():
+            return packing
+        packing = solve_constrained(problem, packing.pod_node, _all_of(meter, seed), report, relaxed=packing.bound)
         report(packing)
         return packing
     free = replace(problem, rules=Rules(problem.rules.topologies))
@@ -109,10 +117,18 @@ def _solve_small(problem: Problem, start: IntArray, meter: "Meter", seed: int, r
 
 
 def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+    from cruise.decisions.packing.dense import solve_dense
     from cruise.decisions.packing.large.solving import solve_large
 
     problem, start = whole.parts[index].problem, whole.assignment(index)
-    _offer(whole, index, solve_large(problem, start, _all_of(meter, seed), lambda k: _offer(whole, index, k)))
+    with meter.part(_EJECTIONS_SHARE) as part:
+        _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k)))
+    if whole.proved(index) or meter.over() or problem.class_count * problem.node_count > _DENSE_CELLS:
+        return
+    # Without its rules it may be small enough for a proof, or the answer obey them all the same.
+    free = replace(problem, rules=Rules(problem.rules.topologies))
+    relaxed = solve_dense(free, whole.assignment(index), _all_of(meter, seed), lambda k: _try(whole, index, k))
+    _try(whole, index, relaxed)
 
 
 def _all_of(meter: "Meter", seed: int) -> "Budget":
@@ -123,6 +139,13 @@ def _all_of(meter: "Meter", seed: int) -> "Budget":
     if meter.work_left < math.inf:
         meter.spend(meter.work_left)
     return budget
+
+
+def _try(whole: Whole, index: int, packing: Packing) -> None:
+    """Learn from an answer to the part without its rules, which may break them."""
+    if not find_faults(whole.parts[index].problem, packing.pod_node):
+        whole.offer(index, packing.pod_node)
+    whole.bound(index, packing.after.key(whole.problem.objective), packing.bound)
 
 
 def _offer(whole: Whole, index: int, packing: Packing) -> None:

@@ -97,13 +97,18 @@ def _near_nodes(y: Yard, p: int) -> IntArray:
     found = 0
     y.spent[0] += nodes
     for n in range(nodes):
+        lacks[n] = np.inf
+        # Where only guests may leave, a node without any makes no room.
+        if y.rooted[0] and y.guests[n] == 0:
+            continue
         lack = 0.0
         for r in range(y.free.shape[1]):
             d, h = y.demands[c, r], y.headroom[c, r]
             if d > 0 or h > 0:
                 lack += max(0, d + max(h, y.largest[n, r]) - y.free[n, r]) * y.shares[r]
-        lacks[n] = lack if allowed(y, p, n) else np.inf
-        found += lacks[n] < np.inf
+        if allowed(y, p, n):
+            lacks[n] = lack
+            found += 1
     if found > _NEAR:
         limit = np.partition(lacks, _NEAR)[_NEAR]
     else:

@@ -27,7 +27,7 @@ class Yard(NamedTuple):
     `head[node]`, `after[pod]` and `before[pod]` link the pods of a node. `ranks[class]` counts priorities from the
     highest, 0. `loose[class]` tells whether pods may be moved, `left[limit]` how many evictions remain of a limit;
     `limits[limit_starts[c]:limit_starts[c + 1]]` are those of a class. `lost[node]` counts what was preempted there
-    (`dropped[pod]`), `timid[node]` the arrivals that do not preempt. `shares[resource]` weighs what is short.
+    (`dropped[pod]`), `guests[node]` the arrivals there, `timid[node]` those that do not preempt. `shares[resource]` weighs what is short.
     `sky[line[site], bucket]` is the most of the second scarce resource on a node with so many `unit` of the first;
     `scarce` are the two. `pinned` pods are not to be ejected; while `rooted[0]`, none is that is at home. `log[k]` is
     (pod, node before, dropped before) of the first `logged[0]` changes since the last decision. `spent[0]` counts
@@ -56,6 +56,7 @@ class Yard(NamedTuple):
     largest: IntArray
     lost: IntArray
     timid: IntArray
+    guests: IntArray
     dropped: BoolArray
     pinned: BoolArray
     rooted: BoolArray
@@ -92,8 +93,9 @@ def settle(y: Yard) -> None:
             if n < 0:
                 y.dropped[p] = True
                 y.lost[y.home[p]] += 1
-        if n >= 0 and n != y.home[p] and not y.preempt[c]:
-            y.timid[n] += 1
+        if n >= 0 and n != y.home[p]:
+            y.guests[n] += 1
+            y.timid[n] += not y.preempt[c]
 
 
 @lean
@@ -118,8 +120,9 @@ def unlink(y: Yard, p: int) -> None:
     if n == y.home[p]:
         for k in range(y.limit_starts[c], y.limit_starts[c + 1]):
             y.left[y.limits[k]] -= 1
-    elif not y.preempt[c]:
-        y.timid[n] -= 1
+    else:
+        y.guests[n] -= 1
+        y.timid[n] -= not y.preempt[c]
     if y.ties[y.ties[TIED] + c]:
         tally(y.ties, c, n, -1, n != y.home[p])
     y.at[p] = -1
@@ -140,8 +143,9 @@ def link(y: Yard, p: int, n: int) -> None:
     if n == y.home[p]:
         for k in range(y.limit_starts[c], y.limit_starts[c + 1]):
             y.left[y.limits[k]] += 1
-    elif not y.preempt[c]:
-        y.timid[n] += 1
+    else:
+        y.guests[n] += 1
+        y.timid[n] += not y.preempt[c]
     if y.ties[y.ties[TIED] + c]:
         tally(y.ties, c, n, 1, n != y.home[p])
     y.at[p] = n

@@ -103,7 +103,7 @@ class Room:
         nodes = self.pod_node[targets]
         nodes = nodes[nodes >= 0]
         labelled: BoolArray = np.all(topologies >= 0, axis=0)
-        if len(nodes) == 0:
+        if (topologies[:, nodes] < 0).all():
             first = rule.holder in rule.targets.tolist()
             return labelled if first else np.zeros_like(labelled)
         for domains in topologies:

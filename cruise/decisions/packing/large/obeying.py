@@ -117,22 +117,33 @@ def _per_domain(domains: IntArray, size: int) -> IntArray:
 
 
 def _grounding_faults(problem: Problem, pod_node: IntArray, arriving: BoolArray, census: Census) -> list[str]:
-    """Whether there is an order in which each pod that arrives finds its targets, or is the first of them."""
-    grounded = pod_node >= 0
-    holders = np.isin(problem.pod_class, np.array(sorted(census.attracted), dtype=np.int64))
+    """Whether there is an order in which each pod that arrives finds its targets, or is the first of them.
+
+    Who may be first comes as soon as it can, who needs nobody after those for whom it would be in the way.
+    """
+    classes = problem.pod_class
+    grounded = (pod_node >= 0) & ~arriving
+    holders = np.isin(classes, np.array(sorted(census.attracted), dtype=np.int64))
+    wanted = np.isin(classes, np.array(sorted(census.attracting), dtype=np.int64))
+    grounded |= arriving & ~holders & ~wanted
+    late = arriving & ~holders & wanted
     waiting = np.flatnonzero(arriving & holders)
-    grounded[waiting] = False
     while len(waiting):
-        found = {c: _supports(problem, pod_node, grounded, rules, census) for c, rules in census.attracted.items()}
+        found = {
+            c: _supports(problem, pod_node, grounded, census.attracted[c], census)
+            for c in np.unique(classes[waiting]).tolist()
+        }
         states = [
-            _stands(problem.rules.topologies[:, pod_node[pod]], found[int(problem.pod_class[pod])])
-            for pod in waiting.tolist()
+            _stands(problem.rules.topologies[:, pod_node[pod]], found[int(classes[pod])]) for pod in waiting.tolist()
         ]
-        ready = waiting[[state == "supported" for state in states]]
+        ready = waiting[[state == "first" for state in states]][:1]
         if len(ready) == 0:
-            ready = waiting[[state == "first" for state in states]][:1]
-        if len(ready) == 0:
+            ready = waiting[[state == "supported" for state in states]]
+        if len(ready) == 0 and not late.any():
             return [f"{len(waiting)} pods arrived where none of the targets is that attract them"]
+        if len(ready) == 0:
+            grounded |= late
+            late = np.zeros_like(late)
         grounded[ready] = True
         waiting = waiting[~grounded[waiting]]
     return []
@@ -150,7 +161,7 @@ def _supports(
         targets = census.pods_of(rule.targets)
         nodes = pod_node[targets[grounded[targets]]]
         domains = [set(problem.rules.topologies[t, nodes].tolist()) - {-1} for t in rule.topologies]
-        supports.append((rule.topologies, domains, rule.holder in rule.targets.tolist() and len(nodes) == 0))
+        supports.append((rule.topologies, domains, rule.holder in rule.targets.tolist() and not any(domains)))
     return supports
 
 

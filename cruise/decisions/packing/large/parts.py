@@ -105,10 +105,14 @@ def _rule_edges(problem: Problem, first_node: int) -> Iterator[IntArray]:
     rules = problem.rules
     for holder, targets in _pairs(rules):
         yield np.stack([np.full(len(targets), holder), targets])
+    counted: dict[bytes, IntArray] = {}
     for spread in rules.spreads:
         # A domain without any target is a domain all the same.
-        counted = np.flatnonzero(spread.eligible)
-        yield np.stack([np.full(len(counted), spread.holder), first_node + counted])
+        key = np.packbits(spread.eligible).tobytes()
+        if key not in counted:
+            counted[key] = first_node + np.flatnonzero(spread.eligible)
+            yield np.stack([counted[key][:1].repeat(len(counted[key])), counted[key]])
+        yield np.stack([np.full(min(len(counted[key]), 1), spread.holder), counted[key][:1]])
     evictable = _evictable(problem)
     for limit in rules.eviction_limits:
         if evictable[limit.members].sum() > limit.allowed:

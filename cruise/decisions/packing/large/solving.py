@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from cruise.decisions.packing.budget import Budget, Meter
+from cruise.decisions.packing.budget import Meter
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.kernels.ejecting import place_pods
 from cruise.decisions.packing.kernels.ejecting_board import Yard
@@ -26,9 +26,9 @@ _SHARE = 0.5
 _ANYBODY = -(1 << 30)
 
 
-def solve_large(problem: Problem, start: IntArray, budget: Budget, report: Report) -> Packing:
+def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
     """Pack by chains of ejections from what runs now, no worse than that or `start`; memory grows with pods alone."""
-    search = _Ejections(problem, start, Meter(budget.deadline_seconds, budget.work_units), report)
+    search = _Ejections(problem, start, meter, report)
     priorities = np.unique(problem.priorities)[::-1]
     if problem.objective is Objective.OPERATOR:
         # First what needs no eviction, for all; then the fewest evictions, of whomever.

@@ -1,8 +1,10 @@
 """Calling every kernel of large problems once, so that no solve waits for a compiler."""
 
+import math
+
 import numpy as np
 
-from cruise.decisions.packing.budget import Budget
+from cruise.decisions.packing.budget import Meter
 from cruise.decisions.packing.kernels.clock import seconds
 from cruise.decisions.packing.large.solving import solve_large
 from cruise.decisions.packing.packing import Packing
@@ -15,7 +17,7 @@ def warm_up_large() -> None:
     """Compile the kernels of ejections, or load them from the cache: half a minute the first time, then a moment."""
     for objective in Objective:
         problem = _example(objective)
-        solve_large(problem, problem.pod_node, Budget(seconds() + _MOST_SECONDS), _ignore)
+        solve_large(problem, problem.pod_node, Meter(seconds() + _MOST_SECONDS, math.inf), _ignore)
 
 
 def _example(objective: Objective) -> Problem:

@@ -56,6 +56,7 @@ def yard_of(problem: Problem, census: Census, pod_node: IntArray) -> Yard:
         largest=np.zeros((nodes, resources), dtype=np.int64),
         lost=np.zeros(nodes, dtype=np.int64),
         timid=np.zeros(nodes, dtype=np.int64),
+        guests=np.zeros(nodes, dtype=np.int64),
         dropped=np.zeros(pods, dtype=np.bool_),
         pinned=np.zeros(pods, dtype=np.bool_),
         rooted=np.zeros(1, dtype=np.bool_),

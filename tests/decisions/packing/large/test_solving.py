@@ -1,12 +1,13 @@
 """Ejections: obedient and no worse than now under every rule, the same again, and all placed where room is left."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from cruise.decisions.packing.budget import Budget
+from cruise.decisions.packing.budget import Meter
 from cruise.decisions.packing.large.obeying import find_faults
 from cruise.decisions.packing.large.solving import solve_large
 from cruise.decisions.packing.packing import figures_of
@@ -15,9 +16,9 @@ from tests.bench.large_clusters import Crowd, draw_crowd
 from tests.decisions.packing.large.problems import problems
 
 
-def solved(problem, budget=None):
+def solved(problem):
     reported = []
-    packing = solve_large(problem, problem.pod_node, budget or Budget(), reported.append)
+    packing = solve_large(problem, problem.pod_node, Meter(math.inf, math.inf), reported.append)
     for k in (*reported, packing):
         assert find_faults(problem, k.pod_node) == ()
     return packing
