@@ -1,6 +1,7 @@
 """The preferred node affinity as it is patched into submitted pods."""
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
     ids=str,
 )
 def test_a_node_is_preferred_beside_all_that_was_asked_before(affinity):
-    pod = {"spec": {"containers": []}}
+    pod: dict[str, Any] = {"spec": {"containers": []}}
     if affinity != "absent":
         pod["spec"]["affinity"] = affinity
     before = copy.deepcopy(pod)

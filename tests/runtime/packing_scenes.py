@@ -32,8 +32,9 @@ def sized(name: str, cpu: int, mebibytes: int = 256, replicas: int = 1, **fields
     return workload(name, pod, replicas=replicas, **fields)
 
 
-def move(pod: Pod, target: str, containers: tuple[Any, ...] = ()) -> Arrival:
+def move(pod: Pod, target: str | None, containers: tuple[Any, ...] = ()) -> Arrival:
     """A pod goes, or comes where it waits."""
+    assert target is not None
     return Arrival(pod.namespace, pod.name, pod.uid, pod.node, target, containers)
 
 

@@ -38,11 +38,12 @@ async def test_a_pod_moves_where_it_is_steered_and_the_one_that_waited_takes_its
     plan = await theatre.to_the_end(await theatre.begin(stage))
     assert (plan.phase, plan.detail) == (Phase.FINISHED, "")
     web, big = await theatre.only("web"), await theatre.only("big")
-    assert (web.node, big.node) == (stage.leaves[0].target, before.node)
+    assert (web.node, big.node) == (stage.arrivals[0].target, before.node)
     assert web.annotations[STEERED] == f"{before.uid} {web.node}"
     assert await theatre.store.packing() == plan
     assert list(await theatre.store.steered()) == []
     [line] = await theatre.store.outcomes(START)
+    assert isinstance(line.action, EvictPod)
     assert (line.verdict, line.action.reason, line.action.uid) == (Verdict.DONE, Reason.PACKED, before.uid)
 
 
@@ -147,7 +148,7 @@ async def test_what_contradicts_a_plan_drops_it_whole(change):
             stage = replace(stage, leaves=(replace(stage.leaves[0], uid="other"),))
             plan = await theatre.begin(stage)
         case "node":
-            web = replace(stage.leaves[0], target="n9")
+            web = replace(stage.arrivals[0], target="n9")
             plan = await theatre.begin(Stage((), (web,), (web, stage.arrivals[1])))
         case "grown":
             db = await theatre.only("db")
