@@ -145,9 +145,9 @@ class Drawing:
             **self.rules.draw(labels, namespace),
         }
         if self.has("init containers", 0.5):
-            role = source.choice([{}, {"restartPolicy": "Always"}])
             asked = {"cpu": f"{source.randint(1, 8) * 100}m", "memory": "64Mi"}
-            spec["initContainers"] = [container("before", asked, **role)]
+            sidecar = {"restartPolicy": "Always"} if source.random() < 0.5 else {}
+            spec["initContainers"] = [container("before", asked) | sidecar]
         return self.marked("v1", "Pod", metadata) | {"spec": spec}
 
     def container(self) -> Json:

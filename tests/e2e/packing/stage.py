@@ -97,7 +97,7 @@ class Stage:
 
     def staying(self, plans: Iterable[Proposal]) -> dict[PodName, str]:
         """The nodes of the running pods that plans leave where they are."""
-        leaving = {(one.namespace, one.pod) for plan in plans for one in (*plan.moves, *plan.preempted)}
+        leaving = {(one.namespace, one.pod) for plan in plans for stage in plan.stages for one in stage.leaves}
         running = {name: pod["spec"].get("nodeName") for name, pod in self.pods().items()}
         return {name: node for name, node in running.items() if node and name not in leaving}
 
@@ -189,7 +189,8 @@ def _turn(kind: str) -> tuple[str, ...]:
 
 
 def _is(pod: Json, namespace: str, app: str) -> bool:
-    return pod["metadata"]["namespace"] == namespace and pod["metadata"]["labels"].get("app") == app
+    metadata = pod["metadata"]
+    return (metadata["namespace"], metadata["labels"].get("app")) == (namespace, app)
 
 
 def _is_ready(pod: Json) -> bool:

@@ -8,7 +8,7 @@ from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.pack import pack
 from cruise.decisions.packing.proposal import Proposal
 from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Node, Snapshot
 from tests.controlplane.api import until
 from tests.e2e.packing.carrying import Carrying
 from tests.e2e.packing.probing import agrees, all_judged, create_probes, nodes_that_admit
@@ -43,7 +43,8 @@ def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: Stage, num
 
 
 def test_the_real_scheduler_accepts_what_plans_want(stage: Stage):
-    plans, nodes = {}, {}
+    plans: dict[str, Proposal] = {}
+    nodes: dict[str, Node] = {}
     for name, snapshot in stage.snapshots().items():
         nodes |= {node.name: node for node in snapshot.nodes}
         plan = plan_for(snapshot)
