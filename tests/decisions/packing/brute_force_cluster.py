@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cruise.decisions.packing.judging.board import Board, PodKey, key_of
+from cruise.decisions.packing.judging.filters import refuse_by_ports, refuse_by_volumes
 from cruise.decisions.packing.judging.leaving import Leaving
-from cruise.decisions.packing.judging.neighbours import refuse_by_affinity, starts_its_group
+from cruise.decisions.packing.judging.neighbours import refuse_by_affinity, refuse_by_anti_affinity, starts_its_group
 from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.replay import Scheduler, waits_for_a_node
 from cruise.decisions.packing.judging.sizing import Demand
@@ -68,25 +69,30 @@ class _Search:
         self.nodes = {node.name: node for node in snapshot.nodes}
         taken = [pod for pod in snapshot.pods if self._takes_part(pod)]
         self.tiers = sorted({pod.priority for pod in taken}, reverse=True)
-        self.pods = sorted(taken, key=lambda pod: (pod.priority, pod.node is not None, key_of(pod) != target))[::-1]
-        self.top = max((pod.priority for pod in self.pods if pod.node is None), default=None)
+        self.top = max((pod.priority for pod in taken if pod.node is None), default=None)
         self.sized = demands or {}
+        # Those that cannot go anywhere first, since all others have to bear with them.
+        free = {key_of(pod): len(self._choices(pod)) > 1 for pod in taken}
+        self.pods = sorted(taken, key=lambda p: (not free[key_of(p)], p.priority, p.node is not None))[::-1]
         self.demand = {key_of(pod): self.sized.get(key_of(pod)) or _fixed(pod) for pod in self.pods}
         self.choices = [self._choices(pod) for pod in self.pods]
         self.budgets = [{(b.namespace, b.name) for b in self.leaving.covering(pod)} for pod in self.pods]
         self.allowed = {(b.namespace, b.name): b.disruptions_allowed for b in snapshot.budgets}
         self.twins = [self._twin(number) for number in range(len(self.pods))]
+        self.gains = [
+            {choice: self._gain(pod, choice) for choice in choices}
+            for pod, choices in zip(self.pods, self.choices, strict=True)
+        ]
+        self.clashes: dict[tuple[int, str, int, str], bool] = {}
         self.found: Best | None = None
 
     def best(self) -> Best:
         """Try all."""
         width = len(self._gain(self.pods[0], None)) if self.pods else len(self._nothing())
         ceilings: list[Key] = [(0,) * width]
-        for pod, choices in zip(self.pods[::-1], self.choices[::-1], strict=True):
-            gains = [self._gain(pod, choice) for choice in choices]
-            ceilings.append(
-                tuple(a + max(column) for a, column in zip(ceilings[-1], zip(*gains, strict=True), strict=True))
-            )
+        for gains in self.gains[::-1]:
+            columns = zip(*gains.values(), strict=True)
+            ceilings.append(tuple(a + max(column) for a, column in zip(ceilings[-1], columns, strict=True)))
         self.ceilings = ceilings[::-1]
         self._descend(0, {}, (0,) * width)
         assert self.found is not None
@@ -168,7 +174,7 @@ class _Search:
         for choice in choices:
             places[key_of(pod)] = choice
             if self._may_still_hold(number, places):
-                self._descend(number + 1, places, _add(total, self._gain(pod, choice)))
+                self._descend(number + 1, places, _add(total, self.gains[number][choice]))
         del places[key_of(pod)]
 
     def _may_still_hold(self, number: int, places: Places) -> bool:
@@ -179,7 +185,32 @@ class _Search:
             gone = [self.budgets[i] for i in range(number + 1) if self._leaves(self.pods[i], places)]
             if any(sum(name in names for names in gone) > self.allowed[name] for name in self.budgets[number]):
                 return False
-        return place is None or self._has_room(place, self.pods[: number + 1], places)
+        if place is None:
+            return True
+        return self._has_room(place, self.pods[: number + 1], places) and not self._keeps_apart(number, place, places)
+
+    def _keeps_apart(self, number: int, place: str, places: Places) -> bool:
+        """Whether one of two pods, the later to come, would not be let in because of the other."""
+        mine = self.pods[number].node != place
+        for before in range(number):
+            other = places[key_of(self.pods[before])]
+            if other is None:
+                continue
+            if mine and self._clashes(number, place, before, other):
+                return True
+            if other != self.pods[before].node and self._clashes(before, other, number, place):
+                return True
+        return False
+
+    def _clashes(self, new: int, place: str, old: int, other: str) -> bool:
+        asked = (new, place, old, other)
+        if asked not in self.clashes:
+            board = Board(replace(self.snapshot, pods=()))
+            board.add(self.pods[old], other)
+            refusals = (refuse_by_ports, refuse_by_volumes, refuse_by_anti_affinity)
+            pod, node = self.pods[new], self.nodes[place]
+            self.clashes[asked] = any(any(refuse(board, pod, node)) for refuse in refusals)
+        return self.clashes[asked]
 
     def _leaves(self, pod: Pod, places: Places) -> bool:
         return pod.node is not None and places[key_of(pod)] != pod.node

@@ -67,7 +67,7 @@ class _Drawing:
 
     def __init__(self, source: random.Random) -> None:
         self.source = source
-        share = source.choice([0.05, 0.15, 0.3])
+        share = source.choice([0.1, 0.2, 0.35])
         self.features = {feature for feature in FEATURES if source.random() < share}
         self.zones = source.randint(1, 3)
         self.claims: dict[tuple[str, str], Claim] = {}
@@ -104,7 +104,7 @@ class _Drawing:
     def mean_room(self, pods: list[Pod], nodes: int) -> Resources:
         """What a node has so that all together are nearly full, or a little more than that."""
         counted = [counted_requests(pod) for pod in pods]
-        share = nodes * self.source.choice([0.6, 0.8, 0.95, 1.05])
+        share = nodes * self.source.choice([0.7, 0.85, 0.95, 1.05])
         return Resources(
             int(sum(one.cpu_millicores for one in counted) / share),
             int(sum(one.memory_bytes for one in counted) / share),
@@ -158,9 +158,9 @@ class _Drawing:
             extended_requests=((GPU, source.randint(1, 2)),) if self.has("gpus", 0.4) else (),
             placement=self.placement(),
             constraints=PodConstraints(
-                affinity=self.terms("affinity", namespace),
-                anti_affinity=self.terms("anti-affinity", namespace),
-                spread=self.spread(),
+                affinity=self.terms("affinity", namespace, app),
+                anti_affinity=self.terms("anti-affinity", namespace, app),
+                spread=self.spread(app),
                 host_ports=self.ports(),
             ),
             preempts=not self.has("never preempts", 0.4),
@@ -227,8 +227,11 @@ class _Drawing:
             tolerations = (source.choice(tolerated),)
         return Placement(selector, terms, tolerations)
 
-    def selector(self) -> LabelSelector | None:
+    def selector(self, app: str = "app0") -> LabelSelector | None:
+        """Selects an app's own pods more often than others."""
         source = self.source
+        if source.random() < 0.5:
+            return LabelSelector((Requirement("app", Operator.IN, (app,)),))
         if source.random() < 0.6:
             return LabelSelector((Requirement("app", Operator.IN, (f"app{source.randint(0, 3)}",)),))
         choices = [
@@ -240,32 +243,32 @@ class _Drawing:
         ]
         return source.choice(choices)
 
-    def terms(self, feature: str, namespace: str) -> tuple[PodTerm, ...]:
+    def terms(self, feature: str, namespace: str, app: str) -> tuple[PodTerm, ...]:
         many = 1 if self.source.random() < 0.7 else 2
-        return tuple(self.term(namespace) for _ in range(many)) if self.has(feature, 0.4) else ()
+        return tuple(self.term(namespace, app) for _ in range(many)) if self.has(feature, 0.4) else ()
 
-    def term(self, namespace: str) -> PodTerm:
+    def term(self, namespace: str, app: str) -> PodTerm:
         source = self.source
         key = source.choice([HOST, ZONE, ZONE, DISK])
         if "namespaces" not in self.features or source.random() < 0.5:
-            return PodTerm(key, self.selector(), frozenset({namespace}))
+            return PodTerm(key, self.selector(app), frozenset({namespace}))
         team = LabelSelector((Requirement("team", Operator.IN, (source.choice(["red", "blue"]),)),))
         choices = [
-            PodTerm(key, self.selector(), frozenset({"shop", "bank"})),
-            PodTerm(key, self.selector(), frozenset({"bank"})),
-            PodTerm(key, self.selector(), frozenset(), team),
-            PodTerm(key, self.selector(), frozenset({"shop"}), LabelSelector()),
+            PodTerm(key, self.selector(app), frozenset({"shop", "bank"})),
+            PodTerm(key, self.selector(app), frozenset({"bank"})),
+            PodTerm(key, self.selector(app), frozenset(), team),
+            PodTerm(key, self.selector(app), frozenset({"shop"}), LabelSelector()),
         ]
         return source.choice(choices)
 
-    def spread(self) -> tuple[SpreadConstraint, ...]:
+    def spread(self, app: str) -> tuple[SpreadConstraint, ...]:
         source = self.source
         if not self.has("spread", 0.5):
             return ()
         return tuple(
             SpreadConstraint(
                 topology_key=key,
-                selector=self.selector(),
+                selector=self.selector(app),
                 max_skew=source.choice([1, 1, 2]),
                 min_domains=source.choice([1, 1, 1, 2, 3]),
                 honours_node_affinity=source.random() < 0.7,
@@ -322,6 +325,9 @@ class _Drawing:
         pending = source.choice([0.0, 0.1, 0.3])
         order = list(pods)
         source.shuffle(order)
+        if source.random() < 0.5:
+            # What matters less came first, so that what matters more finds no room.
+            order.sort(key=lambda pod: pod.priority)
         done: list[Pod] = []
         for number, pod in enumerate(order):
             last = number == len(order) - 1 and all(other.node is not None for other in done)
