@@ -11,13 +11,24 @@ from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.overrides import STEERED
 from cruise.domain.packing import Steering
-from cruise.domain.policy import Mode
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.kube_json.owners import NO_OWNERS
+from cruise.runtime.admission import Admitter
 from cruise.runtime.reviewing import PATCH_IN_DOUBT, Reviewer
 from cruise.runtime.reviewing import STEERED as STEERED_VERDICT
 from cruise.runtime.steering import Expected
-from tests.admission_reviews import encoded, make_admitter, make_review, patch_in, patched, response_of, submitted_pods
-from tests.builders import NOW, make_amounts, make_pod_json
+from tests.admission_reviews import (
+    TABLE,
+    encoded,
+    make_admitter,
+    make_review,
+    patch_in,
+    patched,
+    response_of,
+    submitted_pods,
+)
+from tests.builders import NOW, make_amounts, make_node, make_pod_json, make_snapshot
 
 TARGET = ContainerTarget("app", ContainerRole.MAIN, make_amounts(120, 200), make_amounts())
 
@@ -119,3 +130,15 @@ def test_a_pinned_pod_is_never_steered(nested):
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     created = Desk(steering(1)).ask(submitted(spec={"affinity": affinity} | ({"priority": 3} if nested else {})))
     assert node_of(created) is None
+
+
+def test_a_taint_that_asks_to_keep_away_does_not_keep_a_steered_pod_from_its_node():
+    avoid = Taint("spot", "yes", TaintEffect.PREFER_NO_SCHEDULE)
+    snapshot = make_snapshot([], nodes=[make_node("n1", taints=(avoid,))])
+    admitter = Admitter(snapshot, TABLE, {}, Policy(mode=Mode.FULL), NOW)
+    desk = Desk(steering(1), steering(2))
+    desk.reviewer.use(admitter, NO_OWNERS, None)
+    tolerated = {"key": "spot", "operator": "Exists", "effect": "PreferNoSchedule"}
+    assert desk.ask(submitted())["spec"]["tolerations"] == [tolerated]
+    # Where the other pod goes there is no such taint, nor is there any node of that name.
+    assert "tolerations" not in desk.ask(submitted())["spec"]
