@@ -50,7 +50,17 @@ class Knots:
 
     def everything(self) -> Step | None:
         """Take out all who are to leave at once: what is left is to find an order for those who arrive."""
-        return self._attempt(list(self._agenda.leaving), list(self._agenda.waiting))
+        leaves, waiting = list(self._agenda.leaving), list(self._agenda.waiting)
+        found = self._attempt(leaves, waiting)
+        if found is not None:
+            return found
+        # Who comes first may start a group where the others cannot follow.
+        founders = {(self._standing.class_of(pod), self._agenda.target[pod]): pod for pod in reversed(waiting)}
+        for pod, _ in zip(founders.values(), range(_STARTS), strict=False):
+            found = self._attempt(leaves, [pod, *(other for other in waiting if other != pod)])
+            if found is not None:
+                return found
+        return None
 
     def _attempt(self, leaves: list[int], homeless: list[int]) -> Step | None:
         """Return the step in which the homeless arrive once all the leaves are out; None where somebody cannot."""

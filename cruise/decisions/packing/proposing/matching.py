@@ -34,10 +34,15 @@ def match(problem: Problem, pod_node: IntArray) -> Changes:
         _match_class(pods, problem.pod_node, pod_node, target)
     if _profits_unduly(problem, target):
         # Who is preempted and who moves is then told apart by the node that they leave.
-        target = pod_node.copy()
-    was, now = problem.pod_node, target
+        target = pod_node
+    return changes_of(problem, target)
+
+
+def changes_of(problem: Problem, pod_node: IntArray) -> Changes:
+    """Say what it takes to get to an assignment, pod by pod."""
+    was, now = problem.pod_node, pod_node
     return Changes(
-        pod_node=target,
+        pod_node=pod_node,
         placed=tuple(np.flatnonzero((was < 0) & (now >= 0)).tolist()),
         moved=tuple(np.flatnonzero((was >= 0) & (now >= 0) & (was != now)).tolist()),
         preempted=tuple(np.flatnonzero((was >= 0) & (now < 0)).tolist()),

@@ -10,7 +10,7 @@ from cruise.decisions.packing.problem import Objective, Problem
 from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
 from cruise.decisions.packing.proposing.agenda import Agenda
 from cruise.decisions.packing.proposing.knots import Step
-from cruise.decisions.packing.proposing.matching import match
+from cruise.decisions.packing.proposing.matching import Changes, changes_of, match
 from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_are, decide_sizing
 from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
@@ -39,19 +39,16 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
     `explain` says of all pods that stay pending why, sorted by namespace and pod, for the packing that it is given:
     among equal pods it need not be the same ones as in `packing`.
     """
-    problem = built.problem
-    changes = match(problem, packing.pod_node)
-    arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())
-    sizing = as_they_are(built) if built.sizes is Sizes.FIXED else decide_sizing(built, changes)
-    if isinstance(sizing, NoRoom):
-        return NoOrder(f"the pods on node {sizing.node} cannot be made as small as planned", sizing.unsizable)
-    standing = Standing(problem, arriving, sizing.now, sizing.there)
-    fixed = built.sizes is Sizes.FIXED
-    agenda = Agenda(standing, changes, problem.priorities[problem.pod_class].tolist(), may_exchange=fixed)
-    steps = Staging(standing, agenda).steps()
-    if steps is None:
+    ordered = _in_order(built, match(built.problem, packing.pod_node))
+    if ordered is None:
+        # Pods of a class are equal in the end, but not on the way if one stands where the others cannot follow.
+        ordered = _in_order(built, changes_of(built.problem, packing.pod_node))
+    if ordered is None:
         return NoOrder("no order was found in which kube-scheduler would let every pod in")
-    names = _Names(built, agenda.target, sizing)
+    if isinstance(ordered, NoRoom):
+        return NoOrder(f"the pods on node {ordered.node} cannot be made as small as planned", ordered.unsizable)
+    changes, sizing = ordered.changes, ordered.sizing
+    names = _Names(built, ordered.target, sizing)
     return Proposal(
         status=packing.status,
         sizes=built.sizes,
@@ -63,10 +60,33 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
             one if one.blocked_by else replace(one, blocked_by=(OUT_OF_TIME,))
             for one in explain(built, replace(packing, pod_node=changes.pod_node))
         ),
-        by_priority=_tier_lines(problem, packing),
-        stages=tuple(names.stage(step) for step in steps),
+        by_priority=_tier_lines(built.problem, packing),
+        stages=tuple(names.stage(step) for step in ordered.steps),
         notes=(*built.notes, *packing.notes),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ordered:
+    """Who changes places, at which sizes, in which steps; `target` has each pod's node, -1 for none."""
+
+    changes: Changes
+    sizing: Sizing
+    target: Sequence[int]
+    steps: Sequence[Step]
+
+
+def _in_order(built: Built, changes: Changes) -> _Ordered | NoRoom | None:
+    """Return the changes in an order, None where none is found."""
+    problem, fixed = built.problem, built.sizes is Sizes.FIXED
+    sizing = as_they_are(built) if fixed else decide_sizing(built, changes)
+    if isinstance(sizing, NoRoom):
+        return sizing
+    arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())
+    standing = Standing(problem, arriving, sizing.now, sizing.there)
+    agenda = Agenda(standing, changes, problem.priorities[problem.pod_class].tolist(), may_exchange=fixed)
+    steps = Staging(standing, agenda).steps()
+    return None if steps is None else _Ordered(changes, sizing, agenda.target, steps)
 
 
 class _Names:
