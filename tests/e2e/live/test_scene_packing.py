@@ -130,3 +130,22 @@ def test_mode_resize_evicts_nobody_for_it(stage: Stage):
     assert said["packing"]["plan"]["moves"] == []
     assert stage.deeds() == []
     assert nodes_of(stage, "big") == [None]
+
+
+def test_serve_packs_by_itself_and_tells_of_it(stage: Stage):
+    split(stage)
+    with stage.reviewing("full"), stage.serving("full", pass_interval="20s") as serve:
+        until(lambda: nodes_of(stage, "big")[0], "the pod is bound", 150)
+
+        def look() -> Json | None:
+            found: Json | None = json.loads(serve.get("/api/v1/packing")[1])["plan"]
+            return found if found is not None and found["phase"] == "finished" else None
+
+        plan = until(look, "the plan is finished")
+        assert (plan["stage"], len(plan["stages"]), len(plan["moves"])) == (1, 1, 1)
+        metrics = until(
+            lambda: (text := serve.get("/metrics")[1]) and "cruise_packing_placed_total 1.0" in text and text, ""
+        )
+        assert 'cruise_packing_plans_total{outcome="finished",proof="optimal"} 1.0' in metrics
+        lines = json.loads(serve.get("/api/v1/outcomes")[1])["items"]
+    assert [(line["action"], line["why"], line["verdict"]) for line in lines] == [("evict", "packed", "done")]
