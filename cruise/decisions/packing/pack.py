@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Up to so many classes times nodes, a part is solved as a whole; beyond, by ejections and some nodes at a time.
 _DENSE_CELLS = 40_000
 _RULED_CELLS = 20_000
+# After ejections, up to so many are tried without rules.
+_RELAXED_CELLS = 300_000
 # Of a part's budget: for plans without any eviction, for the part without its rules, for ejections alone.
 _RESCUE_SHARE, _RELAXED_SHARE, _EJECTIONS_SHARE = 0.3, 0.4, 0.5
 
@@ -123,7 +125,8 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     problem, start = whole.parts[index].problem, whole.assignment(index)
     with meter.part(_EJECTIONS_SHARE) as part:
         _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k)))
-    if whole.proved(index) or meter.over() or problem.class_count * problem.node_count > _DENSE_CELLS:
+    whole.count_evictions(index)
+    if whole.proved(index) or meter.over() or problem.class_count * problem.node_count > _RELAXED_CELLS:
         return
     # Without its rules it may be small enough for a proof, or the answer obey them all the same.
     free = replace(problem, rules=Rules(problem.rules.topologies))

@@ -27,11 +27,11 @@ class Yard(NamedTuple):
     `head[node]`, `after[pod]` and `before[pod]` link the pods of a node. `ranks[class]` counts priorities from the
     highest, 0. `loose[class]` tells whether pods may be moved, `left[limit]` how many evictions remain of a limit;
     `limits[limit_starts[c]:limit_starts[c + 1]]` are those of a class. `lost[node]` counts what was preempted there
-    (`dropped[pod]`), `guests[node]` the arrivals there, `timid[node]` those that do not preempt. `shares[resource]` weighs what is short.
-    `sky[line[site], bucket]` is the most of the second scarce resource on a node with so many `unit` of the first;
-    `scarce` are the two. `pinned` pods are not to be ejected; while `rooted[0]`, none is that is at home. `log[k]` is
-    (pod, node before, dropped before) of the first `logged[0]` changes since the last decision. `spent[0]` counts
-    what was looked at, `ties` hold the rules between pods.
+    (`dropped[pod]`), `guests[node]` the arrivals there, `timid[node]` those that do not preempt. `shares[resource]`
+    weighs what is short. `sky[line[site], bucket]` is the most of the second scarce resource on a node with so many
+    `unit` of the first; `scarce` are the two. `pinned` pods are not to be ejected; while `rooted[0]`, none is that is
+    at home. `log[k]` is (pod, node before, dropped before) of the first `logged[0]` changes since the last decision.
+    `spent[0]` counts what was looked at, `ties` hold the rules between pods.
     """
 
     demands: IntArray

@@ -167,25 +167,15 @@ def _bring_back(y: Yard, p: int) -> bool:
         return True
     # Taken out and put back, pods change their node's list: it is read before.
     guests = np.empty(_GUESTS, np.int64)
-    count, other = 0, y.head[n]
-    while other >= 0 and count < _GUESTS:
-        if y.at[other] != y.home[other] and may_leave(y, other):
-            guests[count] = other
-            count += 1
-        other = y.after[other]
+    count = _guests_on(y, n, guests)
     y.pinned[p] = True
     start = y.logged[0]
     came = False
     for k in range(count):
-        guest = guests[k]
-        if may_leave(y, guest):
-            move(y, guest, -1)
+        move(y, guests[k], -1)
         if fits(y, c, n) and allowed(y, p, n):
             move(y, p, n)
-            to = best_node(y, guest, n)
-            if to >= 0:
-                move(y, guest, to)
-            came = to >= 0 or by_one(y, guest, 0)
+            came = _finds_place(y, guests[k], n)
         if came:
             break
         undo(y, start)
@@ -193,3 +183,24 @@ def _bring_back(y: Yard, p: int) -> bool:
     if not came:
         undo(y, 0)
     return came
+
+
+@lean
+def _guests_on(y: Yard, n: int, guests: IntArray) -> int:
+    """The pods on a node that are not at home and may leave; how many."""
+    count, other = 0, y.head[n]
+    while other >= 0 and count < guests.shape[0]:
+        if y.at[other] != y.home[other] and may_leave(y, other):
+            guests[count] = other
+            count += 1
+        other = y.after[other]
+    return count
+
+
+@kernel
+def _finds_place(y: Yard, p: int, ban: int) -> bool:
+    to = best_node(y, p, ban)
+    if to >= 0:
+        move(y, p, to)
+        return True
+    return by_one(y, p, 0)

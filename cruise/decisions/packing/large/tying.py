@@ -8,10 +8,13 @@ import numpy as np
 from cruise.decisions.packing.instance import BoolArray, IntArray
 from cruise.decisions.packing.kernels import ejecting_ties as tables_of
 from cruise.decisions.packing.kernels.ejecting_ties import find_least
-from cruise.decisions.packing.problem import Problem, Rules
+from cruise.decisions.packing.problem import Problem, Rules, Spread
 
 # Counts of more domains than these together are not kept: the classes that need them are left as they are.
 _MOST_COUNTS = 4_000_000
+
+
+_Sets = defaultdict[int, set[int]]
 
 
 class _Counters:
@@ -21,7 +24,7 @@ class _Counters:
         self.sizes = [int(domains.max(initial=-1)) + 1 for domains in topologies]
         self.scale: list[int] = []
         self.base: list[int] = []
-        self.length = 0
+        self.length = self.promised = 0
         self.counted: defaultdict[int, list[int]] = defaultdict(list)
         self._known: dict[tuple[int, bytes], int] = {}
 
@@ -45,10 +48,55 @@ class _Counters:
 def ties_of(problem: Problem) -> IntArray:
     """The counts of an empty cluster; whoever settles its pods counts them."""
     rules, classes = problem.rules, problem.class_count
-    counters = _Counters(rules.topologies)
+    counters, closed = _Counters(rules.topologies), np.zeros(classes, dtype=np.bool_)
+    banned, shunned = _exclusion_lists(rules, counters, closed)
+    wants = _wants(rules, counters, closed)
+    pulled = _lists(classes, ((a.holder, i) for i, a in enumerate(rules.attractions)))
+    pulling = _lists(classes, ((c, i) for i, a in enumerate(rules.attractions) for c in a.targets.tolist()))
+    spreads = []
+    for spread in rules.spreads:
+        if _has_room(counters, closed, spread.topology, spread.holder, spread.targets):
+            counters.promised += 2 * counters.sizes[spread.topology]
+            spreads.append(spread)
+    held = _lists(classes, ((spread.holder, i) for i, spread in enumerate(spreads)))
+    seen = _lists(classes, ((c, i) for i, spread in enumerate(spreads) for c in spread.targets.tolist()))
+    lists = {
+        tables_of.COUNTED_STARTS: _lists(classes, _pairs(counters.counted)),
+        tables_of.BANNED_STARTS: _lists(classes, _pairs(banned)),
+        tables_of.SHUNNED_STARTS: _lists(classes, _pairs(shunned)),
+        tables_of.HELD_STARTS: held,
+        tables_of.SEEN_STARTS: seen,
+        tables_of.PULLED_STARTS: pulled,
+        tables_of.PULLING_STARTS: pulling,
+    }
+    tied = closed.copy()
+    for starts, _ in lists.values():
+        tied |= np.diff(starts) > 0
+    lists[tables_of.WANTS_STARTS] = _lists(len(wants), ((i, k) for i, row in enumerate(wants) for k in row))
+    tables = _spread_tables(rules, spreads, counters, lists)
+    tables |= {
+        tables_of.DOMAINS: rules.topologies,
+        tables_of.TIED: tied.astype(np.int64),
+        tables_of.CLOSED: closed.astype(np.int64),
+        tables_of.SCALE: _ints(counters.scale),
+        tables_of.BASE: _ints(counters.base),
+        tables_of.COUNTS: np.zeros(counters.length, dtype=np.int64),
+        tables_of.FOLLOWED: np.zeros(len(rules.attractions), dtype=np.int64),
+    }
+    for table, (starts, entries) in lists.items():
+        # Each list's entries are the table after its starts.
+        tables[table], tables[table + 1] = starts, entries
+    ties = _in_one(tables, problem.node_count)
+    for number in range(len(spreads)):
+        find_least(ties, number)
+    return ties
+
+
+def _exclusion_lists(rules: Rules, counters: _Counters, closed: BoolArray) -> tuple[_Sets, _Sets]:
+    """For each class the counters that keep it away from a domain, and the classes that do so from a node."""
     alone = [_has_one_node_each(domains) for domains in rules.topologies]
-    closed = np.zeros(classes, dtype=np.bool_)
-    banned, shunned = defaultdict(set), defaultdict(set)
+    banned: _Sets = defaultdict(set)
+    shunned: _Sets = defaultdict(set)
     for rule in rules.exclusions:
         if alone[rule.topology]:
             shunned[rule.holder].update(rule.targets.tolist())
@@ -58,6 +106,11 @@ def ties_of(problem: Problem) -> IntArray:
             banned[rule.holder].add(counters.of(rule.topology, rule.targets))
             for c in rule.targets.tolist():
                 banned[c].add(counters.of(rule.topology, np.array([rule.holder], dtype=np.int64)))
+    return banned, shunned
+
+
+def _wants(rules: Rules, counters: _Counters, closed: BoolArray) -> list[list[int]]:
+    """The counters that each attraction wants above 0."""
     wants = []
     for attraction in rules.attractions:
         kept = [_has_room(counters, closed, t, attraction.holder, attraction.targets) for t in attraction.topologies]
@@ -65,62 +118,43 @@ def ties_of(problem: Problem) -> IntArray:
         if attraction.holder in attraction.targets.tolist():
             # Who may be first of a kind is left to those who see all pods at once.
             closed[attraction.targets] = True
-    level, came, masks, mask_of = [], [], [], dict[bytes, int]()
-    for spread in rules.spreads:
-        kept_one = _has_room(counters, closed, spread.topology, spread.holder, spread.targets)
-        level.append(counters.room(spread.topology) if kept_one else 0)
-        came.append(counters.room(spread.topology) if kept_one else 0)
-        if mask_of.setdefault(spread.eligible.tobytes(), len(masks)) == len(masks):
+    return wants
+
+
+def _spread_tables(
+    rules: Rules, spreads: list[Spread], counters: _Counters, lists: dict[int, tuple[IntArray, IntArray]]
+) -> dict[int, IntArray]:
+    """The tables of spreads; the domains of each are added to the lists."""
+    masks: list[BoolArray] = []
+    number: dict[bytes, int] = {}
+    mask: list[int] = []
+    domains: list[IntArray] = []
+    for spread in spreads:
+        key = spread.eligible.tobytes()
+        if key not in number:
+            number[key] = len(masks)
             masks.append(spread.eligible)
-    held, seen = _lists(classes, ((s.holder, i) for i, s in enumerate(rules.spreads))), _seen(classes, rules)
-    pulled = _lists(classes, ((a.holder, i) for i, a in enumerate(rules.attractions)))
-    pulling = _lists(classes, ((c, i) for i, a in enumerate(rules.attractions) for c in a.targets.tolist()))
-    domains = [np.unique(rules.topologies[s.topology][s.eligible]) for s in rules.spreads]
-    domains = [there[there >= 0] for there in domains]
-    tied = closed.copy()
-    touched = (counters.counted, banned, shunned)
-    tied[[c for lists in touched for c in lists]] = True
-    tied[[c for starts, _ in (held, seen, pulled, pulling) for c in np.flatnonzero(np.diff(starts)).tolist()]] = True
-    shorts = [len(there) < s.min_domains or len(there) == 0 for s, there in zip(rules.spreads, domains, strict=True)]
-    nothing = np.zeros(len(rules.spreads), dtype=np.int64)
-    tables: dict[int, IntArray] = {
-        tables_of.DOMAINS: rules.topologies,
-        tables_of.TIED: tied,
-        tables_of.CLOSED: closed,
-        tables_of.SCALE: _ints(counters.scale),
-        tables_of.BASE: _ints(counters.base),
-        tables_of.COUNTS: np.zeros(counters.length, dtype=np.int64),
-        tables_of.MASKS: np.array(masks, dtype=np.bool_),
-        tables_of.MASK: _ints([mask_of[s.eligible.tobytes()] for s in rules.spreads]),
-        tables_of.ACROSS: _ints([s.topology for s in rules.spreads]),
-        tables_of.LEVEL: _ints(level),
-        tables_of.CAME: _ints(came),
-        tables_of.SKEW: _ints([s.max_skew for s in rules.spreads]),
-        tables_of.ITSELF: _ints([int(s.holder in s.targets.tolist()) for s in rules.spreads]),
-        tables_of.FROM_ZERO: np.array(shorts, dtype=np.bool_),
+        mask.append(number[key])
+        there = np.unique(rules.topologies[spread.topology][spread.eligible])
+        domains.append(there[there >= 0])
+    lists[tables_of.DOMAIN_STARTS] = _lists(
+        len(domains), ((i, d) for i, row in enumerate(domains) for d in row.tolist())
+    )
+    short = [len(there) < s.min_domains or len(there) == 0 for s, there in zip(spreads, domains, strict=True)]
+    nothing = np.zeros(len(spreads), dtype=np.int64)
+    return {
+        tables_of.MASKS: np.array(masks, dtype=np.int64),
+        tables_of.MASK: _ints(mask),
+        tables_of.ACROSS: _ints([s.topology for s in spreads]),
+        tables_of.LEVEL: _ints([counters.room(s.topology) for s in spreads]),
+        tables_of.CAME: _ints([counters.room(s.topology) for s in spreads]),
+        tables_of.SKEW: _ints([s.max_skew for s in spreads]),
+        tables_of.ITSELF: _ints([int(s.holder in s.targets.tolist()) for s in spreads]),
+        tables_of.FROM_ZERO: np.array(short, dtype=np.int64),
         tables_of.LEAST: nothing,
         tables_of.FEWEST: nothing,
         tables_of.ARRIVED: nothing,
-        tables_of.FOLLOWED: np.zeros(len(rules.attractions), dtype=np.int64),
     }
-    lists = {
-        tables_of.COUNTED_STARTS: _lists(classes, _pairs(counters.counted)),
-        tables_of.BANNED_STARTS: _lists(classes, _pairs(banned)),
-        tables_of.SHUNNED_STARTS: _lists(classes, _pairs(shunned)),
-        tables_of.DOMAIN_STARTS: _lists(len(domains), ((i, d) for i, row in enumerate(domains) for d in row.tolist())),
-        tables_of.HELD_STARTS: held,
-        tables_of.SEEN_STARTS: seen,
-        tables_of.PULLED_STARTS: pulled,
-        tables_of.PULLING_STARTS: pulling,
-        tables_of.WANTS_STARTS: _lists(len(wants), ((i, k) for i, row in enumerate(wants) for k in row)),
-    }
-    for table, (starts, entries) in lists.items():
-        # Each list's entries are the table after its starts.
-        tables[table], tables[table + 1] = starts, entries
-    ties = _in_one(tables, problem.node_count)
-    for spread_number in range(len(rules.spreads)):
-        find_least(ties, spread_number)
-    return ties
 
 
 def _in_one(tables: dict[int, IntArray], nodes: int) -> IntArray:
@@ -136,18 +170,14 @@ def _has_one_node_each(domains: IntArray) -> bool:
 
 def _has_room(counters: _Counters, closed: BoolArray, topology: int, holder: int, targets: IntArray) -> bool:
     """Whether two more rows of counts may be kept; else the classes are closed."""
-    if counters.length + 2 * counters.sizes[topology] <= _MOST_COUNTS:
+    if counters.length + counters.promised + 2 * counters.sizes[topology] <= _MOST_COUNTS:
         return True
     closed[holder] = True
     closed[targets] = True
     return False
 
 
-def _seen(classes: int, rules: Rules) -> tuple[IntArray, IntArray]:
-    return _lists(classes, ((c, i) for i, spread in enumerate(rules.spreads) for c in spread.targets.tolist()))
-
-
-def _pairs(lists: defaultdict[int, set[int]] | defaultdict[int, list[int]]) -> Iterable[tuple[int, int]]:
+def _pairs(lists: _Sets | defaultdict[int, list[int]]) -> Iterable[tuple[int, int]]:
     return ((c, entry) for c, entries in lists.items() for entry in sorted(entries))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.packing.large.bounds import counted_bound
+from cruise.decisions.packing.large.bounds import counted_bound, least_evictions
 from cruise.decisions.packing.large.obeying import find_faults
 from cruise.decisions.packing.large.parts import Part
 from cruise.decisions.packing.packing import Packing, Report, figures_of, packing_of
@@ -70,6 +70,13 @@ class Whole:
                 return
             if not value == theirs == bound:
                 return
+
+    def count_evictions(self, index: int) -> None:
+        """Where a part places all its pods, take over how little weight that can cost at least."""
+        part, mine = self.parts[index], self.keys[index]
+        if part.problem.objective is Objective.OPERATOR and sum(mine[:-1]) == part.problem.pod_count:
+            least = least_evictions(part.problem)
+            self.bound(index, mine, (*self.bounds[index][:-1], max(-least, mine[-1])))
 
     def _tell(self) -> None:
         self.packing = packing_of(self.problem, self.pod_node, self._bound(), self.notes)
