@@ -17,6 +17,8 @@ from cruise.decisions.packing.search import Search
 _POLISH_ITERATIONS = 100_000
 _POLISH_HEAT = 0.1
 _BETWEEN_ITERATIONS = 400_000
+# By turns, since some of the last steps to a bound need a wide detour, and others a patient look around.
+_BETWEEN_HEATS = (0.5, 0.06, 0.3, 0.1)
 _NOISE = 0.1
 _MOST_NOISE = 0.5
 # CP-SAT gets this share of what is left, at the first attempt and at each later one.
@@ -48,7 +50,8 @@ def answer_phase(
     attempt = _Attempt(search, phase, generation, generator)
     while generation.ceiling > attempt.answer() and not meter.over() and generation.bound < math.inf:
         attempt.dive(meter)
-        search.run(search.best, _BETWEEN_ITERATIONS, meter, from_tier=search.residual.entries.tier[entry])
+        heat = _BETWEEN_HEATS[attempt.dives % len(_BETWEEN_HEATS)]
+        search.run(search.best, _BETWEEN_ITERATIONS, meter, heat, search.residual.entries.tier[entry])
         if generation.ceiling > attempt.answer() and attempt.dives % _DIVES_BETWEEN == 1:
             attempt.close(meter)
         tell()
