@@ -16,9 +16,22 @@ ATTACH = "attach:"
 Extras = tuple[tuple[str, int], ...]
 
 
-def resource_names(extras: Iterable[Extras]) -> tuple[str, ...]:
-    """Name the columns that a problem needs."""
-    return (*PLAIN, *sorted({name for items in extras for name, amount in items if amount > 0}))
+def resource_names(
+    extras: Iterable[Extras], nodes: Sequence[Node], surroundings: Surroundings, most_pods: IntArray
+) -> tuple[str, ...]:
+    """Name the columns that a problem needs: without what every node has enough of for as many pods as it may hold.
+
+    `most_pods[node]` bounds the pods on a node, in any plan and now.
+    """
+    largest: dict[str, int] = {}
+    for items in extras:
+        for name, amount in items:
+            largest[name] = max(largest.get(name, 0), amount)
+    names = sorted(name for name, amount in largest.items() if amount > 0)
+    offered = capacities(nodes, surroundings, (*PLAIN, *names))[:, len(PLAIN) :]
+    taken = most_pods[:, None] * np.array([min(largest[name], UNBOUNDED) for name in names], dtype=np.float64)
+    short = np.asarray((offered < taken).any(axis=0)).tolist()
+    return (*PLAIN, *(name for name, is_short in zip(names, short, strict=True) if is_short))
 
 
 def capacities(nodes: Sequence[Node], surroundings: Surroundings, names: Sequence[str]) -> IntArray:
@@ -38,6 +51,11 @@ def capacities(nodes: Sequence[Node], surroundings: Surroundings, names: Sequenc
     return np.ascontiguousarray(np.array(columns, dtype=np.int64).reshape(len(names), len(nodes)).T)
 
 
+def only(extras: Extras, names: Sequence[str]) -> Extras:
+    """Return the amounts of the named resources alone."""
+    return tuple(item for item in extras if item[0] in names and item[1] > 0)
+
+
 def amounts_table(rows: Sequence[tuple[int, int, int, Extras]], names: Sequence[str]) -> IntArray:
     """Return one row for each of (CPU, memory, pods, extras), one column a name."""
     place = {name: column for column, name in enumerate(names)}
@@ -45,6 +63,5 @@ def amounts_table(rows: Sequence[tuple[int, int, int, Extras]], names: Sequence[
     for row, (cpu, memory, pods, extras) in enumerate(rows):
         found[row, :3] = (cpu, memory, pods)
         for name, amount in extras:
-            if name in place:
-                found[row, place[name]] += amount
+            found[row, place[name]] += amount
     return found

@@ -6,10 +6,10 @@ from operator import attrgetter
 
 import numpy as np
 
-from cruise.decisions.packing.building.amounts import amounts_table, capacities, resource_names
+from cruise.decisions.packing.building.amounts import amounts_table, capacities, only, resource_names
 from cruise.decisions.packing.building.budgets import apply_limits
 from cruise.decisions.packing.building.built import UNLIMITED, Allowance, Built, Usage
-from cruise.decisions.packing.building.census import Census, take_census
+from cruise.decisions.packing.building.census import Census, extras_of, take_census
 from cruise.decisions.packing.building.classes import classify
 from cruise.decisions.packing.building.marks import find_marks
 from cruise.decisions.packing.building.movability import Movability
@@ -63,8 +63,12 @@ def build_problem(
         needs = counted_needs(pods)
     else:
         needs = rightsized_needs(pods, snapshot, scope, usage, policy)
-    classes = classify(census, needs, of_kind)
-    names = resource_names(key.extras for key in classes.keys)
+    pod_node = np.array([taken.node for taken in census.taken], dtype=np.int64)
+    here = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
+    most_pods = np.maximum(here, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))
+    extras = [extras_of(kind.pod, kind.needs) for kind in census.kinds]
+    names = resource_names(extras, nodes, snapshot.surroundings, most_pods)
+    classes = classify(census, needs, of_kind, [only(items, names) for items in extras])
     signed = [signatures[key.signature] for key in classes.keys]
     admits = sites.table()
     of_class = np.array([signature.site for signature in signed], dtype=np.int64)
@@ -85,7 +89,7 @@ def build_problem(
         sites=of_class,
         admits=admits,
         pod_class=classes.pod_class,
-        pod_node=np.array([taken.node for taken in census.taken], dtype=np.int64),
+        pod_node=pod_node,
         rules=rules,
         objective=objective,
     )

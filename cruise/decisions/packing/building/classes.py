@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.decisions.packing.building.amounts import Extras
-from cruise.decisions.packing.building.census import Census, extras_of
+from cruise.decisions.packing.building.census import Census
 from cruise.decisions.packing.building.needs import Needs
 from cruise.decisions.packing.instance import IntArray
 
@@ -32,12 +32,11 @@ class Classes:
     of_kind: list[frozenset[int]]
 
 
-def classify(census: Census, needs: Needs, signature_of_kind: Sequence[int]) -> Classes:
-    """Sort all pods into classes."""
+def classify(census: Census, needs: Needs, signature_of_kind: Sequence[int], extras: Sequence[Extras]) -> Classes:
+    """Sort all pods into classes; `extras` has what each kind takes beside CPU and memory."""
     numbers: dict[ClassKey, int] = {}
     pod_class: list[int] = []
     of_kind: list[set[int]] = [set() for _ in census.kinds]
-    extras = [extras_of(kind.pod, kind.needs) for kind in census.kinds]
     columns = zip(census.taken, needs.cpu, needs.memory, needs.cpu_headroom, needs.memory_headroom, strict=True)
     for taken, *amounts in columns:
         kind = taken.kind

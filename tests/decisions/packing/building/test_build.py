@@ -74,3 +74,15 @@ def test_a_gated_pod_is_left_out_with_a_note() -> None:
     assert built.pods == ()
     assert [one.obstacle for one in built.left_out] == ["scheduling-gates"]
     assert built.notes == ("1 pending pods are left out: scheduling-gates",)
+
+
+def test_a_resource_that_no_node_can_run_short_of_is_no_column() -> None:
+    plenty = {"ephemeral-storage": 110 * GIBIBYTE}
+    scarce = {"ephemeral-storage": 109 * GIBIBYTE}
+    pods = (a_pod("a", extended_requests=(("ephemeral-storage", GIBIBYTE),)), a_pod("b"))
+    enough = build_problem(Snapshot(nodes=(a_node("n1", allocatable_extended=plenty),), pods=pods)).problem
+    assert enough.resources == ("cpu", "memory", "pods")
+    assert enough.class_count == 1
+    short = build_problem(Snapshot(nodes=(a_node("n1", allocatable_extended=scarce),), pods=pods)).problem
+    assert short.resources == ("cpu", "memory", "pods", "ephemeral-storage")
+    assert short.demands[:, 3].tolist() == [GIBIBYTE, 0]
