@@ -53,7 +53,8 @@ def _find_forgotten(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
     for namespace, name in sorted(key for key, many in (fates + running).items() if many > 1):
         yield f"pod {namespace}/{name} has more than one fate"
     for lost in proposal.unplaced:
-        if not lost.blocked_by or not lost.words:
+        # Nothing stands in the way of a pod that merely was not placed in the time.
+        if not lost.words or (lost.impossible and not lost.blocked_by):
             yield f"nothing is said of why pod {lost.namespace}/{lost.pod} stays pending"
 
 

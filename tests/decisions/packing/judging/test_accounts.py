@@ -64,3 +64,14 @@ def test_an_open_proof_may_leave_a_gap():
         right_plan(snapshot, pods), status=Status.FEASIBLE, by_priority=(TierLine(10, 2, 0, 2), TierLine(0, 2, 3, 4))
     )
     assert list(find_wrong_accounts(snapshot, plan)) == []
+
+
+def test_a_pod_may_stay_pending_for_lack_of_time_and_never_without_a_word():
+    snapshot, pods = scene()
+    plan = right_plan(snapshot, pods)
+    unlucky = Unplaced("shop", "waits", (), "there is a place for it, which no plan found in the time has used", False)
+    assert list(find_wrong_accounts(snapshot, replace(plan, unplaced=(unlucky,)))) == []
+    for wrong in (replace(unlucky, words=""), replace(unlucky, impossible=True)):
+        assert list(find_wrong_accounts(snapshot, replace(plan, unplaced=(wrong,)))) == [
+            "nothing is said of why pod shop/waits stays pending"
+        ]
