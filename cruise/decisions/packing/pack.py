@@ -123,10 +123,11 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     from cruise.decisions.packing.large.solving import solve_large
 
     problem, start = whole.parts[index].problem, whole.assignment(index)
-    with meter.part(_EJECTIONS_SHARE) as part:
+    relaxes = problem.class_count * problem.node_count <= _RELAXED_CELLS
+    with meter.part(_EJECTIONS_SHARE if relaxes else 1.0) as part:
         _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k)))
     whole.count_evictions(index)
-    if whole.proved(index) or meter.over() or problem.class_count * problem.node_count > _RELAXED_CELLS:
+    if whole.proved(index) or meter.over() or not relaxes:
         return
     # Without its rules it may be small enough for a proof, or the answer obey them all the same.
     free = replace(problem, rules=Rules(problem.rules.topologies))

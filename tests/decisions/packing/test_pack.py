@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.large.obeying import find_faults
 from cruise.decisions.packing.pack import pack, quick_packing
+from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Objective, Rules
 from tests.decisions.packing.large.problems import draw_problem
 
@@ -16,7 +17,7 @@ WORK = 2e7
 
 
 def packed(problem):
-    reported = []
+    reported: list[Packing] = []
     packing = pack(problem, Budget(work_units=WORK), reported.append)
     return packing, reported
 

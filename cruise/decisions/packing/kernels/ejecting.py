@@ -158,7 +158,7 @@ def _keep_best(scores: FloatArray, found: IntArray, held: int, score: float, fir
         if scores[k] <= score:
             return held
     scores[k], found[k, 0], found[k, 1], found[k, 2] = score, first, second, node
-    return min(held + 1, scores.shape[0])
+    return int(min(held + 1, scores.shape[0]))
 
 
 @kernel

@@ -303,4 +303,4 @@ def draw_sky(y: Yard) -> None:
 def may_fit(y: Yard, c: int) -> bool:
     """Whether the skyline leaves it open that some node has room for a pod of the class; False is certain."""
     b = min(y.demands[c, y.scarce[0]] // y.unit[0], y.sky.shape[1] - 1)
-    return y.sky[y.line[y.sites[c]], b] >= y.demands[c, y.scarce[1]]
+    return bool(y.sky[y.line[y.sites[c]], b] >= y.demands[c, y.scarce[1]])

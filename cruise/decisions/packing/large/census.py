@@ -1,14 +1,14 @@
 """The pods of each class and the rules that touch it, laid out once for a problem."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from cruise.decisions.packing.instance import BoolArray, IntArray
-from cruise.decisions.packing.problem import Attraction, Exclusion, Problem, Spread
+from cruise.decisions.packing.problem import Attraction, EvictionLimit, Exclusion, Problem, Spread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +60,17 @@ def census_of(problem: Problem) -> Census:
         _by_class((c, index) for index, limit in enumerate(rules.eviction_limits) for c in limit.members.tolist()),
         anchored,
     )
+
+
+def sums_over(limits: Sequence[EvictionLimit], per_class: IntArray) -> IntArray:
+    """For each limit the sum over its members of a figure of each class."""
+    sizes = np.array([len(limit.members) for limit in limits], dtype=np.int64)
+    if sizes.sum() == 0:
+        return np.zeros(len(limits), dtype=np.int64)
+    owners = np.repeat(np.arange(len(limits)), sizes)
+    sums = np.zeros(len(limits), dtype=np.int64)
+    np.add.at(sums, owners, per_class[np.concatenate([limit.members for limit in limits])])
+    return sums
 
 
 T = TypeVar("T")

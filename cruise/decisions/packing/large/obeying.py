@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.decisions.packing.instance import BoolArray, IntArray
-from cruise.decisions.packing.large.census import Census, census_of
+from cruise.decisions.packing.large.census import Census, census_of, sums_over
 from cruise.decisions.packing.problem import Attraction, Exclusion, Problem, Spread
 
 
@@ -31,9 +31,10 @@ def _keeping_faults(problem: Problem, pod_node: IntArray) -> list[str]:
     if (ran & (pod_node < 0) & ~problem.preemptible[problem.pod_class]).any():
         faults.append("a pod that may not be preempted lost its place")
     gone = np.bincount(problem.pod_class[left], minlength=problem.class_count)
-    for limit in problem.rules.eviction_limits:
-        if gone[limit.members].sum() > limit.allowed:
-            faults.append(f"{limit.name}: {int(gone[limit.members].sum())} evicted, {limit.allowed} allowed")
+    limits = problem.rules.eviction_limits
+    for limit, evicted in zip(limits, sums_over(limits, gone).tolist(), strict=True):
+        if evicted > limit.allowed:
+            faults.append(f"{limit.name}: {evicted} evicted, {limit.allowed} allowed")
     return faults
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.decisions.packing.large.census import sums_over
 from cruise.decisions.packing.problem import Problem, Rules
 
 
@@ -157,9 +158,10 @@ def part_of(problem: Problem, pods: IntArray, nodes: IntArray) -> Part:
 
 def _binding(problem: Problem) -> Rules:
     """The rules without the limits that no plan can reach."""
-    rules, evictable = problem.rules, _evictable(problem)
-    limits = tuple(limit for limit in rules.eviction_limits if evictable[limit.members].sum() > limit.allowed)
-    return replace(rules, eviction_limits=limits)
+    limits = problem.rules.eviction_limits
+    most = sums_over(limits, _evictable(problem)).tolist()
+    binding = tuple(limit for limit, pods in zip(limits, most, strict=True) if pods > limit.allowed)
+    return replace(problem.rules, eviction_limits=binding)
 
 
 def _evictable(problem: Problem) -> IntArray:

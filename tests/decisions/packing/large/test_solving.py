@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from cruise.decisions.packing.budget import Meter
 from cruise.decisions.packing.large.obeying import find_faults
 from cruise.decisions.packing.large.solving import solve_large
-from cruise.decisions.packing.packing import figures_of
+from cruise.decisions.packing.packing import Packing, figures_of
 from cruise.decisions.packing.problem import Objective
 from tests.bench.large_clusters import Crowd, draw_crowd
 from tests.decisions.packing.large.problems import problems
 
 
 def solved(problem):
-    reported = []
+    reported: list[Packing] = []
     packing = solve_large(problem, problem.pod_node, Meter(math.inf, math.inf), reported.append)
     for k in (*reported, packing):
         assert find_faults(problem, k.pod_node) == ()
