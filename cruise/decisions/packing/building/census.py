@@ -62,10 +62,16 @@ class Census:
     nowhere: int = 0  # pods bound to nodes that are not known
 
 
+def _taken_name(taken: Taken) -> tuple[str, str]:
+    return (taken.pod.namespace, taken.pod.name)
+
+
 def take_census(snapshot: Snapshot, node_index: Mapping[str, int], movability: Movability) -> Census:
     """Sort a snapshot's pods; a finished one, and a pending one that is being deleted, count nowhere."""
     census = Census()
-    kinds = _Kinds(census, Volumes(snapshot.surroundings), movability)
+    volumes = Volumes(snapshot.surroundings)
+    kinds = _Kinds(census, volumes, movability)
+    pending = []
     for pod in sorted(snapshot.pods, key=_NAME):
         if pod.terminal:
             continue
@@ -73,10 +79,14 @@ def take_census(snapshot: Snapshot, node_index: Mapping[str, int], movability: M
             node = node_index.get(pod.node)
             if node is None:
                 census.nowhere += 1
+                volumes.hold(pod)
             else:
                 kinds.take(pod, node)
         elif not pod.terminating:
-            kinds.take_pending(pod)
+            pending.append(pod)
+    for pod in pending:
+        kinds.take_pending(pod)
+    census.taken.sort(key=_taken_name)
     return census
 
 
@@ -102,7 +112,7 @@ class _Kinds:
 
     def take_pending(self, pod: Pod) -> None:
         """Take a pending pod, or leave it out where no place would help it."""
-        missing = self._volumes.of(pod).missing
+        missing = self._volumes.of(pod).missing or self._volumes.why_held(pod)
         if pod.scheduling_gated:
             self._census.left_out.append(LeftOut(pod, "scheduling-gates", "its scheduling gates are not lifted yet"))
         elif missing is not None:

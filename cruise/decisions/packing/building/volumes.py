@@ -32,6 +32,7 @@ class Volumes:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._claims: Mapping[tuple[str, str], Claim] = surroundings.claims
+        self._out_of_reach: set[tuple[str, str]] = set()
         self._known: dict[tuple[str, tuple[str, ...]], VolumeNeeds] = {}
 
     def of(self, pod: Pod) -> VolumeNeeds:
@@ -44,6 +45,15 @@ class Volumes:
         if known is None:
             known = self._known[key] = self._look_up(pod.namespace, names)
         return known
+
+    def hold(self, pod: Pod) -> None:
+        """Note that a pod which no plan sees uses its claims: nobody else may use those that are for one pod."""
+        self._out_of_reach.update(self.of(pod).alone)
+
+    def why_held(self, pod: Pod) -> str | None:
+        """Say which claim of a pod is for one pod alone, and used by another one that no plan sees."""
+        held = [name for namespace, name in self.of(pod).alone if (namespace, name) in self._out_of_reach]
+        return f"its claim {held[0]} is used on a node that is not there" if held else None
 
     def _look_up(self, namespace: str, names: tuple[str, ...]) -> VolumeNeeds:
         found: list[Claim] = []

@@ -48,3 +48,13 @@ def test_attached_volumes_are_a_resource_of_nodes_that_limit_them() -> None:
     assert problem.resources == ("cpu", "memory", "pods", "attach:ebs")
     assert problem.demands[:, 3].tolist() == [2]
     assert problem.capacities[:, 3].tolist() == [2, UNBOUNDED]
+
+
+def test_a_claim_for_one_pod_that_is_used_on_a_vanished_node_keeps_the_next_one_pending() -> None:
+    lone = Claim("shop", "data", single_pod=True)
+    pods = (a_pod("z-old", "gone", constraints=using("data")), a_pod("a-new", constraints=using("data")))
+    built = build_problem(cluster(lone, pods=pods))
+    assert [(one.pod.name, one.words) for one in built.left_out] == [
+        ("a-new", "its claim data is used on a node that is not there")
+    ]
+    assert built.notes == ("1 pending pods are left out: volume", "1 pods are bound to nodes that are not there")

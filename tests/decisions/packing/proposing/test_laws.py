@@ -5,7 +5,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
+from cruise.decisions.packing.constrained.solving import solve_constrained
 from cruise.decisions.packing.judging.objections import find_objections
 from cruise.decisions.packing.judging.sizing import Demand
 from cruise.decisions.packing.pack import quick_packing
@@ -60,4 +62,17 @@ def rightsized(cluster: Cluster, pack: Callable[[Problem], Packing] = quick_pack
 def test_the_judge_has_no_objection_to_sizes(seed: int) -> None:
     cluster = sized_cluster_of(seed)
     built, found = rightsized(cluster)
+    assert find_objections(cluster.snapshot, found, demands=demands_of(built)) == ()
+
+
+def exactly(problem: Problem) -> Packing:
+    """The best packing of all, which moves pods where the quick one does not."""
+    return solve_constrained(problem, problem.pod_node, Budget(), lambda _: None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_the_judge_has_no_objection_to_the_best_plan_with_sizes(seed: int) -> None:
+    cluster = sized_cluster_of(seed)
+    built, found = rightsized(cluster, exactly)
     assert find_objections(cluster.snapshot, found, demands=demands_of(built)) == ()
