@@ -71,10 +71,10 @@ def places(document) -> dict[str, str]:
 
 
 def test_a_plan_makes_room_and_is_proved(packed):
-    document = packed(*CROWDED, options=("--time-limit", "200"))
+    document = packed(*CROWDED, options=("--time-limit", "inf"))
     assert document["status"] == "optimal"
     assert document["sizes"] == "fixed"
-    assert 0 <= document["seconds"] < 200
+    assert document["seconds"] >= 0
     [move] = document["moves"]
     assert {move["from"], move["to"]} == {"n1", "n2"}
     assert places(document) == {"late-1": move["from"]}
@@ -179,7 +179,7 @@ def test_rightsized_needs_usage(capsys, tmp_path):
 def test_rightsized_shrinks_before_anybody_moves(packed, tmp_path):
     usage = tmp_path / "usage.json"
     usage.write_text(json.dumps(make_usage_json(make_usage_item_json(None, cpu_base=300, cpu_peak=500))))
-    options = ("--sizes", "rightsized", "--usage", str(usage), "--time-limit", "200")
+    options = ("--sizes", "rightsized", "--usage", str(usage), "--time-limit", "inf")
     document = packed(*CROWDED, options=options)
     assert document["sizes"] == "rightsized"
     assert places(document).keys() == {"late-1"}
@@ -262,8 +262,8 @@ def test_help_has_examples_and_completion_knows_the_command():
 
 
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path):
-    file = write(tmp_path, *CROWDED)
-    command = [sys.executable, "-m", "cruise", "pack", "--snapshot", file, "--format", "json", "--time-limit", "200"]
+    file = write(tmp_path, make_node_json(), pod("web-1", "n1"), pod("late-1"))
+    command = [sys.executable, "-m", "cruise", "pack", "--snapshot", file, "--format", "json"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
     screen, terminal = pty.openpty()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=os.environ | {"TERM": "xterm"})
@@ -276,7 +276,7 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path):
         # How a pseudo-terminal says that nobody writes to it any more.
         assert process.wait() == 0
     os.close(screen)
-    assert b"3 pods placed" in seen
+    assert b"2 of 2 pods placed, no more can be" in seen
 
 
 def test_ctrl_c_ends_it_with_130_and_leaves_no_process(tmp_path):

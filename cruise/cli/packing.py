@@ -85,7 +85,7 @@ async def _packed(
         nonlocal last
         last = seconds
         waiting = "" if worker.warm else "; loading the solver"
-        show(progress_text(better, problem.objective, problem.pod_count, taken + seconds) + waiting)
+        show(progress_text(better, problem.objective, problem.pod_count) + waiting)
 
     left = search.seconds if search.seconds == math.inf else search.seconds - taken
     packing = await worker.pack(problem, left, on_progress, work_units=search.work_units, seed=search.seed)

@@ -82,13 +82,16 @@ def busy(what: str, worth_telling: bool = True) -> Iterator[None]:
 
 @contextmanager
 def updating(what: str) -> Iterator[Callable[[str], None]]:
-    """Show on standard error how far something is, where people look on; yields what replaces the text."""
+    """Show on standard error how far something is and for how long, where people look on; yields what sets the text."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda text: None
         return
-    console = Console(stderr=True, highlight=False, markup=False)
-    with console.status(what) as status:
-        yield status.update
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        shown = progress.add_task(what, total=None)
+        yield lambda text: progress.update(shown, description=text)
 
 
 @contextmanager

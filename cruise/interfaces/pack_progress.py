@@ -5,8 +5,8 @@ from cruise.decisions.packing.problem import Objective
 from cruise.interfaces.amounts import count_text
 
 
-def progress_text(packing: Packing, objective: Objective, pods: int, seconds: float) -> str:
-    """Write the best packing so far and what none surpasses: `131 of 140 pods placed, at most 133; 4 leave; 0.3 s`."""
+def progress_text(packing: Packing, objective: Objective, pods: int) -> str:
+    """Write the best packing so far and what none surpasses: `131 of 140 pods placed, at most 133; 4 leave`."""
     placed = sum(tier.placed for tier in packing.after.tiers)
     stayed = sum(tier.stayed for tier in packing.after.tiers)
     ran = sum(tier.placed for tier in packing.now.tiers)
@@ -14,4 +14,4 @@ def progress_text(packing: Packing, objective: Objective, pods: int, seconds: fl
     counts = packing.bound[: step * len(packing.after.tiers) : step]
     most = min(pods, sum(counts))
     bound = f", at most {most:,}" if most > placed else ", no more can be"
-    return f"{placed:,} of {count_text(pods, 'pod')} placed{bound}; {ran - stayed:,} leave; {seconds:.1f} s"
+    return f"{placed:,} of {count_text(pods, 'pod')} placed{bound}; {ran - stayed:,} leave"

@@ -16,11 +16,11 @@ def packing(after, bound):
 
 def test_incumbent_and_bound_of_the_papers_objective():
     best = packing((TierFigures(9, 4, 3), TierFigures(0, 5, 3)), (4, 3, 7, 5))
-    text = progress_text(best, Objective.PAPER, 12, 0.34)
-    assert text == "9 of 12 pods placed, at most 11; 2 leave; 0.3 s"
+    text = progress_text(best, Objective.PAPER, 12)
+    assert text == "9 of 12 pods placed, at most 11; 2 leave"
 
 
 def test_incumbent_and_bound_of_an_operators_objective():
     best = packing((TierFigures(9, 4, 3), TierFigures(0, 6, 5)), (4, 6, -1))
-    text = progress_text(best, Objective.OPERATOR, 12, 2)
-    assert text == "10 of 12 pods placed, no more can be; 0 leave; 2.0 s"
+    text = progress_text(best, Objective.OPERATOR, 12)
+    assert text == "10 of 12 pods placed, no more can be; 0 leave"
