@@ -149,8 +149,10 @@ class Controller:
 
         None where there is nobody to pack.
         """
-        self._packs, self._packing_due = True, False
+        self._packing_due = False
         plan, done = await self._carrying.take_up(), None
+        # What is under way is gone on with when the world is back; what could not be planned waits for the next pass.
+        self._packs = plan is not None
         if plan is None and self._packer is not None and self.doings.node_pass is not None:
             packer = self._packer
             done = await packing_pass(
@@ -166,6 +168,7 @@ class Controller:
             self.doings.add_packing(done)
             plan = done.plan
         if plan is not None:
+            self._packs = True
             ended = await self._carrying.to_the_end(plan)
             self.doings.add_plan(ended)
             done = replace(done, plan=ended) if done is not None else PackingPass(plan.at, 0, ended)

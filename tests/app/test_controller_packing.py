@@ -7,8 +7,11 @@ from dataclasses import replace
 
 from cruise.app.controller import Controller, Packer
 from cruise.app.doings import Doings
+from cruise.decisions.packing.packing import Packing
+from cruise.decisions.packing.problem import Problem
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
+from cruise.errors import Unavailable
 from cruise.runtime.usage_reading import UsageReading
 from cruise.simulation.usage import SimulatedUsage
 from tests.runtime.packing_scenes import FULL, Theatre
@@ -18,7 +21,7 @@ from tests.simulation.scenes import run
 PACE = 200.0
 
 
-def controller_of(theatre: Theatre, doings: Doings | None = None) -> Controller:
+def controller_of(theatre: Theatre, doings: Doings | None = None, solver: Exhaustive | None = None) -> Controller:
     return Controller(
         theatre.world,
         SimulatedUsage(theatre.world),
@@ -27,7 +30,7 @@ def controller_of(theatre: Theatre, doings: Doings | None = None) -> Controller:
         lambda: theatre.world.now,
         UsageReading(settle_seconds=0),
         PACE,
-        packer=Packer(Exhaustive(), seconds=1),
+        packer=Packer(solver or Exhaustive(), seconds=1),
         doings=doings,
     )
 
@@ -110,3 +113,27 @@ async def test_the_job_packs_by_itself_and_tells_how_it_went():
     assert plan.phase is Phase.SHOWN
     assert doings.jobs["packing"].failures == 0
     assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
+
+
+async def test_a_solver_that_fails_is_asked_again_after_the_next_node_pass_and_not_before():
+    class Failing(Exhaustive):
+        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+            self.asked.append((problem, seconds))
+            raise Unavailable("the solver ended")
+
+    theatre = await crowded()
+    solver = Failing()
+    doings = Doings()
+    controller = controller_of(theatre, doings, solver)
+    stop = asyncio.Event()
+    async with time_passing(theatre):
+        running = asyncio.ensure_future(controller.run(stop))
+        async with asyncio.timeout(30):
+            while len(solver.asked) < 2:
+                await asyncio.sleep(0.05)
+        stop.set()
+        await running
+    passes = doings.jobs["node pass"].runs
+    # The last pass may have been ended before it was counted.
+    assert len(solver.asked) <= passes + 1
+    assert doings.jobs["packing"].error == "the solver ended"
