@@ -1,6 +1,7 @@
 """Packing paper-style clusters within ten seconds: what a second leaves unproved, and whether the paper finds more."""
 
-from tests.bench.bench_packing import PAPER_WORKERS, SEEDS, Result, run_cruise, run_paper, warm_up
+from cruise.decisions.packing.warming import warm_up
+from tests.bench.bench_packing import PAPER_WORKERS, SEEDS, Result, run_cruise, run_paper
 from tests.bench.packing_instances import PAPER_RANGE, draw_pending
 from tests.bench.table import Row
 
