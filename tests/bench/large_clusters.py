@@ -51,7 +51,7 @@ def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATO
     sites = np.arange(apps, dtype=np.int64) % crowd.pools
     admits = np.arange(crowd.nodes) % crowd.pools == np.arange(crowd.pools)[:, None]
     # Each app's pods arrive together, the apps one after the other.
-    pod_node = _schedule(demands[pod_class], capacities, sites[pod_class], admits)
+    pod_node = _schedule(crowd, demands, capacities, pod_class, admits)
     limits = tuple(
         EvictionLimit(f"app-{c}", np.array([c], dtype=np.int64), max(1, int(replicas[c]) // 4)) for c in range(apps)
     )
@@ -89,25 +89,43 @@ def _rules(crowd: Crowd, sites: IntArray, admits: BoolArray, limits: tuple[Evict
     )
 
 
-def _schedule(demands: IntArray, capacities: IntArray, sites: IntArray, admits: BoolArray) -> IntArray:
+def _schedule(
+    crowd: Crowd, demands: IntArray, capacities: IntArray, pod_class: IntArray, admits: BoolArray
+) -> IntArray:
     """Each pod in turn to the node that is least allocated and best balanced of those looked at; -1 where none is."""
     nodes = len(capacities)
     free = np.ascontiguousarray(capacities.T)
     shares = 1.0 / capacities[0].astype(np.float64)
-    pod_node = np.full(len(demands), -1, dtype=np.int64)
-    window, begin = min(SCORED_NODES, nodes), 0
-    for pod, demand in enumerate(demands):
+    pod_node = np.full(len(pod_class), -1, dtype=np.int64)
+    window, begin, held, app = min(SCORED_NODES, nodes), 0, np.zeros(0, dtype=np.int64), -1
+    for pod, c in enumerate(pod_class.tolist()):
+        if c != app:
+            app, held = c, np.zeros(0, dtype=np.int64)
+        open_nodes = _open_nodes(crowd, c, held, admits)
         for _ in range(0, nodes, window):
             looked = slice(begin, min(begin + window, nodes))
             begin = 0 if looked.stop >= nodes else looked.stop
-            after = free[:, looked] - demand[:, None]
-            open_nodes = (after >= 0).all(axis=0) & admits[sites[pod], looked]
-            if not open_nodes.any():
+            after = free[:, looked] - demands[c][:, None]
+            fitting = (after >= 0).all(axis=0) & open_nodes[looked]
+            if not fitting.any():
                 continue
             left = after[:2] * shares[:2, None]
             score = left[0] + left[1] - np.abs(left[0] - left[1])
-            node = looked.start + int(np.argmax(np.where(open_nodes, score, -9.0)))
+            node = looked.start + int(np.argmax(np.where(fitting, score, -9.0)))
             pod_node[pod] = node
-            free[:, node] -= demand
+            held = np.append(held, node)
+            free[:, node] -= demands[c]
             break
     return pod_node
+
+
+def _open_nodes(crowd: Crowd, c: int, held: IntArray, admits: BoolArray) -> BoolArray:
+    """Where the rules let one more pod of an app run, beside those that do."""
+    open_nodes: BoolArray = admits[c % crowd.pools]
+    if crowd.zones and c % 2 == 0:
+        zones = np.bincount(held % crowd.zones, minlength=crowd.zones)
+        open_nodes = open_nodes & (zones == zones.min())[np.arange(crowd.nodes) % crowd.zones]
+    elif crowd.zones and c % 4 == 1:
+        open_nodes = open_nodes.copy()
+        open_nodes[held] = False
+    return open_nodes
