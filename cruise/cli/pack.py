@@ -82,7 +82,7 @@ def pack(
     optimal and already-optimal are, feasible and no-improvement tell how
     far they may be off. The snapshot is what this prints:
 
-      kubectl get no,po,rs,deploy,sts,ds,job,pdb,hpa,limits,quota,pv,pvc,sc,csinodes,pc,ns -A -o json
+      kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,pv,pvc,sc,csinodes,pc,ns -A -o json
 
     Examples:
       cruise pack --snapshot cluster.json

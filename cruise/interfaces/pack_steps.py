@@ -63,11 +63,11 @@ def _steps(stage: Stage, pods: Pods, wide: bool) -> Iterator[tuple[Text, Text, T
     for arrival in stage.arrivals:
         now = counted_requests(pods[arrival.namespace, arrival.pod])
         size = _size(now, size_on_arrival(arrival, pods)) if arrival.containers else Text("")
-        pod = Text(f"{arrival.namespace}/{arrival.pod}")
+        name = Text(f"{arrival.namespace}/{arrival.pod}")
         if moves and arrival is stage.arrivals[0]:
-            yield Text("move", style="yellow"), pod, arrow(arrival.source or "", arrival.target), size
+            yield Text("move", style="yellow"), name, arrow(arrival.source or "", arrival.target), size
         else:
-            yield Text("place", style="green"), pod, Text(f"on {arrival.target}" if wide else arrival.target), size
+            yield Text("place", style="green"), name, Text(f"on {arrival.target}" if wide else arrival.target), size
 
 
 def _leave(leave: Arrival | Preemption, wide: bool) -> tuple[Text, Text, Text, Text]:
