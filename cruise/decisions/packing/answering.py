@@ -25,7 +25,7 @@ _MOST_NOISE = 0.5
 _CLOSING_SHARE = 0.85
 _DIVES_BETWEEN = 3
 # A master with more rows proves nothing in any time that somebody waits, and its inverse takes 8 bytes a pair of rows.
-_MOST_ROWS = 2_000
+_MOST_ROWS = 1_200
 
 
 def answer_phase(

@@ -78,17 +78,21 @@ def is_allowed(problem: Problem, pod_node: IntArray) -> bool:
 def pod_node_of(problem: Problem, assignment: IntArray) -> IntArray:
     """An assignment of pods that puts as many copies on each node, and leaves where it is what may stay.
 
-    Running pods that leave come before pending ones of their class.
+    Running pods that leave come before pending ones of their class, and among them first those that make room for
+    classes that never preempt.
     """
     pod_node = problem.pod_node.copy()
     running = assignment_of(problem, problem.pod_node)
     kept = np.minimum(assignment, running)
     by_class = np.argsort(problem.pod_class, kind="stable")
     starts = np.searchsorted(problem.pod_class[by_class], np.arange(problem.class_count + 1))
+    shy = (assignment > running)[~problem.preempt].any(axis=0)
+    order = np.argsort(~shy, kind="stable")
     for c in np.flatnonzero((assignment != running).any(axis=1)).tolist():
         mine = by_class[starts[c] : starts[c + 1]]
         homes = problem.pod_node[mine]
-        leaving = [mine[homes == node][kept[c, node] :] for node in np.flatnonzero(running[c] > kept[c]).tolist()]
+        left = order[(running[c] > kept[c])[order]]
+        leaving = [mine[homes == node][kept[c, node] :] for node in left.tolist()]
         free = np.concatenate([*leaving, mine[homes < 0]])
         targets = np.repeat(np.arange(problem.node_count), assignment[c] - kept[c])
         pod_node[free] = -1

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from cruise.decisions.packing.greedy import greedy_solution
 from cruise.decisions.packing.instance import Instance, plain_instance
 from cruise.decisions.packing.plan import vector_of
 from cruise.decisions.packing.solving import solve
+from tests.bench.packing_instances import Shape, draw_pending, draw_rightsized, with_peaks
 from tests.decisions.packing.brute_force import best_vector
 from tests.decisions.packing.instances import draw_tiny
 
@@ -63,6 +65,27 @@ def test_nothing_to_place_and_nowhere_to_place_it_are_answered(nodes):
     assert solve(empty, REPLAY).status is Status.ALREADY_OPTIMAL
     homeless = bare(0, 4, [1], [[]])
     assert solve(homeless, REPLAY).plan.vector[0].placed == 0
+
+
+@pytest.mark.parametrize(
+    "shape", [Shape(16, 4, 2, 100), Shape(16, 8, 1, 95), Shape(16, 8, 4, 100), Shape(32, 4, 4, 100)]
+)
+def test_what_the_paper_draws_is_proved_with_the_work_of_a_second(shape):
+    for seed in (1, 2):
+        instance = draw_pending(shape, seed)
+        solution = solve(instance, Budget(work_units=1e9))
+        assert find_violations(instance, solution.plan) == ()
+        assert solution.proved
+
+
+def test_shared_headroom_lets_everybody_in_where_peaks_do_not():
+    for seed in (1, 2):
+        instance = replace(draw_rightsized(Shape(16, 8, 1, 95), seed), stays_last=True)
+        solution, peaks = solve(instance, Budget(work_units=1e9)), solve(with_peaks(instance), Budget(work_units=1e8))
+        assert find_violations(instance, solution.plan) == ()
+        assert solution.proved
+        assert solution.key[0] > 1.14 * peaks.key[0]
+        assert solution.key[1] == instance.running.sum()
 
 
 def test_no_time_at_all_still_yields_a_whole_plan():
