@@ -62,3 +62,11 @@ def test_a_packing_that_breaks_a_rule_has_no_order() -> None:
     bound = figures_of(built.problem, pod_node).key(built.problem.objective)
     found = propose(built, packing_of(built.problem, pod_node, bound))
     assert found == NoOrder("no order was found in which kube-scheduler would let every pod in")
+
+
+def test_a_pod_outside_every_domain_does_not_keep_another_from_starting_its_group() -> None:
+    near = PodConstraints(affinity=(PodTerm("zone", WEB, frozenset({"shop"})),))
+    snapshot = Snapshot(
+        nodes=(*ZONES, a_node("outside")), pods=(a_pod("old", "outside"), a_pod("new", constraints=near))
+    )
+    assert stages_of(proposal_for(snapshot, {"new": "na"})) == [([], ["new"])]
