@@ -2,16 +2,8 @@
 
 import numpy as np
 
-from cruise.decisions.packing.certificate import Solution, certify
-from cruise.decisions.packing.entries import most_possible
-from cruise.decisions.packing.instance import FloatArray, Instance, IntArray
-from cruise.decisions.packing.residual import Residual, residual_of
-
-
-def greedy_solution(instance: Instance) -> Solution:
-    """A whole feasible plan in milliseconds; its bounds are what exists."""
-    residual = residual_of(instance)
-    return certify(instance, residual.whole(start(residual)), most_possible(instance))
+from cruise.decisions.packing.instance import FloatArray, IntArray
+from cruise.decisions.packing.residual import Residual
 
 
 def start(residual: Residual) -> IntArray:

@@ -1,4 +1,4 @@
-"""A plan: how many copies of each class run on each node, what that achieves, and the steps that lead there."""
+"""A plan: how many copies of each class run on each node, and what that achieves."""
 
 from dataclasses import dataclass
 
@@ -28,16 +28,6 @@ class Plan:
     vector: Vector
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Some copies of a class go from a node (None: they were pending) to a node (None: they are preempted)."""
-
-    pod_class: int
-    source: int | None
-    target: int | None
-    copies: int
-
-
 def vector_of(instance: Instance, assignment: IntArray) -> Vector:
     """The figures of an assignment for each priority, the highest first."""
     placed = assignment.sum(axis=1)
@@ -52,33 +42,3 @@ def vector_of(instance: Instance, assignment: IntArray) -> Vector:
 def plan_of(instance: Instance, assignment: IntArray) -> Plan:
     """The plan that an assignment makes."""
     return Plan(assignment, vector_of(instance, assignment))
-
-
-def steps_of(instance: Instance, plan: Plan) -> tuple[Step, ...]:
-    """The fewest steps from where everything runs now to the plan, sorted by class, then source, then target.
-
-    Copies that leave a node move as long as the class has copies that arrive somewhere; the others are preempted.
-    """
-    kept = np.minimum(plan.assignment, instance.running)
-    leaving, arriving = instance.running - kept, plan.assignment - kept
-    steps: list[Step] = []
-    for pod_class in np.flatnonzero(leaving.any(axis=1) | arriving.any(axis=1)).tolist():
-        sources = [(node, int(leaving[pod_class, node])) for node in np.flatnonzero(leaving[pod_class]).tolist()]
-        targets = [(node, int(arriving[pod_class, node])) for node in np.flatnonzero(arriving[pod_class]).tolist()]
-        steps += _matched(pod_class, sources, targets)
-    return tuple(steps)
-
-
-def _matched(pod_class: int, sources: list[tuple[int, int]], targets: list[tuple[int, int]]) -> list[Step]:
-    steps = []
-    while sources and targets:
-        (source, leave), (target, arrive) = sources.pop(0), targets.pop(0)
-        copies = min(leave, arrive)
-        steps.append(Step(pod_class, source, target, copies))
-        if leave > copies:
-            sources.insert(0, (source, leave - copies))
-        if arrive > copies:
-            targets.insert(0, (target, arrive - copies))
-    steps += [Step(pod_class, source, None, copies) for source, copies in sources]
-    steps += [Step(pod_class, None, target, copies) for target, copies in targets]
-    return steps

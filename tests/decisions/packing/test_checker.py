@@ -5,7 +5,7 @@ import pytest
 
 from cruise.decisions.packing.checker import find_violations
 from cruise.decisions.packing.instance import find_faults, plain_instance
-from cruise.decisions.packing.plan import Plan, Step, TierFigures, plan_of, steps_of
+from cruise.decisions.packing.plan import Plan, TierFigures, plan_of
 
 # Two nodes of 10; class 0 (4 each, two copies, one bound to node 0) may run anywhere, class 1 (6) only on node 1.
 INSTANCE = plain_instance(
@@ -67,13 +67,6 @@ def test_what_may_not_be_preempted_is_placed_somewhere():
 def test_a_false_claim_is_found():
     plan = Plan(np.array([[1, 1], [0, 1]]), (TierFigures(1, 2, 2), TierFigures(0, 1, 0)))
     assert any("claims" in violation for violation in find_violations(INSTANCE, plan))
-
-
-def test_steps_move_before_they_preempt_and_place():
-    plan = plan_of(INSTANCE, np.array([[0, 2], [0, 0]]))
-    assert steps_of(INSTANCE, plan) == (Step(0, 0, 1, 1), Step(0, None, 1, 1))
-    gone = plan_of(INSTANCE, np.array([[0, 0], [0, 1]]))
-    assert steps_of(INSTANCE, gone) == (Step(0, 0, None, 1), Step(1, None, 1, 1))
 
 
 def test_unsound_arrays_are_told_apart():
