@@ -2,7 +2,9 @@ import pytest
 
 from cruise.decisions.packing.checker import find_violations
 from cruise.decisions.packing.classing import instance_of
-from cruise.decisions.packing.greedy import complete, greedy_solution, start
+from cruise.decisions.packing.entries import key_of
+from cruise.decisions.packing.greedy import complete, start
+from cruise.decisions.packing.plan import plan_of
 from cruise.decisions.packing.residual import residual_of
 from tests.decisions.packing.problems import draw_problem
 
@@ -10,9 +12,10 @@ from tests.decisions.packing.problems import draw_problem
 @pytest.mark.parametrize("seed", range(300))
 def test_the_greedy_plan_keeps_every_rule_and_is_no_worse_than_now(seed):
     instance = instance_of(draw_problem(seed))
-    solution = greedy_solution(instance)
-    assert find_violations(instance, solution.plan) == ()
-    assert solution.key >= solution.now
+    residual = residual_of(instance)
+    plan = plan_of(instance, residual.whole(start(residual)))
+    assert find_violations(instance, plan) == ()
+    assert key_of(instance, plan.assignment) >= key_of(instance, instance.running)
 
 
 @pytest.mark.parametrize("seed", range(100))
