@@ -55,13 +55,22 @@ def _rows(crowd: Crowd) -> list[Row]:
     faults = find_faults(problem, packing.pod_node)
     assert not faults, faults
     left = int((packing.pod_node < 0).sum())
+    # What the bound leaves open: pods that may be placeable, though none of them was.
+    possible = max(sum(packing.bound[:-1]) - (problem.pod_count - pending), 0)
     wall, processor = settled[0] if settled else (taken, time.process_time() - spent)
     return [
-        Row(NAME, f"{crowd}: placed", pending - left, "pods", f"{pending} pending", (pending - left) / max(pending, 1)),
+        Row(
+            NAME,
+            f"{crowd}: placed",
+            pending - left,
+            "pods",
+            f"{pending} pending, at most {possible} by the bound",
+            (pending - left) / max(possible, 1),
+        ),
         Row(NAME, f"{crowd}: until all placed", wall, "s", f"{PROMISED_SECONDS:g} promised", wall / PROMISED_SECONDS),
         Row(NAME, f"{crowd}: until all placed, processor", processor, "s"),
         Row(NAME, f"{crowd}: until the answer", taken, "s", f"{LIMIT_SECONDS:g} s given"),
-        Row(NAME, f"{crowd}: moves", _moves(problem, packing), "pods", packing.status),
+        Row(NAME, f"{crowd}: moves", _moves(problem, packing), "pods", _evictions(problem, packing)),
         Row(
             NAME,
             f"{crowd}: memory above the problem",
@@ -71,6 +80,11 @@ def _rows(crowd: Crowd) -> list[Row]:
             held / PROMISED_MEBIBYTES,
         ),
     ]
+
+
+def _evictions(problem: Problem, packing: Packing) -> str:
+    least = -packing.bound[-1] // int(problem.weights.max())
+    return f"{packing.status}, at least {least} by the bound"
 
 
 def _moves(problem: Problem, packing: Packing) -> int:
