@@ -11,13 +11,15 @@ ARGS ?=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: ## .venv with cruise in it, dependencies pinned by hash
+install: ## .venv with cruise in it, dependencies pinned by hash, the packer's kernels compiled
 	@scripts/install.sh runtime
+	@scripts/compile_kernels.sh
 
 install-dev: ## the same, with what tests and checks need
 	@scripts/install.sh dev
 
-demo: install ## the whole controller on an embedded cluster; DEMO_SECONDS=60 ends it by itself
+demo: ## the whole controller on an embedded cluster; DEMO_SECONDS=60 ends it by itself
+	@scripts/install.sh runtime
 	@$(BIN)/cruise demo $(ARGS)
 
 demo-real: install-dev ## the same on a real Kubernetes control plane, to look at with kubectl; needs Go
