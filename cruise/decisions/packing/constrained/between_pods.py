@@ -1,39 +1,28 @@
 """What a model asks of pods together: who keeps apart, who spreads evenly, how many may be evicted."""
 
+import numpy as np
+
 from cruise.decisions.packing.constrained.cells import Cells
-from cruise.decisions.packing.instance import IntArray
+from cruise.decisions.packing.constrained.ruling import concerning
 from cruise.decisions.packing.problem import EvictionLimit, Exclusion, Spread
-
-
-def nodes_by_domain(domains: IntArray) -> dict[int, tuple[int, ...]]:
-    """The nodes of each domain of a topology; those without one are left out."""
-    nodes: dict[int, list[int]] = {}
-    for node, domain in enumerate(domains.tolist()):
-        if domain >= 0:
-            nodes.setdefault(domain, []).append(node)
-    return {domain: tuple(members) for domain, members in nodes.items()}
 
 
 def keep_between_pods(cells: Cells) -> None:
     """Add the exclusions, spreads and eviction limits that open nodes can break."""
-    rules = cells.layout.problem.rules
-    topologies = [nodes_by_domain(domains) for domains in rules.topologies]
-    open_domains = [
-        [domain for domain, nodes in domains.items() if cells.open_nodes[list(nodes)].any()] for domains in topologies
-    ]
-    for exclusion in rules.exclusions:
-        if _concerns(cells, exclusion.holder, exclusion.targets):
-            for domain in open_domains[exclusion.topology]:
-                _keep_apart(cells, exclusion, topologies[exclusion.topology][domain])
-    for spread in rules.spreads:
-        if _concerns(cells, spread.holder, spread.targets):
-            _keep_even(cells, spread, topologies[spread.topology])
-    for limit in rules.eviction_limits:
-        _keep_to_limit(cells, limit)
-
-
-def _concerns(cells: Cells, holder: int, targets: IntArray) -> bool:
-    return holder in cells.nodes_of or any(target in cells.nodes_of for target in targets.tolist())
+    ruling = cells.layout.ruling
+    rules, classes = ruling.rules, cells.nodes_of
+    opened = np.flatnonzero(cells.open_nodes)
+    open_domains = [np.unique(domains[opened]).tolist() for domains in rules.topologies]
+    for index in concerning(ruling.exclusions, classes):
+        exclusion = rules.exclusions[index]
+        nodes = ruling.domains[exclusion.topology]
+        for domain in open_domains[exclusion.topology]:
+            if domain >= 0:
+                _keep_apart(cells, exclusion, nodes[domain])
+    for index in concerning(ruling.spreads, classes):
+        _keep_even(cells, rules.spreads[index], ruling.domains[rules.spreads[index].topology])
+    for index in concerning(ruling.eviction_limits, classes):
+        _keep_to_limit(cells, rules.eviction_limits[index])
 
 
 def _keep_apart(cells: Cells, exclusion: Exclusion, nodes: tuple[int, ...]) -> None:
@@ -73,8 +62,6 @@ def _keep_even(cells: Cells, spread: Spread, domains: dict[int, tuple[int, ...]]
 
 def _keep_to_limit(cells: Cells, limit: EvictionLimit) -> None:
     members = limit.members.tolist()
-    if not any(member in cells.nodes_of for member in members):
-        return
     ran = int(cells.layout.running[members].sum())
     stays = cells.stays(members)
     if stays.known < ran - limit.allowed:

@@ -98,14 +98,14 @@ class Cells:
 
     def _draw_variables(self) -> None:
         layout, model = self.layout, self.model
-        opened = np.flatnonzero(self.open_nodes)
-        staying = np.minimum((layout.running - self.fixed_stay)[:, opened], self.free[:, None])
-        arriving = np.clip((layout.most - self.fixed_arrive)[:, opened], 0, self.free[:, None])
-        for pod_class, index in zip(
-            *(axis.tolist() for axis in np.nonzero((staying > 0) | (arriving > 0))), strict=True
-        ):
-            node = int(opened[index])
-            stays, arrives = int(staying[pod_class, index]), int(arriving[pod_class, index])
+        opened, classes = np.flatnonzero(self.open_nodes), np.flatnonzero(self.free > 0)
+        some = np.ix_(classes, opened)
+        free = self.free[classes, None]
+        staying = np.minimum(layout.running[some] - self.fixed_stay[some], free)
+        arriving = np.clip(layout.most[some] - self.fixed_arrive[some], 0, free)
+        for row, index in zip(*(axis.tolist() for axis in np.nonzero((staying > 0) | (arriving > 0))), strict=True):
+            pod_class, node = int(classes[row]), int(opened[index])
+            stays, arrives = int(staying[row, index]), int(arriving[row, index])
             if stays:
                 self.stay[pod_class, node] = model.new_int_var(0, stays, "")
                 self.stay_most[pod_class, node] = stays

@@ -3,10 +3,9 @@
 import numpy as np
 from ortools.sat.python import cp_model
 
-from cruise.decisions.packing.constrained.between_pods import nodes_by_domain
 from cruise.decisions.packing.constrained.cells import Cells, Literal, is_always, is_never, opposite
 from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.packing.problem import Attraction, Rules
+from cruise.decisions.packing.problem import Attraction
 
 Cell = tuple[int, int]
 
@@ -17,8 +16,9 @@ def keep_grounded(cells: Cells) -> None:
     Where classes want each other, or their own first pod, arrivals get levels: each one has company of a lower level.
     """
     problem = cells.layout.problem
-    ranks = ranks_of(problem.rules, problem.class_count)
-    topologies = [nodes_by_domain(domains) for domains in problem.rules.topologies]
+    if not problem.rules.attractions:
+        return
+    ranks = cells.layout.ruling.ranks
     levels = _Levels(cells, ranks)
     concerned = {
         int(ranks[a.holder])
@@ -27,36 +27,7 @@ def keep_grounded(cells: Cells) -> None:
     }
     for attraction in problem.rules.attractions:
         if ranks[attraction.holder] in concerned:
-            _ground(cells, attraction, topologies, levels)
-
-
-def ranks_of(rules: Rules, class_count: int) -> IntArray:
-    """A number for each class, equal for classes whose arrivals may have to wait for each other."""
-    waits: dict[int, set[int]] = {}
-    for attraction in rules.attractions:
-        targets = set(attraction.targets.tolist())
-        waits.setdefault(attraction.holder, set()).update(targets)
-        if attraction.holder in targets:
-            for target in targets:
-                waits.setdefault(target, set()).add(attraction.holder)
-    reach = {start: _reached(waits, start) for start in waits}
-    ranks = np.arange(class_count, dtype=np.int64)
-    for start in sorted(waits):
-        for other in sorted(reach[start]):
-            if start in reach.get(other, ()):
-                ranks[other] = min(ranks[other], ranks[start])
-    return ranks
-
-
-def _reached(waits: dict[int, set[int]], start: int) -> set[int]:
-    seen: set[int] = set()
-    ahead = [start]
-    while ahead:
-        for target in waits.get(ahead.pop(), ()):
-            if target not in seen:
-                seen.add(target)
-                ahead.append(target)
-    return seen
+            _ground(cells, attraction, levels)
 
 
 class _Levels:
@@ -79,9 +50,7 @@ def _arriving(cells: Cells, classes: tuple[int, ...], nodes: tuple[int, ...]) ->
     return {cell: literal for cell, literal in found.items() if not is_never(literal)}
 
 
-def _ground(
-    cells: Cells, attraction: Attraction, topologies: list[dict[int, tuple[int, ...]]], levels: _Levels
-) -> None:
+def _ground(cells: Cells, attraction: Attraction, levels: _Levels) -> None:
     holder, targets = attraction.holder, tuple(sorted(attraction.targets.tolist()))
     everywhere = tuple(range(cells.layout.problem.node_count))
     holders = _arriving(cells, (holder,), everywhere)
@@ -94,7 +63,7 @@ def _ground(
         founders = _founders(cells, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
     for topology in attraction.topologies:
         domain_of = cells.layout.problem.rules.topologies[topology]
-        for domain, nodes in topologies[topology].items():
+        for domain, nodes in cells.layout.ruling.domains[topology].items():
             here = {cell: literal for cell, literal in holders.items() if domain_of[cell[1]] == domain}
             if here:
                 _give_company(cells, holder, targets, nodes, here, founders, levels)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.packing.constrained.ruling import Ruling, ruling_of
 from cruise.decisions.packing.instance import BoolArray, IntArray
 from cruise.decisions.packing.problem import Problem
 
@@ -22,6 +23,7 @@ class Layout:
     stuck: IntArray
     most: IntArray
     overfull: BoolArray
+    ruling: Ruling
 
     def counted(self, pod_node: IntArray) -> IntArray:
         """The copies of each class on each node under an assignment of pods."""
@@ -50,12 +52,12 @@ def layout_of(problem: Problem) -> Layout:
         fit = np.where(demand[:, None] > 0, left // np.maximum(demand[:, None], 1), np.where(left >= 0, most, 0))
         takes = (demand > 0) | (headroom > 0)
         most = np.where(takes[:, None], np.clip(fit, 0, most), most)
-    return Layout(problem, counts, running, stuck, most, overfull)
+    return Layout(problem, counts, running, stuck, most, overfull, ruling_of(rules, problem.class_count))
 
 
 def headroom_of(problem: Problem, assignment: IntArray) -> IntArray:
-    """The largest headroom on each node, by resource."""
-    largest = np.zeros_like(problem.capacities)
+    """The largest headroom on each of some nodes, by resource."""
+    largest = np.zeros((assignment.shape[1], problem.demands.shape[1]), dtype=np.int64)
     for pod_class in np.flatnonzero(problem.headroom.any(axis=1)).tolist():
         here = assignment[pod_class] > 0
         largest[here] = np.maximum(largest[here], problem.headroom[pod_class])
@@ -71,10 +73,10 @@ def pods_of(layout: Layout, assignment: IntArray) -> IntArray:
     stays = np.minimum(assignment, layout.running)
     arrivals = assignment - stays
     guarded = arrivals[~problem.preempt].sum(axis=0) > 0
-    pod_node = np.full(problem.pod_count, -1, dtype=np.int64)
+    pod_node: IntArray = problem.pod_node.copy()
     order = np.argsort(problem.pod_class, kind="stable")
     firsts = np.searchsorted(problem.pod_class[order], np.arange(problem.class_count + 1))
-    for pod_class in range(problem.class_count):
+    for pod_class in np.flatnonzero((assignment != layout.running).sum(axis=1)).tolist():
         mine = order[firsts[pod_class] : firsts[pod_class + 1]]
         sources = problem.pod_node[mine]
         left = stays[pod_class].copy()
@@ -89,8 +91,9 @@ def pods_of(layout: Layout, assignment: IntArray) -> IntArray:
                 leavers.append(pod)
         leavers.sort(key=lambda pod: (not guarded[problem.pod_node[pod]], pod))
         targets = np.repeat(np.arange(problem.node_count), arrivals[pod_class])
-        takers = (leavers + waiting)[: len(targets)]
-        pod_node[takers] = targets
+        movers = leavers + waiting
+        pod_node[movers] = -1
+        pod_node[movers[: len(targets)]] = targets
     return pod_node
 
 

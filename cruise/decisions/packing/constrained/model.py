@@ -38,7 +38,7 @@ class Answer:
 
 
 class Model:
-    """All rules for a part, with the entries of the objective's key as expressions, the most urgent first."""
+    """All rules for a part; `entries` are the objective's key less what is fixed, the most urgent first."""
 
     def __init__(self, layout: Layout, part: Part) -> None:
         self.layout = layout
@@ -129,28 +129,30 @@ class _Listener(cp_model.CpSolverSolutionCallback):
 
 
 def _entries(cells: Cells) -> list[Count]:
-    problem = cells.layout.problem
+    problem, classes = cells.layout.problem, list(cells.nodes_of)
     entries = []
     for priority in np.unique(problem.priorities)[::-1].tolist():
-        tier = np.flatnonzero(problem.priorities == priority).tolist()
-        entries.append(cells.held(tier))
+        tier = [pod_class for pod_class in classes if problem.priorities[pod_class] == priority]
+        entries.append(_sum_of(cells, (cells.stay, cells.arrive), dict.fromkeys(tier, 1)))
         if problem.objective is Objective.PAPER:
-            entries.append(cells.stays(tier))
+            entries.append(_sum_of(cells, (cells.stay,), dict.fromkeys(tier, 1)))
     if problem.objective is Objective.OPERATOR:
-        entries.append(_spared(cells))
+        weights = {c: int(problem.weights[c]) for c in classes if problem.weights[c]}
+        entries.append(_sum_of(cells, (cells.stay,), weights))
     return entries
 
 
-def _spared(cells: Cells) -> Count:
-    """The weight of what is not evicted, less that of all that runs."""
-    weights, running = cells.layout.problem.weights, cells.layout.running
-    spared = Count()
-    spared.know(int((weights[:, None] * (cells.fixed_stay - running)).sum()))
-    for cell, variable in cells.stay.items():
-        weight = int(weights[cell[0]])
-        if weight:
-            spared.take(variable, cells.stay_most[cell], weight)
-    return spared
+def _sum_of(cells: Cells, kinds: tuple[dict[tuple[int, int], cp_model.IntVar], ...], weights: dict[int, int]) -> Count:
+    """What is decided of some classes, at their weights."""
+    count = Count()
+    for variables in kinds:
+        most = cells.stay_most if variables is cells.stay else cells.arrive_most
+        for pod_class, weight in weights.items():
+            for node in cells.nodes_of[pod_class]:
+                cell = pod_class, node
+                if cell in variables:
+                    count.take(variables[cell], most[cell], weight)
+    return count
 
 
 def _solver(meter: Meter) -> cp_model.CpSolver:

@@ -50,7 +50,7 @@ def _improve_on(incumbent: Incumbent, part: Part, meter: Meter) -> bool:
 
 def _in_one(model: Model) -> cp_model.LinearExprT:
     """The entries of the key in one number, the first ones heaviest, as many as one number holds."""
-    spans = [entry.most - entry.known + 1 for entry in model.entries]
+    spans = [entry.most + 1 for entry in model.entries]
     kept, product = 0, 1
     while kept < len(spans) and product * spans[kept] <= _LARGEST_OBJECTIVE:
         product *= spans[kept]
@@ -58,7 +58,7 @@ def _in_one(model: Model) -> cp_model.LinearExprT:
     terms: list[cp_model.LinearExprT] = []
     for entry, span in zip(model.entries[:kept], spans[:kept], strict=True):
         product //= span
-        terms.append(product * (entry.expression() - entry.known))
+        terms.append(product * entry.expression())
     return cp_model.LinearExpr.sum(terms)
 
 

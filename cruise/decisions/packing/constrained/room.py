@@ -22,8 +22,10 @@ def keep_to_counts(cells: Cells) -> None:
 def keep_to_capacity(cells: Cells) -> None:
     """Demands and the largest headroom fit each open node; one that holds too much already takes nothing more."""
     layout, problem = cells.layout, cells.layout.problem
-    fixed = cells.fixed_stay + cells.fixed_arrive
-    kept, taken = headroom_of(problem, fixed), fixed.T @ problem.demands
+    opened = np.flatnonzero(cells.open_nodes)
+    fixed = cells.fixed_stay[:, opened] + cells.fixed_arrive[:, opened]
+    kept = dict(zip(opened.tolist(), headroom_of(problem, fixed), strict=True))
+    taken = dict(zip(opened.tolist(), fixed.T @ problem.demands, strict=True))
     on_node: dict[int, list[int]] = {}
     for pod_class, nodes in cells.nodes_of.items():
         for node in nodes:
@@ -33,8 +35,8 @@ def keep_to_capacity(cells: Cells) -> None:
             demands = {c: int(problem.demands[c, resource]) for c in here}
             headroom = {c: int(problem.headroom[c, resource]) for c in here}
             load = _load(cells, node, {c: demand for c, demand in demands.items() if demand})
-            load.know(int(taken[node, resource]))
-            least, capacity = int(kept[node, resource]), int(problem.capacities[node, resource])
+            load.know(int(taken[node][resource]))
+            least, capacity = int(kept[node][resource]), int(problem.capacities[node, resource])
             if load.most + max(least, *headroom.values()) <= capacity:
                 continue
             condition: Literal = True

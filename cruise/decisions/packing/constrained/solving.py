@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.decisions.packing.budget import Budget, Meter
 from cruise.decisions.packing.constrained.cells import whole
-from cruise.decisions.packing.constrained.incumbent import Incumbent, incumbent_of
+from cruise.decisions.packing.constrained.incumbent import Incumbent, incumbent_of, key_of
 from cruise.decisions.packing.constrained.layout import layout_of
 from cruise.decisions.packing.constrained.model import EFFORT_UNIT, SECONDS_A_VARIABLE, Model
 from cruise.decisions.packing.constrained.neighbourhoods import improve
@@ -57,20 +57,22 @@ def _pays(variables: int, meter: Meter) -> bool:
 
 def _prove(incumbent: Incumbent, meter: Meter) -> None:
     """Maximise one entry of the key after the other, those before held at what is reached."""
-    model = Model(incumbent.layout, whole(incumbent.layout))
+    part = whole(incumbent.layout)
+    fixed = key_of(incumbent.layout, part.fixed)
+    model = Model(incumbent.layout, part)
     meter.spend(model.effort)
     if not model.complete_hint(incumbent.assignment, meter):
         return
     last = len(incumbent.key) - 1
     for entry in range(last + 1):
         if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
-            model.cap(entry, incumbent.bound[entry])
-            with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as part:
-                answer = model.maximise(model.entries[entry].expression(), part, incumbent.offer)
+            model.cap(entry, incumbent.bound[entry] - fixed[entry])
+            with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as own:
+                answer = model.maximise(model.entries[entry].expression(), own, incumbent.offer)
             if answer.assignment is not None:
                 incumbent.offer(answer.assignment)
             if answer.bound is not None:
-                incumbent.lower(entry, answer.bound)
+                incumbent.lower(entry, answer.bound + fixed[entry])
         if incumbent.proved or meter.over():
             return
-        model.demand(entry, incumbent.key[entry])
+        model.demand(entry, incumbent.key[entry] - fixed[entry])
