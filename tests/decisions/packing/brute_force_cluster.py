@@ -248,8 +248,27 @@ class _Search:
     def _takes_the_place_of_its_like(self, mover: Pod, place: str | None, places: Places) -> bool:
         """Whether a pod moves where one that differs in nothing but its name leaves: in vain, since that could stay."""
         return mover.node is not None and any(
-            other.node == place and self._leaves(other, places) and _alike(mover, other) for other in self.pods
+            other.node == place and self._leaves(other, places) and self._alike(mover, other) for other in self.pods
         )
+
+    def _alike(self, one: Pod, other: Pod) -> bool:
+        """Whether two pods differ in nothing but their names, and those of claims that may be used alike."""
+        unclaimed = [replace(pod, constraints=replace(pod.constraints, claims=())) for pod in (one, other)]
+        same = replace(unclaimed[0], name=other.name, uid=other.uid, node=other.node) == unclaimed[1]
+        return same and self._volumes(one) == self._volumes(other)
+
+    def _volumes(self, pod: Pod) -> list[object]:
+        """What a pod's claims ask: where they may be used, what they attach where that is limited, what is its own."""
+        around = self.snapshot.surroundings
+        limited = {driver for limits in around.attach_limits.values() for driver in limits}
+        asked: list[object] = []
+        for name in pod.constraints.claims:
+            claim = around.claims.get((pod.namespace, name))
+            if claim is not None:
+                asked += [claim.terms] if claim.terms is not None else []
+                asked += [claim.driver] if claim.driver in limited else []
+                asked += [claim.name] if claim.single_pod else []
+        return asked
 
     def _final_state_holds(self, staying: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
         board = Board(replace(self.snapshot, pods=tuple(self._as_sized(pod) for pod in staying)))
@@ -304,10 +323,6 @@ class _Search:
         """Whether the pod may come, and not as the first of its group."""
         refused = any(refuse_by_affinity(board, pod, self.nodes[place or ""]))
         return not refused and not starts_its_group(board, pod)
-
-
-def _alike(one: Pod, other: Pod) -> bool:
-    return replace(one, name=other.name, uid=other.uid, node=other.node) == other
 
 
 def _fixed(pod: Pod) -> Demand:
