@@ -52,14 +52,20 @@ class NeighbourObstacles:
 
     def contradicts_itself(self, pod_class: int) -> bool:
         """Whether anti-affinity keeps the class away from all that its affinity wants it beside."""
+        return self._shuns_company(pod_class, of_its_own=False)
+
+    def shuns_its_own(self, pod_class: int) -> bool:
+        """Whether that is so of the class's own pods too, so that the first of them is the last."""
+        return self._shuns_company(pod_class, of_its_own=True)
+
+    def _shuns_company(self, pod_class: int, *, of_its_own: bool) -> bool:
         topologies = self._problem.rules.topologies
         for attraction in self._attractions.get(pod_class, ()):
             targets = set(attraction.targets.tolist())
-            if not targets or pod_class in targets:
+            if not targets or (pod_class in targets) != of_its_own:
                 continue
             for topology in attraction.topologies:
-                shunned = self._shunned(pod_class, topologies[topology])
-                if targets <= shunned:
+                if targets <= self._shunned(pod_class, topologies[topology]):
                     return True
         return False
 
@@ -70,6 +76,8 @@ class NeighbourObstacles:
     def _shunned(self, pod_class: int, domains: IntArray) -> set[int]:
         """The classes of which none may be in one of these domains together with the class."""
         shunned: set[int] = set()
+        if self._problem.most_on_node[pod_class] == 1 and _is_within(domains, np.arange(self._problem.node_count)):
+            shunned.add(pod_class)
         for exclusion in self._exclusions_of(pod_class):
             apart = self._problem.rules.topologies[exclusion.topology]
             if _is_within(domains, apart):

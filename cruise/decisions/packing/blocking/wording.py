@@ -21,6 +21,7 @@ from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.instance import BoolArray, IntArray
 from cruise.domain.cluster import Node, Pod
 
+_OF_COMPANY = (Obstacle.AFFINITY, Obstacle.ANTI_AFFINITY)
 _OF_LABELS = (Obstacle.NODE_SELECTOR, Obstacle.NODE_AFFINITY)
 
 
@@ -55,6 +56,9 @@ def words_of(finding: Finding) -> str:
         return "there is a place for it, which no plan found in the time has used"
     if finding.never and (nowhere := _nowhere(finding)):
         return nowhere
+    if finding.blocked.obstacles[0] in _OF_COMPANY and finding.neighbours.shuns_its_own(finding.pod_class):
+        wish = f"wants to run beside {company_words(finding.pod.constraints.affinity)}"
+        return f"{wish}, and its anti-affinity keeps it away from just these: only the first of them can ever run"
     if finding.by_room:
         return _full(finding)
     there = finding.nodes(finding.blocked.nodes)

@@ -176,6 +176,17 @@ def test_affinity_that_its_own_anti_affinity_contradicts():
     assert only(found) == (("affinity",), words, True)
 
 
+def test_affinity_and_anti_affinity_to_its_own_kind():
+    own = PodTerm(HOST, WEB, frozenset({"shop"}))
+    constraints = PodConstraints(affinity=(own,), anti_affinity=(own,))
+    found = explained([a_node("n1"), a_node("n2")], *[a_pod(name, cpu=9, constraints=constraints) for name in "ab"])
+    words = (
+        f"wants to run beside pods with app=web in the same {HOST}, and its anti-affinity keeps it away from just "
+        "these: only the first of them can ever run"
+    )
+    assert only(found)[1:] == (words, True)
+
+
 def test_unknown_topology_keys():
     near = PodConstraints(affinity=(PodTerm("rack", WEB, frozenset({"shop"})),))
     even = PodConstraints(spread=(SpreadConstraint("rack", WEB, 1),))

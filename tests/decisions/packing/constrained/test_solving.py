@@ -1,5 +1,6 @@
 """Packing under all rules, against trying every assignment."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -89,3 +90,16 @@ def test_equals_do_not_change_places_so_that_one_may_be_preempted_for_a_pod_that
     assert packing.status is Status.ALREADY_OPTIMAL
     assert packing.pod_node.tolist() == [0, 1, 1, -1]
     assert best_key(problem) == packing.bound
+
+
+def test_takes_the_bound_of_the_problem_without_its_rules():
+    proved = 0
+    for seed in range(40):
+        problem = random_problem(seed)
+        free = replace(problem, rules=Rules(problem.rules.topologies))
+        relaxed = solve_constrained(free, problem.pod_node, Budget(), ignore).bound
+        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, relaxed=relaxed)
+        assert packing.after.key(problem.objective) == best_key(problem) == packing.bound
+        assert packing.bound <= relaxed
+        proved += packing.bound == relaxed
+    assert 0 < proved < 40
