@@ -97,13 +97,10 @@ class _Run:
         for entry in block * _ROUNDS:
             if not self.open(entry) or meter.over():
                 continue
-            before = int(self.search.best_vector[entry])
             with meter.part(1.0 if entry == block[-1] else _COUNT_SHARE) as part:
                 bound = answer_phase(self.search, entry, self.generator, part, self.tell)
+            # Once an entry before is bettered, a bound holds for all the fewer plans.
             self.bounds[entry] = min(self.bounds[entry], bound)
-            if self.search.best_vector[entry] > before:
-                # The bounds that were found for worse ones before are loose.
-                self.bounds[entry + 1 :] = self.most[entry + 1 :]
 
 
 def _refocused(search: Search, nailed: frozenset[int]) -> Search:
