@@ -24,7 +24,9 @@ _DENSE_CELLS = 40_000
 _RULED_CELLS = 20_000
 # After ejections, up to so many are tried without rules.
 _RELAXED_CELLS = 300_000
-# Of a part's budget: for plans without any eviction, for the part without its rules, for ejections alone.
+# Of the budget, for all search: the rest is for judging and for what ends a little late.
+_SEARCH_SHARE = 0.95
+# Of a part's: for plans without any eviction, for the part without its rules, for ejections alone.
 _RESCUE_SHARE, _RELAXED_SHARE, _EJECTIONS_SHARE = 0.3, 0.4, 0.5
 
 
@@ -47,16 +49,16 @@ def pack(problem: Problem, budget: "Budget", report: Report) -> Packing:
     quick = quick_packing(problem)
     report(quick)
     whole = Whole(problem, parts_of(problem), quick.pod_node, report)
-    meter = Meter(budget.deadline_seconds, budget.work_units)
     waiting = [index for index in range(len(whole.parts)) if not whole.proved(index)]
     # Small parts first: what they leave of their share goes to the others.
     waiting.sort(key=lambda index: whole.parts[index].problem.pod_count)
     left = float(sum(whole.parts[index].problem.pod_count for index in waiting))
-    for index in waiting:
-        pods = whole.parts[index].problem.pod_count
-        with meter.part(pods / left) as part:
-            _solve_part(whole, index, part, budget.seed)
-        left -= pods
+    with Meter(budget.deadline_seconds, budget.work_units).part(_SEARCH_SHARE) as meter:
+        for index in waiting:
+            pods = whole.parts[index].problem.pod_count
+            with meter.part(pods / left) as part:
+                _solve_part(whole, index, part, budget.seed)
+            left -= pods
     return _judged(whole, quick)
 
 

@@ -22,40 +22,54 @@ _LOOK = 10
 _DEPTHS = (1, 2, 3)
 # What fits nowhere may take this share of what is left, so that time remains for all priorities.
 _SHARE = 0.5
+# Largest first comes first; a second search, smallest first, gets what is left.
+_FIRST_SHARE = 0.6
 # So far below a pod's rank that this excludes nobody.
 _ANYBODY = -(1 << 30)
 
 
 def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
     """Pack by chains of ejections from what runs now, no worse than that or `start`; memory grows with pods alone."""
-    search = _Ejections(problem, start, meter, report)
-    priorities = np.unique(problem.priorities)[::-1]
-    if problem.objective is Objective.OPERATOR:
-        # First what needs no eviction, for all; then the fewest evictions, of whomever.
-        search.yard.rooted[0] = True
-        search.place(priorities, _ANYBODY)
-        search.yard.rooted[0] = False
-        for priority in priorities.tolist():
-            search.place(np.array([priority]), _ANYBODY)
-            search.preempt(priority)
-    else:
-        # That a pod stays outranks whatever becomes of lower priorities.
-        for priority in priorities.tolist():
-            search.place(np.array([priority]), 1)
-            search.preempt(priority)
-            search.place(np.array([priority]), 0)
-    search.bring_home()
-    return search.packing
+    with meter.part(_FIRST_SHARE) as part:
+        search = _Ejections(problem, start, part, report, smallest_first=False)
+        search.run()
+    if not (search.packing.pod_node < 0).any() or meter.over():
+        return search.packing
+    # Where not all have room, the small ones leave more of it to others.
+    again = _Ejections(problem, search.packing.pod_node, meter, report, smallest_first=True)
+    again.run()
+    return again.packing
 
 
 class _Ejections:
     """The board of the search, the best packing so far, and what is left of the budget."""
 
-    def __init__(self, problem: Problem, start: IntArray, meter: Meter, report: Report) -> None:
-        self.problem, self.meter, self.report = problem, meter, report
+    def __init__(
+        self, problem: Problem, start: IntArray, meter: Meter, report: Report, *, smallest_first: bool
+    ) -> None:
+        self.problem, self.meter, self.report, self.smallest_first = problem, meter, report, smallest_first
         self.yard: Yard = yard_of(problem, census_of(problem), problem.pod_node)
         self.bound = counted_bound(problem)
         self.packing = packing_of(problem, start, self.bound)
+
+    def run(self) -> None:
+        """Place what can be placed, one priority after the other, then bring home what was moved without need."""
+        priorities = np.unique(self.problem.priorities)[::-1]
+        if self.problem.objective is Objective.OPERATOR:
+            # First what needs no eviction, for all; then the fewest evictions, of whomever.
+            self.yard.rooted[0] = True
+            self.place(priorities, _ANYBODY)
+            self.yard.rooted[0] = False
+            for priority in priorities.tolist():
+                self.place(np.array([priority]), _ANYBODY)
+                self.preempt(priority)
+        else:
+            # That a pod stays outranks whatever becomes of lower priorities.
+            for priority in priorities.tolist():
+                self.place(np.array([priority]), 1)
+                self.preempt(priority)
+                self.place(np.array([priority]), 0)
+        self.bring_home()
 
     def place(self, priorities: IntArray, below: int) -> None:
         """Place what can be placed of these priorities, by deeper and deeper ejections of what is so far below."""
@@ -87,6 +101,9 @@ class _Ejections:
 
     def _waiting(self, priorities: IntArray) -> IntArray:
         order = np.array(pending_order(self.problem, self.yard.at), dtype=np.int64)
+        if self.smallest_first:
+            order = order[::-1]
+            order = order[np.argsort(-self.problem.priorities[self.problem.pod_class[order]], kind="stable")]
         return order[np.isin(self.problem.priorities[self.problem.pod_class[order]], priorities)]
 
     def _act(self, meter: Meter, kernel: Callable[[float, float], int]) -> int:
