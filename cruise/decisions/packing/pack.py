@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _DENSE_CELLS = 40_000
 _RULED_CELLS = 20_000
 # After ejections, up to so many are tried without rules.
-_RELAXED_CELLS = 300_000
+_RELAXED_CELLS, _LEAST_SECONDS = 300_000, 1.5
 # Of the budget, for all search: the rest is for judging and for what ends a little late.
 _SEARCH_SHARE = 0.95
 # Of a part's: for plans without any eviction, for the part without its rules, for ejections alone.
@@ -125,11 +125,14 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     from cruise.decisions.packing.large.solving import solve_large
 
     problem, start = whole.parts[index].problem, whole.assignment(index)
-    relaxes = problem.class_count * problem.node_count <= _RELAXED_CELLS
+    cells = problem.class_count * problem.node_count
+    relaxes = cells <= _RELAXED_CELLS
     with meter.part(_EJECTIONS_SHARE if relaxes else 1.0) as part:
         _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k)))
     whole.count_evictions(index)
-    if whole.proved(index) or meter.over() or not relaxes:
+    # What is laid out for that takes a moment that no clock interrupts.
+    hasty = cells > _DENSE_CELLS and meter.remaining_seconds() < _LEAST_SECONDS
+    if whole.proved(index) or meter.over() or hasty or not relaxes:
         return
     # Without its rules it may be small enough for a proof, or the answer obey them all the same.
     free = replace(problem, rules=Rules(problem.rules.topologies))
