@@ -28,6 +28,7 @@ log = structlog.get_logger()
 _MOST_PROBLEMS = 4
 _LEAST_SECONDS = 0.5
 _EVICTION_WINDOW = timedelta(hours=1)
+UNPROVED = "it is not proved that this takes evictions"
 
 
 class Solver(Protocol):
@@ -56,6 +57,20 @@ class _Scene:
     usage: Usage
     policy: Policy
     allowance: Allowance
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A plan, how long solving took, and whether it is proved that nothing places as much without an eviction."""
+
+    proposal: Proposal
+    seconds: float
+    proved_to_evict: bool
+
+    @property
+    def evicts_unproved(self) -> bool:
+        """Tell whether somebody would be evicted although another plan might need none."""
+        return bool(self.proposal.moves or self.proposal.preempted) and not self.proved_to_evict
 
 
 async def packing_pass(
@@ -87,6 +102,8 @@ async def packing_pass(
     scene = await _gathered(snapshot, store, policy, now)
     try:
         made = await _made(scene, solver, seconds, monotonic)
+        if not isinstance(made, str) and made.evicts_unproved:
+            made = await _without_evictions(made, scene, solver, seconds, monotonic)
     except CruiseError:
         raise
     except Exception as mistake:
@@ -95,20 +112,33 @@ async def packing_pass(
         return PackingPass(now, len(waiting), why=f"failed: {mistake!r}")
     if isinstance(made, str):
         return PackingPass(now, len(waiting), why=made)
-    proposal, took = made
-    why_not = "" if enabled else "packing is switched off"
+    why_not = UNPROVED if made.evicts_unproved else ""
+    if not enabled:
+        why_not = "packing is switched off"
     if await store.paused():
         why_not = "paused"
-    plan = begun(proposal, now, now, took, policy.mode, why_not=why_not)
+    plan = begun(made.proposal, now, now, made.seconds, policy.mode, why_not=why_not)
     await store.save_packing(plan)
     _log(plan, len(waiting))
     return PackingPass(now, len(waiting), plan)
 
 
-async def _made(
-    scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
-) -> tuple[Proposal, float] | str:
-    """Return a plan that the judge lets through and how long solving took, or why there is none."""
+async def _without_evictions(
+    made: "_Made", scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
+) -> "_Made":
+    """Return a plan that evicts nobody if it places somebody, else the one that was made, which is then only shown."""
+    nobody = replace(scene, policy=replace(scene.policy, mode=Mode.RESIZE))
+    rescue = await _made(nobody, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
+    if isinstance(rescue, str) or not rescue.proposal.placed:
+        return made
+    proposal = replace(
+        rescue.proposal, notes=(*rescue.proposal.notes, f"more would be placed by evictions, but {UNPROVED}")
+    )
+    return replace(rescue, proposal=proposal, seconds=made.seconds + rescue.seconds)
+
+
+async def _made(scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> "_Made | str":
+    """Return a plan that the judge lets through, or why there is none."""
     took, unsizable = 0.0, scene.usage.unsizable
     for left in reversed(range(_MOST_PROBLEMS)):
         scene = replace(scene, usage=replace(scene.usage, unsizable=unsizable))
@@ -128,7 +158,8 @@ async def _made(
     if isinstance(proposal, NoOrder):
         log.warning("no packing plan", why=proposal.reason)
         return proposal.reason
-    return proposal, took
+    # The bound's last entry is what the evictions of a plan that places as much weigh at least, negative.
+    return _Made(proposal, took, proved_to_evict=packing.bound[-1] < 0)
 
 
 def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list[Pod]:

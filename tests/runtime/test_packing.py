@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ import pytest
 from cruise.decisions.packing.large.obeying import find_faults
 from cruise.decisions.packing.packing import Packing, figures_of, packing_of
 from cruise.decisions.packing.problem import Problem
+from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Phase, Status
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import Unavailable
 from cruise.runtime.packing import PackingPass, packing_pass
 from tests.runtime.packing_scenes import FULL, Theatre, node, sized
-from tests.simulation.scenes import run
+from tests.simulation.scenes import amounts, run
 
 LONG = timedelta(minutes=6)
 
@@ -97,6 +99,45 @@ async def test_below_observe_and_in_mode_initial_nothing_is_planned(mode):
     solver = Exhaustive()
     done = await passed(theatre, solver)
     assert (done.plan, solver.asked, done.waiting) == (None, [], 1)
+
+
+class Unproved(Exhaustive):
+    """The same plans, without the proof that they take evictions."""
+
+    async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+        best = await super().pack(problem, seconds)
+        return packing_of(problem, best.pod_node, (*best.bound[:-1], 0))
+
+
+async def test_nobody_is_evicted_before_it_is_proved_that_this_is_needed():
+    solver = Unproved()
+    plan = (await passed(await crowded(), solver)).plan
+    assert plan is not None
+    assert (plan.phase, len(plan.proposal.moves)) == (Phase.SHOWN, 1)
+    assert "not proved" in plan.detail
+    assert [bool(problem.movable.any()) for problem, _ in solver.asked] == [True, False]
+
+
+async def test_without_that_proof_what_needs_no_eviction_is_done():
+    theatre = await crowded()
+    snapshot = await theatre.world.snapshot()
+    web = next(pod for pod in snapshot.pods if pod.labels["app"] == "web")
+    small = replace(web.containers[0], requests=amounts(1000, 256), allocated=None, actual=None)
+    waits = replace(web, name="small", uid="small", node=None, phase="Pending", unschedulable_since=web.created_at)
+    waits = replace(waits, containers=(small,))
+    pods = sorted((*snapshot.pods, waits), key=lambda pod: (pod.namespace, pod.name))
+
+    class AndOneMore:
+        async def snapshot(self) -> Snapshot:
+            return replace(snapshot, pods=tuple(pods))
+
+    cluster: Any = AndOneMore()
+    done = await packing_pass(cluster, theatre.store, Unproved(), theatre.policy, theatre.world.now, seconds=1)
+    plan = done.plan
+    assert plan is not None
+    assert (plan.phase, [one.pod for one in plan.proposal.placed]) == (Phase.UNDER_WAY, ["small"])
+    assert (plan.proposal.moves, plan.proposal.preempted) == ((), ())
+    assert any("not proved" in note for note in plan.proposal.notes)
 
 
 async def test_switched_off_it_is_shown_only():
