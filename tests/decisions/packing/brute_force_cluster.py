@@ -267,7 +267,10 @@ class _Search:
             if claim is not None:
                 asked += [claim.terms] if claim.terms is not None else []
                 asked += [claim.driver] if claim.driver in limited else []
-                asked += [claim.name] if claim.single_pod else []
+                users = sum(
+                    other.namespace == pod.namespace and name in other.constraints.claims for other in self.pods
+                )
+                asked += [claim.name] if claim.single_pod and users > 1 else []
         return asked
 
     def _final_state_holds(self, staying: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
