@@ -10,9 +10,9 @@ from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.constrained import solve_constrained
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.proposal import Unplaced
-from cruise.domain.cluster import Container, DisruptionBudget, Node, Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster import DisruptionBudget, Node, Pod, Snapshot
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
-from cruise.domain.resources import Amounts, Resources
+from cruise.domain.resources import Resources
 from cruise.domain.scheduling import (
     LabelSelector,
     NodeSelectorTerm,
@@ -23,6 +23,7 @@ from cruise.domain.scheduling import (
     TaintEffect,
 )
 from tests.builders import GIBIBYTE
+from tests.decisions.packing.shop import a_pod
 
 HOST = "kubernetes.io/hostname"
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
@@ -30,22 +31,6 @@ CACHE = LabelSelector((Requirement("app", Operator.IN, ("cache",)),))
 SSD = Placement(node_selector=(("disk", "ssd"),))
 BESIDE_CACHE = PodTerm(HOST, CACHE, frozenset({"shop"}))
 APART_FROM_WEB = PodConstraints(anti_affinity=(PodTerm(HOST, WEB, frozenset({"shop"})),))
-
-
-def a_pod(name: str, node: str | None = None, cpu: int = 500, **more: object) -> Pod:
-    fields: dict[str, object] = {
-        "namespace": "shop",
-        "name": name,
-        "uid": f"uid-{name}",
-        "containers": (Container("app", requests=Amounts(cpu, GIBIBYTE)),),
-        "node": node,
-        "phase": "Running" if node else "Pending",
-        "owner_kind": "ReplicaSet",
-        "owner_name": "web-1",
-        "workload": WorkloadRef("Deployment", "web"),
-        "labels": {"app": "web"},
-    }
-    return Pod(**(fields | more))  # type: ignore[arg-type]
 
 
 def a_node(name: str, cpu: int = 1000, memory: int = 8, labels: dict[str, str] | None = None, **more: object) -> Node:

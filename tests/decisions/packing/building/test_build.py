@@ -1,28 +1,13 @@
 """Building a packing problem from a snapshot."""
 
 from cruise.decisions.packing.building import build_problem
-from cruise.domain.cluster import Container, Node, Pod, Snapshot, WorkloadRef
-from cruise.domain.resources import Amounts, Resources
+from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
 from tests.builders import GIBIBYTE
+from tests.decisions.packing.shop import a_pod
 
 DEDICATED = Taint("dedicated", "gpu", TaintEffect.NO_SCHEDULE)
-
-
-def a_pod(name: str, node: str | None = None, cpu: int = 500, **more: object) -> Pod:
-    fields: dict[str, object] = {
-        "namespace": "shop",
-        "name": name,
-        "uid": f"uid-{name}",
-        "containers": (Container("app", requests=Amounts(cpu, GIBIBYTE)),),
-        "node": node,
-        "phase": "Running" if node else "Pending",
-        "owner_kind": "ReplicaSet",
-        "owner_name": "web-1",
-        "workload": WorkloadRef("Deployment", "web"),
-        "labels": {"app": "web"},
-    }
-    return Pod(**(fields | more))  # type: ignore[arg-type]
 
 
 def a_node(name: str, cpu: int = 1000, **more: object) -> Node:
