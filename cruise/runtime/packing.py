@@ -158,8 +158,7 @@ async def _made(scene: _Scene, solver: Solver, seconds: float, monotonic: Callab
     if isinstance(proposal, NoOrder):
         log.warning("no packing plan", why=proposal.reason)
         return proposal.reason
-    # The bound's last entry is what the evictions of a plan that places as much weigh at least, negative.
-    return _Made(proposal, took, proved_to_evict=packing.bound[-1] < 0)
+    return _Made(proposal, took, proved_to_evict=packing.needs_evictions)
 
 
 def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list[Pod]:

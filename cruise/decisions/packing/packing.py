@@ -30,6 +30,7 @@ class Packing:
     """An assignment that obeys every rule of its problem; `pod_node[pod]` is -1 where a pod has no place.
 
     `bound` has for each entry of the figures' key what no assignment surpasses that is as good in the entries before.
+    `needs_evictions` tells that it is proved that none without evictions is as good, even where more stays open.
     `notes` are for people: what was left out, and why.
     """
 
@@ -38,6 +39,7 @@ class Packing:
     after: Figures
     bound: tuple[int, ...]
     status: Status
+    needs_evictions: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -67,4 +69,5 @@ def packing_of(problem: Problem, pod_node: IntArray, bound: tuple[int, ...], not
         status = Status.OPTIMAL if proved else Status.FEASIBLE
     else:
         status = Status.ALREADY_OPTIMAL if proved else Status.NO_IMPROVEMENT
-    return Packing(pod_node, now, after, bound, status, notes)
+    needs_evictions = problem.objective is Objective.OPERATOR and bound[-1] < 0
+    return Packing(pod_node, now, after, bound, status, needs_evictions, notes)

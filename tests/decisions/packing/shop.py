@@ -1,7 +1,7 @@
-"""Pods of one workload, each with what a test says of it."""
+"""Pods of one workload and nodes for them, each with what a test says of it."""
 
-from cruise.domain.cluster import Container, Pod, WorkloadRef
-from cruise.domain.resources import Amounts
+from cruise.domain.cluster import Container, Node, Pod, WorkloadRef
+from cruise.domain.resources import Amounts, Resources
 from tests.builders import GIBIBYTE
 
 
@@ -19,3 +19,7 @@ def a_pod(name: str, node: str | None = None, cpu: int = 500, **more: object) ->
         "labels": {"app": "web"},
     }
     return Pod(**(fields | more))  # type: ignore[arg-type]
+
+
+def a_node(name: str, cpu: int = 1000, **more: object) -> Node:
+    return Node(name, Resources(cpu, 4 * GIBIBYTE), **more)  # type: ignore[arg-type]

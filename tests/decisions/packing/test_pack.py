@@ -45,6 +45,16 @@ def test_the_same_work_gives_the_same_packing(seed, ruled):
     assert one.bound == two.bound
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_what_is_said_to_need_evictions_places_less_without(seed, ruled):
+    problem = replace(draw_problem(seed, nodes=4, classes=6, ruled=ruled), objective=Objective.OPERATOR)
+    rooted, _ = packed(replace(problem, movable=np.zeros_like(problem.movable)))
+    for packing in packed(problem)[1]:
+        if packing.needs_evictions:
+            assert rooted.after.key(Objective.OPERATOR)[:-1] < packing.after.key(Objective.OPERATOR)[:-1]
+
+
 def test_no_eviction_where_the_pending_fit_without():
     problem = replace(
         draw_problem(5, nodes=2, classes=3, ruled=False, headroom=False),

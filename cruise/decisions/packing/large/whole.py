@@ -1,5 +1,7 @@
 """The best answer for the whole of a problem, put together from its parts' answers and judged before anyone sees it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from cruise.decisions.packing.instance import IntArray
@@ -20,6 +22,7 @@ class Whole:
         self.bounds = list(self.most)
         self.keys = [_key(part.problem, part.assignment(start)) for part in parts]
         self.counted = counted_bound(problem)
+        self._weighs_evictions = problem.objective is Objective.OPERATOR
         self.pod_node = start
         self.packing = packing_of(problem, start, self._bound())
 
@@ -79,8 +82,14 @@ class Whole:
             self.bound(index, mine, (*self.bounds[index][:-1], max(-least, mine[-1])))
 
     def _tell(self) -> None:
-        self.packing = packing_of(self.problem, self.pod_node, self._bound(), self.notes)
+        packing = packing_of(self.problem, self.pod_node, self._bound(), self.notes)
+        self.packing = replace(packing, needs_evictions=self._needs_evictions())
         self.report(self.packing)
+
+    def _needs_evictions(self) -> bool:
+        """Whether each part that evicts has proved that it has to: the whole's bound may not show it."""
+        evicting = [index for index, key in enumerate(self.keys) if self._weighs_evictions and key[-1] < 0]
+        return bool(evicting) and all(self.bounds[index][-1] < 0 for index in evicting)
 
     def _bound(self) -> tuple[int, ...]:
         """The sum of the parts' bounds, up to the first entry that one leaves open; then what is there at most."""

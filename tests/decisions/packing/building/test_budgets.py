@@ -3,7 +3,7 @@
 from cruise.decisions.packing.building import Allowance, Built, build_problem
 from cruise.domain.cluster import DisruptionBudget, Snapshot, WorkloadRef
 from cruise.domain.scheduling import LabelSelector
-from tests.decisions.packing.building.test_build import a_node, a_pod
+from tests.decisions.packing.shop import a_node, a_pod
 
 WEB = WorkloadRef("Deployment", "web")
 

@@ -1,17 +1,12 @@
 """Building a packing problem from a snapshot."""
 
 from cruise.decisions.packing.building import build_problem
-from cruise.domain.cluster import Node, Snapshot
-from cruise.domain.resources import Resources
+from cruise.domain.cluster import Snapshot
 from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
 from tests.builders import GIBIBYTE
-from tests.decisions.packing.shop import a_pod
+from tests.decisions.packing.shop import a_node, a_pod
 
 DEDICATED = Taint("dedicated", "gpu", TaintEffect.NO_SCHEDULE)
-
-
-def a_node(name: str, cpu: int = 1000, **more: object) -> Node:
-    return Node(name, Resources(cpu, 4 * GIBIBYTE), **more)  # type: ignore[arg-type]
 
 
 def test_pods_that_nothing_tells_apart_are_one_class() -> None:

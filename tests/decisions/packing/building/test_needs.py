@@ -9,7 +9,7 @@ from cruise.domain.cluster import Container, ContainerRole, Pod, ResizePending, 
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from tests.builders import NOW, NOW_SECONDS
-from tests.decisions.packing.building.test_build import a_node, a_pod
+from tests.decisions.packing.shop import a_node, a_pod
 
 
 def statistic(pod: str = "", container: str = "app", base: int = 100, peak: int = 400) -> Statistic:

@@ -7,7 +7,7 @@ from cruise.decisions.packing.problem import Exclusion
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.scheduling import LabelSelector, Operator, Placement, Requirement, Taint, TaintEffect
-from tests.decisions.packing.building.test_build import a_node, a_pod
+from tests.decisions.packing.shop import a_node, a_pod
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 

@@ -5,7 +5,7 @@ from cruise.decisions.recommendation import UNBOUNDED
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.colocation import Claim, PodConstraints, Surroundings
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
-from tests.decisions.packing.building.test_build import a_node, a_pod
+from tests.decisions.packing.shop import a_node, a_pod
 
 IN_ZONE_A = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("a",)),)),)
 

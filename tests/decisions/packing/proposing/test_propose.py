@@ -7,7 +7,7 @@ from cruise.decisions.packing.packing import figures_of, packing_of
 from cruise.decisions.packing.proposal import Proposal
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.cluster import Snapshot
-from tests.decisions.packing.building.test_build import a_node, a_pod
+from tests.decisions.packing.shop import a_node, a_pod
 
 
 def proposal_for(snapshot: Snapshot, places: dict[str, str | None]) -> Proposal:

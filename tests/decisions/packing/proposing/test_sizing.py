@@ -11,8 +11,8 @@ from cruise.domain.cluster import LimitRangeItem, Node, Pod, Snapshot
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
 from tests.builders import NOW
-from tests.decisions.packing.building.test_build import a_pod
 from tests.decisions.packing.building.test_needs import statistic
+from tests.decisions.packing.shop import a_pod
 
 
 def node(name: str = "n1", cpu: int = 1000) -> Node:

@@ -6,8 +6,8 @@ from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import Snapshot
 from cruise.domain.colocation import PodConstraints, PodTerm, SpreadConstraint
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
-from tests.decisions.packing.building.test_build import a_node, a_pod
 from tests.decisions.packing.proposing.test_propose import proposal_for, stages_of
+from tests.decisions.packing.shop import a_node, a_pod
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 ZONES = tuple(a_node(f"n{zone}", 5000, labels={"zone": zone}) for zone in "abc")
