@@ -96,7 +96,7 @@ def pack(
     from cruise.adapters.files import load_snapshot, load_usage
     from cruise.cli.packing import Search, plan_packing
     from cruise.decisions.packing.building import Usage
-    from cruise.decisions.packing.proposal import Sizes
+    from cruise.domain.packing import Sizes
 
     if sizes is SizesName.RIGHTSIZED and usage is None:
         raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")

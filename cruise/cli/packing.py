@@ -10,8 +10,8 @@ from cruise.decisions.packing.building import Built, Usage, build_problem
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.pack import quick_packing
 from cruise.decisions.packing.packing import Packing, packing_of
-from cruise.decisions.packing.proposal import Proposal, Sizes
 from cruise.decisions.packing.proposing import NoOrder, propose
+from cruise.domain.packing import Proposal, Sizes
 from cruise.errors import Unavailable
 from cruise.interfaces.pack_progress import progress_text
 from cruise.runtime.pack_worker import STILL_COMPILING, PackWorker

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cruise.decisions.packing.proposal import Proposal
+from cruise.domain.packing import Proposal
 from cruise.interfaces.pack_sizes import Pods, sizes_after
 
 _DECIMALS = 3

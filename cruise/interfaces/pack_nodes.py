@@ -8,8 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.packing.proposal import Proposal
 from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.packing import Proposal
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, share_text

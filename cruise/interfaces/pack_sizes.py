@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from cruise.decisions.outlook import counted_when_sized
-from cruise.decisions.packing.proposal import Arrival, Proposal
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Pod
+from cruise.domain.packing import Arrival, Proposal
 from cruise.domain.requests import counted_container, counted_requests
 from cruise.domain.resources import Resources
 

@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Stage
+from cruise.domain.packing import Arrival, Preemption, Proposal, Stage
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Resources
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text

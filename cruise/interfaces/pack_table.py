@@ -7,9 +7,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.packing.certificate import Status
-from cruise.decisions.packing.proposal import Arrival, Proposal, Sizes, TierLine, Unplaced
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.packing import Arrival, Proposal, Sizes, Status, TierLine, Unplaced
 from cruise.domain.requests import counted_requests
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.pack_nodes import node_parts

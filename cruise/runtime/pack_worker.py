@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import IO, Self
 
 import cruise
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.pack import quick_packing
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Problem
+from cruise.domain.packing import Status
 from cruise.errors import Unavailable
 from cruise.runtime.pack_messages import (
     HEADER_BYTES,

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.packing.budget import Budget
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.instance import Instance
 from cruise.decisions.packing.pack import pack
 from cruise.decisions.packing.packing import figures_of
 from cruise.decisions.packing.problem import Problem, Rules
 from cruise.decisions.packing.warming import warm_up
+from cruise.domain.packing import Status
 from tests.bench.default_scheduler import schedule
 from tests.bench.packing_instances import PAPER_RANGE, Shape, draw_pending
 from tests.bench.table import Row

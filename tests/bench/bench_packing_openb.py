@@ -16,8 +16,8 @@ from cruise.decisions.packing.building import Built, build_problem
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.judging.objections import find_objections
 from cruise.decisions.packing.packing import Packing, figures_of
-from cruise.decisions.packing.proposal import Proposal
 from cruise.decisions.packing.proposing import NoOrder, propose
+from cruise.domain.packing import Proposal
 from cruise.runtime.pack_worker import PackWorker
 from tests.bench.default_scheduler import Schedule, schedule
 from tests.bench.openb_cluster import OPENB, Openb, read_openb

@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 
-from cruise.decisions.packing.certificate import Status
-from cruise.decisions.packing.proposal import (
+from cruise.domain.actions import ContainerTarget, Reason, ResizePod
+from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.packing import (
     Arrival,
     Preemption,
     Proposal,
     Sizes,
     Stage,
+    Status,
     TierLine,
     Unplaced,
 )
-from cruise.domain.actions import ContainerTarget, Reason, ResizePod
-from cruise.domain.cluster import ContainerRole, Pod, Snapshot
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 

@@ -1,9 +1,8 @@
 import json
 
-from cruise.decisions.packing.certificate import Status
-from cruise.decisions.packing.proposal import Arrival, Sizes, TierLine
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import ContainerRole
+from cruise.domain.packing import Arrival, Sizes, Status, TierLine
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.interfaces.pack_json import pack_json
 from tests.builders import make_container, make_pod

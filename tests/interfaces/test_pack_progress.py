@@ -1,9 +1,9 @@
 import numpy as np
 
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.packing import Figures, Packing
 from cruise.decisions.packing.plan import TierFigures
 from cruise.decisions.packing.problem import Objective
+from cruise.domain.packing import Status
 from cruise.interfaces.pack_progress import progress_text
 
 NOTHING = np.zeros(0, dtype=np.int64)

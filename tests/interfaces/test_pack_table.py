@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.packing.certificate import Status
-from cruise.decisions.packing.proposal import Arrival, Preemption, Stage, TierLine, Unplaced
+from cruise.domain.packing import Arrival, Preemption, Stage, Status, TierLine, Unplaced
 from cruise.interfaces.pack_nodes import loads
 from cruise.interfaces.pack_table import pack_table, time_text
 from tests.builders import make_container, make_node, make_pod, make_snapshot

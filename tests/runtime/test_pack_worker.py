@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.decisions.packing.certificate import Status
+from cruise.domain.packing import Status
 from cruise.errors import Unavailable
 from cruise.runtime.pack_cache import kernels_key
 from cruise.runtime.pack_worker import NO_TIME, OVERRAN, STILL_COMPILING, PackWorker

@@ -7,8 +7,6 @@ from cruise.decisions.packing.instance import Instance, IntArray
 from cruise.decisions.packing.plan import Plan, plan_of
 from cruise.domain.packing import Status
 
-__all__ = ["Solution", "Status", "certify"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:

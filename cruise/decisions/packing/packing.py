@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.plan import TierFigures
 from cruise.decisions.packing.problem import Objective, Problem
+from cruise.domain.packing import Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.pack import quick_packing
 from cruise.decisions.packing.problem import Objective
-from cruise.decisions.packing.proposal import Proposal
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import Proposal
 from tests.decisions.packing.brute_force_trials import SIZES, packed
 from tests.decisions.packing.cluster_changes import RELAXATIONS, renamed, with_another_node
 from tests.decisions.packing.clusters import clusters

@@ -10,9 +10,9 @@ from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.pack import pack
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Objective
-from cruise.decisions.packing.proposal import Proposal, Sizes
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import Proposal, Sizes
 from tests.builders import NOW
 from tests.decisions.packing.brute_force_cluster import best_plan
 from tests.decisions.packing.brute_force_demands import Measured, demands_of, measure, table_of

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cruise.decisions.packing.budget import Budget
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.classing import assignment_of, barred, is_allowed
 from cruise.decisions.packing.dense import NO_RESCUE, solve_dense
 from cruise.decisions.packing.packing import Packing, figures_of
 from cruise.decisions.packing.problem import Objective, Problem
+from cruise.domain.packing import Status
 from tests.decisions.packing.every_assignment import best_key, is_sound, key_of
 from tests.decisions.packing.problems import draw_problem
 

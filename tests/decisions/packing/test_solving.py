@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cruise.decisions.packing.budget import Budget
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.checker import find_violations
 from cruise.decisions.packing.instance import Instance, plain_instance
 from cruise.decisions.packing.plan import vector_of
 from cruise.decisions.packing.solving import solve
+from cruise.domain.packing import Status
 from tests.bench.packing_instances import Shape, draw_pending, draw_rightsized, with_peaks
 from tests.decisions.packing.brute_force import best_vector
 from tests.decisions.packing.instances import draw_tiny

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from cruise.decisions.packing.proposal import Arrival, Proposal
-from cruise.decisions.packing.proposal import Stage as PlanStage
 from cruise.decisions.steering import undeterred
 from cruise.domain.cluster import Node
+from cruise.domain.packing import Arrival, Proposal
+from cruise.domain.packing import Stage as PlanStage
 from cruise.kube_json.json_patch import apply_patch, pod_patch
 from cruise.kube_json.pod import decode_pod
 from cruise.kube_json.steering_patch import affinity_operations

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from cruise.decisions.packing.proposal import Proposal
 from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import Proposal
 from cruise.kube_json.snapshot import read_snapshot
 from tests.controlplane.api import Api, ApiError, Json, conditions, until
 from tests.controlplane.kubelet import TestKubelet

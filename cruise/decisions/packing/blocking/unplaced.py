@@ -15,8 +15,8 @@ from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.instance import BoolArray
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Objective
-from cruise.decisions.packing.proposal import Unplaced
 from cruise.domain.cluster import Pod
+from cruise.domain.packing import Unplaced
 
 
 def why_unplaced(built: Built, packing: Packing) -> tuple[Unplaced, ...]:

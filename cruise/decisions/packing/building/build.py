@@ -19,9 +19,9 @@ from cruise.decisions.packing.building.rules import RuleMaker
 from cruise.decisions.packing.building.signatures import sign
 from cruise.decisions.packing.building.sites import Sites
 from cruise.decisions.packing.problem import Objective, Problem
-from cruise.decisions.packing.proposal import Sizes
 from cruise.decisions.scope import Scope
 from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 

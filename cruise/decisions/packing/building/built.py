@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cruise.decisions.packing.problem import Problem
-from cruise.decisions.packing.proposal import Sizes
 from cruise.decisions.scope import StoredOverrides
 from cruise.domain.actions import RefusedTarget
 from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
+from cruise.domain.packing import Sizes
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 

@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.judging.board import PodKey, key_of
 from cruise.decisions.packing.judging.replay import waits_for_a_node
-from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Unplaced
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Status, Unplaced
 
 Named = Arrival | Preemption | ResizePod | Unplaced
 

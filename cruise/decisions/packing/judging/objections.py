@@ -7,8 +7,8 @@ from cruise.decisions.packing.judging.board import PodKey, key_of
 from cruise.decisions.packing.judging.leaving import Leaving, StoredOverrides, find_broken_budgets
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.decisions.packing.judging.sizing import Demand, find_lack_of_headroom
-from cruise.decisions.packing.proposal import Proposal
 from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import Proposal
 from cruise.domain.policy import Mode, Policy
 
 FULL_POLICY = Policy(mode=Mode.FULL)

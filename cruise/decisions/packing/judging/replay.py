@@ -14,9 +14,9 @@ from cruise.decisions.packing.judging.filters import (
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
 from cruise.decisions.packing.judging.sizing import find_growth, find_removals, find_wrong_sizes, sized
-from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Stage
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage
 
 
 class Scheduler:

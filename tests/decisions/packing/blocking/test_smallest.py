@@ -10,11 +10,11 @@ from cruise.decisions.packing.building import Built, build_problem
 from cruise.decisions.packing.building.volumes import Volumes
 from cruise.decisions.packing.constrained import solve_constrained
 from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Exclusion
 from cruise.domain.cluster import Node
 from cruise.domain.scheduling import Placement
 from tests.decisions.packing.clusters import cluster_of
+from tests.decisions.packing.reports import ignore
 
 PROTECTIONS = {"disruption-budget", "eviction-limit", "unmovable"}
 
@@ -41,10 +41,6 @@ def test_no_smaller_set_would_let_the_pod_in_and_this_one_does():
                 assert not would(set(smaller)), (seed, one, smaller)
             seen[one.blocked_by] = seen.get(one.blocked_by, 0) + 1
     assert len(seen) > 15
-
-
-def ignore(_: Packing) -> None:
-    """Nobody listens."""
 
 
 class Asked:

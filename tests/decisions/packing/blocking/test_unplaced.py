@@ -8,10 +8,9 @@ from cruise.decisions.packing.blocking import why_unplaced
 from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.constrained import solve_constrained
-from cruise.decisions.packing.packing import Packing
-from cruise.decisions.packing.proposal import Unplaced
 from cruise.domain.cluster import DisruptionBudget, Node, Pod, Snapshot
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
+from cruise.domain.packing import Unplaced
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import (
     LabelSelector,
@@ -23,6 +22,7 @@ from cruise.domain.scheduling import (
     TaintEffect,
 )
 from tests.builders import GIBIBYTE
+from tests.decisions.packing.reports import ignore
 from tests.decisions.packing.shop import a_pod
 
 HOST = "kubernetes.io/hostname"
@@ -42,10 +42,6 @@ def explained(nodes: list[Node], *pods: Pod, **more: object) -> tuple[Unplaced, 
     built = build_problem(Snapshot(nodes=tuple(nodes), pods=pods, **more))  # type: ignore[arg-type]
     packing = solve_constrained(built.problem, built.problem.pod_node, Budget(), ignore)
     return why_unplaced(built, packing)
-
-
-def ignore(_: Packing) -> None:
-    """Nobody listens."""
 
 
 def only(found: tuple[Unplaced, ...]) -> tuple[tuple[str, ...], str, bool]:

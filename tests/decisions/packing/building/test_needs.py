@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
 from cruise.decisions.packing.problem import Objective
-from cruise.decisions.packing.proposal import Sizes
 from cruise.domain.cluster import Container, ContainerRole, Pod, ResizePending, ResizeState, Snapshot
+from cruise.domain.packing import Sizes
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from tests.builders import NOW, NOW_SECONDS

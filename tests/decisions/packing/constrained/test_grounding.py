@@ -4,8 +4,8 @@ import numpy as np
 
 from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.constrained.solving import solve_constrained
-from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Attraction, Problem, Rules
+from tests.decisions.packing.reports import ignore
 
 ZONES = [0, 0, 1]
 
@@ -33,10 +33,6 @@ def placed(attractions: list[Attraction], pod_class: list[int], pod_node: list[i
     packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
     assert packing.after.key(problem.objective) == packing.bound
     return int((packing.pod_node >= 0).sum())
-
-
-def ignore(_: Packing) -> None:
-    """Nobody listens."""
 
 
 def want(holder: int, *targets: int) -> Attraction:

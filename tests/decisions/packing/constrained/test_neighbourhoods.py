@@ -11,8 +11,8 @@ from cruise.decisions.packing.constrained.layout import layout_of
 from cruise.decisions.packing.constrained.neighbourhoods import improve
 from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.large.obeying import find_faults
-from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Attraction, EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
+from tests.decisions.packing.reports import ignore
 
 
 def scattered(seed: int, objective: Objective, nodes: int = 24, classes: int = 30) -> Problem:
@@ -74,10 +74,6 @@ def improved(problem: Problem, work_units: float) -> Incumbent:
     incumbent = incumbent_of(layout, layout.running, ignore)
     improve(incumbent, np.random.default_rng(1), Meter(math.inf, work_units), math.inf)
     return incumbent
-
-
-def ignore(_: Packing) -> None:
-    """Nobody listens."""
 
 
 def test_places_more_and_breaks_no_rule():

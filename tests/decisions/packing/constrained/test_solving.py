@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from cruise.decisions.packing.budget import Budget
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.constrained.solving import solve_constrained
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Problem, Rules
+from cruise.domain.packing import Status
 from tests.decisions.packing.constrained.tiny import best_key, obeys, random_problem
+from tests.decisions.packing.reports import ignore
 
 SEEDS_A_CASE = 50
 
@@ -61,10 +62,6 @@ def test_repeats_exactly_with_work_units():
         )
         assert first.pod_node.tolist() == second.pod_node.tolist()
         assert first.bound == second.bound
-
-
-def ignore(_: Packing) -> None:
-    """Nobody listens."""
 
 
 def test_equals_do_not_change_places_so_that_one_may_be_preempted_for_a_pod_that_never_preempts():

@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.judging.board import key_of
 from cruise.decisions.packing.judging.replay import waits_for_a_node
-from cruise.decisions.packing.proposal import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, Status, TierLine, Unplaced
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
 Named = Arrival | Preemption

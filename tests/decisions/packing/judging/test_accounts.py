@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.judging.accounts import find_wrong_accounts
-from cruise.decisions.packing.proposal import Sizes, Stage, TierLine, Unplaced
+from cruise.domain.packing import Sizes, Stage, Status, TierLine, Unplaced
 from tests.builders import make_node, make_snapshot
 from tests.decisions.packing.judging.plans import place, plan_of, preempt, right_plan, scene, small
 

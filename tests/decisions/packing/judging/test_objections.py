@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.packing.certificate import Status
 from cruise.decisions.packing.judging import Demand, find_objections
-from cruise.decisions.packing.proposal import Arrival, Proposal, Sizes, Stage, TierLine, Unplaced
 from cruise.domain.actions import Reason, ResizePod
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.packing import Arrival, Proposal, Sizes, Stage, Status, TierLine, Unplaced
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement

@@ -7,10 +7,10 @@ import pytest
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.replay import Replay, waits_for_a_node
-from cruise.decisions.packing.proposal import Proposal, Sizes, Stage
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot
 from cruise.domain.colocation import PodConstraints, PodTerm, SpreadConstraint
+from cruise.domain.packing import Proposal, Sizes, Stage
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from tests.builders import make_amounts, make_node, make_pod, make_snapshot

@@ -13,8 +13,8 @@ from cruise.decisions.packing.judging.sizing import Demand
 from cruise.decisions.packing.pack import quick_packing
 from cruise.decisions.packing.packing import Packing
 from cruise.decisions.packing.problem import Problem
-from cruise.decisions.packing.proposal import Proposal, Sizes
 from cruise.decisions.packing.proposing import propose
+from cruise.domain.packing import Proposal, Sizes
 from cruise.domain.resources import Resources
 from tests.builders import NOW
 from tests.decisions.packing.clusters import cluster_of
