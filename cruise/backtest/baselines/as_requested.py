@@ -1,0 +1,48 @@
+"""The baseline `as-requested`: every pod as it was provisioned, for ever; what a cluster does without any rightsizing."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cruise.backtest.recording import Recording
+from cruise.backtest.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
+from cruise.domain.usage import Float32Array, Int64Array
+
+if TYPE_CHECKING:
+    from cruise.backtest.terms import Terms
+
+
+def provisioned_sizes(recording: Recording) -> Sizes:
+    """Return what the recorded containers were provisioned with; the memory limit is the request, 0 is none."""
+    cpu = np.array([container.requests.cpu_millicores for container in recording.containers], dtype=np.int64)
+    memory = np.array([container.requests.memory_bytes for container in recording.containers], dtype=np.int64)
+    return Sizes(cpu, memory, memory.copy())
+
+
+class AsRequested:
+    """Provisioned requests at admission, and nothing ever after."""
+
+    def __init__(self, recording: Recording, terms: "Terms") -> None:
+        """Keep what was provisioned."""
+        self._provisioned = provisioned_sizes(recording)
+        self._nothing = Decision(NOBODY, self._provisioned.take(NOBODY), NOBODY)
+
+    @property
+    def name(self) -> str:
+        """The name in tables."""
+        return "as-requested"
+
+    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Learn nothing."""
+
+    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+        """Return what the containers were provisioned with."""
+        return self._provisioned.take(containers)
+
+    def decide(self, fleet: Fleet) -> Decision:
+        """Change nothing."""
+        return self._nothing
+
+    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+        """Do nothing: the kubelet restarts the container as it was."""
+        return KillReaction()
