@@ -7,6 +7,7 @@ from cruise.domain.overrides import STEERED
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Placement
 from cruise.domain.usage import BoolArray, Int64Array
+from cruise.simulation.fitting import has_room, least_allocated
 from cruise.simulation.state import ClusterState, PodKey, PodRecord
 from cruise.simulation.workloads import UNSCHEDULABLE
 
@@ -39,22 +40,25 @@ class KubeScheduler:
 
     def _has_room(self, pod: Pod, need: Resources) -> BoolArray:
         state = self._state
-        fits: BoolArray = state.pods_on < state.allocatable_pods
-        # As in kube-scheduler, who asks for nothing of a resource is not kept out by its shortage.
-        if need.cpu_millicores:
-            fits = fits & (state.counted_cpu + need.cpu_millicores <= state.allocatable_cpu)
-        if need.memory_bytes:
-            fits = fits & (state.counted_memory + need.memory_bytes <= state.allocatable_memory)
+        fits = has_room(
+            state.allocatable_pods - state.pods_on,
+            state.allocatable_cpu - state.counted_cpu,
+            state.allocatable_memory - state.counted_memory,
+            need,
+        )
         for name, amount in pod.extended_requests:
             free = state.extended_free.get(name)
-            fits = fits & (np.zeros_like(fits) if free is None else free >= amount)
+            fits &= np.zeros_like(fits) if free is None else free >= amount
         return fits
 
     def _scores(self, need: Resources) -> Int64Array:
-        """Return LeastAllocated: the mean free share of CPU and memory with the pod on board, 0 to 100, whole."""
         state = self._state
-        cpu = _free_share(state.allocatable_cpu, state.scored_cpu + need.cpu_millicores)
-        return (cpu + _free_share(state.allocatable_memory, state.scored_memory + need.memory_bytes)) // 2
+        return least_allocated(
+            state.allocatable_cpu,
+            state.scored_cpu + need.cpu_millicores,
+            state.allocatable_memory,
+            state.scored_memory + need.memory_bytes,
+        )
 
     def _admits(self, placement: Placement) -> BoolArray:
         if self._nodes_version != self._state.nodes_version:
@@ -78,8 +82,3 @@ def _place_in_queue(record: PodRecord) -> tuple[int, float, PodKey]:
     created = record.pod.created_at
     return (-record.pod.priority, 0.0 if created is None else created.timestamp(), record.key)
 
-
-def _free_share(allocatable: Int64Array, used: Int64Array) -> Int64Array:
-    free = np.clip(allocatable - used, 0, None) * 100
-    share: Int64Array = free // np.maximum(allocatable, 1)
-    return share

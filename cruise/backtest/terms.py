@@ -1,0 +1,31 @@
+"""Under which terms recorded usage is replayed: the same for every policy."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cruise.domain.resources import MEBIBYTE, Resources
+
+
+class Arrivals(StrEnum):
+    """When pods are created."""
+
+    FIRST_SAMPLE = "first-sample"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The size of every node, the interval of passes, what a violation may cost, and prices (None: not asked for).
+
+    Where samples are further apart than `pass_seconds`, there is one pass a sample. `risk` is the share of intervals in
+    which a node may run short, for the policies that promise one.
+    """
+
+    node: Resources = Resources(16000, 64 * 1024 * MEBIBYTE)
+    node_pods: int = 110
+    pass_seconds: int = 300
+    arrivals: Arrivals = Arrivals.FIRST_SAMPLE
+    seed: int = 0
+    risk: float = 1e-3
+    price_core_hour: float | None = None
+    price_gibibyte_hour: float | None = None
