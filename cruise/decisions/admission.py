@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cruise.decisions.amount_columns import UNBOUNDED
+from cruise.decisions.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.quotas import breaks_quota, counts_cpu_limits
-from cruise.decisions.recommendation import UNBOUNDED, ContainerBounds, container_bounds
 from cruise.decisions.resize import becomes_guaranteed
 from cruise.decisions.scope import Scope
 from cruise.domain.actions import ContainerTarget, Reason

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.recommendation import whole_numbers
+from cruise.decisions.amount_columns import whole_numbers
 from cruise.decisions.scope import Touchable
 from cruise.domain.cluster import ContainerRole, ResizePending
 from cruise.domain.requests import counted_container

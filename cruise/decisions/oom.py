@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from cruise.decisions.container_bounds import container_bounds
 from cruise.decisions.limit_ranges import breaks_limit_range
-from cruise.decisions.recommendation import container_bounds
 from cruise.decisions.resize import becomes_guaranteed, was_refused, withdrawn_target
 from cruise.decisions.scope import Scope, Touchable
 from cruise.decisions.sharing import lowers_memory_limits

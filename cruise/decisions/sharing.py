@@ -1,23 +1,14 @@
 """From demand to sizes, node by node in columns: the shared headroom, rounding, clamping, limits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cruise.decisions.init_floors import init_floors
-from cruise.decisions.recommendation import (
-    UNBOUNDED,
-    UNIT,
-    Demand,
-    DemandTable,
-    round_up,
-    round_up_whole,
-    whole_numbers,
-)
+from cruise.decisions.amount_columns import UNBOUNDED, round_up, round_up_whole, whole_numbers
+from cruise.decisions.recommendation import UNIT, DemandTable
 from cruise.domain.cluster import Node
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
-from cruise.domain.usage import Float64Array, Int64Array
+from cruise.domain.usage import BoolArray, Float64Array, Int64Array
 
 FIRST_KUBELET_LOWERING_MEMORY_LIMITS = (1, 34)
 
@@ -30,25 +21,28 @@ class NodeColumns:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], available: Sequence[Resources], node_of_pod: Sequence[int], table: DemandTable
+        self,
+        nodes: Sequence[Node],
+        available: Mapping[ResourceName, Int64Array],
+        node_of_pod: Int64Array,
+        table: DemandTable,
     ) -> None:
         self.table = table
-        self.node_of_pod = np.array(node_of_pod, dtype=np.int64)
-        self.node_of = self.node_of_pod[table.pod_of]
-        self.available = {
-            ResourceName.CPU: whole_numbers([room.cpu_millicores for room in available]),
-            ResourceName.MEMORY: whole_numbers([room.memory_bytes for room in available]),
-        }
+        self.node_of_pod = node_of_pod
+        self.node_of = node_of_pod[table.pod_of]
+        self.available = available
         self.demand = {ResourceName.CPU: table.cpu, ResourceName.MEMORY: table.memory}
-        self.manages = {
-            ResourceName.CPU: np.array([pod.manages_cpu for pod in table.pods], dtype=np.bool_),
-            ResourceName.MEMORY: np.array([pod.manages_memory for pod in table.pods], dtype=np.bool_),
-        }
+        self.manages = table.roster.manages
         self._nodes = nodes
-        self._floors = init_floors(table.pods, table.first_container)
-        by_node = np.argsort(self.node_of_pod, kind="stable")
-        ends = np.cumsum(np.bincount(self.node_of_pod, minlength=len(nodes)))
+        self._floors = table.roster.floors
+        by_node = np.argsort(node_of_pod, kind="stable")
+        ends = np.cumsum(np.bincount(node_of_pod, minlength=len(nodes)))
         self._pods_of = np.split(by_node, ends[:-1]) if len(nodes) else []
+
+    @staticmethod
+    def of_one(node: Node, available: Resources, table: DemandTable) -> "NodeColumns":
+        """Put all pods of a table on one node."""
+        return NodeColumns([node], columns_of([available]), np.zeros(len(table.pods), dtype=np.int64), table)
 
     def pods_of(self, node: int) -> Sequence[int]:
         """Return the indices of a node's pods, in the order of their names."""
@@ -56,29 +50,43 @@ class NodeColumns:
         return pods
 
     def sizes(
-        self, resource: ResourceName, demand: Demand, stays: NDArray[np.bool_], fits: NDArray[np.bool_]
+        self,
+        resource: ResourceName,
+        headroom: Int64Array,
+        stays: BoolArray,
+        fits: BoolArray,
     ) -> Int64Array:
-        """Return base plus the proportional share of the node's largest headroom, rounded up and clamped.
+        """Return base plus the proportional share of the node's `headroom`, rounded up and clamped.
 
-        On a node that does not fit nothing is above what it is now.
+        Where nobody has any of his own it is shared by base. On a node that does not fit nothing is above what it is
+        now.
         """
-        unit = UNIT[resource]
-        headroom = np.where(stays[self.table.pod_of], demand.headroom, 0)
-        largest = self.node_maximum_of_containers(headroom)
-        total = np.bincount(self.node_of, weights=headroom, minlength=len(self._nodes))
-        ratio = np.divide(largest, total, out=np.zeros(len(self._nodes)), where=total > 0)
-        final = round_up(demand.raw_base + headroom * ratio[self.node_of], unit)
+        demand, unit = self.demand[resource], UNIT[resource]
+        there = stays[self.table.pod_of]
+        total = self._totals(np.where(there, demand.headroom, 0))
+        ratio = np.divide(headroom, total, out=np.zeros(len(self._nodes)), where=total > 0)
+        share = demand.headroom.astype(np.float64) * ratio[self.node_of]
+        bare = (total == 0) & (headroom > 0)
+        if bare.any():
+            total = self._totals(np.where(there, demand.raw_base, 0))
+            ratio = np.divide(headroom, total, out=np.zeros(len(self._nodes)), where=bare & (total > 0))
+            share += demand.raw_base * ratio[self.node_of]
+        wanted: Float64Array = demand.raw_base + share
+        final = round_up(wanted, unit)
         final = np.minimum(np.maximum(final, demand.lower), demand.upper)
         grows_nothing = ~fits[self.node_of]
         final = np.where(grows_nothing, np.minimum(final, demand.current), final)
         return np.where(demand.managed, final, demand.current)
+
+    def _totals(self, values: Int64Array) -> Float64Array:
+        return np.bincount(self.node_of, weights=values, minlength=len(self._nodes)).astype(np.float64)
 
     def memory_limits(self, memory: Int64Array) -> Int64Array:
         """Return the memory limit of each container, 0 for none."""
         table = self.table
         safe = np.maximum(table.safe_memory_limit, memory)
         wanted = round_up_whole(np.maximum(table.wanted_memory_limit, safe), MEBIBYTE)
-        most = np.minimum(table.memory_limit_cap, _times(memory, table.memory_limit_ratio))
+        most = _most_limit(table, ResourceName.MEMORY, memory)
         # Where a LimitRange leaves no safe limit the value stays safe, and the pod is held for breaking the range.
         wanted = np.minimum(wanted, np.maximum(most, safe))
         lowers = np.array([lowers_memory_limits(node) for node in self._nodes], dtype=np.bool_)[self.node_of]
@@ -95,7 +103,7 @@ class NodeColumns:
         """
         table = self.table
         whole = whole_numbers([node.allocatable.cpu_millicores for node in self._nodes])[self.node_of]
-        most = np.minimum(table.cpu_limit_cap, _times(cpu, table.cpu_limit_ratio))
+        most = _most_limit(table, ResourceName.CPU, cpu)
         raised = np.maximum(np.minimum(np.maximum(whole, table.cpu_limit), most), cpu)
         return np.where(table.cpu.managed & (table.cpu_limit > 0), raised, table.cpu_limit)
 
@@ -136,17 +144,26 @@ class NodeColumns:
         np.add.at(sums, self.node_of_pod, of_pods)
         return sums
 
+    def node_sums(self, of_pods: Float64Array) -> Float64Array:
+        """Sum the rows of pods to nodes: (P, W) to (N, W)."""
+        sums = np.zeros((len(self._nodes), of_pods.shape[1]))
+        if of_pods.size:
+            np.add.at(sums, self.node_of_pod, of_pods)
+        return sums
+
     def node_maximum(self, of_pods: Int64Array) -> Int64Array:
         """Return the largest value over each node's pods, 0 without pods."""
         largest = np.zeros(len(self._nodes), dtype=np.int64)
         np.maximum.at(largest, self.node_of_pod, of_pods)
         return largest
 
-    def node_maximum_of_containers(self, values: Int64Array) -> Int64Array:
-        """Return the largest value over each node's containers, 0 without containers."""
-        largest = np.zeros(len(self._nodes), dtype=np.int64)
-        np.maximum.at(largest, self.node_of, values)
-        return largest
+
+def columns_of(amounts: Sequence[Resources]) -> dict[ResourceName, Int64Array]:
+    """Put amounts into a column a resource."""
+    return {
+        ResourceName.CPU: whole_numbers([one.cpu_millicores for one in amounts]),
+        ResourceName.MEMORY: whole_numbers([one.memory_bytes for one in amounts]),
+    }
 
 
 def lowers_memory_limits(node: Node) -> bool:
@@ -154,7 +171,8 @@ def lowers_memory_limits(node: Node) -> bool:
     return node.kubelet_version is None or node.kubelet_version >= FIRST_KUBELET_LOWERING_MEMORY_LIMITS
 
 
-def _times(requests: Int64Array, ratio: Float64Array) -> Int64Array:
-    """Return request x ratio, unbounded where the ratio is free."""
+def _most_limit(table: DemandTable, resource: ResourceName, requests: Int64Array) -> Int64Array:
+    """Return the largest limit that the LimitRanges leave beside each request, unbounded where they say nothing."""
+    ratio = table.roster.limit_ratio[resource]
     product = np.where(np.isinf(ratio), UNBOUNDED, requests * np.minimum(ratio, UNBOUNDED))
-    return np.minimum(product, UNBOUNDED).astype(np.int64)
+    return np.minimum(table.roster.limit_cap[resource], np.minimum(product, UNBOUNDED).astype(np.int64))

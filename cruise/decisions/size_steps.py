@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.amount_columns import UNBOUNDED, round_up
 from cruise.decisions.container_sizes import ContainerSize
-from cruise.decisions.recommendation import UNBOUNDED, UNIT, Demand, recommend, round_up
+from cruise.decisions.recommendation import UNIT, Demand, recommend
 from cruise.decisions.rightsizing import NodePlan
 from cruise.decisions.scope import Touchable
 from cruise.decisions.sharing import FIRST_KUBELET_LOWERING_MEMORY_LIMITS, NodeColumns
@@ -124,7 +125,7 @@ class NodeSteps:
         policy: Policy,
     ) -> None:
         self.table = recommend(touchable, statistics, snapshot.limit_ranges, policy)
-        self.columns = NodeColumns([node], [plan.available], [0] * len(touchable), self.table)
+        self.columns = NodeColumns.of_one(node, plan.available, self.table)
         self._snapshot = snapshot
         self._node = node
         self._plan = plan
@@ -134,7 +135,7 @@ class NodeSteps:
         self._stays = np.array([(t.pod.namespace, t.pod.name) not in gone for t in touchable], dtype=np.bool_)
         fits = np.array([plan.fits], dtype=np.bool_)
         self._clamped = {
-            resource: self.columns.sizes(resource, self._demand(resource), self._stays, fits)
+            resource: self.columns.sizes(resource, np.array([of(plan.headroom, resource)]), self._stays, fits)
             for resource in ResourceName
         }
         self._headrooms = {
@@ -196,7 +197,7 @@ class NodeSteps:
         self, resource: ResourceName, at: int, peak: int, final: int, ends: tuple[Bound, Bound], factor: float
     ) -> RequestSteps:
         demand, headrooms = self._demand(resource), self._headrooms[resource]
-        largest, total = int(headrooms.max(initial=0)), int(headrooms.sum())
+        largest, total = of(self._plan.headroom, resource), int(headrooms.sum())
         headroom, base, current = int(headrooms[at]), int(demand.raw_base[at]), int(demand.current[at])
         share = headroom * (largest / total) if total else 0.0
         clamped = int(self._clamped[resource][at])
@@ -221,7 +222,9 @@ class NodeSteps:
 
     def _memory_limit(self, at: int, statistic: Statistic, final: ContainerSize) -> MemoryLimitSteps:
         table = self.table
-        ratio, cap = float(table.memory_limit_ratio[at]), int(table.memory_limit_cap[at])
+        roster = table.roster
+        ratio = float(roster.limit_ratio[ResourceName.MEMORY][at])
+        cap = int(roster.limit_cap[ResourceName.MEMORY][at])
         allowed = min(cap, UNBOUNDED if np.isinf(ratio) else int(final.memory_bytes * ratio))
         kubelet = self._node.kubelet_version
         current = int(table.memory_limit[at])

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.recommendation import UNIT, round_up_whole
+from cruise.decisions.amount_columns import round_up_whole
+from cruise.decisions.recommendation import UNIT
 from cruise.decisions.sharing import NodeColumns
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Int64Array

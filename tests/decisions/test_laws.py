@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from cruise.decisions.recommendation import container_bounds
+from cruise.decisions.container_bounds import container_bounds
 from cruise.decisions.rightsizing import NodePlan, decide_node_plans
 from cruise.decisions.scope import Scope, Touchable
 from cruise.domain.actions import Reason, RefusedTarget, ResizePod

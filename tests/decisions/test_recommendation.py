@@ -8,18 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.recommendation import (
-    UNBOUNDED,
-    ContainerBounds,
-    DemandTable,
-    capped,
-    container_bounds,
-    memory_limits,
-    recommend,
-    round_up,
-    round_up_whole,
-    whole_numbers,
-)
+from cruise.decisions.amount_columns import UNBOUNDED, capped, round_up, round_up_whole, whole_numbers
+from cruise.decisions.container_bounds import ContainerBounds, container_bounds
+from cruise.decisions.recommendation import DemandTable, memory_limits, recommend
 from cruise.decisions.scope import Scope, Touchable
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
 from cruise.domain.overrides import Guidance

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cruise.decisions.amount_columns import UNBOUNDED, round_up, whole_numbers
 from cruise.decisions.init_floors import init_floors
-from cruise.decisions.recommendation import UNBOUNDED, recommend, round_up, whole_numbers
+from cruise.decisions.recommendation import recommend
 from cruise.decisions.rightsizing import NodePlan, decide_node_plans
 from cruise.decisions.scope import Scope, Touchable
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod

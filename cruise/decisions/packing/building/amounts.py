@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from cruise.decisions.amount_columns import UNBOUNDED
 from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.recommendation import UNBOUNDED
 from cruise.domain.cluster import Node
 from cruise.domain.colocation import Surroundings
 

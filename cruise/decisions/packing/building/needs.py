@@ -63,7 +63,7 @@ def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usag
 
 
 def _take_sized(needs: Needs, pods: Sequence[int], touchable: Sequence[Touchable], table: DemandTable) -> None:
-    columns = NodeColumns([Node("", NO_RESOURCES)], [NO_RESOURCES], [0] * len(touchable), table)
+    columns = NodeColumns.of_one(Node("", NO_RESOURCES), NO_RESOURCES, table)
     base = columns.pod_sums(table.cpu.base, table.memory.base)
     cpu, memory = base[ResourceName.CPU].tolist(), base[ResourceName.MEMORY].tolist()
     cpu_headroom = columns.pod_maximum(table.cpu.headroom).tolist()
