@@ -1,6 +1,7 @@
 """Trace directories as recordings: on one regular grid, from a Monday on."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from cruise.backtest.recording import RecordedContainer, Recording
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.usage import Float32Array, Int64Array
 from cruise.errors import BadInput
-from cruise.simulation.trace import CPU_FILE, MEMORY_FILE, Trace, read_trace
+from cruise.simulation.trace import Series, check_same_times, has_memory, read_series
+from cruise.simulation.trace_matrix import CPU_FILE, MEMORY_FILE, read_matrix
 
 PASS_SECONDS = 300
 CONTAINER = "main"
@@ -27,33 +29,39 @@ def load_trace(directory: Path, pass_seconds: int = PASS_SECONDS) -> Recording:
     Raises BadInput with one line, also for times off the grid, for a step that does not divide `pass_seconds`, and
     for a series without any sample.
     """
-    trace = read_trace(directory)
-    name = directory.resolve().name
-    step = _step(trace.times, directory / CPU_FILE, pass_seconds)
-    places = (trace.times - trace.times[0]) // step
-    cpu = _spread(np.ascontiguousarray(trace.cpu_millicores.T, dtype=np.float32), places)
-    _check_sampled(trace, cpu, directory / CPU_FILE)
-    if trace.memory_bytes is None:
-        memory = np.zeros_like(cpu)
+    series = read_series(directory)
+    names = [one.name for one in series]
+    cpu_file, memory_file = directory / CPU_FILE, directory / MEMORY_FILE
+    times, cpu = read_matrix(cpu_file, names, np.float32)
+    step = _step(times, cpu_file, pass_seconds)
+    places = (times - times[0]) // step
+    _spread(cpu, places)
+    _check_sampled(names, cpu, cpu_file)
+    with_memory = has_memory(directory)
+    if with_memory:
+        memory_times, memory = read_matrix(memory_file, names, np.float32)
+        check_same_times(directory, times, memory_times)
+        _spread(memory, places)
+        _check_sampled(names, memory, memory_file)
     else:
-        memory = _spread(np.ascontiguousarray(trace.memory_bytes.T, dtype=np.float32), places)
-        _check_sampled(trace, memory, directory / MEMORY_FILE)
+        memory = np.zeros_like(cpu)
+    name = directory.resolve().name
     return Recording(
         name=name,
-        containers=_containers(trace, name),
-        start=_start(int(trace.times[0]), step),
+        containers=_containers(series, name),
+        start=_start(int(times[0]), step),
         step_seconds=step,
         cpu_millicores=cpu,
         memory_bytes=memory,
-        has_memory=trace.memory_bytes is not None,
+        has_memory=with_memory,
     )
 
 
-def _containers(trace: Trace, name: str) -> tuple[RecordedContainer, ...]:
+def _containers(series: Sequence[Series], name: str) -> tuple[RecordedContainer, ...]:
     namespace = re.sub("[^a-z0-9]+", "-", name.lower())[:63].strip("-") or "trace"
     return tuple(
         RecordedContainer(namespace, one.name, CONTAINER, WorkloadRef("Deployment", one.workload), one.requests)
-        for one in trace.series
+        for one in series
     )
 
 
@@ -84,18 +92,23 @@ def _step(times: Int64Array, path: Path, pass_seconds: int) -> int:
     return step
 
 
-def _spread(rows: Float32Array, places: Int64Array) -> Float32Array:
-    """Put each row at its place, and nothing between."""
-    if places[-1] + 1 == len(rows):
-        return rows
-    spread = np.full((int(places[-1]) + 1, rows.shape[1]), np.nan, dtype=np.float32)
-    spread[places] = rows
-    return spread
+def _spread(rows: Float32Array, places: Int64Array) -> None:
+    """Put each row at its place and nothing between, without a second matrix; the first place is 0."""
+    count, at = len(rows), int(places[-1]) + 1
+    if at == count:
+        return
+    rows.resize((at, rows.shape[1]), refcheck=False)
+    # From the end on, no row is written over before it has moved.
+    for row in range(count - 1, -1, -1):
+        place = int(places[row])
+        rows[place] = rows[row]
+        rows[place + 1 : at] = np.nan
+        at = place
 
 
-def _check_sampled(trace: Trace, matrix: Float32Array, path: Path) -> None:
+def _check_sampled(names: Sequence[str], matrix: Float32Array, path: Path) -> None:
     # The largest sample is NaN only where there is none.
     silent = np.flatnonzero(np.isnan(np.fmax.reduce(matrix, axis=0)))
     if len(silent):
-        more = f", and {len(silent) - 1:,} more have none either" if len(silent) > 1 else ""
-        raise BadInput(f"{path}: series {trace.series[silent[0]].name!r} has no sample at all{more}: leave it out")
+        more = f", nor have {len(silent) - 1:,} others" if len(silent) > 1 else ""
+        raise BadInput(f"{path}: series {names[silent[0]]!r} has no sample at all{more}: leave it out")

@@ -6,9 +6,7 @@ is no sample.
 """
 
 import csv
-import gzip
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +15,11 @@ import numpy as np
 from cruise.domain.resources import Resources
 from cruise.domain.usage import Float64Array, Int64Array
 from cruise.errors import BadInput
+from cruise.simulation.trace_matrix import CPU_FILE, FILES_OF_A_TRACE, MEMORY_FILE, SERIES_FILE, read_matrix
 
-SERIES_FILE = "series.csv"
-CPU_FILE = "cpu_millicores.csv.gz"
-MEMORY_FILE = "memory_bytes.csv.gz"
 SERIES_COLUMNS = ("series", "workload", "cpu_request_millicores", "memory_request_bytes")
+_MOST_DIGITS = 15
+_LONGEST_QUOTE = 60
 SHIPPED_TRACE = Path(__file__).parent / "traces" / "nezha"
 
 
@@ -49,20 +47,31 @@ class Trace:
 
 def read_trace(directory: Path) -> Trace:
     """Read a trace directory. Raises BadInput with one line that names the file and the place."""
-    if not directory.is_dir():
-        raise BadInput(f"{directory}: no such trace directory")
-    series = _read_series(directory / SERIES_FILE)
+    series = read_series(directory)
     names = [one.name for one in series]
-    times, cpu = _read_matrix(directory / CPU_FILE, names)
+    times, cpu = read_matrix(directory / CPU_FILE, names, np.float64)
     memory = None
-    if (directory / MEMORY_FILE).exists():
-        memory_times, memory = _read_matrix(directory / MEMORY_FILE, names)
-        if not np.array_equal(times, memory_times):
-            raise BadInput(f"{directory / MEMORY_FILE}: its times differ from those of {CPU_FILE}")
-    return Trace(series, times, cpu, memory)
+    if has_memory(directory):
+        memory_times, memory = read_matrix(directory / MEMORY_FILE, names, np.float64)
+        check_same_times(directory, times, memory_times)
+    return Trace(series, times, np.ascontiguousarray(cpu.T), None if memory is None else np.ascontiguousarray(memory.T))
 
 
-def _read_series(path: Path) -> tuple[Series, ...]:
+def has_memory(directory: Path) -> bool:
+    """Tell whether memory was recorded."""
+    return (directory / MEMORY_FILE).exists()
+
+
+def check_same_times(directory: Path, times: Int64Array, memory_times: Int64Array) -> None:
+    """Raise BadInput where memory was recorded at other times than CPU."""
+    if not np.array_equal(times, memory_times):
+        raise BadInput(f"{directory / MEMORY_FILE}: its times differ from those of {CPU_FILE}")
+
+
+def read_series(directory: Path) -> tuple[Series, ...]:
+    """Read the series that a trace directory names. Raises BadInput."""
+    _check_directory(directory)
+    path = directory / SERIES_FILE
     rows = _series_rows(path)
     for column in SERIES_COLUMNS:
         if column not in rows[0]:
@@ -81,14 +90,32 @@ def _read_series(path: Path) -> tuple[Series, ...]:
     return tuple(found.values())
 
 
+def _check_directory(directory: Path) -> None:
+    try:
+        if directory.is_dir():
+            # Who may not look into it is told so here, and not that something is missing in it.
+            next(directory.iterdir(), None)
+            return
+        there = directory.exists()
+    except OSError as error:
+        raise BadInput(f"{directory}: cannot be read: {error.strerror or error}") from error
+    if there:
+        raise BadInput(f"{directory}: no directory; {FILES_OF_A_TRACE}")
+    raise BadInput(f"{directory}: no such trace directory")
+
+
 def _series_rows(path: Path) -> list[list[str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.reader(file))
     except FileNotFoundError as error:
-        raise BadInput(f"{path}: missing; a trace directory holds {SERIES_FILE} and {CPU_FILE}") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path}: missing; {FILES_OF_A_TRACE}") from error
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path}: cannot be read: {error}") from error
+    while rows and not rows[-1]:
+        rows.pop()
     if not rows:
         raise BadInput(f"{path}: empty, expected the columns {', '.join(SERIES_COLUMNS)}")
     return rows
@@ -107,89 +134,7 @@ def _request(text: str, where: str, column: str) -> int:
     if not text:
         raise BadInput(f"{where}: no {column}")
     if not (text.isascii() and text.isdigit()):
-        raise BadInput(f"{where}: {column} is {text!r}, expected a whole number, zero or more")
+        raise BadInput(f"{where}: {column} is {text[:_LONGEST_QUOTE]!r}, expected a whole number, zero or more")
+    if len(text) > _MOST_DIGITS:
+        raise BadInput(f"{where}: {column} has {len(text)} digits, which is out of all reason")
     return int(text)
-
-
-def _read_matrix(path: Path, names: Sequence[str]) -> tuple[Int64Array, Float64Array]:
-    """Return the times and the values, one row a name in the order of `names`."""
-    lines = _lines(path)
-    header = next(lines, "").split(",")
-    _check_header(path, header, names)
-    times: list[int] = []
-    rows: list[Float64Array] = []
-    for line, text in enumerate(lines, start=2):
-        if not text:
-            raise BadInput(f"{path}: line {line}: empty")
-        cells = text.split(",")
-        if len(cells) != len(header):
-            raise BadInput(f"{path}: line {line}: {len(cells)} cells, expected {len(header)}")
-        times.append(_time(cells[0], times, f"{path}: line {line}"))
-        rows.append(_values(cells[1:], header[1:], f"{path}: line {line}"))
-    if len(rows) < 2:
-        raise BadInput(f"{path}: {len(rows)} sample{'s' * (not rows)}, a trace needs two times or more")
-    row_of = {name: row for row, name in enumerate(header[1:])}
-    order = [row_of[name] for name in names]
-    return np.array(times, dtype=np.int64), np.ascontiguousarray(np.array(rows)[:, order].T)
-
-
-def _check_header(path: Path, header: Sequence[str], names: Sequence[str]) -> None:
-    if header[0] != "t":
-        raise BadInput(f"{path}: line 1: missing column 't', which comes first")
-    columns = set(header[1:])
-    if len(columns) != len(header) - 1:
-        raise BadInput(f"{path}: line 1: a series is there twice")
-    known = set(names)
-    for name in header[1:]:
-        if name not in known:
-            raise BadInput(f"{path}: line 1: series {name!r} has no requests in {SERIES_FILE}")
-    for name in names:
-        if name not in columns:
-            raise BadInput(f"{path}: line 1: missing column {name!r}, which {SERIES_FILE} names")
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                yield line.rstrip("\r\n")
-    except FileNotFoundError as error:
-        raise BadInput(f"{path}: missing; a trace directory holds {SERIES_FILE} and {CPU_FILE}") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path}: corrupt or truncated gzip: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read: {error}") from error
-
-
-def _time(text: str, earlier: Sequence[int], where: str) -> int:
-    try:
-        time = int(text)
-    except ValueError as error:
-        raise BadInput(f"{where}: time {text!r} is no whole number of seconds") from error
-    if earlier and time == earlier[-1]:
-        raise BadInput(f"{where}: time {time} is there twice")
-    if earlier and time < earlier[-1]:
-        raise BadInput(f"{where}: time {time} comes after {earlier[-1]}, times must ascend")
-    return time
-
-
-def _values(cells: Sequence[str], columns: Sequence[str], where: str) -> Float64Array:
-    try:
-        values = np.array([cell or "nan" for cell in cells], dtype=np.float64)
-    except ValueError as error:
-        raise BadInput(f"{where}: {_first_bad(cells, columns)}") from error
-    good = np.isfinite(values) & (values >= 0)
-    if not good.all() and any(cell and not fine for cell, fine in zip(cells, good, strict=True)):
-        raise BadInput(f"{where}: {_first_bad(cells, columns)}")
-    return values
-
-
-def _first_bad(cells: Sequence[str], columns: Sequence[str]) -> str:
-    for cell, column in zip(cells, columns, strict=True):
-        try:
-            usable = not cell or 0 <= float(cell) < float("inf")
-        except ValueError:
-            usable = False
-        if not usable:
-            return f"series {column!r} has the value {cell!r}, expected a number, zero or more, or nothing"
-    return "a value cannot be read"
