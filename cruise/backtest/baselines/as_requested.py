@@ -1,15 +1,11 @@
-"""The baseline `as-requested`: every pod as it was provisioned, for ever; what a cluster does without any rightsizing."""
-
-from typing import TYPE_CHECKING
+"""The baseline `as-requested`: every pod as it was provisioned, for ever, as in a cluster that nobody rightsizes."""
 
 import numpy as np
 
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
+from cruise.backtest.terms import Terms
 from cruise.domain.usage import Float32Array, Int64Array
-
-if TYPE_CHECKING:
-    from cruise.backtest.terms import Terms
 
 
 def provisioned_sizes(recording: Recording) -> Sizes:
@@ -22,7 +18,7 @@ def provisioned_sizes(recording: Recording) -> Sizes:
 class AsRequested:
     """Provisioned requests at admission, and nothing ever after."""
 
-    def __init__(self, recording: Recording, terms: "Terms") -> None:
+    def __init__(self, recording: Recording, terms: Terms) -> None:
         """Keep what was provisioned."""
         self._provisioned = provisioned_sizes(recording)
         self._nothing = Decision(NOBODY, self._provisioned.take(NOBODY), NOBODY)

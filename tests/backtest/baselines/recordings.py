@@ -1,0 +1,65 @@
+"""Recordings for tests of the baselines: a few containers, each the only one of its pod."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cruise.backtest.recording import RecordedContainer, Recording
+from cruise.backtest.sizing import Fleet, Sizes
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.resources import Resources
+from cruise.domain.usage import Float64Array, Int64Array
+
+GIBIBYTE = 1 << 30
+
+
+def recording_of(
+    cpu: Float64Array,
+    memory: Float64Array,
+    *,
+    requests: Sequence[Resources] | None = None,
+    workloads: Sequence[str] | None = None,
+    kind: str = "Deployment",
+    start: int = 300,
+    step_seconds: int = 300,
+) -> Recording:
+    """Record matrices (times, containers); each container is a workload, and asks for 1 core, 4 GiB, unless told."""
+    count = cpu.shape[1]
+    requests = requests if requests is not None else [Resources(1000, 4 * GIBIBYTE)] * count
+    workloads = workloads if workloads is not None else [f"w{column}" for column in range(count)]
+    containers = [
+        RecordedContainer("default", f"p{column}", "app", WorkloadRef(kind, workloads[column]), requests[column])
+        for column in range(count)
+    ]
+    return Recording("made-up", containers, start, step_seconds, cpu.astype(np.float32), memory.astype(np.float32))
+
+
+def sizes_of(cpu: Sequence[int], memory: Sequence[int], limits: Sequence[int] | None = None) -> Sizes:
+    """Return sizes; no memory limit unless told."""
+    return Sizes(
+        np.array(cpu, dtype=np.int64),
+        np.array(memory, dtype=np.int64),
+        np.array(limits if limits is not None else [0] * len(cpu), dtype=np.int64),
+    )
+
+
+def fleet_of(
+    sizes: Sizes,
+    *,
+    at: int,
+    node: Sequence[int] | None = None,
+    born: Sequence[int] | None = None,
+    allocatable: Resources | None = None,
+) -> Fleet:
+    """Return a fleet of pods, all on node 0 and created at 0 unless told."""
+    count = len(sizes.cpu_millicores)
+    places: Int64Array = np.array(node if node is not None else [0] * count, dtype=np.int64)
+    return Fleet(
+        at=at,
+        sizes=sizes,
+        node=places,
+        born=np.array(born if born is not None else [1] * count, dtype=np.int64),
+        born_at=np.zeros(count, dtype=np.int64),
+        alive=np.ones(max(1, int(places.max(initial=0)) + 1), dtype=np.bool_),
+        allocatable=allocatable if allocatable is not None else Resources(16000, 64 * GIBIBYTE),
+    )
