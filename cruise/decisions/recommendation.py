@@ -12,7 +12,7 @@ from cruise.decisions.scope import Touchable
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
-from cruise.domain.usage import BoolArray, Int64Array, StatisticsTable
+from cruise.domain.usage import BoolArray, Int64Array, StatisticColumns, StatisticsTable
 
 UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
@@ -77,7 +77,7 @@ def recommend(
     return demand_table(call_roster(pods, limit_ranges, policy), stated.reshape(-1, 4), statistics, rows)
 
 
-def demand_table(roster: Roster, stated: Int64Array, statistics: StatisticsTable, rows: Int64Array) -> DemandTable:
+def demand_table(roster: Roster, stated: Int64Array, statistics: StatisticColumns, rows: Int64Array) -> DemandTable:
     """Put together what containers need by their statistics, at `rows`, and what they state now.
 
     `stated` has a row a container: CPU request, memory request, CPU limit, memory limit, 0 for what is absent.

@@ -46,7 +46,7 @@ def choose_resizes(
     table = sizes.table
     resizes: list[ResizePod | None] = [None] * len(table.pods)
     holds: list[Hold | None] = [None] * len(table.pods)
-    moved = _moved(sizes, policy) & sizes.stays
+    moved = leave_dead_band(sizes, policy) & sizes.stays
     for index, pod in enumerate(table.pods):
         if pod.pod.resize.pending is not None:
             moved[index] = False
@@ -98,8 +98,8 @@ def _without_play(sizes: PodSizes) -> NDArray[np.bool_]:
     return np.asarray(np.logical_and.reduceat(cpu & memory, sizes.table.first_container))
 
 
-def _moved(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:
-    """Tell for each pod whether any value leaves the dead band."""
+def leave_dead_band(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:
+    """Tell for each pod whether any value moves far enough to be written."""
     table = sizes.table
     if not len(table.pods):
         return np.zeros(0, dtype=np.bool_)

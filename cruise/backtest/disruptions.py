@@ -1,0 +1,34 @@
+"""The eviction budgets of a replay, kept by the guard that keeps them on a live cluster."""
+
+from collections import deque
+from datetime import UTC, datetime, timedelta
+
+from cruise.backtest.replayed_pods import ReplayedPods
+from cruise.backtest.sizing import Fleet
+from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
+from cruise.domain.policy import Policy
+from cruise.runtime.gate import Gate
+from cruise.runtime.guards import Guards
+
+_WINDOW = timedelta(hours=1)
+
+
+class Disruptions:
+    """What the evictions of the last hour leave of the budgets."""
+
+    def __init__(self, pods: ReplayedPods, policy: Policy) -> None:
+        self._pods = pods
+        self._policy = policy
+        self._gate = Gate()
+        self._spent: deque[Outcome] = deque()
+
+    def spend(self, action: EvictPod, fleet: Fleet) -> Reason | None:
+        """Spend an eviction, which is done then; return the reason where a budget has none left."""
+        now = datetime.fromtimestamp(fleet.at, UTC)
+        while self._spent and self._spent[0].at < now - _WINDOW:
+            self._spent.popleft()
+        guards = Guards([action], self._pods.snapshot(fleet), self._policy, self._gate, now)
+        reason = guards.over_budget(action, list(self._spent))
+        if reason is None:
+            self._spent.append(Outcome(now, action, Verdict.DONE, action.reason))
+        return reason
