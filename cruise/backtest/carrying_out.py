@@ -1,0 +1,151 @@
+"""What the cluster does about a policy's wishes: creates, places, resizes where there is room, evicts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cruise.backtest.churn import Churn
+from cruise.backtest.fleet import ABSENT, Pods
+from cruise.backtest.recording import Recording
+from cruise.backtest.sizing import Decision, KillReaction, Sizes, Sizing
+from cruise.domain.usage import BoolArray, Int64Array
+
+
+class Cluster:
+    """API server, controllers, kube-scheduler and autoscaler around the replayed pods, for one policy."""
+
+    def __init__(self, recording: Recording, pods: Pods, sizing: Sizing, churn: Churn) -> None:
+        self._pods = pods
+        self._sizing = sizing
+        self._churn = churn
+        self._has_memory = recording.has_memory
+        self._rank = _ranks(recording)
+
+    def create(self, containers: Int64Array, at: int, sizes: Sizes | None = None) -> None:
+        """Create pods with what the policy admits them with (`sizes`, where it was asked already) and place them."""
+        if not containers.size:
+            return
+        self._pods.create(containers, at)
+        self._churn.born(containers)
+        self._pods.resize(containers, self._sizing.admit(containers, self._pods.view(at)) if sizes is None else sizes)
+        for container in self.queue(containers).tolist():
+            self._place(container)
+
+    def queue(self, containers: Int64Array) -> Int64Array:
+        """Return pods created at the same time in scheduling order: by namespace and name."""
+        return containers[np.argsort(self._rank[containers])]
+
+    def _place(self, container: int) -> None:
+        """Give a pod the node that kube-scheduler chooses, else a new one; who fits no empty node stays pending."""
+        nodes, need = self._pods.nodes, self._pods.need(container)
+        chosen = nodes.choose(need)
+        if chosen is None:
+            if not nodes.fits_empty_node(need):
+                return
+            chosen = nodes.add()
+        self._pods.place(container, chosen)
+
+    def evict(self, containers: Int64Array, at: int, sizes: Sizes | None = None) -> None:
+        """Delete pods; their controllers create them again at once."""
+        if not containers.size:
+            return
+        self._churn.evictions[containers] += 1
+        self._pods.remove(containers)
+        self.create(containers, at, sizes)
+
+    def leave(self, containers: Int64Array) -> None:
+        """Delete pods that are not created again, and the nodes that this empties."""
+        self._pods.remove(containers)
+        self._pods.nodes.remove_empty()
+
+    def carry_out(self, decision: Decision, at: int) -> None:
+        """Shrink, then evict, then grow where there is room.
+
+        A resize that grows one resource is a growth. Who does not run is not resized.
+        """
+        going = _first_of_each(decision.evict)
+        going = going[self._pods.node[going] != ABSENT]
+        wanted = (self._pods.node[decision.resize] >= 0) & ~np.isin(decision.resize, going)
+        containers, sizes = decision.resize[wanted], decision.sizes.take(wanted)
+        cpu, memory = self._change(containers, sizes)
+        grows = (cpu > 0) | (memory > 0)
+        self._write(containers[~grows], sizes.take(~grows), at)
+        self.evict(going, at)
+        refused = self._grow(containers[grows], sizes.take(grows), at)
+        if decision.evict_without_room:
+            self.evict(refused, at)
+        self._pods.nodes.remove_empty()
+
+    def react(self, container: int, reaction: KillReaction, at: int) -> None:
+        """Do at once what a policy does about a kill, within the node's room."""
+        places = np.array([container], dtype=np.int64)
+        if reaction.evict:
+            self.evict(places, at)
+            self._pods.nodes.remove_empty()
+        elif reaction.sizes is not None and self._pods.node[container] >= 0:
+            self._grow(places, reaction.sizes, at)
+
+    def _grow(self, containers: Int64Array, sizes: Sizes, at: int) -> Int64Array:
+        """Resize those whose node has room for all that grows on it, then the others in order while there is room.
+
+        Returns who was refused.
+        """
+        order = np.argsort(containers)
+        containers, sizes = containers[order], sizes.take(order)
+        node, growth = self._pods.node[containers], self._change(containers, sizes)
+        surely = self._room_for_all(node, growth)
+        self._write(containers[surely], sizes.take(surely), at)
+        late = np.flatnonzero(~surely)
+        done = self._one_by_one(node[late], [change[late] for change in growth])
+        self._write(containers[late[done]], sizes.take(late[done]), at)
+        return containers[late[~done]]
+
+    def _change(self, containers: Int64Array, sizes: Sizes) -> tuple[Int64Array, Int64Array]:
+        """Return how far the requests would move; memory that was not recorded does not."""
+        now = self._pods.sizes
+        cpu = sizes.cpu_millicores - now.cpu_millicores[containers]
+        if not self._has_memory:
+            return cpu, np.zeros_like(cpu)
+        return cpu, sizes.memory_bytes - now.memory_bytes[containers]
+
+    def _room_for_all(self, node: Int64Array, changes: tuple[Int64Array, Int64Array]) -> BoolArray:
+        """Tell whose node has room for everything that grows on it: there they may grow in whatever order."""
+        fits = np.ones(len(node), dtype=np.bool_)
+        for free, change in zip(self._pods.nodes.free(), changes, strict=True):
+            growth = np.maximum(change, 0)
+            growing = np.zeros(len(free), dtype=np.int64)
+            np.add.at(growing, node, growth)
+            fits &= (growth == 0) | (growing <= free)[node]
+        return fits
+
+    def _one_by_one(self, node: Int64Array, changes: Sequence[Int64Array]) -> BoolArray:
+        """Tell who has room as each takes it from the next."""
+        free_cpu, free_memory = (free.tolist() for free in self._pods.nodes.free())
+        done = np.zeros(len(node), dtype=np.bool_)
+        for place, (on, cpu, memory) in enumerate(zip(node.tolist(), *(c.tolist() for c in changes), strict=True)):
+            if (cpu <= 0 or cpu <= free_cpu[on]) and (memory <= 0 or memory <= free_memory[on]):
+                free_cpu[on] -= cpu
+                free_memory[on] -= memory
+                done[place] = True
+        return done
+
+    def _write(self, containers: Int64Array, sizes: Sizes, at: int) -> None:
+        cpu, memory = self._change(containers, sizes)
+        changed = (cpu != 0) | (memory != 0)
+        if self._has_memory:
+            changed |= sizes.memory_limit_bytes != self._pods.sizes.memory_limit_bytes[containers]
+        if changed.any():
+            self._churn.resized(containers[changed], cpu[changed], memory[changed], at)
+        self._pods.resize(containers, sizes)
+
+
+def _first_of_each(containers: Int64Array) -> Int64Array:
+    return containers[np.sort(np.unique(containers, return_index=True)[1])]
+
+
+def _ranks(recording: Recording) -> Int64Array:
+    names = [(one.namespace, one.pod, one.container) for one in recording.containers]
+    order = sorted(range(len(names)), key=names.__getitem__)
+    ranks = np.empty(len(names), dtype=np.int64)
+    ranks[order] = np.arange(len(names))
+    return ranks
