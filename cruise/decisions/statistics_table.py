@@ -7,10 +7,9 @@ import numpy as np
 from cruise.domain.usage import (
     ContainerKey,
     Int64Array,
+    StatisticColumns,
     StatisticKey,
     StatisticsTable,
-    index_of_containers,
-    index_of_workloads,
 )
 
 
@@ -47,8 +46,7 @@ def chosen_rows(*choices: tuple[StatisticsTable, Int64Array]) -> StatisticsTable
     def column(name: str) -> Int64Array:
         return np.concatenate([getattr(table, name)[rows] for table, rows in choices])
 
-    return StatisticsTable(
-        keys=keys,
+    columns = StatisticColumns(
         updated_at=column("updated_at"),
         history_since=column("history_since"),
         cpu_base_millicores=column("cpu_base_millicores"),
@@ -59,6 +57,5 @@ def chosen_rows(*choices: tuple[StatisticsTable, Int64Array]) -> StatisticsTable
         oom_memory_bytes=column("oom_memory_bytes"),
         memory_last_bytes=column("memory_last_bytes"),
         psi_known=np.concatenate([table.psi_known[rows] for table, rows in choices]),
-        row_of_container=index_of_containers(keys),
-        row_of_workload=index_of_workloads(keys),
     )
+    return StatisticsTable.of_columns(columns, keys)

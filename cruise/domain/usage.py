@@ -63,14 +63,13 @@ class StatisticKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StatisticsTable:
-    """Statistics of many containers, one row each; all arrays have one entry a key.
+class StatisticColumns:
+    """Statistics of many containers in columns, without a word on whose they are; all have the same length.
 
-    `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown). Rows whose base is not known
-    yet are not in the table. `oom_memory_bytes` is 0 where there was no kill in the last 7 days.
+    `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown). `oom_memory_bytes` is 0 where there
+    was no kill in the last 7 days.
     """
 
-    keys: Sequence[StatisticKey]
     updated_at: Int64Array
     history_since: Int64Array
     cpu_base_millicores: Int64Array
@@ -81,8 +80,52 @@ class StatisticsTable:
     oom_memory_bytes: Int64Array
     memory_last_bytes: Int64Array
     psi_known: BoolArray
+
+    def take(self, places: Int64Array) -> "StatisticColumns":
+        """Return the entries at some places, in their order."""
+        return StatisticColumns(
+            updated_at=self.updated_at[places],
+            history_since=self.history_since[places],
+            cpu_base_millicores=self.cpu_base_millicores[places],
+            cpu_peak_millicores=self.cpu_peak_millicores[places],
+            memory_base_bytes=self.memory_base_bytes[places],
+            memory_peak_bytes=self.memory_peak_bytes[places],
+            memory_7d_max_bytes=self.memory_7d_max_bytes[places],
+            oom_memory_bytes=self.oom_memory_bytes[places],
+            memory_last_bytes=self.memory_last_bytes[places],
+            psi_known=self.psi_known[places],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsTable(StatisticColumns):
+    """Statistics with the keys of those that they speak for, one row a key.
+
+    Rows whose base is not known yet are not in the table.
+    """
+
+    keys: Sequence[StatisticKey]
     row_of_container: Mapping[ContainerKey, int] = field(default_factory=dict)
     row_of_workload: Mapping[PeakKey, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of_columns(columns: StatisticColumns, keys: Sequence[StatisticKey]) -> "StatisticsTable":
+        """Tell whose the columns' entries are, one key each."""
+        return StatisticsTable(
+            updated_at=columns.updated_at,
+            history_since=columns.history_since,
+            cpu_base_millicores=columns.cpu_base_millicores,
+            cpu_peak_millicores=columns.cpu_peak_millicores,
+            memory_base_bytes=columns.memory_base_bytes,
+            memory_peak_bytes=columns.memory_peak_bytes,
+            memory_7d_max_bytes=columns.memory_7d_max_bytes,
+            oom_memory_bytes=columns.oom_memory_bytes,
+            memory_last_bytes=columns.memory_last_bytes,
+            psi_known=columns.psi_known,
+            keys=keys,
+            row_of_container=index_of_containers(keys),
+            row_of_workload=index_of_workloads(keys),
+        )
 
     @staticmethod
     def of_rows(rows: Sequence["Statistic"]) -> "StatisticsTable":

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from cruise.decisions.peaks import NumberedPeaks
 from cruise.decisions.usage_columns import NEVER, KnownPeaks
 from cruise.domain.usage import HourlyPeaks, Int64Array, PeakKey, PeakSummary
 
@@ -54,6 +55,11 @@ class PeakNumbers:
     def merge(self, peaks: HourlyPeaks) -> None:
         """Raise the maxima to what was just stored."""
         numbers = self._numbers(peaks.keys)
+        self.merge_numbered(NumberedPeaks(numbers, peaks.hours, peaks.cpu_demand_millicores, peaks.memory_bytes))
+
+    def merge_numbered(self, peaks: NumberedPeaks) -> None:
+        """Raise the maxima of numbers that were given already."""
+        numbers = peaks.numbers
         counts = np.isin(peaks.hours, list(self.hours))
         np.fmax.at(self._cpu, numbers[counts], peaks.cpu_demand_millicores[counts])
         np.fmax.at(self._memory, numbers[counts], peaks.memory_bytes[counts])

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.usage_columns import RecentUsage
-from cruise.domain.usage import ContainerKey, Int64Array, SampleBlock
+from cruise.domain.usage import BoolArray, ContainerKey, Float32Array, Float64Array, Int64Array, SampleBlock
 
 WINDOW_SECONDS = 3600
 LEAST_ROWS = 1024
@@ -18,9 +18,11 @@ class UsageWindows:
     12 bytes a sample, CPU in single and memory in double precision, so that bytes stay exact: 720 a container.
     """
 
-    def __init__(self, step_seconds: int = 60) -> None:
+    def __init__(self, step_seconds: int = 60, least_rows: int = LEAST_ROWS) -> None:
         self.step_seconds = step_seconds
+        self._least_rows = least_rows
         self.head = 0  # the newest grid time, 0 while there is none
+        self.released = 0  # how many rows became free so far
         self._columns = WINDOW_SECONDS // step_seconds
         self._row_of: dict[ContainerKey, int] = {}
         self._key_of: list[ContainerKey | None] = []
@@ -42,6 +44,16 @@ class UsageWindows:
     def rows_of(self, keys: Sequence[ContainerKey]) -> Int64Array:
         """Return the row of each container, -1 where it has none."""
         return np.fromiter((self._row_of.get(key, -1) for key in keys), np.int64, len(keys))
+
+    def rows_for(self, keys: Sequence[ContainerKey]) -> Int64Array:
+        """Return the row of each container, given now where it has none."""
+        missing = [key for key in keys if key not in self._row_of]
+        self._make_room(len(missing))
+        for key in missing:
+            row = self._free.pop()
+            self._row_of[key] = row
+            self._key_of[row] = key
+        return self.rows_of(keys)
 
     def number_of(self, key: ContainerKey) -> int:
         """Return what a container's peaks belong to, -1 where it has no row."""
@@ -65,21 +77,44 @@ class UsageWindows:
         if not len(block.times):
             return
         self.advance(int(block.times[-1]))
-        young = np.flatnonzero(block.times > self.head - WINDOW_SECONDS)
-        sampled = ~(np.isnan(block.cpu_demand_millicores[:, young]) & np.isnan(block.memory_bytes[:, young]))
-        chosen = np.flatnonzero((numbers >= 0) & sampled.any(axis=1))
+        sampled = self._sampled(block.times, block.cpu_demand_millicores, block.memory_bytes)
+        chosen = np.flatnonzero((numbers >= 0) & sampled)
         if not len(chosen):
             return
-        rows = self._rows_for([block.keys[index] for index in chosen.tolist()])
-        places = np.ix_(rows, self._columns_of(block.times[young]))
-        cpu, memory = block.cpu_demand_millicores, block.memory_bytes
+        self.put(
+            self.rows_for([block.keys[index] for index in chosen.tolist()]),
+            numbers[chosen],
+            block.times,
+            block.cpu_demand_millicores[chosen],
+            block.memory_bytes[chosen],
+            block.psi_known[chosen],
+        )
+
+    def put(
+        self,
+        rows: Int64Array,
+        numbers: Int64Array,
+        times: Int64Array,
+        cpu: Float32Array,
+        memory: Float64Array,
+        psi_known: BoolArray,
+    ) -> None:
+        """Take in samples of containers that have rows, one entry and matrix row each; a row is there once.
+
+        The last of the `times` is not after the head. A container without a sample that is young enough stays as it is.
+        """
+        young = np.flatnonzero(times > self.head - WINDOW_SECONDS)
+        sampled = ~(np.isnan(cpu[:, young]) & np.isnan(memory[:, young]))
+        chosen = np.flatnonzero(sampled.any(axis=1))
+        rows = rows[chosen]
+        places = np.ix_(rows, self._columns_of(times[young]))
         # The same time may come in two blocks, where one of them filled a gap.
         self._cpu[places] = np.fmax(self._cpu[places], cpu[np.ix_(chosen, young)])
         self._memory[places] = np.fmax(self._memory[places], memory[np.ix_(chosen, young)])
         last = len(young) - 1 - sampled[chosen, ::-1].argmax(axis=1)
-        self._newest[rows] = np.maximum(self._newest[rows], block.times[young][last])
+        self._newest[rows] = np.maximum(self._newest[rows], times[young][last])
         self._number[rows] = numbers[chosen]
-        self._psi_known[rows] = block.psi_known[chosen]
+        self._psi_known[rows] = psi_known[chosen]
 
     def renumber(self, number: Callable[[int], int]) -> None:
         """Replace what each row's peaks belong to."""
@@ -94,23 +129,20 @@ class UsageWindows:
             self._cpu, self._memory, self._columns_of(times), self._number, self._psi_known, self._newest
         )
 
+    def _sampled(self, times: Int64Array, cpu: Float32Array, memory: Float64Array) -> BoolArray:
+        """Tell which rows of some matrices have a sample that is young enough."""
+        young = np.flatnonzero(times > self.head - WINDOW_SECONDS)
+        sampled: BoolArray = (~(np.isnan(cpu[:, young]) & np.isnan(memory[:, young]))).any(axis=1)
+        return sampled
+
     def _columns_of(self, times: NDArray[np.int64]) -> Int64Array:
         return (times // self.step_seconds) % self._columns
-
-    def _rows_for(self, keys: Sequence[ContainerKey]) -> Int64Array:
-        missing = [key for key in keys if key not in self._row_of]
-        self._make_room(len(missing))
-        for key in missing:
-            row = self._free.pop()
-            self._row_of[key] = row
-            self._key_of[row] = key
-        return self.rows_of(keys)
 
     def _make_room(self, count: int) -> None:
         if count <= len(self._free):
             return
         have = len(self._key_of)
-        rows = have + max(count - len(self._free), have // 8, LEAST_ROWS)
+        rows = have + max(count - len(self._free), have // 8, self._least_rows)
         for part, filling in (
             (self._cpu, np.nan),
             (self._memory, np.nan),
@@ -132,3 +164,4 @@ class UsageWindows:
         self._key_of[row] = None
         self._number[row], self._newest[row], self._psi_known[row] = -1, 0, False
         self._free.append(row)
+        self.released += 1
