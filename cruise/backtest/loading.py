@@ -110,5 +110,5 @@ def _check_sampled(names: Sequence[str], matrix: Float32Array, path: Path) -> No
     # The largest sample is NaN only where there is none.
     silent = np.flatnonzero(np.isnan(np.fmax.reduce(matrix, axis=0)))
     if len(silent):
-        more = f", nor have {len(silent) - 1:,} others" if len(silent) > 1 else ""
-        raise BadInput(f"{path}: series {names[silent[0]]!r} has no sample at all{more}: leave it out")
+        rest = f" and {len(silent) - 1:,} more: leave them out" if len(silent) > 1 else ": leave it out"
+        raise BadInput(f"{path}: no sample at all of series {names[silent[0]]!r}{rest}")
