@@ -8,6 +8,7 @@ from cruise.backtest.churn import Churn
 from cruise.backtest.fleet import ABSENT, Pods
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import Decision, KillReaction, Sizes, Sizing
+from cruise.domain.policy import Policy
 from cruise.domain.usage import BoolArray, Int64Array
 
 
@@ -21,13 +22,13 @@ class Cluster:
         self._has_memory = recording.has_memory
         self._rank = _ranks(recording)
 
-    def create(self, containers: Int64Array, at: int, sizes: Sizes | None = None) -> None:
-        """Create pods with what the policy admits them with (`sizes`, where it was asked already) and place them."""
+    def create(self, containers: Int64Array, at: int) -> None:
+        """Create pods with what the policy admits them with, and place them."""
         if not containers.size:
             return
         self._pods.create(containers, at)
         self._churn.born(containers)
-        self._pods.resize(containers, self._sizing.admit(containers, self._pods.view(at)) if sizes is None else sizes)
+        self._pods.resize(containers, self._sizing.admit(containers, self._pods.view(at)))
         for container in self.queue(containers).tolist():
             self._place(container)
 
@@ -45,24 +46,29 @@ class Cluster:
             chosen = nodes.add()
         self._pods.place(container, chosen)
 
-    def evict(self, containers: Int64Array, at: int, sizes: Sizes | None = None) -> None:
+    def evict(self, containers: Int64Array, at: int) -> None:
         """Delete pods; their controllers create them again at once."""
         if not containers.size:
             return
         self._churn.evictions[containers] += 1
         self._pods.remove(containers)
-        self.create(containers, at, sizes)
+        self.create(containers, at)
 
     def leave(self, containers: Int64Array) -> None:
         """Delete pods that are not created again, and the nodes that this empties."""
+        if not containers.size:
+            return
         self._pods.remove(containers)
         self._pods.nodes.remove_empty()
 
     def carry_out(self, decision: Decision, at: int) -> None:
-        """Shrink, then evict, then grow where there is room.
+        """Shrink, then evict, then grow where there is room; a resize that grows one resource is a growth.
 
-        A resize that grows one resource is a growth. Who does not run is not resized.
+        Of a growth without room the part is done that takes none, if it leaves the dead band, unless the policy wants
+        an eviction. Who does not run is not resized.
         """
+        if not decision.resize.size and not decision.evict.size:
+            return
         going = _first_of_each(decision.evict)
         going = going[self._pods.node[going] != ABSENT]
         wanted = (self._pods.node[decision.resize] >= 0) & ~np.isin(decision.resize, going)
@@ -71,9 +77,12 @@ class Cluster:
         grows = (cpu > 0) | (memory > 0)
         self._write(containers[~grows], sizes.take(~grows), at)
         self.evict(going, at)
-        refused = self._grow(containers[grows], sizes.take(grows), at)
+        containers, sizes = containers[grows], sizes.take(grows)
+        refused = ~self._grow(containers, sizes, at)
         if decision.evict_without_room:
-            self.evict(refused, at)
+            self.evict(containers[refused], at)
+        else:
+            self._grow_nothing(containers[refused], sizes.take(refused), at)
         self._pods.nodes.remove_empty()
 
     def react(self, container: int, reaction: KillReaction, at: int) -> None:
@@ -85,20 +94,36 @@ class Cluster:
         elif reaction.sizes is not None and self._pods.node[container] >= 0:
             self._grow(places, reaction.sizes, at)
 
-    def _grow(self, containers: Int64Array, sizes: Sizes, at: int) -> Int64Array:
-        """Resize those whose node has room for all that grows on it, then the others in order while there is room.
+    def _grow(self, containers: Int64Array, sizes: Sizes, at: int) -> BoolArray:
+        """Resize those whose node has room for all that grows on it, then the others by name while there is room.
 
-        Returns who was refused.
+        Returns whose resizes were done.
         """
-        order = np.argsort(containers)
-        containers, sizes = containers[order], sizes.take(order)
         node, growth = self._pods.node[containers], self._change(containers, sizes)
-        surely = self._room_for_all(node, growth)
-        self._write(containers[surely], sizes.take(surely), at)
-        late = np.flatnonzero(~surely)
-        done = self._one_by_one(node[late], [change[late] for change in growth])
-        self._write(containers[late[done]], sizes.take(late[done]), at)
-        return containers[late[~done]]
+        done = self._room_for_all(node, growth)
+        self._write(containers[done], sizes.take(done), at)
+        late = np.flatnonzero(~done)
+        late = late[np.argsort(self._rank[containers[late]])]
+        late = late[self._one_by_one(node[late], [change[late] for change in growth])]
+        self._write(containers[late], sizes.take(late), at)
+        done[late] = True
+        return done
+
+    def _grow_nothing(self, containers: Int64Array, sizes: Sizes, at: int) -> None:
+        """Write the part of resizes that takes no room."""
+        now = self._pods.sizes.take(containers)
+        part = Sizes(
+            np.minimum(sizes.cpu_millicores, now.cpu_millicores),
+            np.minimum(sizes.memory_bytes, now.memory_bytes),
+            sizes.memory_limit_bytes,
+        )
+        moves = _leaves_band(now.cpu_millicores, part.cpu_millicores, _POLICY.dead_band.cpu_millicores)
+        for before, after in (
+            (now.memory_bytes, part.memory_bytes),
+            (now.memory_limit_bytes, part.memory_limit_bytes),
+        ):
+            moves |= _leaves_band(before, after, _POLICY.dead_band.memory_bytes)
+        self._write(containers[moves], part.take(moves), at)
 
     def _change(self, containers: Int64Array, sizes: Sizes) -> tuple[Int64Array, Int64Array]:
         """Return how far the requests would move; memory that was not recorded does not."""
@@ -130,6 +155,8 @@ class Cluster:
         return done
 
     def _write(self, containers: Int64Array, sizes: Sizes, at: int) -> None:
+        if not containers.size:
+            return
         cpu, memory = self._change(containers, sizes)
         changed = (cpu != 0) | (memory != 0)
         if self._has_memory:
@@ -137,6 +164,14 @@ class Cluster:
         if changed.any():
             self._churn.resized(containers[changed], cpu[changed], memory[changed], at)
         self._pods.resize(containers, sizes)
+
+
+_POLICY = Policy()
+
+
+def _leaves_band(before: Int64Array, after: Int64Array, least: int) -> BoolArray:
+    step = np.abs(after - before)
+    return (step >= least) & (step >= before * _POLICY.dead_band_share)
 
 
 def _first_of_each(containers: Int64Array) -> Int64Array:

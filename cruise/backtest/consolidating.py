@@ -4,9 +4,9 @@ import numpy as np
 
 from cruise.backtest.carrying_out import Cluster
 from cruise.backtest.fleet import Pods
-from cruise.backtest.sizing import Sizes, Sizing
+from cruise.backtest.nodes import Nodes
+from cruise.backtest.sizing import Sizing
 from cruise.domain.resources import Resources
-from cruise.domain.usage import Int64Array
 
 DAY_SECONDS = 86400
 # Until then most sizes are still those of creation, and a consolidation of them would be spent for the day.
@@ -31,6 +31,7 @@ class Consolidation:
         self._cluster = cluster
         self._sizing = sizing
         self._not_before = start + FIRST_AFTER_SECONDS
+        self._in_vain: Nodes | None = None
 
     def consolidate(self, at: int) -> None:
         """Empty nodes if that is due and possible."""
@@ -41,17 +42,23 @@ class Consolidation:
 
     def _empty_one(self, at: int) -> bool:
         nodes = self._pods.nodes
-        if nodes.count < 2:
+        if nodes.count < 2 or (self._in_vain is not None and nodes.as_full_as(self._in_vain)):
             return False
+        possible = False
         for node in self._candidates():
             moving = self._cluster.queue(np.flatnonzero(self._pods.node == node))
             now = [self._pods.need(container) for container in moving.tolist()]
             if not self._have_room(now, node):
                 continue
+            possible = True
             sizes = self._sizing.admit(moving, self._pods.view(at))
             if self._have_room(self._pods.needs(sizes), node):
-                self._move(moving, sizes, node, at)
+                # Nobody is put on it any more.
+                nodes.alive[node] = False
+                self._cluster.evict(moving, at)
                 return True
+        if not possible:
+            self._in_vain = nodes.copy()
         return False
 
     def _candidates(self) -> list[int]:
@@ -68,6 +75,8 @@ class Consolidation:
 
     def _have_room(self, needs: list[Resources], node: int) -> bool:
         """Tell whether pods can be placed on the other nodes one after the other."""
+        if not self._pods.nodes.fit_one_by_one(needs, node):
+            return False
         others = self._pods.nodes.copy()
         others.alive[node] = False
         for need in needs:
@@ -76,8 +85,3 @@ class Consolidation:
                 return False
             others.put(chosen, need)
         return True
-
-    def _move(self, moving: Int64Array, sizes: Sizes, node: int, at: int) -> None:
-        """Evict a node's pods; nobody is put on it any more."""
-        self._pods.nodes.alive[node] = False
-        self._cluster.evict(moving, at, sizes)

@@ -1,5 +1,7 @@
 """Simulated nodes, all of one size: what their pods request, which are there, and which one a new pod gets."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cruise.backtest.terms import Terms
@@ -53,6 +55,24 @@ class Nodes:
         fits = has_room(self._pods_each - self.pods, *self.free(), need)
         fits &= self.alive
         return fits
+
+    def fit_one_by_one(self, needs: Sequence[Resources], but: int) -> bool:
+        """Tell whether each pod, were it alone, has room on some node but one: cheaper to know than a placement."""
+        fits = np.repeat((self.alive & (self.pods < self._pods_each))[np.newaxis], len(needs), axis=0)
+        fits[:, but] = False
+        asked = np.array([(need.cpu_millicores, need.memory_bytes) for need in needs], dtype=np.int64).T
+        for free, wanted in zip(self.free(), asked[:, :, np.newaxis], strict=True):
+            fits &= (wanted <= free) | (wanted == 0)
+        return bool(fits.any(axis=1).all())
+
+    def as_full_as(self, others: "Nodes") -> bool:
+        """Tell whether the same is requested of the same nodes."""
+        return (
+            np.array_equal(self.alive, others.alive)
+            and np.array_equal(self.cpu_millicores, others.cpu_millicores)
+            and np.array_equal(self.memory_bytes, others.memory_bytes)
+            and np.array_equal(self.pods, others.pods)
+        )
 
     def choose(self, need: Resources) -> int | None:
         """Return the node that kube-scheduler gives a pod, None where none passes its filters."""

@@ -4,12 +4,18 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from cruise.backtest.baselines.as_requested import AsRequested
+from cruise.backtest.passes import CruisePasses
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import Sizing
 from cruise.backtest.terms import Terms
+from cruise.domain.policy import HeadroomModel, Policy
 
 POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
     {
         "as-requested": AsRequested,
+        "cruise": lambda recording, terms: CruisePasses(recording, Policy(), "cruise"),
+        "cruise-shared-max": lambda recording, terms: CruisePasses(
+            recording, Policy(headroom=HeadroomModel.SHARED_MAX), "cruise-shared-max"
+        ),
     }
 )

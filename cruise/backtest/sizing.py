@@ -102,7 +102,11 @@ class Sizing(Protocol):
         ...
 
     def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
-        """Return what new pods of some containers are created with, one entry each."""
+        """Return what new pods of some containers are created with, one entry each.
+
+        For a container that runs (`fleet.node` not negative) it is a question only: what would its pod get if it were
+        created again now? Nothing is created then.
+        """
         ...
 
     def decide(self, fleet: Fleet) -> Decision:
