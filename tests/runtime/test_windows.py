@@ -107,6 +107,28 @@ def test_a_row_is_free_an_hour_after_its_last_sample():
     np.testing.assert_array_equal(held(windows, "next"), [np.nan] * 59 + [1])
 
 
+def test_samples_go_to_rows_that_are_known_already():
+    windows = UsageWindows(least_rows=3)
+    rows = windows.rows_for([key("a"), key("b"), key("c")])
+    times = np.array(minutes(0, 2))
+    values = np.array([[1.0, 2.0], [np.nan, np.nan], [np.nan, 4.0]])
+    windows.advance(minutes(1, 1)[0])
+    windows.put(rows, np.array([7, 8, 9]), times, values.astype(np.float32), values, np.array([True, True, False]))
+    assert [windows.number_of(key(pod)) for pod in "abc"] == [7, -1, 9]
+    np.testing.assert_array_equal(held(windows, "a")[-2:], [1, 2])
+    np.testing.assert_array_equal(held(windows, "c")[-2:], [np.nan, 4])
+    np.testing.assert_array_equal(windows.recent().psi_known[rows], [True, False, False])
+    assert len(windows.recent().number) == 3
+
+
+def test_rows_that_became_free_are_counted():
+    windows = UsageWindows()
+    append(windows, minutes(0, 1), {"a": [1], "b": [2]})
+    append(windows, minutes(30, 1), {"b": [2]})
+    windows.advance(minutes(60, 1)[0])
+    assert windows.released == 1
+
+
 def test_pressure_is_as_it_was_last():
     windows = UsageWindows()
     append(windows, minutes(0, 1), {"a": [1]}, psi_known=False)
