@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from cruise.backtest.baselines.as_requested import AsRequested
+from cruise.backtest.baselines.autopilot import Autopilot
 from cruise.backtest.passes import CruisePasses
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import Sizing
@@ -13,6 +14,7 @@ from cruise.domain.policy import HeadroomModel, Policy
 POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
     {
         "as-requested": AsRequested,
+        "autopilot": Autopilot,
         "cruise": lambda recording, terms: CruisePasses(recording, Policy(), "cruise"),
         "cruise-shared-max": lambda recording, terms: CruisePasses(
             recording, Policy(headroom=HeadroomModel.SHARED_MAX), "cruise-shared-max"
