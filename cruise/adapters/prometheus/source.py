@@ -7,21 +7,16 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.counters import Answers, CountersBefore, usage_of
-from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder
+from cruise.adapters.prometheus.counters import CountersBefore
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
-from cruise.adapters.prometheus.queries import usage_query
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import CounterTail, Int64Array, SampleBlock
 from cruise.errors import BadInput, CruiseError, Unavailable
 
-# What one container may use within a step, where no node tells how many cores there are.
-MANY_CORES = 1024.0
 HOUR_SECONDS = 3600
-
-Piece = tuple[SampleBlock, CounterTail]
 
 
 class PrometheusSource:
@@ -36,14 +31,13 @@ class PrometheusSource:
             raise BadInput(f"prometheus_step is {settings.step_seconds} s, expected whole seconds that divide an hour")
         self._settings = settings
         self._client = PrometheusClient(settings)
-        self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
+        self._questions = UsageQuestions(settings, self._client)
         self._node_loads = NodeLoadReader(settings, self._client)
         self._queries_at_once = asyncio.Semaphore(settings.concurrency)
         self._containers: dict[str, dict[str, int]] = {}
         self._running: set[tuple[str, str]] = set()
         self._nodes: dict[str, float] = {}
         self._cores = MANY_CORES
-        self._pressured_nodes: set[str] = set()
 
     def close(self) -> None:
         """Close the connections."""
@@ -94,28 +88,7 @@ class PrometheusSource:
 
     async def _read_piece(self, pods: str, times: Int64Array, before: CountersBefore) -> Piece:
         async with self._queries_at_once:
-            return await asyncio.to_thread(self._ask, pods, times, before)
-
-    def _ask(self, pods: str, times: Int64Array, before: CountersBefore) -> Piece:
-        metrics, step = self._settings.metrics, self._settings.step_seconds
-        answers = Answers(
-            cpu_seconds=self._matrix(metrics.cpu, pods, times),
-            cpu_waiting_seconds=self._matrix(metrics.cpu_waiting, pods, times),
-            memory_bytes=self._matrix(metrics.memory, pods, times),
-        )
-        return usage_of(answers, times, step, before, self._cores, self._pressured_nodes)
-
-    def _matrix(self, metric: str, pods: str, times: Int64Array) -> Matrix:
-        first, last, step = int(times[0]), int(times[-1]), self._settings.step_seconds
-        body = self._client.query_range(usage_query(self._settings, metric, pods), first, last, step)
-        matrix = self._matrices.matrix(body, first, last, step)
-        if matrix.series and not any(name.namespace and name.pod and name.container for name in matrix.series):
-            labels = self._settings.labels
-            raise BadInput(
-                f"the series of {metric} lack a label {labels.namespace}, {labels.pod} or {labels.container}: "
-                "set the label names"
-            )
-        return matrix
+            return await asyncio.to_thread(self._questions.ask, pods, times, before, self._cores)
 
 
 def _first(failures: Sequence[BaseException]) -> BaseException:

@@ -1,0 +1,49 @@
+"""One question about usage: the three families of some pods over some times, made into samples."""
+
+from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.counters import Answers, CountersBefore, usage_of
+from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder
+from cruise.adapters.prometheus.queries import usage_query
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.domain.usage import CounterTail, Int64Array, SampleBlock
+from cruise.errors import BadInput
+
+# What one container may use within a step, where no node tells how many cores there are.
+MANY_CORES = 1024.0
+
+Piece = tuple[SampleBlock, CounterTail]
+
+
+class UsageQuestions:
+    """Asks a server; blocks, and may be shared by threads. It remembers on which nodes pressure was ever seen."""
+
+    def __init__(self, settings: PrometheusSettings, client: PrometheusClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
+        self._pressured_nodes: set[str] = set()
+
+    def ask(self, pods: str, times: Int64Array, before: CountersBefore, cores: float) -> Piece:
+        """Return the usage of the pods whose names match at the `times`, which are a step apart.
+
+        `cores` bounds what one container can use. Raises BadInput, Throttled, Unavailable.
+        """
+        metrics, step = self._settings.metrics, self._settings.step_seconds
+        answers = Answers(
+            cpu_seconds=self._matrix(metrics.cpu, pods, times),
+            cpu_waiting_seconds=self._matrix(metrics.cpu_waiting, pods, times),
+            memory_bytes=self._matrix(metrics.memory, pods, times),
+        )
+        return usage_of(answers, times, step, before, cores, self._pressured_nodes)
+
+    def _matrix(self, metric: str, pods: str, times: Int64Array) -> Matrix:
+        first, last, step = int(times[0]), int(times[-1]), self._settings.step_seconds
+        body = self._client.query_range(usage_query(self._settings, metric, pods), first, last, step)
+        matrix = self._matrices.matrix(body, first, last, step)
+        if matrix.series and not any(name.namespace and name.pod and name.container for name in matrix.series):
+            labels = self._settings.labels
+            raise BadInput(
+                f"the series of {metric} lack a label {labels.namespace}, {labels.pod} or {labels.container}: "
+                "set the label names"
+            )
+        return matrix
