@@ -1,6 +1,6 @@
 """Simulated nodes, all of one size: what their pods request, which are there, and which one a new pod gets."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 import numpy as np
 
@@ -56,23 +56,15 @@ class Nodes:
         fits &= self.alive
         return fits
 
-    def fit_one_by_one(self, needs: Sequence[Resources], but: int) -> bool:
-        """Tell whether each pod, were it alone, has room on some node but one: cheaper to know than a placement."""
-        fits = np.repeat((self.alive & (self.pods < self._pods_each))[np.newaxis], len(needs), axis=0)
-        fits[:, but] = False
-        asked = np.array([(need.cpu_millicores, need.memory_bytes) for need in needs], dtype=np.int64).T
-        for free, wanted in zip(self.free(), asked[:, :, np.newaxis], strict=True):
-            fits &= (wanted <= free) | (wanted == 0)
-        return bool(fits.any(axis=1).all())
-
-    def as_full_as(self, others: "Nodes") -> bool:
-        """Tell whether the same is requested of the same nodes."""
-        return (
-            np.array_equal(self.alive, others.alive)
-            and np.array_equal(self.cpu_millicores, others.cpu_millicores)
-            and np.array_equal(self.memory_bytes, others.memory_bytes)
-            and np.array_equal(self.pods, others.pods)
-        )
+    def may_fit(self, needs: Collection[Resources]) -> bool:
+        """Tell whether pods may have room together: cheaper to know than a placement, which alone is sure."""
+        asked = np.array([(need.cpu_millicores, need.memory_bytes) for need in needs], dtype=np.int64).reshape(-1, 2).T
+        if not self.alive.any() or any(
+            wanted.sum() > np.maximum(free[self.alive], 0).sum() or wanted.max(initial=0) > free[self.alive].max()
+            for free, wanted in zip(self.free(), asked, strict=True)
+        ):
+            return False
+        return len(needs) <= int((self._pods_each - self.pods)[self.alive].sum())
 
     def choose(self, need: Resources) -> int | None:
         """Return the node that kube-scheduler gives a pod, None where none passes its filters."""
