@@ -27,7 +27,7 @@ class Fitted:
 
     `fits` has an entry a node, `stays` an entry a pod; `marked` has, for nodes with evictions, the marks with the
     indices of their pods, in marking order, and `rankings` those pods' rankings. `base` and `headroom` are those of the
-    pods that stay, by node; `sizes` has an entry a container.
+    pods that stay, by node, and `extras` what the headroom model sums up over them; `sizes` has an entry a container.
     """
 
     fits: BoolArray
@@ -36,6 +36,7 @@ class Fitted:
     rankings: Mapping[int, EvictionRanking]
     base: Mapping[ResourceName, Int64Array]
     headroom: Mapping[ResourceName, Int64Array]
+    extras: Mapping[ResourceName, Float64Array]
     sizes: dict[ResourceName, Int64Array]
 
 
@@ -43,7 +44,7 @@ def fit_nodes(columns: NodeColumns, headroom: Headroom, judge: Judge) -> Fitted:
     """Decide the fit, the evictions and the sizes of all nodes; `judge` is asked where a node does not fit."""
     needs = _Needs(columns, headroom)
     stays = np.ones(len(columns.table.pods), dtype=np.bool_)
-    base, shared = needs.of_nodes(stays)
+    base, shared, extras = needs.of_nodes(stays)
     fits = np.ones(len(base[ResourceName.CPU]), dtype=np.bool_)
     for resource in ResourceName:
         fits &= base[resource] + shared[resource] <= columns.available[resource]
@@ -56,10 +57,10 @@ def fit_nodes(columns: NodeColumns, headroom: Headroom, judge: Judge) -> Fitted:
             marked[node] = found
             stays[[mark.index for mark in found]] = False
     if marked:
-        base, shared = needs.of_nodes(stays)
+        base, shared, extras = needs.of_nodes(stays)
     sizes = {resource: columns.sizes(resource, shared[resource], stays, fits) for resource in ResourceName}
     trim_to_room(columns, sizes, stays, fits)
-    return Fitted(fits, stays, marked, rankings, base, shared, sizes)
+    return Fitted(fits, stays, marked, rankings, base, shared, extras, sizes)
 
 
 def pod_sizes(
@@ -122,18 +123,21 @@ class _Needs:
             return np.empty((len(table.pods), extras.shape[1]))
         return np.asarray(np.add.reduceat(np.where(demand.managed[:, np.newaxis], extras, 0.0), table.first_container))
 
-    def of_nodes(self, stays: BoolArray) -> tuple[dict[ResourceName, Int64Array], dict[ResourceName, Int64Array]]:
-        """Return the sum of the bases and the headroom of each node's pods that stay."""
+    def of_nodes(
+        self, stays: BoolArray
+    ) -> tuple[dict[ResourceName, Int64Array], dict[ResourceName, Int64Array], dict[ResourceName, Float64Array]]:
+        """Return the sum of the bases, the headroom, and the model's own sums, of each node's pods that stay."""
         columns = self._columns
         base: dict[ResourceName, Int64Array] = {}
         headroom: dict[ResourceName, Int64Array] = {}
+        sums: dict[ResourceName, Float64Array] = {}
         for resource in ResourceName:
             base[resource] = columns.node_sum(np.where(stays, self._base[resource], 0))
             largest = columns.node_maximum(np.where(stays, self._spike[resource], 0))
             extras = self._extras[resource]
-            sums = columns.node_sums(np.where(stays[:, np.newaxis], extras, 0.0))
-            headroom[resource] = self._headroom.of_nodes(resource, base[resource], largest, sums)
-        return base, headroom
+            sums[resource] = columns.node_sums(np.where(stays[:, np.newaxis], extras, 0.0))
+            headroom[resource] = self._headroom.of_nodes(resource, base[resource], largest, sums[resource])
+        return base, headroom, sums
 
     def evictions(self, node: int, judge: Judge, rankings: dict[int, EvictionRanking]) -> tuple[Marked, ...] | None:
         """Return whom to evict from a node that does not fit, with the indices of their pods; None where it is vain."""

@@ -41,6 +41,8 @@ class HeadroomModel(StrEnum):
     """How a node's shared headroom is found."""
 
     SHARED_MAX = "shared-max"
+    JOINT_PEAK = "joint-peak"
+    RISK = "risk"
 
 
 class OomReaction(StrEnum):
@@ -96,6 +98,7 @@ class Policy:
     max_evictions_per_workload: int = 1
     max_evictions_per_hour: int = 20
     headroom: HeadroomModel = HeadroomModel.SHARED_MAX
+    headroom_risk: float = 1e-3  # of a node's intervals, the share in which its demand may pass what it has
     floor: Resources = Resources(10, 16 * MEBIBYTE)
     dead_band_share: float = 0.05
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)

@@ -1,0 +1,25 @@
+"""The headroom model that the policy names."""
+
+from collections.abc import Callable, Mapping
+
+from cruise.decisions.headroom.joint_peak import JointPeak
+from cruise.decisions.headroom.model import Headroom
+from cruise.decisions.headroom.past_demand import PastDemand
+from cruise.decisions.headroom.risk import Risk
+from cruise.decisions.headroom.scores import Margin
+from cruise.decisions.headroom.shared_max import SHARED_MAX
+from cruise.domain.policy import HeadroomModel
+from cruise.domain.resources import ResourceName
+
+
+def headroom_of(
+    model: HeadroomModel, past: Callable[[], PastDemand], margins: Callable[[], Mapping[ResourceName, Margin]]
+) -> Headroom:
+    """Prepare a model for a pass; what it does not ask for is not made."""
+    match model:
+        case HeadroomModel.SHARED_MAX:
+            return SHARED_MAX
+        case HeadroomModel.JOINT_PEAK:
+            return JointPeak(past())
+        case HeadroomModel.RISK:
+            return Risk(past(), margins())
