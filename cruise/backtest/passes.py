@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cruise.backtest.disruptions import Disruptions
+from cruise.backtest.growing import held_to_room
 from cruise.backtest.recording import Recording
+from cruise.backtest.replayed_headroom import ReplayedHeadroom
 from cruise.backtest.replayed_pods import ReplayedPods, sizes_of
 from cruise.backtest.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
 from cruise.backtest.statistics import ReplayedStatistics
 from cruise.decisions.fitting import Fitted, cut_growth, fit_nodes, pod_sizes
-from cruise.decisions.headroom.model import Headroom
-from cruise.decisions.headroom.shared_max import SHARED_MAX
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
 from cruise.decisions.recommendation import demand_table
 from cruise.decisions.resize import PodSizes, leave_dead_band
@@ -46,6 +46,7 @@ class CruisePasses:
         self._policy = replace(policy, mode=Mode.FULL)
         self._containers = recording.containers
         self._statistics = ReplayedStatistics(recording, self._policy)
+        self._headroom = ReplayedHeadroom(self._policy, self._statistics)
         self._pods = ReplayedPods(recording)
         self._disruptions = Disruptions(self._pods, self._policy)
         names = [(one.namespace, one.pod) for one in recording.containers]
@@ -55,9 +56,11 @@ class CruisePasses:
         self._verdicts: list[Touchable | None] = [None] * count
         self._touched = np.zeros(count, dtype=np.bool_)
         self._roster: Roster | None = None
-        self._created = np.zeros(count, dtype=np.bool_)
+        self._born = np.zeros(count, dtype=np.int64)
         self._row_of = np.full(count, -1, dtype=np.int64)
         self._known: StatisticColumns | None = None
+        self._known_of = np.zeros(count, dtype=np.int64)
+        self._resting = np.zeros(count, dtype=np.int64)
         self._rests_until = np.zeros(count, dtype=np.int64)
         self._reacted_at: dict[int, tuple[int, datetime]] = {}
         self._admitter: tuple[int, Admitter] | None = None
@@ -70,6 +73,7 @@ class CruisePasses:
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Take in samples."""
         self._statistics.observe(at, cpu, memory)
+        self._headroom.observe(at, cpu, memory)
         self._admitter = None
 
     def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
@@ -78,8 +82,9 @@ class CruisePasses:
         if self._admitter is None or self._admitter[0] != fleet.at:
             nowhere = self._pods.snapshot(fleet, NOBODY)
             self._admitter = (fleet.at, Admitter(nowhere, self._statistics.of_workloads(), {}, self._policy, now))
-        self._statistics.replaced(containers[self._created[containers]])
-        self._created[containers] = True
+        # It may also be asked what a pod would be created with that still runs.
+        self._statistics.replaced(containers[fleet.born[containers] > np.maximum(self._born[containers], 1)])
+        self._born[containers] = fleet.born[containers]
         admitted = []
         for container in containers.tolist():
             self._pods.note_admission(container, False)
@@ -91,10 +96,7 @@ class CruisePasses:
 
     def decide(self, fleet: Fleet) -> Decision:
         """Run a node pass."""
-        usable, statistics = self._statistics.of_containers(fleet.node >= 0)
-        row_of = np.full(len(fleet.node), -1, dtype=np.int64)
-        row_of[usable] = np.arange(len(usable))
-        self._row_of, self._known = row_of, statistics
+        row_of, statistics = self._find_statistics(fleet)
         roster, chosen = self._roster_of(fleet, row_of, statistics)
         sizes = fleet.sizes.take(chosen)
         stated = np.column_stack(
@@ -103,12 +105,24 @@ class CruisePasses:
         table = demand_table(roster, stated, statistics, row_of[chosen])
         columns = NodeColumns(self._pods.nodes(fleet), self._available(fleet, chosen), fleet.node[chosen], table)
         scope = _once(lambda: self._scope(fleet, _EMPTY))
-        fitted = fit_nodes(columns, self._headroom(), lambda pod: judged(roster.pods[pod], scope()))
+        headroom = self._headroom.of_pass(fleet.at, row_of, len(statistics.updated_at))
+        fitted = fit_nodes(columns, headroom, lambda pod: judged(roster.pods[pod], scope()))
+        staying = fitted.stays[table.pod_of]
+        self._headroom.expect(fleet.at, chosen[staying], columns.node_of[staying], fitted)
         counted = {ResourceName.CPU: sizes.cpu_millicores, ResourceName.MEMORY: sizes.memory_bytes}
         written = _Written(pod_sizes(columns, fitted.sizes, counted, fitted.stays), self._policy)
         cut_growth(columns, written.decided, counted, lambda: written.patched, written.again)
-        rests = self._rests_until[chosen] > fleet.at
-        resized = np.flatnonzero(written.patched & ~rests)
+        rests = (self._rests_until > fleet.at)[chosen] & (self._resting == fleet.born)[chosen]
+        free = self._available(fleet, NOBODY)
+        patched = held_to_room(
+            written.patched & ~rests,
+            written.sizes,
+            sizes,
+            fleet.node[chosen],
+            (free[ResourceName.CPU], free[ResourceName.MEMORY]),
+            self._policy,
+        )
+        resized = np.flatnonzero(patched)
         return Decision(
             resize=chosen[resized],
             sizes=written.sizes.take(resized),
@@ -122,7 +136,7 @@ class CruisePasses:
         at, container = _time(kill.at), kill.container
         pod = self._pods.pod(container, fleet)
         [one] = pod.containers
-        table = self._table_of(np.array([container]))
+        table = self._table_at_kill(container, fleet)
         statistic = table.row(0) if table.keys else None
         record = learn_from(
             OomKill(
@@ -152,13 +166,29 @@ class CruisePasses:
         if not isinstance(decision, ResizePod | EvictPod):
             return KillReaction()
         self._reacted_at[container] = (int(fleet.born[container]), at)
+        self._resting[container] = fleet.born[container]
         self._rests_until[container] = kill.at + int(self._policy.oom_cooldown.total_seconds())
         if isinstance(decision, EvictPod):
             return KillReaction(evict=True)
         return KillReaction(sizes=sizes_of([with_sizes(pod, decision.containers)]))
 
-    def _headroom(self) -> Headroom:
-        return SHARED_MAX
+    def _find_statistics(self, fleet: Fleet) -> tuple[Int64Array, StatisticColumns]:
+        """Return the row that speaks for each container, its own or its workload's, -1 without any; and the rows."""
+        placed = fleet.node >= 0
+        usable, statistics = self._statistics.of_containers(placed)
+        row_of = np.full(len(placed), -1, dtype=np.int64)
+        row_of[usable] = np.arange(len(usable))
+        lacking = np.flatnonzero(placed & (row_of < 0)).tolist()
+        if lacking:
+            of_workloads = self._statistics.of_workloads()
+            ones = map(self._containers.__getitem__, lacking)
+            rows = [of_workloads.find(one.namespace, one.pod, one.workload, one.container, "") for one in ones]
+            found = [(container, row) for container, row in zip(lacking, rows, strict=True) if row is not None]
+            row_of[[container for container, _ in found]] = len(usable) + np.arange(len(found))
+            theirs = of_workloads.take(np.array([row for _, row in found], dtype=np.int64))
+            statistics = statistics.followed_by(theirs)
+        self._row_of, self._known, self._known_of = row_of, statistics, fleet.born.copy()
+        return row_of, statistics
 
     def _roster_of(self, fleet: Fleet, row_of: Int64Array, statistics: StatisticColumns) -> tuple[Roster, Int64Array]:
         """Return the touchable pods, and their containers, sorted by name."""
@@ -200,6 +230,14 @@ class CruisePasses:
             for one in map(self._containers.__getitem__, known)
         ]
         return StatisticsTable.of_columns(self._known.take(self._row_of[known]), keys)
+
+    def _table_at_kill(self, container: int, fleet: Fleet) -> StatisticsTable:
+        """Return what speaks for a container's pod between two passes: what the last knew of it or its workload."""
+        if self._known_of[container] == fleet.born[container]:
+            return self._table_of(np.array([container]))
+        one, table = self._containers[container], self._statistics.of_workloads()
+        row = table.find(one.namespace, one.pod, one.workload, one.container, "")
+        return _EMPTY if row is None else StatisticsTable.of_rows([table.row(row)])
 
     def _scope(self, fleet: Fleet, statistics: StatisticsTable) -> Scope:
         return Scope(self._pods.snapshot(fleet, NOBODY), statistics, {}, self._policy, _time(fleet.at))

@@ -108,6 +108,10 @@ class ReplayedStatistics:
         number = int(self.numbers[container])
         self._kills.append((at, number, oom_memory_bytes))
         self._oom[number] = max(self._oom[number], oom_memory_bytes)
+        # What is known already learns it too, as the reactor teaches the stored statistics.
+        taught = self._of_workloads.columns.oom_memory_bytes
+        taught[number] = max(taught[number], oom_memory_bytes)
+        self._table = None
 
     def of_containers(self, present: BoolArray) -> tuple[Int64Array, StatisticColumns]:
         """Estimate anew, as of the last samples; return the containers that something is known of, and what it is.

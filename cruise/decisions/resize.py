@@ -104,15 +104,15 @@ def leave_dead_band(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:
     if not len(table.pods):
         return np.zeros(0, dtype=np.bool_)
     moves = (
-        _leaves_band(table.cpu.current, sizes.cpu_millicores, policy.dead_band.cpu_millicores, policy)
-        | _leaves_band(table.memory.current, sizes.memory_bytes, policy.dead_band.memory_bytes, policy)
-        | _leaves_band(table.cpu_limit, sizes.cpu_limit_millicores, policy.dead_band.cpu_millicores, policy)
-        | _leaves_band(table.memory_limit, sizes.memory_limit_bytes, policy.dead_band.memory_bytes, policy)
+        leaves_band(table.cpu.current, sizes.cpu_millicores, policy.dead_band.cpu_millicores, policy)
+        | leaves_band(table.memory.current, sizes.memory_bytes, policy.dead_band.memory_bytes, policy)
+        | leaves_band(table.cpu_limit, sizes.cpu_limit_millicores, policy.dead_band.cpu_millicores, policy)
+        | leaves_band(table.memory_limit, sizes.memory_limit_bytes, policy.dead_band.memory_bytes, policy)
     )
     return np.asarray(np.logical_or.reduceat(moves, table.first_container), dtype=np.bool_)
 
 
-def _leaves_band(current: Int64Array, wanted: Int64Array, least: int, policy: Policy) -> NDArray[np.bool_]:
+def leaves_band(current: Int64Array, wanted: Int64Array, least: int, policy: Policy) -> NDArray[np.bool_]:
     step = np.abs(wanted - current)
     return np.asarray((step >= least) & (step >= current * policy.dead_band_share), dtype=np.bool_)
 

@@ -1,7 +1,7 @@
 """Usage as it is read (minute samples, columnar) and as it is summed up (statistics, one row a container)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import NamedTuple
 
@@ -94,6 +94,15 @@ class StatisticColumns:
             oom_memory_bytes=self.oom_memory_bytes[places],
             memory_last_bytes=self.memory_last_bytes[places],
             psi_known=self.psi_known[places],
+        )
+
+    def followed_by(self, others: "StatisticColumns") -> "StatisticColumns":
+        """Return these entries and then others."""
+        return StatisticColumns(
+            *(
+                np.concatenate((getattr(self, column.name), getattr(others, column.name)))
+                for column in fields(StatisticColumns)
+            )
         )
 
 
