@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cruise import __version__
+from cruise.cli.backtest import backtest
 from cruise.cli.check import check
 from cruise.cli.demo import demo
 from cruise.cli.explain import explain
@@ -17,6 +18,7 @@ from cruise.cli.resume import resume
 from cruise.cli.revert import revert
 from cruise.cli.scan import scan
 from cruise.cli.serve import serve
+from cruise.cli.several import SeveralValues
 from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output
 from cruise.cli.webhook import webhook
 from cruise.errors import BadInput, CruiseError
@@ -31,8 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (scan, check, serve, plan, pack, explain, pause, resume, revert, webhook, demo):
-    app.command()(command)
+for command in (scan, check, serve, plan, pack, backtest, explain, pause, resume, revert, webhook, demo):
+    app.command(cls=SeveralValues if command is backtest else None)(command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,9 +1,6 @@
 """`cruise scan`: a read-only report of a cluster: what is at risk, what is wasted, what is pending."""
 
-import errno
 import math
-import os
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +9,9 @@ import typer
 
 from cruise.cli.collector import collector_off
 from cruise.cli.options import ConfigOption, NowOption, is_large, parse_time, settings_of
+from cruise.cli.saving import save
 from cruise.cli.terminal import busy, print_parts, table_console, write_document
-from cruise.errors import BadInput, Unavailable
+from cruise.errors import BadInput
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -171,13 +169,13 @@ def _write(report: "ScanReport", chosen: ReportFormat, output: Path | None) -> N
             console = table_console()
             print_parts(scan_table(report, console), console)
             return
-        _save(output, [_plain_table(report)])
+        save(output, [_plain_table(report)], "--output")
         return
     document = [_document(report, chosen)]
     if output is None:
         write_document(document)
     else:
-        _save(output, document)
+        save(output, document, "--output")
 
 
 def _document(report: "ScanReport", chosen: ReportFormat) -> bytes:
@@ -205,23 +203,3 @@ def _plain_table(report: "ScanReport") -> bytes:
     console = Console(file=text, width=160, highlight=False, markup=False, emoji=False, color_system=None)
     print_parts(scan_table(report, console), console)
     return text.getvalue().encode()
-
-
-def _save(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write the whole file or none of it; a device or a pipe takes it as it comes."""
-    try:
-        if path.exists() and not path.is_file():
-            with path.open("wb") as device:
-                device.writelines(pieces)
-            return
-        target = path.resolve()
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with unfinished.open("wb") as file:
-                file.writelines(pieces)
-            unfinished.replace(target)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    except OSError as error:
-        kind = Unavailable if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else BadInput
-        raise kind(f"--output: {path} cannot be written: {error.strerror}") from error

@@ -1,5 +1,6 @@
 """Amounts as people read them: three significant digits at most, the unit always there."""
 
+import math
 from datetime import datetime
 
 from cruise.domain.resources import MEBIBYTE, ResourceName
@@ -78,3 +79,25 @@ def money_text(amount: float) -> str:
     """Write an amount of money in whole dollars, in cents where there are few: `$1,204`, `$3.20`, `-$12`."""
     sign, size = ("-" if amount < 0 else ""), abs(amount)
     return f"{sign}${size:,.0f}" if size >= 10 else f"{sign}${size:.2f}"
+
+
+def percent_text(share: float) -> str:
+    """Write a share in percent without the sign, in five characters: `0`, `0.012`, `3.21`, `54.3`; unknown as `–`."""
+    percent = 100 * share
+    if not math.isfinite(percent):
+        return "–"
+    size = abs(percent)
+    if 0 < size < 0.001:
+        return "<.001"
+    digits = 0 if not size or size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3
+    return f"{percent:,.{digits}f}"
+
+
+def rate_text(rate: float) -> str:
+    """Write how often something happens: `0`, `0.31`, `12.5`, `1,204`; unknown as `–`."""
+    if not math.isfinite(rate):
+        return "–"
+    if 0 < rate < 0.01:
+        return "<.01"
+    digits = 0 if not rate or rate >= 100 else 1 if rate >= 10 else 2
+    return f"{rate:,.{digits}f}"

@@ -86,6 +86,20 @@ def number(example: str) -> Form:
     return Form("a positive number", example, read)
 
 
+def price(example: str) -> Form:
+    """What something costs; nothing is a price too."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(value)
+        found = float(value)
+        if not math.isfinite(found) or found < 0:
+            raise ValueError(value)
+        return found
+
+    return Form("a number of at least 0", example, read)
+
+
 def _read_flag(value: object) -> bool:
     if isinstance(value, bool):
         return value

@@ -97,6 +97,8 @@ class Settings:
     max_evictions_per_hour: int = _setting(forms.count("20"), _POLICY.max_evictions_per_hour)
     packing: bool = _setting(forms.FLAG, True)
     packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
+    price_core_hour: float | None = _setting(forms.price("0.0145"), None)
+    price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
     headroom: HeadroomModel = _setting(_HEADROOM, _POLICY.headroom)
     excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
@@ -114,6 +116,10 @@ class Settings:
             raise BadInput("prometheus_token_file and prometheus_user are both set; keep one way of signing in")
         if self.prometheus_password is not None and self.prometheus_password_file is not None:
             raise BadInput("prometheus_password and prometheus_password_file are both set; keep one")
+        if (self.price_core_hour is None) != (self.price_gibibyte_hour is None):
+            raise BadInput(
+                "price_core_hour and price_gibibyte_hour go together: a node is paid for both; set both or none"
+            )
 
     def policy(self) -> Policy:
         """Return what decisions read."""

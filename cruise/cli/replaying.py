@@ -1,0 +1,95 @@
+"""What `cruise backtest` does once its options are understood: read, replay, and show how far it is."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from cruise.backtest.backtest import backtest
+from cruise.backtest.halving import Half, take_half
+from cruise.backtest.loading import load_trace
+from cruise.backtest.recording import Recording
+from cruise.backtest.terms import Terms
+from cruise.cli.terminal import complain, quiet_logs
+from cruise.domain.backtest import BacktestResult
+
+if TYPE_CHECKING:
+    from cruise.adapters.prometheus.settings import PrometheusSettings
+    from cruise.domain.cluster import Snapshot
+
+Show = Callable[[str, float], None]
+_BAR_STEPS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is replayed under which terms, whatever it is read from."""
+
+    policies: Sequence[str]
+    terms: Terms
+    half: Half | None
+    watched_node: str | None
+
+
+def read_traces(directories: Sequence[Path], terms: Terms) -> list[Recording]:
+    """Read all trace directories, so that a bad one is told of before an hour of replays. Raises BadInput."""
+    found = []
+    with bar(len(directories), "traces") as show:
+        for at, directory in enumerate(directories):
+            show(f"reading {directory.name}", at)
+            found.append(load_trace(directory, terms.pass_seconds))
+    return found
+
+
+def read_prometheus(
+    prometheus: "PrometheusSettings", days: int, end: datetime, snapshot: "Snapshot | None"
+) -> Recording:
+    """Read the days before a time. Raises BadInput, Unavailable."""
+    from cruise.backtest.reading import read_recording
+
+    with quiet_logs(), bar(1, "usage") as show:
+        return read_recording(prometheus, days, end, snapshot, lambda share: show("reading usage", share), complain)
+
+
+def replay_all(recordings: list[Recording], asked: Asked) -> list[BacktestResult]:
+    """Replay one recording after the other, and let each go when it is done. Raises BadInput."""
+    if asked.half is not None:
+        recordings[:] = [take_half(recording, asked.half) for recording in recordings]
+    found: list[BacktestResult] = []
+    with quiet_logs(), bar(len(recordings) * len(asked.policies), "replays") as show:
+        while recordings:
+            done = len(found) * len(asked.policies)
+            found.append(_replay(recordings.pop(0), asked, done, show))
+    return found
+
+
+def _replay(recording: Recording, asked: Asked, done: int, show: Show) -> BacktestResult:
+    def progressed(policy: str, share: float) -> None:
+        show(f"{recording.name}: {policy}", done + list(asked.policies).index(policy) + share)
+
+    return backtest(recording, asked.policies, asked.terms, on_progress=progressed, watched_node=asked.watched_node)
+
+
+@contextmanager
+def bar(total: int, what: str) -> Iterator[Show]:
+    """Show on standard error how far something is and how long it will take, where people look on."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda text, done: None
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left", style="dim"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total * _BAR_STEPS)
+        yield lambda text, done: progress.update(task, description=text, completed=done * _BAR_STEPS)

@@ -1,0 +1,72 @@
+"""Places for the labels of marks in a picture, so that none covers another label or a mark."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_GAP = 4.0
+_STEP = 9.0
+# The right is where a reader looks first; then the other sides, then the corners.
+_DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225, 22, 338, 158, 202)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle; `x` and `y` are its left upper corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def overlaps(self, other: "Box") -> bool:
+        """Tell whether the two share more than an edge."""
+        return (
+            self.x < other.x + other.width
+            and other.x < self.x + self.width
+            and self.y < other.y + other.height
+            and other.y < self.y + self.height
+        )
+
+    def holds(self, other: "Box") -> bool:
+        """Tell whether the other lies within this one."""
+        return (
+            self.x <= other.x
+            and self.y <= other.y
+            and other.x + other.width <= self.x + self.width
+            and other.y + other.height <= self.y + self.height
+        )
+
+    def nearest(self, x: float, y: float) -> tuple[float, float]:
+        """Return the point of the box that is nearest to a point."""
+        return min(max(x, self.x), self.x + self.width), min(max(y, self.y), self.y + self.height)
+
+
+def place_labels(
+    marks: Sequence[tuple[float, float]], widths: Sequence[float], height: float, radius: float, within: Box
+) -> Sequence[Box]:
+    """Return a box for each mark's label, each as near to its mark as those before leave it room.
+
+    A label for which there is no room whatever lies over others, beside its mark.
+    """
+    taken = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in marks]
+    found = []
+    for (x, y), width in zip(marks, widths, strict=True):
+        places = _around(x, y, width, height, radius, math.hypot(within.width, within.height))
+        free = (box for box in places if within.holds(box) and not any(box.overlaps(other) for other in taken))
+        box = next(free, Box(x + radius + _GAP, y - height / 2, width, height))
+        taken.append(box)
+        found.append(box)
+    return found
+
+
+def _around(x: float, y: float, width: float, height: float, radius: float, farthest: float) -> Iterator[Box]:
+    """Yield boxes around a mark, the nearest first."""
+    away = 0.0
+    while away <= farthest:
+        for degrees in _DIRECTIONS:
+            dx, dy = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+            reach = radius + _GAP + away
+            # The box touches the ring with the side or corner that faces the mark.
+            yield Box(x + dx * reach + (dx - 1) * width / 2, y + dy * reach + (dy - 1) * height / 2, width, height)
+        away += _STEP

@@ -1,0 +1,159 @@
+"""A backtest with its terms, as documents for programs: JSON, whose keys are a contract, YAML and CSV."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import yaml
+
+from cruise.decisions.pareto import find_dominated
+from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore
+from cruise.interfaces.shapes import Shape, shape
+
+COST_NOTE = "an estimate: the nodes' time at the prices that are set"
+_DIGITS = 6
+_DAYS_A_MONTH = 730 / 24
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What an hour of a resource costs, in whatever currency."""
+
+    core_hour: float
+    gibibyte_hour: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTerms:
+    """What a replay was run under, besides its nodes; `half` is tune, report or None for every series."""
+
+    pass_seconds: int
+    arrivals: str
+    seed: int
+    risk: float
+    half: str | None = None
+    prices: Prices | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestReport:
+    """What was found about one or several recordings under the same terms."""
+
+    results: Sequence[BacktestResult]
+    terms: ReplayTerms
+
+    @property
+    def have_cost(self) -> bool:
+        """Whether any policy's cost is known."""
+        return any(score.cost is not None for result in self.results for score in result.policies.values())
+
+
+def cost_a_month(score: PolicyScore, result: BacktestResult) -> float | None:
+    """Return what a month of 730 hours costs at this rate, None where prices are not known."""
+    return score.cost / result.days * _DAYS_A_MONTH if score.cost is not None and result.days > 0 else None
+
+
+def backtest_json(report: BacktestReport) -> bytes:
+    """Return the report as one JSON document: that of the recording, or `traces` with one for each of several."""
+    return msgspec.json.encode(_document(report)) + b"\n"
+
+
+def backtest_yaml(report: BacktestReport) -> bytes:
+    """Return the report as one YAML document."""
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(_document(report), Dumper=dumper, sort_keys=False, allow_unicode=True, width=160)).encode()
+
+
+def backtest_csv(report: BacktestReport) -> bytes:
+    """Return one line for each policy of each recording; what is not known stays empty."""
+    text = io.StringIO()
+    lines: list[dict[str, Shape]] = []
+    for result in report.results:
+        dominated = find_dominated(result.policies)
+        for name, score in result.policies.items():
+            figures = _policy(score, result, dominated.get(name))
+            lines.append({"trace": result.trace, "policy": name, **_flat(figures)})
+    writer = csv.DictWriter(text, list(lines[0]) if lines else ["trace", "policy"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue().encode()
+
+
+def _flat(figures: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Return what a line of CSV has: nested keys joined by a point, lists left out."""
+    found: dict[str, Shape] = {}
+    for key, value in figures.items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{inner}": item for inner, item in _flat(value).items()}
+        elif not isinstance(value, list):
+            found[key] = value
+    return found
+
+
+def _document(report: BacktestReport) -> Shape:
+    documents: list[Shape] = [_result(result, report.terms) for result in report.results]
+    return documents[0] if len(documents) == 1 else {"traces": documents}
+
+
+def _result(result: BacktestResult, terms: ReplayTerms) -> Shape:
+    dominated = find_dominated(result.policies)
+    return {
+        "trace": result.trace,
+        "containers": result.containers,
+        "days": _figure(result.days),
+        "stepSeconds": result.step_seconds,
+        "node": {"cpuMillicores": result.node.cpu_millicores, "memoryBytes": result.node.memory_bytes},
+        "terms": shape(terms),
+        "policies": {name: _policy(score, result, dominated.get(name)) for name, score in result.policies.items()},
+    }
+
+
+def _policy(score: PolicyScore, result: BacktestResult, dominated_by: str | None) -> dict[str, Shape]:
+    """Return a policy's figures; those of memory are null where memory was not recorded."""
+    memory = score.memory
+    kills = score.oom_per_1000_container_days if memory is not None else None
+    return {
+        "cpu": {
+            "relativeSlack": _figure(score.cpu.relative_slack),
+            "starvedShare": _figure(score.cpu.starved_share),
+            "shortShare": _figure(score.cpu.short_share),
+        },
+        "memory": {
+            "relativeSlack": _figure(memory.relative_slack if memory is not None else None),
+            "shortShare": _figure(memory.short_share if memory is not None else None),
+            "oomPer1000ContainerDays": _figure(kills),
+        },
+        "resizesPerContainerDay": _figure(score.resizes_per_container_day),
+        "resizeReversalShare": _figure(score.resize_reversal_share),
+        "evictionsPer1000PodDays": _figure(score.evictions_per_1000_pod_days),
+        "nodesMean": _figure(score.nodes_mean),
+        "nodesPeak": score.nodes_peak,
+        "pendingPodMinutes": _figure(score.pending_pod_minutes),
+        "containerDays": _figure(score.container_days),
+        "estimatedCost": _figure(score.cost),
+        "estimatedCostPerMonth": _figure(cost_a_month(score, result)),
+        "dominatedBy": dominated_by,
+        "worst": [_container(one) for one in score.worst],
+    }
+
+
+def _container(one: ContainerScore) -> Shape:
+    return {
+        "namespace": one.namespace,
+        "workload": one.workload,
+        "pod": one.pod,
+        "cpuSlackMillicores": _figure(one.cpu_slack_millicores),
+        "memorySlackBytes": _figure(one.memory_slack_bytes),
+        "starvedMinutes": _figure(one.starved_minutes),
+        "oomKills": one.oom_kills,
+        "evictions": one.evictions,
+        "resizes": one.resizes,
+    }
+
+
+def _figure(value: float | None) -> float | None:
+    """Return a number to six significant digits: more would be the rounding of sums, which no one can compare."""
+    return float(f"{float(value):.{_DIGITS}g}") if value is not None and math.isfinite(value) else None

@@ -1,0 +1,100 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.pareto import AXES, dominates, find_dominated
+from tests.backtest_results import make_policies, make_score
+
+SHARES = st.sampled_from([0.0, 0.1, 0.2, 0.3])
+NAMES = ("vpa", "autopilot", "cruise", "cruise-risk", "oracle")
+
+
+@st.composite
+def scores(draw):
+    has_memory = draw(st.booleans())
+    rows = {}
+    for name in draw(st.permutations(NAMES))[: draw(st.integers(0, len(NAMES)))]:
+        cpu, starved, of_memory = draw(SHARES), draw(SHARES), draw(SHARES)
+        rows[name] = make_score(
+            name,
+            (cpu, starved, 0.0),
+            (of_memory, 0.0, 0.0) if has_memory else None,
+            oom=draw(SHARES),
+            evictions=draw(SHARES),
+            nodes_mean=draw(SHARES),
+        )
+    return rows
+
+
+def costs(score) -> list[float]:
+    return [value for value in (axis(score) for axis in AXES.values()) if value is not None]
+
+
+@given(scores())
+def test_exactly_those_are_dominated_that_somebody_beats(rows):
+    found = find_dominated(rows)
+    for name, score in rows.items():
+        beaten = any(
+            dominates(costs(rival), costs(score)) for other, rival in rows.items() if other not in (name, "oracle")
+        )
+        assert (name in found) == beaten
+
+
+@given(scores())
+def test_the_winner_named_beats_and_is_beaten_by_nobody_who_can_be_chosen(rows):
+    found = find_dominated(rows)
+    for name, winner in found.items():
+        assert dominates(costs(rows[winner]), costs(rows[name]))
+        assert winner != "oracle"
+        assert winner not in found
+
+
+@given(scores())
+def test_somebody_who_can_be_chosen_is_left(rows):
+    assert set(rows) <= {"oracle"} or set(rows) - {"oracle"} - set(find_dominated(rows))
+
+
+@given(scores(), st.randoms(use_true_random=False))
+def test_the_order_of_the_policies_does_not_matter_to_who_is_dominated(rows, draw):
+    names = list(rows)
+    draw.shuffle(names)
+    assert set(find_dominated({name: rows[name] for name in names})) == set(find_dominated(rows))
+
+
+@given(scores())
+def test_removing_the_dominated_dominates_nobody_else(rows):
+    found = find_dominated(rows)
+    assert find_dominated({name: score for name, score in rows.items() if name not in found}) == {}
+
+
+@given(st.lists(SHARES, min_size=1, max_size=6))
+def test_no_row_beats_itself(row):
+    assert not dominates(row, row)
+
+
+def test_equals_stay_both():
+    assert find_dominated({"cruise": make_score(), "cruise-risk": make_score()}) == {}
+
+
+def test_the_oracle_beats_nobody_but_may_be_beaten():
+    worse = make_score(nodes_mean=100.0)
+    assert find_dominated({"oracle": make_score(), "cruise": worse}) == {}
+    assert find_dominated({"oracle": worse, "cruise": make_score()}) == {"oracle": "cruise"}
+
+
+def test_without_memory_its_kills_and_its_slack_do_not_count():
+    rows = {"vpa": make_score(memory=None, oom=9.0), "cruise": make_score(memory=None, oom=0.0)}
+    assert find_dominated(rows) == {}
+
+
+def test_of_a_chain_the_end_is_named():
+    rows = {name: make_score(nodes_mean=mean) for name, mean in (("vpa", 9.0), ("autopilot", 8.0), ("cruise", 7.0))}
+    assert find_dominated(rows) == {"vpa": "cruise", "autopilot": "cruise"}
+
+
+def test_the_usual_figures():
+    assert find_dominated(make_policies()) == {
+        "vpa": "cruise",
+        "cruisekube": "cruise",
+        "autopilot": "cruise",
+        "cruise-joint-peak": "cruise",
+    }
