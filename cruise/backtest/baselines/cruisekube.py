@@ -6,8 +6,8 @@ node's plan are in modules of their own. Its tasks run at their default interval
 memory, as somebody who wants it to work sets it (by default it writes nothing).
 
 - Every 15 minutes the statistics are made anew, every 5 minutes they are applied to every node, at once from the
-  start on. Pods of workloads younger than an hour, without statistics or without a CPU request (which it takes for
-  Guaranteed) are left alone, and count with their requests.
+  start on. Pods of workloads younger than an hour or without statistics are left alone and count with their requests;
+  so are those without a CPU request whose memory request is the limit, which it takes for Guaranteed.
 - In place: CPU from 1 m to 10 cores, written when it moves by 1 m; memory from 16 MB, written whenever it moves, the
   limit to 2 × max(7 days' maximum, OOM memory), but never lowered. A container whose memory request is its limit gets
   both set to that, and nothing where this is less: so what is provisioned so stays until its pod is created again.

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cruise.backtest.baselines.as_requested import AsRequested
+from cruise.backtest.baselines.oracle import Oracle
+from cruise.backtest.recording import Recording
+from cruise.backtest.replay import replay
+from cruise.backtest.terms import Arrivals, Terms
+from cruise.domain.resources import Resources
+from tests.backtest.baselines.recordings import GIBIBYTE, fleet_of, recording_of, sizes_of
+
+ALL = np.arange(2, dtype=np.int64)
+SMALL_NODES = Terms(node=Resources(3000, 6 * GIBIBYTE), node_pods=8)
+
+
+def minutes() -> Recording:
+    """Two containers, a sample a minute; the first pass ends at 300."""
+    cpu = np.array([[100, 5], [200, 5], [150.2, 5], [90, 5], [80, np.nan], [70, np.nan], [60, np.nan], [910, np.nan]])
+    memory = np.array([[1e9, 1e6]] * 4 + [[2e9, np.nan]] * 4)
+    return recording_of(cpu, memory, start=60, step_seconds=60)
+
+
+@st.composite
+def random_recordings(draw: st.DrawFn) -> Recording:
+    times, count = draw(st.integers(2, 60)), draw(st.integers(1, 12))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    cpu = random.gamma(0.5, 400.0, (times, count)).clip(max=2900)
+    memory = random.gamma(0.5, 6e8, (times, count)).clip(max=5e9)
+    for column in range(count):
+        first = int(random.integers(0, times))
+        last = int(random.integers(first, times))
+        cpu[:first, column] = memory[:first, column] = np.nan
+        cpu[last + 1 :, column] = memory[last + 1 :, column] = np.nan
+    step = draw(st.sampled_from([60, 300]))
+    return recording_of(cpu, memory, start=step * draw(st.integers(0, 7)), step_seconds=step)
+
+
+def test_a_new_pod_gets_the_largest_use_up_to_the_first_pass_rounded_up() -> None:
+    sizes = Oracle(minutes(), Terms()).admit(ALL, fleet_of(sizes_of([0, 0], [0, 0]), at=0))
+    assert sizes.cpu_millicores.tolist() == [200, 5]
+    assert sizes.memory_bytes.tolist() == [2_000_000_000, 1_000_000]
+    assert sizes.memory_limit_bytes.tolist() == [0, 0]
+
+
+def test_a_pod_created_between_two_passes_is_sized_up_to_the_next_pass() -> None:
+    sizes = Oracle(minutes(), Terms()).admit(ALL, fleet_of(sizes_of([0, 0], [0, 0]), at=120))
+    assert sizes.cpu_millicores.tolist() == [151, 5], "the samples at 180, 240 and 300"
+
+
+def test_a_pass_writes_the_largest_use_until_the_next_one_and_nothing_for_who_uses_none() -> None:
+    decision = Oracle(minutes(), Terms()).decide(fleet_of(sizes_of([151, 5], [2_000_000_000, 1_000_000]), at=300))
+    assert decision.resize.tolist() == [0, 1]
+    assert decision.sizes.cpu_millicores.tolist() == [910, 0]
+    assert decision.sizes.memory_bytes.tolist() == [2_000_000_000, 0]
+    assert decision.evict_without_room
+
+
+def test_what_is_right_already_is_not_written_and_who_does_not_run_is_not_resized() -> None:
+    oracle = Oracle(minutes(), Terms())
+    right = sizes_of([910, 5], [2_000_000_000, 1_000_000])
+    assert oracle.decide(fleet_of(right, at=300)).resize.tolist() == [1]
+    assert oracle.decide(fleet_of(right, at=300, node=[0, -1])).resize.tolist() == []
+
+
+def test_after_the_last_sample_nothing_is_used() -> None:
+    decision = Oracle(minutes(), Terms()).decide(fleet_of(sizes_of([910, 0], [1, 0]), at=600))
+    assert decision.sizes.cpu_millicores.tolist() == [0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_recordings(), st.sampled_from(Arrivals))
+def test_nobody_is_ever_short_starved_or_killed(recording: Recording, arrivals: Arrivals) -> None:
+    terms = Terms(node=SMALL_NODES.node, node_pods=SMALL_NODES.node_pods, arrivals=arrivals)
+    score = replay(recording, Oracle(recording, terms), terms)
+    assert score.memory is not None
+    assert score.oom_per_1000_container_days == 0
+    assert score.pending_pod_minutes == 0
+    for resource in (score.cpu, score.memory):
+        assert resource.starved_share == 0
+        assert resource.short_share == 0
+        assert resource.relative_slack >= -1e-6, "requests are never below use"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_with_one_sample_an_interval_there_is_no_slack_but_for_rounding(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    cpu = np.ceil(random.gamma(0.5, 400.0, (20, 5))).clip(1, 2900)
+    recording = recording_of(cpu, np.ceil(random.gamma(0.5, 6e8, (20, 5))).clip(1, 5e9))
+    score = replay(recording, Oracle(recording, SMALL_NODES), SMALL_NODES)
+    assert score.memory is not None
+    assert score.cpu.relative_slack == pytest.approx(0.0, abs=1e-6)
+    assert score.memory.relative_slack == pytest.approx(0.0, abs=1e-6)
+
+
+def test_it_needs_fewer_nodes_than_what_was_provisioned() -> None:
+    random = np.random.default_rng(3)
+    recording = recording_of(random.uniform(0, 200, (50, 12)), random.uniform(0, 4e8, (50, 12)))
+    provisioned = replay(recording, AsRequested(recording, SMALL_NODES), SMALL_NODES)
+    oracle = replay(recording, Oracle(recording, SMALL_NODES), SMALL_NODES)
+    assert provisioned.nodes_peak == 12, "4 GiB each, 6 GiB a node"
+    assert oracle.nodes_peak <= 2
+    assert oracle.resizes_per_container_day > 100
