@@ -5,6 +5,8 @@ from types import MappingProxyType
 
 from cruise.backtest.baselines.as_requested import AsRequested
 from cruise.backtest.baselines.autopilot import Autopilot
+from cruise.backtest.baselines.cruisekube import CruiseKube
+from cruise.backtest.baselines.oracle import Oracle
 from cruise.backtest.passes import CruisePasses
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import Sizing
@@ -14,10 +16,12 @@ from cruise.domain.policy import HeadroomModel, Policy
 POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
     {
         "as-requested": AsRequested,
+        "cruisekube": CruiseKube,
         "autopilot": Autopilot,
         "cruise": lambda recording, terms: CruisePasses(recording, Policy(), "cruise"),
         "cruise-shared-max": lambda recording, terms: CruisePasses(
             recording, Policy(headroom=HeadroomModel.SHARED_MAX), "cruise-shared-max"
         ),
+        "oracle": Oracle,
     }
 )

@@ -67,5 +67,6 @@ class Oracle:
 
 def _largest(samples: Float32Array) -> Int64Array:
     """Return the largest sample of each column, rounded up; 0 where there is none."""
-    largest = np.fmax.reduce(samples, axis=0, initial=np.float32(0.0))
-    return np.ceil(largest).astype(np.int64)
+    largest: Float32Array = np.fmax.reduce(samples, axis=0, initial=np.float32(0.0))
+    rounded: Int64Array = np.ceil(largest).astype(np.int64)
+    return rounded
