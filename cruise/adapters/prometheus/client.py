@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,11 @@ class PrometheusClient(PrometheusConnect):
         """Return the answer to an instant query. Raises BadInput, Throttled, Unavailable."""
         return self._ask("query", {"query": query, "time": at})
 
-    def _ask(self, endpoint: str, form: Mapping[str, str | int]) -> bytes:
+    def series(self, selectors: Sequence[str], first: int, last: int) -> bytes:
+        """Return the label sets of the series that had samples in a time. Raises BadInput, Throttled, Unavailable."""
+        return self._ask("series", {"match[]": selectors, "start": first, "end": last})
+
+    def _ask(self, endpoint: str, form: Mapping[str, str | int | Sequence[str]]) -> bytes:
         # Thanos then refuses what it cannot answer whole; the others ignore the field.
         form = {**form, "partial_response": "false", "timeout": f"{self._seconds:g}s"}
         who = f"Prometheus at {self.url}"

@@ -109,6 +109,19 @@ def usage_of(
     )
 
 
+def joined_tail(tails: Sequence[CounterTail], at: int) -> CounterTail:
+    """Return the tails of disjoint reads up to `at` as one."""
+    if len(tails) == 1:
+        return tails[0]
+    return CounterTail(
+        at=at,
+        keys=[key for tail in tails for key in tail.keys],
+        series=[series for tail in tails for series in tail.series],
+        cpu_seconds=np.concatenate([tail.cpu_seconds for tail in tails]),
+        cpu_waiting_seconds=np.concatenate([tail.cpu_waiting_seconds for tail in tails]),
+    )
+
+
 def _folded(matrix: Matrix, before: CountersBefore) -> tuple[list[SeriesKey], Float64Array, list[str]]:
     """Return the series by container and id, each once, with their values and nodes.
 

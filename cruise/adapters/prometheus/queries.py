@@ -13,11 +13,17 @@ def usage_query(settings: PrometheusSettings, metric: str, pods: str) -> str:
     """
     labels = settings.labels
     kept = dict.fromkeys((labels.namespace, labels.pod, labels.container, labels.id, labels.node))
+    return f"max by ({', '.join(label for label in kept if label)}) ({usage_selector(settings, metric, pods)})"
+
+
+def usage_selector(settings: PrometheusSettings, metric: str, pods: str) -> str:
+    """Return what selects the series that `usage_query` reads, each of which costs a sample a step."""
+    labels = settings.labels
     matchers = [f'{labels.container}!=""', f'{labels.container}!="POD"']
     if settings.matchers:
         matchers.append(settings.matchers)
     matchers.append(f"{labels.pod}=~{quoted(pods)}")
-    return f"max by ({', '.join(label for label in kept if label)}) ({metric}{{{','.join(matchers)}}})"
+    return f"{metric}{{{','.join(matchers)}}}"
 
 
 def node_load_query(settings: PrometheusSettings) -> str:

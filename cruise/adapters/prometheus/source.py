@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.counters import CountersBefore
+from cruise.adapters.prometheus.counters import CountersBefore, joined_tail
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -80,7 +80,7 @@ class PrometheusSource:
             raise Unavailable(
                 f"Prometheus has no usage since {since:%F %R} UTC of containers that run, and had some before"
             )
-        return block, _joined_tail([one for _, one in read], end)
+        return block, joined_tail([one for _, one in read], end)
 
     async def node_loads(self, at: int) -> Mapping[str, float]:
         async with self._queries_at_once:
@@ -113,16 +113,4 @@ def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:
         memory_bytes=np.concatenate([nothing, *(block.memory_bytes for block in blocks)]),
         psi_known=np.concatenate([np.zeros(0, dtype=np.bool_), *(block.psi_known for block in blocks)]),
         nodes=[node for block in blocks for node in block.nodes],
-    )
-
-
-def _joined_tail(tails: Sequence[CounterTail], at: int) -> CounterTail:
-    if len(tails) == 1:
-        return tails[0]
-    return CounterTail(
-        at=at,
-        keys=[key for tail in tails for key in tail.keys],
-        series=[series for tail in tails for series in tail.series],
-        cpu_seconds=np.concatenate([tail.cpu_seconds for tail in tails]),
-        cpu_waiting_seconds=np.concatenate([tail.cpu_waiting_seconds for tail in tails]),
     )

@@ -1,0 +1,137 @@
+"""What kube-state-metrics told of pods that may be gone by now: their owners, and what their containers requested.
+
+Owners are labels, so the index alone tells them. Requests are values, looked at every hour; the first value counts,
+what a pod was created with. Where the scraper kept its own labels, those of the metrics are prefixed `exported_`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.listing import LOOK_BACK_SECONDS, Listing, series_decoder
+from cruise.adapters.prometheus.matrix import MatrixDecoder
+from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of
+from cruise.adapters.prometheus.queries import quoted
+from cruise.adapters.prometheus.recording import DAY, patiently
+from cruise.adapters.prometheus.settings import Labels, PrometheusSettings
+from cruise.domain.resources import Resources
+from cruise.domain.usage import ContainerKey
+
+REQUESTS = "kube_pod_container_resource_requests"
+HOUR = 3600
+
+PodKey = tuple[str, str]
+OwnerKey = tuple[str, str, str]
+Owner = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KubeState:
+    """Owners as (kind, name): of pods by namespace and name, of ReplicaSets and Jobs by namespace, kind and name."""
+
+    owner_of_pod: dict[PodKey, Owner] = field(default_factory=dict)
+    owner_of_controller: dict[OwnerKey, Owner] = field(default_factory=dict)
+    requests: dict[ContainerKey, Resources] = field(default_factory=dict)
+
+
+def read_kube_state(settings: PrometheusSettings, client: PrometheusClient, start: int, end: int) -> KubeState:
+    """Return what is known of the pods between two times, in Unix seconds; blocks. It may be nothing at all.
+
+    Raises BadInput, Throttled, Unavailable.
+    """
+    return _Reader(settings, client).read(start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The labels of a series that are of use here; `exported` tells that the scraper kept its own."""
+
+    namespace: str
+    pod: str
+    exported: bool
+    controller: str
+    owner: Owner | None
+
+
+class _Reader:
+    def __init__(self, settings: PrometheusSettings, client: PrometheusClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._found = KubeState()
+
+    def read(self, start: int, end: int) -> KubeState:
+        # Hours that every read agrees on.
+        for first in range(start // HOUR * HOUR, end, DAY):
+            last = min(first + DAY - HOUR, end)
+            self._owners(first, last + HOUR)
+            self._requests(first, last)
+        return self._found
+
+    def _owners(self, first: int, last: int) -> None:
+        for one in self._lines("kube_pod_owner", first, last):
+            if one.owner is not None:
+                self._found.owner_of_pod[one.namespace, one.pod] = one.owner
+        for family, kind, label in (
+            ("kube_replicaset_owner", "ReplicaSet", "replicaset"),
+            ("kube_job_owner", "Job", "job_name"),
+        ):
+            for one in self._lines(family, first, last, label):
+                if one.owner is not None:
+                    self._found.owner_of_controller[one.namespace, kind, one.controller] = one.owner
+
+    def _lines(self, family: str, first: int, last: int, controller: str = "", matchers: str = "") -> Iterator[_Line]:
+        labels = {"kind": "owner_kind", "owner": "owner_name", "controller": controller or "controller"}
+        for name in ("namespace", "pod"):
+            labels |= {name: name, f"exported_{name}": f"exported_{name}"}
+        decode = series_decoder(labels, self._settings.accept_partial)
+        selector = f"{family}{{{','.join(part for part in (matchers, self._settings.matchers) if part)}}}"
+        for one in decode(patiently(partial(self._client.series, [selector], first - LOOK_BACK_SECONDS, last))):
+            # Where there is no owner, the labels say so in angle brackets.
+            owned = one.kind and one.owner and not one.owner.startswith("<")
+            yield _Line(
+                one.exported_namespace or one.namespace,
+                one.exported_pod or one.pod,
+                bool(one.exported_pod),
+                one.controller,
+                (one.kind, one.owner) if owned else None,
+            )
+
+    def _requests(self, first: int, last: int) -> None:
+        wanted = 'resource=~"cpu|memory"'
+        counts = {name: Counter[str]() for name in PARTITIONS}
+        prefix = ""
+        for one in self._lines(REQUESTS, first, last, matchers=wanted):
+            prefix = "exported_" if one.exported else prefix
+            counts[partition_of(one.pod)][one.pod] += 1
+        listing = Listing(series_of_pod=counts)
+        # The resource takes the place of the runtime's id: what tells series of one container apart.
+        labels = Labels(f"{prefix}namespace", f"{prefix}pod", f"{prefix}container", id="resource", node="")
+        decoder = MatrixDecoder(labels, self._settings.accept_partial)
+        points = listing.points((last - first) // HOUR + 1, self._settings)
+        for start in range(first, last + 1, points * HOUR):
+            end = min(start + (points - 1) * HOUR, last // HOUR * HOUR)
+            for piece in listing.pieces(points, self._settings):
+                matchers = [wanted, f"{labels.pod}=~{quoted(piece)}"]
+                if self._settings.matchers:
+                    matchers.append(self._settings.matchers)
+                by = ", ".join((labels.namespace, labels.pod, labels.container, labels.id))
+                query = f"max by ({by}) ({REQUESTS}{{{','.join(matchers)}}})"
+                body = patiently(partial(self._client.query_range, query, start, end, HOUR))
+                self._keep(decoder, body, start, end)
+
+    def _keep(self, decoder: MatrixDecoder, body: bytes, start: int, end: int) -> None:
+        matrix = decoder.matrix(body, start, end, HOUR)
+        seen: dict[ContainerKey, Resources] = {}
+        for name, values in zip(matrix.series, matrix.values, strict=True):
+            key = ContainerKey(name.namespace, name.pod, name.container)
+            known = values[~np.isnan(values)]
+            if key in self._found.requests or not len(known):
+                continue
+            one = float(known[0])
+            asked = Resources(cpu_millicores=round(one * 1000)) if name.id == "cpu" else Resources(0, round(one))
+            seen[key] = seen.get(key, Resources()) + asked
+        self._found.requests.update(seen)

@@ -1,0 +1,133 @@
+"""Days of usage into two matrices, a piece at a time: never more than a day's samples are held beside them.
+
+What is read is what the controller reads: the same queries, the same rules for counters. So CPU is demand, usage ×
+(1 + psi), where pressure is known, and whatever is called use in scores of such a recording is demand.
+
+The index tells first which series there were, pods that are gone included. From that, every query is cut so that its
+points times its series stay within the set number of samples.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.counters import CountersBefore, joined_tail
+from cruise.adapters.prometheus.listing import Listing, usage_listing
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
+from cruise.domain.usage import ContainerKey, CounterTail, Float32Array, Int64Array, SampleBlock
+from cruise.errors import Throttled, Unavailable
+
+T = TypeVar("T")
+
+DAY = 86_400
+# A read of minutes is not given up for one answer that failed.
+_WAITS_SECONDS = (1.0, 5.0)
+
+
+class RecordingReader:
+    """Reads the usage of every container that there was at the grid times after `start` up to `end`; blocks.
+
+    Both are Unix seconds on the grid of the settings' step. Every method raises BadInput, Throttled, Unavailable.
+    """
+
+    def __init__(self, settings: PrometheusSettings, start: int, end: int, cores: float = MANY_CORES) -> None:
+        step = settings.step_seconds
+        if start % step or end % step or end <= start:
+            raise ValueError(f"cannot read from {start} to {end} every {step} s")
+        self._settings = settings
+        self._client = PrometheusClient(settings)
+        self._questions = UsageQuestions(settings, self._client)
+        self._cores = cores
+        # The start itself is asked for as well: the first step's use is what the counters grew by since then.
+        self._grid = np.arange(start, end + 1, step, dtype=np.int64)
+        self._days = np.array_split(self._grid, range(DAY // step, len(self._grid), max(1, DAY // step)))
+        self._listings: list[Listing] = []
+
+    @property
+    def client(self) -> PrometheusClient:
+        """The connection, for whatever else is to be asked of the same server."""
+        return self._client
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def containers(self) -> list[ContainerKey]:
+        """Return every container that had a CPU counter within the time, sorted."""
+        self._listings = [
+            patiently(partial(usage_listing, self._settings, self._client, int(day[0]), int(day[-1])))
+            for day in self._days
+        ]
+        return sorted(set().union(*(one.containers for one in self._listings)))
+
+    def read(
+        self, containers: Sequence[ContainerKey], on_progress: Callable[[float], None] | None = None
+    ) -> tuple[Float32Array, Float32Array]:
+        """Return CPU demand in millicores and memory in bytes of some of the `containers`.
+
+        One row a grid time and one column a container; NaN is no sample.
+        """
+        shape = (len(self._grid) - 1, len(containers))
+        cpu, memory = np.full(shape, np.nan, dtype=np.float32), np.full(shape, np.nan, dtype=np.float32)
+        columns = {key: column for column, key in enumerate(containers)}
+        tail: CounterTail | None = None
+        with ThreadPoolExecutor(self._settings.concurrency) as pool:
+            for day, listing in zip(self._days, self._listings, strict=True):
+                points = listing.points(len(day), self._settings)
+                for times in np.array_split(day, range(points, len(day), points)):
+                    pieces = listing.pieces(points, self._settings)
+                    tail = self._read_pieces(pool, pieces, times, tail, (columns, cpu, memory))
+                    if on_progress is not None:
+                        on_progress(float(times[-1] - self._grid[0]) / float(self._grid[-1] - self._grid[0]))
+        return cpu, memory
+
+    def _read_pieces(
+        self,
+        pool: ThreadPoolExecutor,
+        pieces: Sequence[str],
+        times: Int64Array,
+        tail: CounterTail | None,
+        into: tuple[dict[ContainerKey, int], Float32Array, Float32Array],
+    ) -> CounterTail | None:
+        if not pieces:
+            return None
+        before = CountersBefore.of(tail)
+
+        def ask(pods: str) -> Piece:
+            return patiently(partial(self._questions.ask, pods, times, before, self._cores))
+
+        tails = []
+        first = int(times[0] - self._grid[0]) // self._settings.step_seconds - 1
+        for block, ended in pool.map(ask, pieces):
+            _fill(into, first, block)
+            tails.append(ended)
+        return joined_tail(tails, int(times[-1]))
+
+
+def _fill(into: tuple[dict[ContainerKey, int], Float32Array, Float32Array], first: int, block: SampleBlock) -> None:
+    columns, cpu, memory = into
+    places = np.fromiter((columns.get(key, -1) for key in block.keys), np.int64, len(block.keys))
+    wanted = places >= 0
+    # The start has no row: it is there for its counters.
+    skipped = max(0, -first)
+    rows = slice(first + skipped, first + len(block.times))
+    cpu[rows, places[wanted]] = block.cpu_demand_millicores[wanted, skipped:].T
+    memory[rows, places[wanted]] = block.memory_bytes[wanted, skipped:].T
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask again, after a while, what could not be answered for now."""
+    for wait in _WAITS_SECONDS:
+        try:
+            return ask()
+        except Throttled as error:
+            time.sleep(max(wait, min(error.retry_after_seconds or 0.0, 60.0)))
+        except Unavailable:
+            time.sleep(wait)
+    return ask()
