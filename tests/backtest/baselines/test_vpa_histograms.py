@@ -28,7 +28,7 @@ class LinearBuckets:
         return np.clip((values / self.size).astype(np.int64), 0, len(self.starts) - 1)
 
 
-TENTHS = LinearBuckets(0.1 * np.arange(11), 0.1)
+TENTHS = LinearBuckets(np.arange(11) / 10, 0.1)
 UNITS = LinearBuckets(np.arange(11, dtype=np.float64), 1.0)
 
 
