@@ -8,6 +8,11 @@ from cruise.domain.resources import Resources
 from cruise.domain.usage import Float32Array
 
 
+# Recordings know requests alone. A limit at the request would kill whoever passes it under every policy that leaves it,
+# and VPA's, which keep the proportion, at their targets: what was compared then would be this assumption.
+PROVISIONED_LIMIT_OF_REQUEST = 2
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedContainer:
     """One container of a pod of its own: whose it is, and what it was provisioned with."""
@@ -17,6 +22,11 @@ class RecordedContainer:
     container: str
     workload: WorkloadRef
     requests: Resources
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        """What its memory is limited to as provisioned, 0 for no limit: the same assumption for every policy."""
+        return PROVISIONED_LIMIT_OF_REQUEST * self.requests.memory_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class ReplayedPods:
         """Return a pod as its controller creates it."""
         one = self._containers[container]
         requests = Amounts(one.requests.cpu_millicores or None, one.requests.memory_bytes or None)
-        limits = Amounts(None, one.requests.memory_bytes or None)
+        limits = Amounts(None, one.memory_limit_bytes or None)
         return self._pod(container, requests, limits, "", None, "Pending", at)
 
     def pod(self, container: int, fleet: Fleet) -> Pod:

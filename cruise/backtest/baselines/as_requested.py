@@ -9,10 +9,11 @@ from cruise.domain.usage import Float32Array, Int64Array
 
 
 def provisioned_sizes(recording: Recording) -> Sizes:
-    """Return what the recorded containers were provisioned with; the memory limit is the request, 0 is none."""
+    """Return what the recorded containers were provisioned with."""
     cpu = np.array([container.requests.cpu_millicores for container in recording.containers], dtype=np.int64)
     memory = np.array([container.requests.memory_bytes for container in recording.containers], dtype=np.int64)
-    return Sizes(cpu, memory, memory.copy())
+    limits = np.array([container.memory_limit_bytes for container in recording.containers], dtype=np.int64)
+    return Sizes(cpu, memory, limits)
 
 
 class AsRequested:
