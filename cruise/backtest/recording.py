@@ -7,7 +7,6 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources
 from cruise.domain.usage import Float32Array
 
-
 # Recordings know requests alone. A limit at the request would kill whoever passes it under every policy that leaves it,
 # and VPA's, which keep the proportion, at their targets: what was compared then would be this assumption.
 PROVISIONED_LIMIT_OF_REQUEST = 2
