@@ -171,7 +171,7 @@ _POLICY = Policy()
 
 def _leaves_band(before: Int64Array, after: Int64Array, least: int) -> BoolArray:
     step = np.abs(after - before)
-    return (step >= least) & (step >= before * _POLICY.dead_band_share)
+    return np.asarray((step >= least) & (step >= before * _POLICY.dead_band_share))
 
 
 def _first_of_each(containers: Int64Array) -> Int64Array:

@@ -40,7 +40,7 @@ class Reaper:
         """Return the first row that kills somebody: before it sizes and places stay what they are."""
         kills = (demand.used > self._limits()[demand.places.order]).any(axis=1)
         kills |= (demand.sums > self._pods.nodes.allocatable.memory_bytes).any(axis=1)
-        return int(kills.argmax()) if kills.any() else len(kills)
+        return int(kills.argmax()) if kills.any() else len(demand.sums)
 
     def _limits(self) -> Float64Array:
         limits = self._pods.sizes.memory_limit_bytes

@@ -55,11 +55,12 @@ class Fixed:
 
 
 class Following:
-    """Asks for the largest sample of the last interval and a share more."""
+    """Asks for the largest sample of the last interval and a share more; doubles memory after a kill, if it reacts."""
 
     name = "following"
 
-    def __init__(self, recording: Recording, share: float = 1.2) -> None:
+    def __init__(self, recording: Recording, share: float = 1.2, reacts: bool = True) -> None:
+        self._reacts = reacts
         self._requests = [one.requests for one in recording.containers]
         self._share = share
         self._wanted: Sizes | None = None
@@ -81,6 +82,8 @@ class Following:
         return Decision(running, self._wanted.take(running), NOBODY)
 
     def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+        if not self._reacts:
+            return KillReaction()
         now = fleet.sizes.take(places(kill.container))
         return KillReaction(Sizes(now.cpu_millicores, 2 * now.memory_bytes, 4 * now.memory_bytes))
 
