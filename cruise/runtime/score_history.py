@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.headroom.outcome import Expectation
-from cruise.decisions.headroom.scores import BUCKETS, MEASURE, MOST_DAYS, Margin, count_scores, counts_for, margin_of
+from cruise.decisions.headroom.scores import BUCKETS, MEASURE, MOST_DAYS, Margin, count_scores, margin_for
 from cruise.domain.headroom import DayScores
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Float64Array, Int64Array
@@ -42,10 +42,7 @@ class ScoreHistory:
 
     def margins(self, at: int, risk: float) -> dict[ResourceName, Margin]:
         """Return what demand passes in at most a share `risk` of intervals, by what was counted up to a time."""
-        return {
-            resource: margin_of(counts_for(days, at // DAY_SECONDS, risk), risk)
-            for resource, days in self._days.items()
-        }
+        return {resource: margin_for(days, at // DAY_SECONDS, risk) for resource, days in self._days.items()}
 
     def unsaved(self) -> list[DayScores]:
         """Return the days that changed since this was last asked, to be stored."""

@@ -36,29 +36,42 @@ class Margin:
 
 
 UNKNOWN = Margin(0.0, False)
+_ROUNDING = 1e-9
 
 
 def count_scores(scores: Float64Array) -> Int64Array:
     """Count scores by bucket: a bucket holds what is at most its edge and above the edge before."""
-    places = np.ceil(np.log(np.maximum(scores, LEAST) / LEAST) / math.log(GROWTH) - 1e-9).astype(np.int64)
+    places = np.ceil(np.log(np.maximum(scores, LEAST) / LEAST) / math.log(GROWTH) - _ROUNDING).astype(np.int64)
     return np.bincount(np.clip(places, 0, BUCKETS - 1), minlength=BUCKETS).astype(np.int64)
 
 
-def margin_of(counts: Int64Array, risk: float) -> Margin:
-    """Return the upper edge of the bucket with the ⌈(n + 1)(1 − risk)⌉-th score, or of the largest where n is less."""
+def margin_of(counts: Int64Array, risk: float, cautious: bool = False) -> Margin:
+    """Return the upper edge of the bucket with the ⌈(n + 1)(1 − risk)⌉-th score, or of the largest where n is less.
+
+    `cautious` goes one standard deviation of the number of scores above it further up.
+    """
     total = int(counts.sum())
     if not total:
         return UNKNOWN
-    place = math.ceil((total + 1) * (1 - risk) - 1e-9)
+    place = math.ceil((total + 1) * (1 - risk) - _ROUNDING)
+    proven = place <= total
+    if cautious:
+        place += math.ceil(math.sqrt(total * risk))
     bucket = int(np.searchsorted(np.cumsum(counts), min(place, total)))
-    return Margin(LEAST * GROWTH**bucket, place <= total)
+    return Margin(LEAST * GROWTH**bucket, proven)
 
 
-def counts_for(days: Mapping[int, Int64Array], today: int, risk: float) -> Int64Array:
-    """Sum up the counts of the last week, and of up to three more where they are too few for the risk."""
+def margin_for(days: Mapping[int, Int64Array], today: int, risk: float) -> Margin:
+    """Return the margin that the counts of the last week leave, or of up to four where a week's are too few.
+
+    Less than a week has not seen every hour and every day yet, and its margin is a cautious one.
+    """
     counts = np.zeros(BUCKETS, dtype=np.int64)
+    seen = 0
     for age in range(MOST_DAYS + 1):
         if age > LEAST_DAYS and counts.sum() >= WANTED / risk:
             break
-        counts += days.get(today - age, 0)
-    return counts
+        if today - age in days:
+            counts += days[today - age]
+            seen += 1
+    return margin_of(counts, risk, cautious=seen < LEAST_DAYS)

@@ -1,0 +1,50 @@
+"""The headroom model of a replay: prepared for each pass from the replay's own past, and judged by what came."""
+
+import numpy as np
+
+from cruise.backtest.statistics import ReplayedStatistics
+from cruise.decisions.fitting import Fitted
+from cruise.decisions.headroom.choosing import headroom_of
+from cruise.decisions.headroom.model import Headroom
+from cruise.decisions.headroom.outcome import Expectation
+from cruise.decisions.headroom.past_demand import PastDemand
+from cruise.domain.policy import HeadroomModel, Policy
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import Float32Array, Int64Array
+from cruise.runtime.score_history import ScoreHistory
+
+
+class ReplayedHeadroom:
+    """What the node pass of a live cluster keeps between passes, without a store."""
+
+    def __init__(self, policy: Policy, statistics: ReplayedStatistics) -> None:
+        self._model, self._risk = policy.headroom, policy.headroom_risk
+        self._statistics = statistics
+        self._scores = ScoreHistory()
+        self._expected: Expectation | None = None
+
+    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Learn what became of what was expected; the matrices have one row a time."""
+        if self._expected is not None:
+            self._scores.judge(self._expected, at, {ResourceName.CPU: cpu.T, ResourceName.MEMORY: memory.T})
+            self._expected = None
+
+    def of_pass(self, at: int, row_of: Int64Array, rows: int) -> Headroom:
+        """Prepare the model for a pass; `row_of` has each container's row of the statistics, -1 without any."""
+        return headroom_of(self._model, lambda: self._past(row_of, rows), lambda: self._scores.margins(at, self._risk))
+
+    def expect(self, at: int, containers: Int64Array, nodes: Int64Array, fitted: Fitted) -> None:
+        """Remember what a pass was decided on; the containers are those of pods that stay."""
+        if self._model is HeadroomModel.RISK:
+            self._expected = Expectation.of(at, containers, nodes, fitted.base, fitted.extras)
+
+    def _past(self, row_of: Int64Array, rows: int) -> PastDemand:
+        usage, sampled = self._statistics.recent()
+        spoken_for = np.flatnonzero(row_of >= 0)
+        places, numbers = np.full(rows, -1, dtype=np.int64), np.full(rows, -1, dtype=np.int64)
+        places[row_of[spoken_for]] = sampled[spoken_for]
+        numbers[row_of[spoken_for]] = self._statistics.numbers[spoken_for]
+        if self._model is not HeadroomModel.JOINT_PEAK:
+            return PastDemand.of(usage, places, numbers, {})
+        cpu, memory = self._statistics.peaks_of_hours()
+        return PastDemand.of(usage, places, numbers, {ResourceName.CPU: cpu, ResourceName.MEMORY: memory})
