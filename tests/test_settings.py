@@ -76,6 +76,9 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("log_format", "xml"),
         ("log_level", "loud"),
         ("stop_grace", "soon"),
+        ("price_core_hour", "-1"),
+        ("price_core_hour", "cheap"),
+        ("price_gibibyte_hour", "inf"),
         ("oom_reaction", "panic"),
         ("pass_interval", "0s"),
         ("max_age", "99999999999d"),
@@ -187,3 +190,12 @@ def test_any_text_is_read_or_refused_in_one_line(key, text):
         load_settings({f"CRUISE_{key.upper()}": text})
     except BadInput as error:
         assert "\n" not in str(error)
+
+
+def test_prices_go_together_and_may_be_nothing(tmp_path):
+    settings = load_settings({}, written(tmp_path, "price_core_hour = 0.02\nprice_gibibyte_hour = 0\n"))
+    assert (settings.price_core_hour, settings.price_gibibyte_hour) == (0.02, 0.0)
+    assert load_settings({}).price_core_hour is None
+    assert refusal({"CRUISE_PRICE_GIBIBYTE_HOUR": "0.005"}).startswith(
+        "price_core_hour and price_gibibyte_hour go together"
+    )

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 _GAP = 4.0
-_STEP = 9.0
+_STEP, _RINGS = 9.0, 8
+_GRID = 7.0
 # The right is where a reader looks first; then the other sides, then the corners.
 _DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225, 22, 338, 158, 202)
 
@@ -52,7 +54,7 @@ def place_labels(
     taken = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in marks]
     found = []
     for (x, y), width in zip(marks, widths, strict=True):
-        places = _around(x, y, width, height, radius, math.hypot(within.width, within.height))
+        places = chain(_around(x, y, width, height, radius), _anywhere(x, y, width, height, within))
         free = (box for box in places if within.holds(box) and not any(box.overlaps(other) for other in taken))
         box = next(free, Box(x + radius + _GAP, y - height / 2, width, height))
         taken.append(box)
@@ -60,13 +62,22 @@ def place_labels(
     return found
 
 
-def _around(x: float, y: float, width: float, height: float, radius: float, farthest: float) -> Iterator[Box]:
-    """Yield boxes around a mark, the nearest first."""
-    away = 0.0
-    while away <= farthest:
+def _around(x: float, y: float, width: float, height: float, radius: float) -> Iterator[Box]:
+    """Yield boxes on rings around a mark, the nearest first."""
+    for ring in range(_RINGS):
+        away = ring * _STEP
         for degrees in _DIRECTIONS:
             dx, dy = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
             reach = radius + _GAP + away
             # The box touches the ring with the side or corner that faces the mark.
             yield Box(x + dx * reach + (dx - 1) * width / 2, y + dy * reach + (dy - 1) * height / 2, width, height)
-        away += _STEP
+
+
+def _anywhere(x: float, y: float, width: float, height: float, within: Box) -> Iterator[Box]:
+    """Yield boxes all over the picture, the nearest first."""
+    columns = range(max(int((within.width - width) // _GRID) + 1, 0))
+    rows = range(max(int((within.height - height) // _GRID) + 1, 0))
+    boxes = [
+        Box(within.x + column * _GRID, within.y + row * _GRID, width, height) for column in columns for row in rows
+    ]
+    yield from sorted(boxes, key=lambda box: math.dist(box.nearest(x, y), (x, y)))

@@ -43,7 +43,10 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class ParetoPicture:
-    """All that is drawn, in pixels of the picture; `front` joins the policies that no other beats in both."""
+    """All that is drawn, in pixels of the picture; `front` joins the policies that no other beats in both.
+
+    `calm` is where nobody is harmed at all.
+    """
 
     width: float
     height: float
@@ -54,6 +57,7 @@ class ParetoPicture:
     up: Sequence[Tick]
     front: Sequence[tuple[float, float]]
     marks: Sequence[Mark]
+    calm: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ def pareto_picture(
         [Tick(round(plot.y + plot.height * (1 - up.place(value)), 1), text) for value, text in up.ticks],
         [pixel(place) for place in _front([place for name, place in known.items() if name not in NEVER_RIVALS])],
         marks,
+        calm=not any(y for _, y in known.values()),
     )
 
 

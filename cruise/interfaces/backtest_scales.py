@@ -18,10 +18,15 @@ class Scale:
 
 
 def linear_scale(values: Sequence[float], write: Callable[[float], str], ticks: int = 5) -> Scale:
-    """Return a scale from zero, or the least value below it, to a round value not below the largest."""
+    """Return a scale from zero, or a round value below the least, to a round value above the largest.
+
+    Where there is nothing but zero it lies at the start.
+    """
     low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
-    step = round_step((high - low) / ticks or 1 / ticks)
-    first, last = math.floor(low / step), max(math.ceil(high / step), 1)
+    if low == high:
+        return Scale(lambda value: 0.0, [(0.0, write(0.0))])
+    step = round_step((high - low) / ticks)
+    first, last = math.floor(low / step), math.ceil(high / step)
     start, length = first * step, (last - first) * step
     return Scale(
         lambda value: (value - start) / length,

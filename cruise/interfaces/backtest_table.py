@@ -11,10 +11,10 @@ from cruise.domain.backtest import BacktestResult, PolicyScore
 from cruise.interfaces.amounts import money_text, percent_text, rate_text
 from cruise.interfaces.backtest_report import COST_NOTE, BacktestReport, cost_a_month
 from cruise.interfaces.backtest_words import DEFINITIONS, dominated_note, recording_line, terms_line, verdict, warnings
-from cruise.interfaces.plan_table import WIDE_COLUMNS
 
 DOMINATED = "×"
 _UNKNOWN = "–"
+_WIDE_COLUMNS = 136
 _STYLES = {"cruise": "bold", "oracle": "italic"}
 # Heading in a wide and in a narrow table; two lines each, the unit below.
 _HEADINGS = (
@@ -34,7 +34,7 @@ _HEADINGS = (
 
 def backtest_table(report: BacktestReport, console: Console, watched: str | None = None) -> Iterator[RenderableType]:
     """Yield the parts of the report; `watched` is the node whose time line was asked for."""
-    wide = console.width >= WIDE_COLUMNS
+    wide = console.width >= _WIDE_COLUMNS
     dominated = False
     for at, result in enumerate(report.results):
         losers = find_dominated(result.policies)

@@ -1,3 +1,4 @@
+import math
 from datetime import timedelta
 
 import pytest
@@ -13,6 +14,8 @@ from cruise.interfaces.amounts import (
     gibibytes_text,
     memory_text,
     money_text,
+    percent_text,
+    rate_text,
     share_text,
 )
 from tests.builders import NOW
@@ -70,3 +73,30 @@ def test_ages_are_in_the_largest_unit_that_says_enough(seconds, text):
 def test_counts_have_their_noun_and_money_its_sign():
     assert [count_text(number, "pod") for number in (0, 1, 1204)] == ["0 pods", "1 pod", "1,204 pods"]
     assert [money_text(amount) for amount in (1204.4, 3.2, -12)] == ["$1,204", "$3.20", "-$12"]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0"),
+        (0.000001, "<.001"),
+        (0.00004, "0.004"),
+        (0.0012, "0.12"),
+        (0.0321, "3.21"),
+        (0.543, "54.3"),
+        (0.99999, "100.0"),
+        (1, "100"),
+        (-0.123, "-12.3"),
+        (math.nan, "–"),
+    ],
+)
+def test_a_share_in_percent_takes_five_characters(share, text):
+    assert percent_text(share) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(0, "0"), (0.001, "<.01"), (0.31, "0.31"), (12.46, "12.5"), (1204.3, "1,204"), (math.inf, "–")],
+)
+def test_rates_have_three_digits(rate, text):
+    assert rate_text(rate) == text
