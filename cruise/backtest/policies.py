@@ -22,6 +22,12 @@ POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
         "cruise-shared-max": lambda recording, terms: CruisePasses(
             recording, Policy(headroom=HeadroomModel.SHARED_MAX), "cruise-shared-max"
         ),
+        "cruise-joint-peak": lambda recording, terms: CruisePasses(
+            recording, Policy(headroom=HeadroomModel.JOINT_PEAK), "cruise-joint-peak"
+        ),
+        "cruise-risk": lambda recording, terms: CruisePasses(
+            recording, Policy(headroom=HeadroomModel.RISK, headroom_risk=terms.risk), "cruise-risk"
+        ),
         "oracle": Oracle,
     }
 )
