@@ -4,12 +4,13 @@ BIN := .venv/bin
 # Two workers by default; a test file stays on one of them, so that its module fixtures are built once.
 TEST_WORKERS ?= 2
 ARGS ?=
+TRACES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test check bench format lock clean
+.PHONY: help install install-dev demo demo-real test check bench backtest-docs format lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: ## .venv with cruise in it, dependencies pinned by hash, the packer's kernels compiled
 	@scripts/install.sh runtime
@@ -38,6 +39,9 @@ check: install-dev ## format, lint, types, import contracts
 
 bench: install-dev ## the benchmarks as one table; ARGS="--list", ARGS="--only NAME"
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+backtest-docs: install ## docs/backtest-results.md from TRACES="DIR…"; ARGS="--half report" narrows
+	@scripts/backtest_docs.sh $(ARGS) $(TRACES)
 
 format: install-dev ## rewrite the sources as `make check` wants them
 	@$(BIN)/ruff check --fix --quiet

@@ -201,7 +201,7 @@ def backtest(
     if trace:
         recordings = read_traces(trace, terms)
     else:
-        recordings = [_read_prometheus(prometheus_url, days or DAYS, now, snapshot, settings)]
+        recordings = [_read_prometheus(prometheus_url, days or DAYS, now, snapshot, settings, terms)]
     report = BacktestReport(replay_all(recordings, asked), _report_terms(terms, half, settings))
     if html is not None:
         from cruise.interfaces.backtest_html import backtest_html
@@ -275,7 +275,7 @@ def _watched(name: str | None) -> str | None:
 
 
 def _read_prometheus(
-    url: str | None, days: int, now: str | None, snapshot: str | None, settings: "Settings"
+    url: str | None, days: int, now: str | None, snapshot: str | None, settings: "Settings", terms: "Terms"
 ) -> "Recording":
     from cruise.app.clock import wall_clock
     from cruise.cli.replaying import read_prometheus
@@ -287,7 +287,7 @@ def _read_prometheus(
 
         with busy(f"reading {snapshot}", is_large(snapshot)):
             cluster = load_snapshot(snapshot)
-    return read_prometheus(prometheus, days, end, cluster)
+    return read_prometheus(prometheus, days, end, cluster, terms)
 
 
 def _report_terms(terms: "Terms", half: HalfName | None, settings: "Settings") -> "ReplayTerms":

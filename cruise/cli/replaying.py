@@ -48,13 +48,21 @@ def read_traces(directories: Sequence[Path], terms: Terms) -> list[Recording]:
 
 
 def read_prometheus(
-    prometheus: "PrometheusSettings", days: int, end: datetime, snapshot: "Snapshot | None"
+    prometheus: "PrometheusSettings", days: int, end: datetime, snapshot: "Snapshot | None", terms: Terms
 ) -> Recording:
     """Read the days before a time. Raises BadInput, Unavailable."""
     from cruise.backtest.reading import read_recording
 
     with quiet_logs(), bar(1, "usage") as show:
-        return read_recording(prometheus, days, end, snapshot, lambda share: show("reading usage", share), complain)
+        return read_recording(
+            prometheus,
+            days,
+            end,
+            snapshot,
+            on_progress=lambda share: show("reading usage", share),
+            say=complain,
+            pass_seconds=terms.pass_seconds,
+        )
 
 
 def replay_all(recordings: list[Recording], asked: Asked) -> list[BacktestResult]:
