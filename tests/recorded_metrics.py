@@ -11,10 +11,11 @@ HOUR = 3600
 HASH = "6b7f9c8d5f"
 
 
-def write_metrics(recording: Recording, path: Path, kube_state: bool = True) -> None:
+def write_metrics(recording: Recording, path: Path, kube_state: bool = True, prefix: str = "") -> None:
     """Write what `promtool tsdb create-blocks-from openmetrics` reads: a scrape at each of the recording's times.
 
-    A counter is there a step before its container's first sample, and ends with a mark that it is gone.
+    A counter is there a step before its container's first sample, and ends with a mark that it is gone. `prefix` goes
+    before the labels by which kube-state-metrics names pods, where the scraper's own have taken their names.
     """
     with path.open("w") as file:
         file.write("# TYPE container_cpu_usage_seconds counter\n")
@@ -26,7 +27,7 @@ def write_metrics(recording: Recording, path: Path, kube_state: bool = True) -> 
             name = f"container_memory_working_set_bytes{{{_labels(one)}}}"
             file.writelines(f"{name} {value} {at}\n" for at, value in _memory(recording, column))
         if kube_state:
-            _write_kube_state(file.write, recording)
+            _write_kube_state(file.write, recording, prefix)
         file.write("# EOF\n")
 
 
@@ -65,11 +66,12 @@ def _memory(recording: Recording, column: int) -> Iterator[tuple[int, str]]:
             yield at, "NaN"
 
 
-def _write_kube_state(write: Callable[[str], object], recording: Recording) -> None:
+def _write_kube_state(write: Callable[[str], object], recording: Recording, prefix: str) -> None:
+    own = 'namespace="monitoring",pod="kube-state-metrics-0",container="main",' if prefix else ""
     lives = list(_hours_of_life(recording))
     write("# TYPE kube_pod_container_resource_requests gauge\n")
     for one, hours in zip(recording.containers, lives, strict=True):
-        names = f'namespace="{one.namespace}",pod="{one.pod}",container="{one.container}"'
+        names = f'{own}{prefix}namespace="{one.namespace}",{prefix}pod="{one.pod}",{prefix}container="{one.container}"'
         for resource, unit, value in (
             ("cpu", "core", one.requests.cpu_millicores / 1000),
             ("memory", "byte", one.requests.memory_bytes),
@@ -79,14 +81,16 @@ def _write_kube_state(write: Callable[[str], object], recording: Recording) -> N
     write("# TYPE kube_pod_owner gauge\n")
     for one, hours in zip(recording.containers, lives, strict=True):
         owner = f'owner_kind="ReplicaSet",owner_name="{owned_by_a_replica_set(one)}",owner_is_controller="true"'
-        line = f'kube_pod_owner{{namespace="{one.namespace}",pod="{one.pod}",{owner}}} 1'
+        names = f'{own}{prefix}namespace="{one.namespace}",{prefix}pod="{one.pod}"'
+        line = f"kube_pod_owner{{{names},{owner}}} 1"
         write("".join(f"{line} {at}\n" for at in hours))
     write("# TYPE kube_replicaset_owner gauge\n")
     start, end = recording.start, recording.start + len(recording.cpu_millicores) * recording.step_seconds
     for namespace, name, replica_set in sorted(
         {(one.namespace, one.workload.name, owned_by_a_replica_set(one)) for one in recording.containers}
     ):
-        labels = f'namespace="{namespace}",replicaset="{replica_set}",owner_kind="Deployment",owner_name="{name}"'
+        labels = f'{own}{prefix}namespace="{namespace}",replicaset="{replica_set}"'
+        labels += f',owner_kind="Deployment",owner_name="{name}"'
         write("".join(f"kube_replicaset_owner{{{labels}}} 1 {at}\n" for at in range(start, end, HOUR)))
 
 

@@ -29,7 +29,8 @@ def load_trace(directory: Path, pass_seconds: int = PASS_SECONDS) -> Recording:
     Raises BadInput with one line, also for times off the grid, for a step that does not divide `pass_seconds`, and
     for a series without any sample.
     """
-    series = read_series(directory)
+    # In an order of their own: what a replay finds is not to depend on the order in which a file has its columns.
+    series = sorted(read_series(directory), key=lambda one: one.name)
     names = [one.name for one in series]
     cpu_file, memory_file = directory / CPU_FILE, directory / MEMORY_FILE
     times, cpu = read_matrix(cpu_file, names, np.float32)

@@ -48,6 +48,15 @@ def test_a_trace_is_a_recording_that_starts_on_a_monday(tmp_path: Path) -> None:
     assert {read.cpu_millicores.dtype, read.memory_bytes.dtype} == {np.dtype(np.float32)}
 
 
+def test_containers_are_sorted_by_name_whatever_the_order_of_files(tmp_path: Path) -> None:
+    made = directory(tmp_path, "t,b,a-1\n0,2,1\n60,4,\n120,6.5,5\n", MEMORY)
+    header, first, second = SERIES.splitlines()
+    (made / "series.csv").write_text("\n".join((header, second, first)))
+    read = load_trace(made)
+    assert [one.pod for one in read.containers] == ["a-1", "b"]
+    np.testing.assert_array_equal(read.cpu_millicores, [[1, 2], [np.nan, 4], [5, 6.5]])
+
+
 def test_memory_that_was_not_recorded_is_zero(tmp_path: Path) -> None:
     read = load_trace(directory(tmp_path, CPU))
     assert not read.has_memory

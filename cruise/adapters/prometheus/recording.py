@@ -28,6 +28,7 @@ T = TypeVar("T")
 DAY = 86_400
 # A read of minutes is not given up for one answer that failed.
 _WAITS_SECONDS = (1.0, 5.0)
+_LONGEST_WAIT_SECONDS = 60.0
 
 
 class RecordingReader:
@@ -121,13 +122,13 @@ def _fill(into: tuple[dict[ContainerKey, int], Float32Array, Float32Array], firs
     memory[rows, places[wanted]] = block.memory_bytes[wanted, skipped:].T
 
 
-def patiently(ask: Callable[[], T]) -> T:
+def patiently(ask: Callable[[], T], wait: Callable[[float], object] = time.sleep) -> T:
     """Ask again, after a while, what could not be answered for now."""
-    for wait in _WAITS_SECONDS:
+    for seconds in _WAITS_SECONDS:
         try:
             return ask()
         except Throttled as error:
-            time.sleep(max(wait, min(error.retry_after_seconds or 0.0, 60.0)))
+            wait(max(seconds, min(error.retry_after_seconds or 0.0, _LONGEST_WAIT_SECONDS)))
         except Unavailable:
-            time.sleep(wait)
+            wait(seconds)
     return ask()
