@@ -17,14 +17,10 @@ memory, as somebody who wants it to work sets it (by default it writes nothing).
   unless it was killed within 5 minutes. OOM memory replaces base and rest of memory where it is larger than the base.
   The next statistics that are made replace it: by the largest limit at a kill within 30 minutes, 0 if there was none.
 
-Recordings do not tell memory limits, and the rule about request and limit being the same decides what becomes of
-memory. The kinder case is taken: pods come with a limit of twice their request, unless `equal_limits` is asked for.
-
 Left out: pressure (PSI) and the taint on nodes with a high load, as recordings have neither.
 """
 
 from collections import deque
-from dataclasses import replace
 
 import numpy as np
 
@@ -52,17 +48,14 @@ OOM_COOL_DOWN_SECONDS = 300
 OOM_WINDOW_SECONDS = 1800
 KINDS = ("Deployment", "StatefulSet", "DaemonSet")
 OOM_MEBIBYTE = 1 << 20
-PROVISIONED_LIMIT_OF_REQUEST = 2
 
 
 class CruiseKube:
     """Statistics a workload, shared headroom a node, evictions where it does not fit, limits at twice the maximum."""
 
-    def __init__(self, recording: Recording, terms: Terms, *, equal_limits: bool = False) -> None:
+    def __init__(self, recording: Recording, terms: Terms) -> None:
         """Learn which containers are whose; usage comes with the replay."""
-        provisioned = provisioned_sizes(recording)
-        limits = provisioned.memory_bytes * (1 if equal_limits else PROVISIONED_LIMIT_OF_REQUEST)
-        self._provisioned = replace(provisioned, memory_limit_bytes=limits)
+        self._provisioned = provisioned_sizes(recording)
         self._workload_of, kinds = _workloads(recording)
         count = len(kinds)
         self._listed = np.array([kind in KINDS for kind in kinds], dtype=np.bool_)

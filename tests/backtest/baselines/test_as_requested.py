@@ -17,17 +17,17 @@ def fleet() -> Fleet:
     return fleet_of(provisioned_sizes(RECORDING), at=600)
 
 
-def test_pods_are_created_with_what_was_provisioned_and_limited_to_their_memory_request() -> None:
+def test_pods_are_created_with_what_was_provisioned_and_limited_to_twice_their_memory() -> None:
     sizes = AsRequested(RECORDING, Terms()).admit(np.array([1, 0], dtype=np.int64), fleet())
     assert sizes.cpu_millicores.tolist() == [50, 500]
     assert sizes.memory_bytes.tolist() == [0, 1_000_000_000]
-    assert sizes.memory_limit_bytes.tolist() == [0, 1_000_000_000], "no request, hence no limit"
+    assert sizes.memory_limit_bytes.tolist() == [0, 2_000_000_000], "no request, hence no limit"
 
 
 def test_nothing_is_ever_changed_not_even_after_a_kill() -> None:
     policy = AsRequested(RECORDING, Terms())
     policy.observe(600, RECORDING.cpu_millicores, RECORDING.memory_bytes)
-    reaction = policy.killed(Kill(container=0, at=600, used_bytes=1_100_000_000, by_limit=True), fleet())
+    reaction = policy.killed(Kill(container=0, at=600, used_bytes=2_100_000_000, by_limit=True), fleet())
     decision = policy.decide(fleet())
     assert reaction.sizes is None
     assert not reaction.evict

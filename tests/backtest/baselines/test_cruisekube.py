@@ -38,9 +38,9 @@ def passes(
         yield at, policy.decide(fleet_of(sizes, at=at))
 
 
-def started(*, until: int, kind: str = "Deployment", equal_limits: bool = False) -> CruiseKube:
+def started(*, until: int, kind: str = "Deployment") -> CruiseKube:
     recording = steady(kind)
-    policy = CruiseKube(recording, Terms(), equal_limits=equal_limits)
+    policy = CruiseKube(recording, Terms())
     for _ in passes(policy, recording, until=until):
         pass
     return policy
@@ -138,8 +138,8 @@ def test_pods_left_alone_count_with_their_requests() -> None:
     assert admitted(policy, 2 * HOUR).cpu_millicores.tolist() == [400, 1000]
 
 
-def test_memory_that_was_provisioned_without_a_margin_stays_until_the_pod_is_created_again() -> None:
-    policy, recording = CruiseKube(steady(), Terms(), equal_limits=True), steady()
+def test_memory_that_is_limited_to_its_request_stays_until_the_pod_is_created_again() -> None:
+    policy, recording = CruiseKube(steady(), Terms()), steady()
     equal = sizes_of([1000] * 2, [4 * GIBIBYTE] * 2, [4 * GIBIBYTE] * 2)
     decision = dict(passes(policy, recording, until=HOUR, sizes=equal))[HOUR]
     assert decision.sizes.cpu_millicores.tolist() == [100, 400]
