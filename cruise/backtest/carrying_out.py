@@ -65,13 +65,14 @@ class Cluster:
         """Shrink, then evict, then grow where there is room; a resize that grows one resource is a growth.
 
         Of a growth without room the part is done that takes none, if it leaves the dead band, unless the policy wants
-        an eviction. Who does not run is not resized.
+        an eviction. Who does not run is not resized, nor who uses more memory than the limit that is to come.
         """
         if not decision.resize.size and not decision.evict.size:
             return
         going = _first_of_each(decision.evict)
         going = going[self._pods.node[going] != ABSENT]
         wanted = (self._pods.node[decision.resize] >= 0) & ~np.isin(decision.resize, going)
+        wanted &= ~self._undercuts_use(decision)
         containers, sizes = decision.resize[wanted], decision.sizes.take(wanted)
         cpu, memory = self._change(containers, sizes)
         grows = (cpu > 0) | (memory > 0)
@@ -93,6 +94,12 @@ class Cluster:
             self._pods.nodes.remove_empty()
         elif reaction.sizes is not None and self._pods.node[container] >= 0:
             self._grow(places, reaction.sizes, at)
+
+    def _undercuts_use(self, decision: Decision) -> BoolArray:
+        """Tell for which resizes the kubelet does nothing yet, as memory in use is above a limit that is to fall."""
+        limit, now = decision.sizes.memory_limit_bytes, self._pods.sizes.memory_limit_bytes[decision.resize]
+        falls = (limit > 0) & ((now == 0) | (limit < now))
+        return np.asarray(falls & (self._pods.memory_in_use[decision.resize] > limit))
 
     def _grow(self, containers: Int64Array, sizes: Sizes, at: int) -> BoolArray:
         """Resize those whose node has room for all that grows on it, then the others by name while there is room.

@@ -9,7 +9,7 @@ from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import Fleet, Sizes
 from cruise.backtest.terms import Terms
 from cruise.domain.resources import Resources
-from cruise.domain.usage import Int64Array
+from cruise.domain.usage import Float32Array, Int64Array
 
 PENDING = -1
 ABSENT = -2
@@ -31,6 +31,7 @@ class Places:
 class Pods:
     """One pod with one container a column; whoever changes a place or a size does it here.
 
+    `memory_in_use` is that of the last sample: NaN where there was none, 0 where memory was not recorded.
     Where memory was not recorded no pod counts for any: policies may ask for some, but nothing could be said about it.
     """
 
@@ -42,6 +43,7 @@ class Pods:
         self.born: Int64Array = np.zeros(count, dtype=np.int64)
         self.born_at: Int64Array = np.zeros(count, dtype=np.int64)
         self._memory = self.sizes.memory_bytes if recording.has_memory else np.zeros(count, dtype=np.int64)
+        self.memory_in_use: Float32Array = np.zeros(count, dtype=np.float32)
         self._places: Places | None = None
 
     def view(self, at: int) -> Fleet:

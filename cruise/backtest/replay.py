@@ -87,6 +87,7 @@ class _Replay:
             self._memory.add(of_memory, pods.sizes.memory_bytes, nodes.memory_bytes)
         self._watch.used(interval.at, demand, of_memory)
         if of_memory is not None:
+            pods.memory_in_use = memory[-1]
             step = self._recording.step_seconds
             times = np.arange(interval.since + step, interval.at + 1, step, dtype=np.int64)
             self._reaper.kill(memory, of_memory, times)

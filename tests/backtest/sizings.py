@@ -117,7 +117,7 @@ class Whims:
         return Decision(resize, self._any_sizes(len(resize)), evict, bool(self._random.integers(2)))
 
     def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
-        assert fleet.node[kill.container] >= 0 or fleet.node[kill.container] == -1
+        assert fleet.node[kill.container] >= 0
         return (KillReaction(), KillReaction(evict=True), KillReaction(self._any_sizes(1)))[self._random.integers(3)]
 
 

@@ -141,6 +141,16 @@ def test_what_stays_as_it_is_is_no_resize():
     assert world.churn.resizes.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(("limit", "done"), [(199, False), (200, True), (0, True)])
+@pytest.mark.parametrize("before", [0, 500])
+def test_a_limit_does_not_fall_under_the_memory_in_use(before: int, limit: int, done: bool):
+    world = World(mebibytes((400, 100, before)))
+    world.pods.memory_in_use = np.array([200 * MEBIBYTE], dtype=np.float32)
+    world.resize((0,), mebibytes((300, 100, limit)))
+    assert (world.cpu[0] == 300) is done
+    assert world.churn.resizes.tolist() == [int(done)]
+
+
 def test_emptied_nodes_are_removed_and_their_names_used_again():
     world = World(mebibytes((700, 100), (700, 100), (700, 100)))
     world.cluster.leave(places(0, 1))
