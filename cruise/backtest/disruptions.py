@@ -27,7 +27,9 @@ class Disruptions:
         now = datetime.fromtimestamp(fleet.at, UTC)
         while self._spent and self._spent[0].at < now - _WINDOW:
             self._spent.popleft()
-        guards = Guards([action], self._pods.snapshot(fleet), self._policy, self._gate, now)
+        # Only pods of the same node or workload matter to it, and there may be thousands of others.
+        around = self._pods.snapshot(fleet, self._pods.around(action.namespace, action.workload, action.node, fleet))
+        guards = Guards([action], around, self._policy, self._gate, now)
         reason = guards.over_budget(action, list(self._spent))
         if reason is None:
             self._spent.append(Outcome(now, action, Verdict.DONE, action.reason))

@@ -12,6 +12,7 @@ from cruise.domain.resources import Amounts
 from cruise.domain.usage import Int64Array
 
 ELSEWHERE = -1
+_NODE_PREFIX = "node-"
 
 
 class ReplayedPods:
@@ -25,6 +26,11 @@ class ReplayedPods:
         replicas: dict[tuple[str, WorkloadRef], int] = {}
         for one in recording.containers:
             replicas[one.namespace, one.workload] = replicas.get((one.namespace, one.workload), 0) + 1
+        number_of = {key: number for number, key in enumerate(replicas)}
+        self._number_of = number_of
+        self._numbers = np.array(
+            [number_of[one.namespace, one.workload] for one in recording.containers], dtype=np.int64
+        )
         self._workloads = {key: Workload(*key, replicas=count) for key, count in replicas.items()}
 
     def note_admission(self, container: int, sized: bool) -> None:
@@ -56,6 +62,12 @@ class ReplayedPods:
     def nodes(self, fleet: Fleet) -> list[Node]:
         """Return a node for each index; those that do not exist now have no pods."""
         return [Node(node_name(index), fleet.allocatable) for index in range(len(fleet.alive))]
+
+    def around(self, namespace: str, workload: WorkloadRef | None, node: str | None, fleet: Fleet) -> Int64Array:
+        """Return the containers of a workload and those on a node, as far as they exist."""
+        number = -1 if workload is None else self._number_of[namespace, workload]
+        index = ELSEWHERE if node is None else int(node.removeprefix(_NODE_PREFIX))
+        return np.flatnonzero(((self._numbers == number) & (fleet.node >= ELSEWHERE)) | (fleet.node == index))
 
     def snapshot(self, fleet: Fleet, containers: Int64Array | None = None) -> Snapshot:
         """Return the cluster with the pods of some containers, or of all that exist."""
@@ -96,7 +108,7 @@ class ReplayedPods:
 
 def node_name(index: int) -> str:
     """Name a node so that names sort as indices do."""
-    return f"node-{index:03d}"
+    return f"{_NODE_PREFIX}{index:03d}"
 
 
 def sizes_of(pods: list[Pod]) -> Sizes:
