@@ -1,9 +1,10 @@
 """The baseline `vpa`: the Vertical Pod Autoscaler, one VerticalPodAutoscaler object a workload.
 
 Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1 (July 2026), with the defaults of its flags: half-life
-24 h, p90 + 15 % between p50 and p95, 25 m and 250 MiB a pod, limits kept in proportion (recorded pods have a memory
-limit that is their request, so it is the target; they have no CPU limit). A CPU sample weighs 0.1 whatever the request;
-older releases weighed it by the request. The update mode is InPlaceOrRecreate: at admission, and in place.
+24 h, p90 + 15 % between p50 and p95, 25 m and 250 MiB a pod, limits in the proportion to requests that the pods were
+provisioned with (twice the request for memory where the recording tells no other, none for CPU). A CPU sample weighs
+0.1 whatever the request; older releases weighed it by the request. The update mode is InPlaceOrRecreate: at admission,
+and in place.
 
 Where it differs from the defaults, in favour of VPA:
 - `minReplicas: 1`. The updater leaves groups of fewer than two replicas alone by default, in place as well as by
@@ -40,7 +41,7 @@ from cruise.backtest.baselines.vpa_updating import (
 from cruise.backtest.recording import RecordedContainer, Recording
 from cruise.backtest.sizing import Decision, Fleet, Kill, KillReaction, Sizes
 from cruise.backtest.terms import Terms
-from cruise.domain.usage import BoolArray, Float32Array, Int64Array
+from cruise.domain.usage import BoolArray, Float32Array, Float64Array, Int64Array
 
 _SMALLEST_GROUP = 1
 _UPDATER_SECONDS = 60
@@ -53,6 +54,9 @@ class Vpa:
         """Start without any history."""
         count = len(recording.containers)
         self._provisioned = provisioned_sizes(recording)
+        requested, limit = self._provisioned.memory_bytes, self._provisioned.memory_limit_bytes
+        # A limit without a request is taken for the request too.
+        self._limit_of_request: Float64Array = np.where(requested > 0, limit / np.maximum(requested, 1), limit > 0)
         self._has_memory = recording.has_memory
         self._loops = max(1, max(terms.pass_seconds, recording.step_seconds) // _UPDATER_SECONDS)
         self._row_of = _rows(recording.containers)
@@ -132,11 +136,14 @@ class Vpa:
     def _wanted(self, demands: tuple[Demand, Demand], otherwise: Sizes) -> Sizes:
         """Return the targets of all containers, and other sizes where a resource is not known."""
         cpu, memory = demands
-        limited = self._provisioned.memory_limit_bytes > 0
         return Sizes(
             np.where(cpu.known, cpu.recommended.target, otherwise.cpu_millicores),
             np.where(memory.known, memory.recommended.target, otherwise.memory_bytes),
-            np.where(memory.known, np.where(limited, memory.recommended.target, 0), otherwise.memory_limit_bytes),
+            np.where(
+                memory.known,
+                (memory.recommended.target * self._limit_of_request).astype(np.int64),
+                otherwise.memory_limit_bytes,
+            ),
         )
 
     def _within_budget(

@@ -30,8 +30,9 @@ class Run:
     def __init__(self, recording: Recording, terms: Terms | None = None, *, room: bool = True) -> None:
         requests = [container.requests for container in recording.containers]
         memory = [one.memory_bytes for one in requests]
+        limits = [container.memory_limit_bytes for container in recording.containers]
         self.vpa = Vpa(recording, terms if terms is not None else Terms())
-        self.sizes: Sizes = sizes_of([one.cpu_millicores for one in requests], memory, memory)
+        self.sizes: Sizes = sizes_of([one.cpu_millicores for one in requests], memory, limits)
         self.born = [1] * len(requests)
         self.node = [0] * len(requests)
         self.step = recording.step_seconds
@@ -70,10 +71,10 @@ def test_a_pod_is_admitted_as_requested_until_its_workload_was_seen() -> None:
     before = run.admitted()
     run.observe([100], [GIB])
     after = run.admitted()
-    assert (before.cpu_millicores[0], before.memory_bytes[0], before.memory_limit_bytes[0]) == (1000, 4 * GIB, 4 * GIB)
+    assert (before.cpu_millicores[0], before.memory_bytes[0], before.memory_limit_bytes[0]) == (1000, 4 * GIB, 8 * GIB)
     assert 115 <= after.cpu_millicores[0] <= 130
     assert after.memory_bytes[0] == pytest.approx(1.15 * GIB, rel=0.06)
-    assert after.memory_limit_bytes[0] == after.memory_bytes[0]
+    assert after.memory_limit_bytes[0] == 2 * after.memory_bytes[0], "in the proportion that was provisioned"
 
 
 def test_a_new_replica_inherits_its_workloads_target() -> None:
@@ -138,7 +139,7 @@ def test_a_replica_killed_within_ten_minutes_of_its_start_grows_at_once(passes: 
     run.kill(run.at + run.step)
     decision = run.pass_by([900] * 3, [1.7 * GIB] * 3)
     assert decision.resize.tolist() == resized
-    assert run.admitted().memory_limit_bytes == pytest.approx([1.2 * 2 * GIB * 1.15] * 3, rel=0.06)
+    assert run.admitted().memory_bytes == pytest.approx([1.2 * 2 * GIB * 1.15] * 3, rel=0.06)
     run.born = [2, 1, 1]
     assert run.pass_by([900] * 3, [1.7 * GIB] * 3).resize.size == 0, "a new pod has not been killed"
 
@@ -151,7 +152,7 @@ def test_a_single_replica_grows_after_any_kill() -> None:
     run.kill(run.at + run.step)
     decision = run.pass_by([900], [2 * GIB])
     assert decision.resize.tolist() == [0]
-    assert decision.sizes.memory_limit_bytes[0] == pytest.approx(1.2 * 2 * GIB * 1.15, rel=0.06)
+    assert decision.sizes.memory_bytes[0] == pytest.approx(1.2 * 2 * GIB * 1.15, rel=0.06)
 
 
 def test_a_resize_without_room_is_tried_again_and_ends_in_an_eviction() -> None:
@@ -217,5 +218,5 @@ def test_memory_that_was_not_recorded_stays_as_it_is() -> None:
     for _ in range(3):
         run.pass_by([1000], [0])
     assert run.sizes.cpu_millicores[0] > 1000
-    assert (run.sizes.memory_bytes[0], run.sizes.memory_limit_bytes[0]) == (8 * GIB, 8 * GIB)
-    assert run.admitted().memory_limit_bytes[0] == 8 * GIB
+    assert (run.sizes.memory_bytes[0], run.sizes.memory_limit_bytes[0]) == (8 * GIB, 16 * GIB)
+    assert run.admitted().memory_limit_bytes[0] == 16 * GIB
