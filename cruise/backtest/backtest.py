@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
+from cruise.backtest.capping import capped_to
 from cruise.backtest.policies import POLICIES
 from cruise.backtest.recording import Recording
 from cruise.backtest.replay import replay
@@ -20,7 +21,11 @@ def backtest(
     on_progress: Callable[[str, float], None] | None = None,
     watched_node: str | None = None,
 ) -> BacktestResult:
-    """Return the scores of policies, named as in POLICIES, in that order; `on_progress` gets name and share done."""
+    """Return the scores of policies, named as in POLICIES, in that order; `on_progress` gets name and share done.
+
+    Provisioned requests above a node's allocatable are cut to it, for all policies.
+    """
+    recording, capped = capped_to(recording, terms.node)
     scores: dict[str, PolicyScore] = {}
     for name in policies:
         begun = perf_counter()
@@ -36,4 +41,5 @@ def backtest(
         step_seconds=recording.step_seconds,
         node=terms.node,
         policies=scores,
+        capped_containers=capped,
     )

@@ -83,7 +83,7 @@ class PolicyScore:
 
 @dataclass(frozen=True, slots=True)
 class BacktestResult:
-    """All policies over one recording."""
+    """All policies over one recording; `capped_containers` asked for more than a node has, and were cut to it."""
 
     trace: str
     containers: int
@@ -91,3 +91,4 @@ class BacktestResult:
     step_seconds: int
     node: Resources
     policies: Mapping[str, PolicyScore] = field(default_factory=dict)
+    capped_containers: int = 0
