@@ -1,6 +1,6 @@
 """Days of usage into two matrices, a piece at a time: never more than a day's samples are held beside them.
 
-What is read is what the controller reads: the same queries, the same rules for counters. So CPU is demand, usage ×
+What is read is what the controller reads: the same series, the same rules for counters. So CPU is demand, usage ×
 (1 + psi), where pressure is known, and whatever is called use in scores of such a recording is demand.
 
 The index tells first which series there were, pods that are gone included. From that, every query is cut so that its
@@ -43,7 +43,7 @@ class RecordingReader:
             raise ValueError(f"cannot read from {start} to {end} every {step} s")
         self._settings = settings
         self._client = PrometheusClient(settings)
-        self._questions = UsageQuestions(settings, self._client)
+        self._questions = UsageQuestions(settings, self._client, server_folds=False)
         self._cores = cores
         # The start itself is asked for as well: the first step's use is what the counters grew by since then.
         self._grid = np.arange(start, end + 1, step, dtype=np.int64)
