@@ -1,9 +1,11 @@
-"""The baseline `autopilot`: vertical scaling as Google's Autopilot does it, by its moving-window recommenders.
+"""The baseline `autopilot`: vertical scaling as Google's Autopilot does it, by its moving windows or its meta-learner.
 
 Source: Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020. The paper's:
 
 - All tasks of a job (here: the containers of one name in the pods of a workload) have the same limits, and learn from
   one signal; no job learns from another.
+- Limits come from moving windows or from an ensemble of models. Here it is the former unless asked otherwise: the
+  latter's weights are not published, and those found the paper's way do not do better (`autopilot_ensemble`).
 - Jobs are taken to be serving jobs, hence S_p95 of CPU. Small jobs (the paper calls those with up to ten machines
   small) have minimal tolerance of kills by default, hence S_max of memory.
 - A limit is what the scheduler packs by, that is a request here. CPU above it is free while the node has some to
@@ -20,11 +22,13 @@ paper reports (99 % of job-days have at most 6; without such a threshold, ours w
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cruise.backtest.baselines.as_requested import provisioned_sizes
+from cruise.backtest.baselines.autopilot_ensemble import CPU_ENSEMBLE, MEMORY_ENSEMBLE, MetaLearner
 from cruise.backtest.baselines.autopilot_moving import (
     HELD_SECONDS,
     JobClass,
@@ -33,7 +37,13 @@ from cruise.backtest.baselines.autopilot_moving import (
     memory_recommender,
     windows_of,
 )
-from cruise.backtest.baselines.autopilot_signal import cpu_signal, memory_signal
+from cruise.backtest.baselines.autopilot_signal import (
+    CPU_BOUNDS,
+    MEMORY_BOUNDS,
+    Recommender,
+    cpu_signal,
+    memory_signal,
+)
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
 from cruise.domain.usage import BoolArray, Float32Array, Float64Array, Int64Array
@@ -45,10 +55,21 @@ if TYPE_CHECKING:
 LEAST_CHANGE = 0.10
 
 
+class Recommenders(StrEnum):
+    """Which of the paper's two kinds sets the limits."""
+
+    MOVING_WINDOWS = "moving-windows"
+    ENSEMBLE = "ensemble"
+
+
 @dataclass(frozen=True, slots=True)
 class AutopilotOptions:
-    """What the owner of jobs may choose; the defaults are the paper's for small serving jobs."""
+    """What the owner of jobs may choose; the defaults are the paper's for small serving jobs.
 
+    An ensemble knows neither classes nor tolerances: its weights stand for them.
+    """
+
+    recommenders: Recommenders = Recommenders.MOVING_WINDOWS
     job_class: JobClass = JobClass.SERVING
     oom_tolerance: OomTolerance = OomTolerance.MINIMAL
     hard_memory_limits: bool = False
@@ -65,8 +86,7 @@ class Autopilot:
         self._has_memory = recording.has_memory
         jobs = int(self._job.max(initial=-1)) + 1
         window_seconds = max(terms.pass_seconds, recording.step_seconds)
-        self._cpu = cpu_recommender(jobs, options.job_class, window_seconds)
-        self._memory = memory_recommender(jobs, options.oom_tolerance, window_seconds)
+        self._cpu, self._memory = _recommenders(jobs, options, window_seconds)
         self._windows_seen = np.zeros(jobs, dtype=np.int64)
         self._first_windows = windows_of(HELD_SECONDS, window_seconds)
 
@@ -130,6 +150,18 @@ def jobs_of(recording: Recording) -> Int64Array:
             for each in recording.containers
         ],
         dtype=np.int64,
+    )
+
+
+def _recommenders(jobs: int, options: AutopilotOptions, window_seconds: int) -> tuple[Recommender, Recommender]:
+    if options.recommenders is Recommenders.ENSEMBLE:
+        return (
+            MetaLearner(jobs, CPU_BOUNDS, CPU_ENSEMBLE, window_seconds),
+            MetaLearner(jobs, MEMORY_BOUNDS, MEMORY_ENSEMBLE, window_seconds),
+        )
+    return (
+        cpu_recommender(jobs, options.job_class, window_seconds),
+        memory_recommender(jobs, options.oom_tolerance, window_seconds),
     )
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cruise.backtest.baselines.autopilot import Autopilot, AutopilotOptions, jobs_of
+from cruise.backtest.baselines.autopilot import Autopilot, AutopilotOptions, Recommenders, jobs_of
 from cruise.backtest.sizing import Fleet, Kill, KillReaction, Sizes
 from cruise.backtest.terms import Terms
 from cruise.domain.resources import Resources
@@ -104,6 +104,18 @@ def test_no_limit_exceeds_a_node() -> None:
 
     assert sizes.cpu_millicores[0] == 4000
     assert sizes.memory_bytes[0] == 16 * GIBIBYTE
+
+
+def test_the_ensemble_sets_limits_where_it_is_asked_for() -> None:
+    cpu, memory = used([100, 100], HOUR), used([GIBIBYTE] * 2, HOUR)
+    policy = Autopilot(recording_of(cpu, memory), Terms(), AutopilotOptions(Recommenders.ENSEMBLE))
+    observe(policy, cpu, memory)
+
+    sizes = policy.admit(BOTH, fleet(PROVISIONED))
+
+    # The boundary above the use, and 3 or 5 buckets of 3 % upon it.
+    assert 100 * 1.03**3 < sizes.cpu_millicores[0] <= 100 * 1.03**4 + 1
+    assert GIBIBYTE * 1.03**5 < sizes.memory_bytes[0] <= GIBIBYTE * 1.03**6 + 1
 
 
 def test_a_hard_memory_limit_is_the_request() -> None:
