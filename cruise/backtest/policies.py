@@ -7,6 +7,7 @@ from cruise.backtest.baselines.as_requested import AsRequested
 from cruise.backtest.baselines.autopilot import Autopilot
 from cruise.backtest.baselines.cruisekube import CruiseKube
 from cruise.backtest.baselines.oracle import Oracle
+from cruise.backtest.baselines.vpa import Vpa
 from cruise.backtest.passes import CruisePasses
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import Sizing
@@ -16,6 +17,7 @@ from cruise.domain.policy import HeadroomModel, Policy
 POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
     {
         "as-requested": AsRequested,
+        "vpa": Vpa,
         "cruisekube": CruiseKube,
         "autopilot": Autopilot,
         "cruise": lambda recording, terms: CruisePasses(recording, Policy(), "cruise"),
