@@ -1,19 +1,11 @@
 """Whom to evict from a node that does not hold its pods, and whom to spare again."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from types import MappingProxyType
 
-import numpy as np
-
-from cruise.decisions.headroom.model import Headroom
-from cruise.decisions.headroom.shared_max import SHARED_MAX
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
-from cruise.domain.usage import Float64Array
-
-NO_EXTRAS: Mapping[ResourceName, Float64Array] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +49,15 @@ def rank_for_eviction(contenders: Sequence[Contender], resource: ResourceName) -
     return sorted((i for i, c in enumerate(contenders) if resource in c.candidate_for), key=order)
 
 
-def decide_evictions(
-    contenders: Sequence[Contender],
-    available: Resources,
-    headroom: Headroom = SHARED_MAX,
-    extras: Mapping[ResourceName, Float64Array] = NO_EXTRAS,
-) -> list[Marked] | None:
+def decide_evictions(contenders: Sequence[Contender], available: Resources) -> list[Marked] | None:
     """Mark pods until the rest fits, memory first, then spare again, in reverse order, all whose return still fits.
 
-    `extras` has what the headroom model sums up, a row a contender. None where not even the departure of every
-    candidate would make the rest fit: then nobody goes.
+    None where not even the departure of every candidate would make the rest fit: then nobody goes.
     """
     staying = [True] * len(contenders)
     marked: list[Marked] = []
     for resource in (ResourceName.MEMORY, ResourceName.CPU):
-        need = _Need(contenders, staying, resource, headroom, extras.get(resource))
+        need = _Need(contenders, staying, resource)
         queue = iter(rank_for_eviction(contenders, resource))
         while need.now() > _of(available, resource):
             index = next((index for index in queue if staying[index]), None)
@@ -80,9 +66,7 @@ def decide_evictions(
             staying[index] = False
             need.remove(index)
             marked.append(Marked(index, resource))
-    needs = {
-        resource: _Need(contenders, staying, resource, headroom, extras.get(resource)) for resource in ResourceName
-    }
+    needs = {resource: _Need(contenders, staying, resource) for resource in ResourceName}
     gone: list[Marked] = []
     for mark in reversed(marked):
         staying[mark.index] = True
@@ -99,39 +83,24 @@ def decide_evictions(
 class _Need:
     """What the contenders that stay need of one resource; `staying` is shared with who decides."""
 
-    def __init__(
-        self,
-        contenders: Sequence[Contender],
-        staying: Sequence[bool],
-        resource: ResourceName,
-        headroom: Headroom,
-        extras: Float64Array | None,
-    ) -> None:
-        self._resource, self._headroom, self._staying = resource, headroom, staying
+    def __init__(self, contenders: Sequence[Contender], staying: Sequence[bool], resource: ResourceName) -> None:
+        self._staying = staying
         self._bases = [_of(contender.base, resource) for contender in contenders]
         self._spikes = [_of(contender.headroom, resource) for contender in contenders]
         self._largest_first = sorted(range(len(contenders)), key=lambda index: -self._spikes[index])
-        self._extras = np.empty((len(contenders), 0)) if extras is None else extras
         self._base = sum(base for base, stays in zip(self._bases, staying, strict=True) if stays)
-        self._sums = self._extras[np.array(staying, dtype=np.bool_)].sum(axis=0)
 
     def now(self) -> int:
-        """Return the sum of the bases and the headroom beside it."""
-        largest = next((self._spikes[index] for index in self._largest_first if self._staying[index]), 0)
-        [found] = self._headroom.of_nodes(
-            self._resource, np.array([self._base]), np.array([largest]), self._sums[np.newaxis]
-        ).tolist()
-        return self._base + int(found)
+        """Return the sum of the bases and the largest single headroom."""
+        return self._base + next((self._spikes[index] for index in self._largest_first if self._staying[index]), 0)
 
     def remove(self, index: int) -> None:
         """Count one contender no longer."""
         self._base -= self._bases[index]
-        self._sums = self._sums - self._extras[index]
 
     def add(self, index: int) -> None:
         """Count one contender again."""
         self._base += self._bases[index]
-        self._sums = self._sums + self._extras[index]
 
 
 def _sum(parts: Iterable[Resources]) -> Resources:

@@ -41,13 +41,18 @@ class Fitted:
 
 
 def fit_nodes(columns: NodeColumns, headroom: Headroom, judge: Judge) -> Fitted:
-    """Decide the fit, the evictions and the sizes of all nodes; `judge` is asked where a node does not fit."""
+    """Decide the fit, the evictions and the sizes of all nodes; `judge` is asked where a node does not fit.
+
+    Whatever the model wants, pods fit where there is room for one of them at a time at its peak: a headroom moves with
+    every pass, and pods that were evicted for it are missed when it has shrunk again. It is shared as far as the room
+    goes.
+    """
     needs = _Needs(columns, headroom)
     stays = np.ones(len(columns.table.pods), dtype=np.bool_)
-    base, shared, extras = needs.of_nodes(stays)
-    fits = np.ones(len(base[ResourceName.CPU]), dtype=np.bool_)
+    sums = needs.of_nodes(stays)
+    fits = np.ones(len(sums.base[ResourceName.CPU]), dtype=np.bool_)
     for resource in ResourceName:
-        fits &= base[resource] + shared[resource] <= columns.available[resource]
+        fits &= sums.base[resource] + sums.largest[resource] <= columns.available[resource]
     marked: dict[int, tuple[Marked, ...]] = {}
     rankings: dict[int, EvictionRanking] = {}
     for node in np.flatnonzero(~fits).tolist():
@@ -57,10 +62,11 @@ def fit_nodes(columns: NodeColumns, headroom: Headroom, judge: Judge) -> Fitted:
             marked[node] = found
             stays[[mark.index for mark in found]] = False
     if marked:
-        base, shared, extras = needs.of_nodes(stays)
+        sums = needs.of_nodes(stays)
+    shared = {resource: needs.shared(resource, sums) for resource in ResourceName}
     sizes = {resource: columns.sizes(resource, shared[resource], stays, fits) for resource in ResourceName}
     trim_to_room(columns, sizes, stays, fits)
-    return Fitted(fits, stays, marked, rankings, base, shared, extras, sizes)
+    return Fitted(fits, stays, marked, rankings, sums.base, shared, sums.extras, sizes)
 
 
 def pod_sizes(
@@ -106,6 +112,15 @@ def cut_growth(
         again(pod_sizes(columns, sizes, counted, decided.stays & among), cut)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """What each node's pods need together: one entry a node, and a row of what the headroom model sums up."""
+
+    base: Mapping[ResourceName, Int64Array]
+    largest: Mapping[ResourceName, Int64Array]
+    extras: Mapping[ResourceName, Float64Array]
+
+
 class _Needs:
     """What pods need, in columns: bases, largest headrooms, and what the headroom model sums up."""
 
@@ -123,21 +138,22 @@ class _Needs:
             return np.empty((len(table.pods), extras.shape[1]))
         return np.asarray(np.add.reduceat(np.where(demand.managed[:, np.newaxis], extras, 0.0), table.first_container))
 
-    def of_nodes(
-        self, stays: BoolArray
-    ) -> tuple[dict[ResourceName, Int64Array], dict[ResourceName, Int64Array], dict[ResourceName, Float64Array]]:
-        """Return the sum of the bases, the headroom, and the model's own sums, of each node's pods that stay."""
+    def of_nodes(self, stays: BoolArray) -> "_Sums":
+        """Sum up each node's pods that stay."""
         columns = self._columns
-        base: dict[ResourceName, Int64Array] = {}
-        headroom: dict[ResourceName, Int64Array] = {}
-        sums: dict[ResourceName, Float64Array] = {}
-        for resource in ResourceName:
-            base[resource] = columns.node_sum(np.where(stays, self._base[resource], 0))
-            largest = columns.node_maximum(np.where(stays, self._spike[resource], 0))
-            extras = self._extras[resource]
-            sums[resource] = columns.node_sums(np.where(stays[:, np.newaxis], extras, 0.0))
-            headroom[resource] = self._headroom.of_nodes(resource, base[resource], largest, sums[resource])
-        return base, headroom, sums
+        return _Sums(
+            base={one: columns.node_sum(np.where(stays, self._base[one], 0)) for one in ResourceName},
+            largest={one: columns.node_maximum(np.where(stays, self._spike[one], 0)) for one in ResourceName},
+            extras={
+                one: columns.node_sums(np.where(stays[:, np.newaxis], self._extras[one], 0.0)) for one in ResourceName
+            },
+        )
+
+    def shared(self, resource: ResourceName, sums: "_Sums") -> Int64Array:
+        """Return the headroom that each node's pods share: what the model wants, as far as there is room."""
+        base, largest = sums.base[resource], sums.largest[resource]
+        wanted = self._headroom.of_nodes(resource, base, largest, sums.extras[resource])
+        return np.asarray(np.minimum(wanted, np.maximum(self._columns.available[resource] - base, largest)))
 
     def evictions(self, node: int, judge: Judge, rankings: dict[int, EvictionRanking]) -> tuple[Marked, ...] | None:
         """Return whom to evict from a node that does not fit, with the indices of their pods; None where it is vain."""
@@ -161,6 +177,5 @@ class _Needs:
             )
         available = self._columns.available
         room = Resources(int(available[ResourceName.CPU][node]), int(available[ResourceName.MEMORY][node]))
-        extras = {resource: of_pods[pods] for resource, of_pods in self._extras.items()}
-        marked = decide_evictions(contenders, room, self._headroom, extras)
+        marked = decide_evictions(contenders, room)
         return None if marked is None else tuple(Marked(pods[mark.index], mark.resource) for mark in marked)

@@ -11,7 +11,7 @@ class Headroom(Protocol):
     """One model, prepared for the statistics of one pass.
 
     What it has to know about a node beside the sum of the bases and the largest single headroom are sums over the
-    node's containers, so that pods can leave and come back one by one.
+    containers of the node's pods that stay.
     """
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
