@@ -19,6 +19,8 @@ Where the replay is coarser than the world:
 - A workload without any sample has no recommendation, and its pods are admitted as requested; this release recommends
   the minimum in the moment between a pod's appearance and its first sample. A resource never seen is left alone.
 - A replaced pod begins new memory windows, as a pod with a new name does; a pod of a StatefulSet does so too.
+- A recorded use of 0 bytes, which no running container has, counts as one byte: upstream takes a peak of 0 for none,
+  and a window that begins with it would not notice any higher use for a day.
 - While a resize waits for room, upstream's spec has it already and kube-scheduler counts it; here it counts when done.
 """
 
@@ -109,7 +111,8 @@ class Vpa:
         """Remember the kill for the recommender; the updater hears of it at its next loop."""
         self._meet(fleet)
         self._kills.append((kill.container, int(fleet.sizes.memory_bytes[kill.container]), kill.at))
-        self._killed_quickly[kill.container] = kill.at - self._started_at[kill.container] < QUICK_KILL_SECONDS
+        # A kill is dated at its step's end, and a container takes a moment to start: ten minutes at most are less here.
+        self._killed_quickly[kill.container] = kill.at - self._started_at[kill.container] <= QUICK_KILL_SECONDS
         self._started_at[kill.container] = kill.at
         return KillReaction()
 

@@ -72,7 +72,9 @@ class Recommender:
         for place, row in enumerate(memory_bytes):
             seen = np.flatnonzero(row >= 0)
             if seen.size:
-                self._peaks.add(seen, np.ceil(row[seen].astype(np.float64)), first + place * self._step_seconds)
+                # A window that begins with 0 bytes keeps that peak upstream, where no container ever uses nothing.
+                used = np.maximum(np.ceil(row[seen].astype(np.float64)), 1)
+                self._peaks.add(seen, used, first + place * self._step_seconds)
 
     def add_kill(self, container: int, requested_bytes: int, at: int) -> None:
         """Add a kill for want of memory."""

@@ -101,6 +101,12 @@ def test_a_kill_raises_the_target_by_a_fifth_of_the_request() -> None:
     assert one.recommendations()[1].target == pytest.approx([2_400_000_000 * 1.15], rel=0.06)
 
 
+def test_a_window_that_begins_with_nothing_notices_higher_use() -> None:
+    one = recommender(0)
+    feed(one, DAY, np.array([[1000.0], [1000.0]]), np.array([[0.0], [4e9]]))
+    assert one.recommendations()[1].target == pytest.approx([4e9 * 1.15], rel=0.06)
+
+
 def test_a_replaced_pod_begins_a_new_window() -> None:
     """The peak before and the peak after then both count, where one window would have kept the higher alone."""
     replaced, kept = recommender(0), recommender(0)
