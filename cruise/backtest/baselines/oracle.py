@@ -7,7 +7,8 @@ different times of one interval could share, as the sum's maximum is at most the
 run short of a request without being starved, and is not bound by this.
 
 Where a container's node has no room for its growth its pod is evicted, and finds a place at its new size at once:
-the oracle is the least in slack and in nodes' requests, not in churn.
+the oracle is the least in slack and in nodes' requests, not in churn. Nobody gets more than a whole node, as who asks
+for more runs nowhere.
 """
 
 import numpy as np
@@ -25,6 +26,7 @@ class Oracle:
         """Keep the recording: this policy alone may look ahead."""
         self._recording = recording
         self._pass_seconds = max(terms.pass_seconds, recording.step_seconds)
+        self._node = terms.node
         self._from: int | None = None
         self._needs = Sizes(NOBODY, NOBODY, NOBODY)
 
@@ -48,7 +50,7 @@ class Oracle:
         return Decision(resize, needs.take(resize), NOBODY, evict_without_room=True)
 
     def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
-        """Do nothing: within its requests nobody is killed, but where one container is larger than every node."""
+        """Do nothing: within its requests nobody is killed, but who uses more than a whole node."""
         return KillReaction()
 
     def _needs_from(self, at: int) -> Sizes:
@@ -59,8 +61,9 @@ class Oracle:
             next_pass = (at // self._pass_seconds + 1) * self._pass_seconds
             end = (next_pass - recorded.start) // recorded.step_seconds + 1
             rows = slice(max(0, first), max(0, end))
-            memory = _largest(recorded.memory_bytes[rows])
-            self._needs = Sizes(_largest(recorded.cpu_millicores[rows]), memory, np.zeros_like(memory))
+            cpu = np.minimum(_largest(recorded.cpu_millicores[rows]), self._node.cpu_millicores)
+            memory = np.minimum(_largest(recorded.memory_bytes[rows]), self._node.memory_bytes)
+            self._needs = Sizes(cpu, memory, np.zeros_like(memory))
             self._from = at
         return self._needs
 

@@ -64,6 +64,14 @@ def test_what_is_right_already_is_not_written_and_who_does_not_run_is_not_resize
     assert oracle.decide(fleet_of(right, at=300, node=[0, -1])).resize.tolist() == []
 
 
+def test_nobody_asks_for_more_than_a_node_and_so_everybody_runs() -> None:
+    recording = recording_of(np.full((4, 1), 5000.0), np.full((4, 1), 9e9))
+    sizes = Oracle(recording, SMALL_NODES).admit(np.zeros(1, dtype=np.int64), fleet_of(sizes_of([0], [0]), at=0))
+    assert sizes.cpu_millicores.tolist() == [3000]
+    assert sizes.memory_bytes.tolist() == [6 * GIBIBYTE]
+    assert replay(recording, Oracle(recording, SMALL_NODES), SMALL_NODES).pending_pod_minutes == 0
+
+
 def test_after_the_last_sample_nothing_is_used() -> None:
     decision = Oracle(minutes(), Terms()).decide(fleet_of(sizes_of([910, 0], [1, 0]), at=600))
     assert decision.sizes.cpu_millicores.tolist() == [0]
