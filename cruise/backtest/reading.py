@@ -20,6 +20,9 @@ from cruise.errors import BadInput
 NAME = "prometheus"
 # The last scrapes of a time may not be in yet.
 SETTLE_SECONDS = 30
+# Who uses a hundredth of a core on the average is not quite still for minutes on end, as a rule.
+BUSY_MILLICORES = 10
+MOST_STILL = 0.4
 
 
 def read_recording(
@@ -60,6 +63,7 @@ def read_recording(
     sampled = ~np.isnan(np.fmax.reduce(cpu, axis=0))
     if not sampled.any():
         raise BadInput(f"Prometheus at {prometheus.url} has no two samples of any container in the last {days} days")
+    _check_scrapes(cpu, step)
     if not sampled.all():
         containers = [one for one, some in zip(containers, sampled.tolist(), strict=True) if some]
         _keep_columns(cpu, sampled)
@@ -67,7 +71,7 @@ def read_recording(
     # Nothing is known of the time before the first sample, which is not to count as an empty cluster.
     empty = int(np.argmax(~np.isnan(np.fmax.reduce(cpu, axis=1))))
     if empty and say is not None:
-        say(f"the server's samples begin {empty * step / DAY:,.1f} days after the {days} days that were asked for")
+        say(f"the server has {days - empty * step / DAY:,.1f} of the {days} days that were asked for")
     has_memory = not bool(np.isnan(np.fmax.reduce(np.fmax.reduce(memory, axis=0))))
     if not has_memory:
         memory.fill(0)
@@ -92,7 +96,7 @@ def _provisioned(
     containers = Provisioning.of(snapshot, state).containers(keys)
     if not containers:
         hint = (
-            f"let it scrape kube-state-metrics ({REQUESTS}), or name a kubeconfig of the cluster"
+            f"let it scrape kube-state-metrics ({REQUESTS}), or give the cluster itself with --snapshot FILE"
             if snapshot is None
             else "is the server that of this cluster?"
         )
@@ -105,6 +109,23 @@ def _provisioned(
         why = "they request nothing, are init containers, or their requests are not known"
         say(f"left out: {left_out:,} of {len(keys):,} containers: {why}")
     return containers
+
+
+def _check_scrapes(cpu: Float32Array, step: int) -> None:
+    """Raise BadInput where the step is shorter than what lies between two scrapes.
+
+    A counter then stands still for some steps, and one of them has the use of all: peaks that there never were.
+    """
+    some = cpu[:, :: max(1, cpu.shape[1] // 200)]
+    known = (~np.isnan(some)).sum(axis=0)
+    busy = np.nansum(some, axis=0) >= BUSY_MILLICORES * np.maximum(known, 1)
+    if busy.any():
+        still = float(np.median((some[:, busy] == 0).sum(axis=0) / known[busy]))
+        if still > MOST_STILL:
+            raise BadInput(
+                f"most counters stand still in {still:.0%} of the steps of {step} s, so scrapes are further apart than "
+                "that, and there would be peaks that never were: set prometheus_step to 5m"
+            )
 
 
 def _keep_columns(matrix: Float32Array, kept: np.ndarray) -> None:

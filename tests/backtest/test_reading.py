@@ -142,7 +142,7 @@ def test_a_replay_of_it_ends_as_a_replay_of_what_filled_it(server: Server) -> No
 def test_a_server_that_has_less_than_was_asked_for_says_so(server: Server) -> None:
     said: list[str] = []
     read = read_recording(server.settings, DAYS + 3, server.end, say=said.append)
-    assert said == ["the server's samples begin 3.0 days after the 17 days that were asked for"]
+    assert said == ["the server has 14.0 of the 17 days that were asked for"]
     assert (read.start, read.days) == (server.recording.start, DAYS)
     # The last day alone: containers that left earlier are not in it.
     last = read_recording(server.settings, 1, server.end)
@@ -157,6 +157,10 @@ def test_what_is_not_there_or_does_not_fit_is_one_line(server: Server) -> None:
         BadInput, match=r"has no container_cpu_usage_seconds_total of containers in the last 2 days: see"
     ):
         read_recording(server.settings, 2, nothing)
+    with pytest.raises(
+        BadInput, match=r"most counters stand still in \d\d% of the steps of 60 s, .* set prometheus_step"
+    ):
+        read_recording(replace(server.settings, step_seconds=60), 2, server.end)
     with pytest.raises(BadInput, match="prometheus_step is 3600 s: it must divide the 300 s from one pass to the next"):
         read_recording(replace(server.settings, step_seconds=3600), 2, server.end)
 
