@@ -1,7 +1,7 @@
 """Trace directories as recordings: on one regular grid, from a Monday on."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,24 +23,26 @@ UNIX_TIMES_FROM = 10**9
 LONGEST_GAP_SECONDS = 31 * 86_400
 
 
-def load_trace(directory: Path, pass_seconds: int = PASS_SECONDS) -> Recording:
+def load_trace(
+    directory: Path, pass_seconds: int = PASS_SECONDS, on_progress: Callable[[float], None] | None = None
+) -> Recording:
     """Read a trace directory; a time that is missing from its grid is a row without samples.
 
-    Raises BadInput with one line, also for times off the grid, for a step that does not divide `pass_seconds`, and
-    for a series without any sample.
+    `on_progress` gets the share that is read. Raises BadInput with one line, also for times off the grid, for a step
+    that does not divide `pass_seconds`, and for a series without any sample.
     """
     # In an order of their own: what a replay finds is not to depend on the order in which a file has its columns.
     series = sorted(read_series(directory), key=lambda one: one.name)
     names = [one.name for one in series]
     cpu_file, memory_file = directory / CPU_FILE, directory / MEMORY_FILE
-    times, cpu = read_matrix(cpu_file, names, np.float32)
+    with_memory = has_memory(directory)
+    times, cpu = read_matrix(cpu_file, names, np.float32, _part(on_progress, 0.0, 0.5 if with_memory else 1.0))
     step = _step(times, cpu_file, pass_seconds)
     places = (times - times[0]) // step
     _spread(cpu, places)
     _check_sampled(names, cpu, cpu_file)
-    with_memory = has_memory(directory)
     if with_memory:
-        memory_times, memory = read_matrix(memory_file, names, np.float32)
+        memory_times, memory = read_matrix(memory_file, names, np.float32, _part(on_progress, 0.5, 1.0))
         check_same_times(directory, times, memory_times)
         _spread(memory, places)
         _check_sampled(names, memory, memory_file)
@@ -56,6 +58,11 @@ def load_trace(directory: Path, pass_seconds: int = PASS_SECONDS) -> Recording:
         memory_bytes=memory,
         has_memory=with_memory,
     )
+
+
+def _part(on_progress: Callable[[float], None] | None, start: float, end: float) -> Callable[[float], None] | None:
+    """Return what tells of a part as one of the whole."""
+    return None if on_progress is None else lambda share: on_progress(start + share * (end - start))
 
 
 def _containers(series: Sequence[Series], name: str) -> tuple[RecordedContainer, ...]:

@@ -1,8 +1,9 @@
 """The usage files of a trace, line by line into one matrix: what is in memory is the matrix and a line."""
 
 import gzip
+import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,16 +23,20 @@ F = TypeVar("F", np.float32, np.float64)
 
 _BOM = b"\xef\xbb\xbf"
 _LONGEST_QUOTE = 60
+_LINES_BETWEEN = 64
 # Sane cells are JSON numbers, which msgspec reads at 35 ns each; numpy's own reader takes twice that and more.
 _CELLS = msgspec.json.Decoder(list[float | None])
 
 
-def read_matrix(path: Path, names: Sequence[str], kind: type[F]) -> tuple[Int64Array, NDArray[F]]:
+def read_matrix(
+    path: Path, names: Sequence[str], kind: type[F], on_progress: Callable[[float], None] | None = None
+) -> tuple[Int64Array, NDArray[F]]:
     """Return the times and the values, one row a time and one column a name in the order of `names`.
 
-    NaN is an empty cell. Raises BadInput with one line that names the file and the place.
+    NaN is an empty cell. `on_progress` gets the share of the file that is read. Raises BadInput with one line that
+    names the file and the place.
     """
-    lines = _lines(path)
+    lines = _lines(path, on_progress)
     header = _header(path, next(lines, b""))
     _check_header(path, header, names)
     column_of = {name: column for column, name in enumerate(header)}
@@ -86,11 +91,14 @@ def _check_header(path: Path, header: Sequence[str], names: Sequence[str]) -> No
             raise BadInput(f"{path}: line 1: missing column {_quoted(name)}, which {SERIES_FILE} names")
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path, on_progress: Callable[[float], None] | None) -> Iterator[bytes]:
     try:
-        with gzip.open(path, "rb") as file:
-            for line in file:
+        with path.open("rb") as packed, gzip.open(packed, "rb") as file:
+            size = os.fstat(packed.fileno()).st_size
+            for number, line in enumerate(file):
                 yield line.rstrip(b"\r\n")
+                if on_progress is not None and number % _LINES_BETWEEN == 0:
+                    on_progress(packed.tell() / max(1, size))
     except FileNotFoundError as error:
         raise BadInput(f"{path}: missing; {FILES_OF_A_TRACE}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

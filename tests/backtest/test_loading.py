@@ -117,6 +117,14 @@ def test_the_step_is_held_against_the_interval_of_the_passes(tmp_path: Path) -> 
     assert load_trace(directory(tmp_path, grid(0, 600)), pass_seconds=600).step_seconds == 600
 
 
+@pytest.mark.parametrize("memory", [None, MEMORY])
+def test_tells_how_far_it_is(tmp_path: Path, memory: str | None) -> None:
+    shares: list[float] = []
+    load_trace(directory(tmp_path, CPU, memory), on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
 @pytest.mark.parametrize(("name", "namespace"), [("__", "trace"), ("x" * 80, "x" * 63), ("A.b", "a-b")])
 def test_the_namespace_is_a_name_that_kubernetes_takes(tmp_path: Path, name: str, namespace: str) -> None:
     assert load_trace(directory(tmp_path, CPU, name=name)).containers[0].namespace == namespace
