@@ -136,13 +136,13 @@ Sample = tuple[int, float, int]
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.floats(0, 30), st.integers(0, 200 * DAY)), max_size=40),
+    st.lists(st.tuples(st.integers(0, 2), st.floats(0, 30), st.integers(0, 90 * DAY)), max_size=40),
     st.lists(st.integers(1, 6), max_size=40),
 )
 def test_rows_do_not_know_of_each_other(samples: list[Sample], batches: list[int]) -> None:
     """A matrix of histograms fed in batches answers as histograms on their own that are fed one by one."""
     buckets = ExponentialBuckets.up_to(1000.0, 0.01, 1.05)
-    shares = (0.5, 0.9, 0.95)
+    shares = (0.5031, 0.9037, 0.9511)  # no share at which equal weights tie, and rounding decides
     samples.sort(key=lambda sample: sample[2])
     matrix = DecayingHistograms(3, buckets, shares, DAY, 1e-4)
     alone = [DecayingHistograms(1, buckets, shares, DAY, 1e-4) for _ in range(3)]
@@ -156,8 +156,7 @@ def test_rows_do_not_know_of_each_other(samples: list[Sample], batches: list[int
     for row, value, at in samples:
         add(alone[row], value, 0.1, at)
     expected = np.concatenate([one.percentiles() for one in alone], axis=1)
-    near = np.abs(np.log(np.maximum(matrix.percentiles(), 1e-9) / np.maximum(expected, 1e-9)))
-    assert (near <= np.log(1.05) * 1.01).all() or (matrix.percentiles() == expected).all()
+    assert matrix.percentiles().tolist() == expected.tolist()
 
 
 @given(st.lists(st.floats(0, 900), min_size=1, max_size=30), st.floats(0, 1))
