@@ -42,13 +42,14 @@ def test_every_setting_of_the_policy_reaches_it(tmp_path):
     path = written(
         tmp_path,
         'mode = "full"\nexcluded_namespaces = ["kube-system", "ops"]\noom_reaction = "record"\n'
-        "allow_extended_resources = true\noverload_above = 2\noverload_below = 1.5\n",
+        "allow_extended_resources = true\noverload_above = 2\noverload_below = 1.5\nheadroom_risk = 0.02\n",
     )
     policy = load_settings({}, path).policy()
     assert policy.mode is Mode.FULL
     assert policy.excluded_namespaces == {"kube-system", "ops"}
     assert policy.allow_extended_resources
     assert (policy.overload_above, policy.overload_below) == (2.0, 1.5)
+    assert policy.headroom_risk == 0.02
 
 
 def test_an_unknown_key_names_the_nearest_one_and_its_place(tmp_path):
@@ -77,6 +78,10 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("log_level", "loud"),
         ("stop_grace", "soon"),
         ("price_core_hour", "-1"),
+        ("headroom_risk", "0"),
+        ("headroom_risk", "1"),
+        ("headroom_risk", "nan"),
+        ("headroom_risk", "low"),
         ("price_core_hour", "cheap"),
         ("price_gibibyte_hour", "inf"),
         ("oom_reaction", "panic"),

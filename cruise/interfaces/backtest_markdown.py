@@ -35,8 +35,8 @@ def results_markdown(document: Mapping[str, Any]) -> str:
 def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "# Backtest: all policies on all traces"
     yield ""
-    yield "Made by `make backtest-docs`, which runs `cruise backtest`; [backtest.md](backtest.md) says what is simulated,"
-    yield "what the columns mean and where the policies are from. c·d: container-days, p·d: pod-days."
+    yield "Made by `make backtest-docs`, which runs `cruise backtest`; [backtest.md](backtest.md) says what is"
+    yield "simulated, what the columns mean and where the policies are from. c·d: container-days, p·d: pod-days."
     yield ""
     for trace in traces:
         yield f"- {_about(trace)}"
@@ -45,7 +45,7 @@ def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"|---|---|{'---:|' * len(_COLUMNS)}"
     for trace in traces:
         for name, policy in trace["policies"].items():
-            label = f"**{name}**" if name == "cruise" else f"{name} ×" if policy["dominatedBy"] else name
+            label = (f"**{name}**" if name == "cruise" else name) + (" ×" if policy["dominatedBy"] else "")
             yield f"| {_plain(trace['trace'])} | {label} | {' | '.join(write(policy) for _, write in _COLUMNS)} |"
     yield ""
     yield f"×, dominated: {dominated_note()}."

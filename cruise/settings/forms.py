@@ -100,6 +100,20 @@ def price(example: str) -> Form:
     return Form("a number of at least 0", example, read)
 
 
+def share(example: str) -> Form:
+    """A share, neither nothing nor all."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(value)
+        found = float(value)
+        if not 0 < found < 1:
+            raise ValueError(value)
+        return found
+
+    return Form("a share between 0 and 1", example, read)
+
+
 def _read_flag(value: object) -> bool:
     if isinstance(value, bool):
         return value

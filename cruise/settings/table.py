@@ -100,6 +100,7 @@ class Settings:
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)
     price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
     headroom: HeadroomModel = _setting(_HEADROOM, _POLICY.headroom)
+    headroom_risk: float = _setting(forms.share("0.001"), _POLICY.headroom_risk)
     excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
     overload_above: float = _setting(forms.number("1.0"), _POLICY.overload_above)

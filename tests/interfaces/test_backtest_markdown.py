@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,12 @@ def test_a_row_for_each_policy_of_each_trace():
         *("13.6", "17"),
     ]
     assert found[4][1] == "**cruise**"
+
+
+def test_the_installed_policy_is_marked_like_any_other_where_it_is_dominated():
+    worse = make_policies()["cruise"]
+    found = rows(page(make_result(policies={"cruise": replace(worse, nodes_mean=99.0), "cruise-risk": worse})))
+    assert [row[1] for row in found] == ["**cruise** ×", "cruise-risk"]
 
 
 def test_every_row_has_the_columns_of_the_heading():
