@@ -1,7 +1,7 @@
 """Reading a recording: what is asked again, and what is given up."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import numpy as np
@@ -9,9 +9,14 @@ import pytest
 
 from cruise.adapters.prometheus.recording import RecordingReader, patiently
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.domain.usage import ContainerKey
 from cruise.errors import BadInput, CruiseError, Throttled, Unavailable
+from tests import cadvisor
+from tests.builders import make_snapshot
+from tests.cadvisor import Life, Place
 from tests.http_server import Answer, Request, answering
+from tests.prometheus_server import make_blocks, running_prometheus
 
 KEY = ContainerKey("shop", "web-b", "app")
 NAME = {"namespace": "shop", "pod": "web-b", "container": "app", "id": "/1", "node": "n1"}
@@ -82,6 +87,55 @@ def test_what_goes_on_failing_is_given_up_after_a_while(failure: CruiseError, wa
     with pytest.raises(type(failure)):
         patiently(ask, waited.append)
     assert waited == waits
+
+
+START = 1_700_000_040
+MINUTES = 90
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Containers scraped off the grid, with pressure, one restarted, one reset, one come late, one gone early."""
+    lives = [
+        Life(START - 600, START + 60 * MINUTES),
+        Life(START - 600, START + 60 * MINUTES, restarts=(START + 1805,)),
+        Life(START - 600, START + 60 * MINUTES, resets=(START + 2405,), pressure="absent"),
+        Life(START + 1207, START + 60 * MINUTES),
+        Life(START - 600, START + 3001),
+    ]
+    series = []
+    demands = cadvisor.demands(len(lives), START - 600, MINUTES + 20, seed=3)
+    for number, life in enumerate(lives):
+        place = Place("shop", f"web-{number}", "app", f"n{number % 2}", 15, 2.5 + number)
+        times = cadvisor.scrape_times(place, [(START - 600, START + 60 * MINUTES, None)])
+        series += cadvisor.scrape(place, life, next(demands), times)
+    blocks = tmp_path_factory.mktemp("scraped") / "blocks"
+    make_blocks(lambda path: cadvisor.write_openmetrics(series, path), blocks)
+    with running_prometheus(blocks) as address:
+        yield address
+
+
+@pytest.mark.parametrize(("most_samples", "by_get"), [(1_000_000, False), (40, True), (7, False)])
+async def test_reads_what_the_controller_would_have_read(scraped: str, most_samples: int, by_get: bool) -> None:
+    """The controller reads the time at once, the recording in as small pieces as it must."""
+    settings = PrometheusSettings(scraped, max_samples_per_query=most_samples, by_get=by_get)
+    end = START + 60 * (MINUTES - 1)
+    with closing(RecordingReader(settings, START, end)) as reader:
+        containers = reader.containers()
+        cpu, memory = reader.read(containers)
+    assert [key.pod for key in containers] == [f"web-{number}" for number in range(5)]
+    expected_cpu, expected_memory = np.full_like(cpu, np.nan), np.full_like(memory, np.nan)
+    with closing(PrometheusSource(PrometheusSettings(scraped))) as source:
+        for partition in await source.partitions(make_snapshot()):
+            block, _ = await source.read(partition, START - 60, end, None)
+            for row, key in enumerate(block.keys):
+                column = containers.index(key)
+                # The minute up to the start is read for the counters at the start.
+                expected_cpu[:, column] = block.cpu_demand_millicores[row, 1:]
+                expected_memory[:, column] = block.memory_bytes[row, 1:]
+    np.testing.assert_array_equal(cpu, expected_cpu)
+    np.testing.assert_array_equal(memory, expected_memory)
+    assert np.isnan(cpu).any(axis=0).tolist() == [False, False, False, True, True]
 
 
 def test_times_off_the_grid_are_a_mistake() -> None:
