@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cruise.domain.cluster import Snapshot
 
 Show = Callable[[str, float], None]
-_BAR_STEPS = 1000
+_PASS_AS_CONTAINERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +70,30 @@ def replay_all(recordings: list[Recording], asked: Asked) -> list[BacktestResult
     if asked.half is not None:
         recordings[:] = [take_half(recording, asked.half) for recording in recordings]
     found: list[BacktestResult] = []
-    with quiet_logs(), bar(len(recordings) * len(asked.policies), "replays") as show:
-        while recordings:
-            done = len(found) * len(asked.policies)
-            found.append(_replay(recordings.pop(0), asked, done, show))
+    works = [_work(recording, asked.terms) for recording in recordings]
+    done = 0.0
+    with quiet_logs(), bar(sum(works) * len(asked.policies), "replays") as show:
+        for work in works:
+            found.append(_replay(recordings.pop(0), asked, work, done, show))
+            done += work * len(asked.policies)
     return found
 
 
-def _replay(recording: Recording, asked: Asked, done: int, show: Show) -> BacktestResult:
+def _work(recording: Recording, terms: Terms) -> float:
+    """Return how long a replay takes beside others: so much a pass, and so much for each container in it."""
+    passes = recording.days * 86_400 / max(terms.pass_seconds, recording.step_seconds)
+    return passes * (_PASS_AS_CONTAINERS + len(recording.containers))
+
+
+def _replay(recording: Recording, asked: Asked, work: float, done: float, show: Show) -> BacktestResult:
     def progressed(policy: str, share: float) -> None:
-        show(f"{recording.name}: {policy}", done + list(asked.policies).index(policy) + share)
+        show(f"{recording.name}: {policy}", done + work * (list(asked.policies).index(policy) + share))
 
     return backtest(recording, asked.policies, asked.terms, on_progress=progressed, watched_node=asked.watched_node)
 
 
 @contextmanager
-def bar(total: int, what: str) -> Iterator[Show]:
+def bar(total: float, what: str) -> Iterator[Show]:
     """Show on standard error how far something is and how long it will take, where people look on."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda text, done: None
@@ -99,5 +107,5 @@ def bar(total: int, what: str) -> Iterator[Show]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total * _BAR_STEPS)
-        yield lambda text, done: progress.update(task, description=text, completed=done * _BAR_STEPS)
+        task = progress.add_task(what, total=total)
+        yield lambda text, done: progress.update(task, description=text, completed=done)
