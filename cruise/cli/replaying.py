@@ -42,9 +42,12 @@ def read_traces(directories: Sequence[Path], terms: Terms) -> list[Recording]:
     found = []
     with bar(len(directories), "traces") as show:
         for at, directory in enumerate(directories):
-            show(f"reading {directory.name}", at)
-            found.append(load_trace(directory, terms.pass_seconds))
+            found.append(load_trace(directory, terms.pass_seconds, _shown(show, directory, at)))
     return found
+
+
+def _shown(show: Show, directory: Path, before: int) -> Callable[[float], None]:
+    return lambda share: show(f"reading {directory.name}", before + share)
 
 
 def read_prometheus(

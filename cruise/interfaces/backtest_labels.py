@@ -54,12 +54,24 @@ def place_labels(
     taken = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in marks]
     found = []
     for (x, y), width in zip(marks, widths, strict=True):
-        places = chain(_around(x, y, width, height, radius), _anywhere(x, y, width, height, within))
-        free = (box for box in places if within.holds(box) and not any(box.overlaps(other) for other in taken))
-        box = next(free, Box(x + radius + _GAP, y - height / 2, width, height))
+        around = [box for box in _around(x, y, width, height, radius) if _is_free(box, within, taken)]
+        anywhere = (box for box in _anywhere(x, y, width, height, within) if _is_free(box, within, taken))
+        # A name beside somebody else's mark would be read as that one's.
+        own = next((box for box in around if _is_nearest(box, (x, y), marks)), None)
+        box = own or next(chain(around, anywhere), Box(x + radius + _GAP, y - height / 2, width, height))
         taken.append(box)
         found.append(box)
     return found
+
+
+def _is_free(box: Box, within: Box, taken: Sequence[Box]) -> bool:
+    return within.holds(box) and not any(box.overlaps(other) for other in taken)
+
+
+def _is_nearest(box: Box, mark: tuple[float, float], marks: Sequence[tuple[float, float]]) -> bool:
+    """Tell whether no other mark is nearer to a box than its own."""
+    away = math.dist(box.nearest(*mark), mark)
+    return all(math.dist(box.nearest(*other), other) >= away for other in marks)
 
 
 def _around(x: float, y: float, width: float, height: float, radius: float) -> Iterator[Box]:

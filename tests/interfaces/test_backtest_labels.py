@@ -36,6 +36,12 @@ def test_a_label_stands_to_the_right_where_it_can_and_to_the_left_at_the_edge():
     assert right.y + HEIGHT / 2 == 100
 
 
+def test_a_name_stands_nearer_to_its_mark_than_to_any_other():
+    # On the right of the first is the second.
+    first, _ = placed([(150, 150, 90.0), (170, 150, 90.0)])
+    assert abs(first.x + first.width - 150) < abs(first.x - 170)
+
+
 def test_of_marks_in_one_place_all_names_can_be_read():
     boxes = placed([(200, 150, 90.0)] * 9)
     assert len({(box.x, box.y) for box in boxes}) == 9
