@@ -161,7 +161,8 @@ class _Judged:
         return sums
 
     def _spikes(self) -> Int64Array:
-        return (self.members * self.demand.headroom[:, np.newaxis]).max(axis=0).astype(np.int64)
+        spikes: Int64Array = (self.members * self.demand.headroom[:, np.newaxis]).max(axis=0).astype(np.int64)
+        return spikes
 
 
 def _demand(columns: StatisticColumns, resource: ResourceName) -> Demand:

@@ -16,6 +16,7 @@ from cruise.runtime.gate import Gate
 from cruise.runtime.node_load import NodeLoads, node_load_pass
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.packing import PackingPass, Solver, packing_pass
+from cruise.runtime.pass_headroom import PassHeadroom
 from cruise.runtime.ports import Cluster, Store, UsageSource
 from cruise.runtime.reconcile import NodePass, node_pass
 from cruise.runtime.usage import usage_pass
@@ -104,6 +105,7 @@ class Controller:
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
         self._reading = reading
         self._usage = UsageState()
+        self._headroom = PassHeadroom(self._usage)
         self._hooks = hooks
         self._grace = grace
         self.doings = doings or Doings()
@@ -135,7 +137,9 @@ class Controller:
             # What somebody else has begun to carry out is not to be undone.
             await self._carrying.take_up()
             self._looked_for_plan = True
-        done = await node_pass(self._cluster, self._store, self._policy, self._clock(), gate=self._gate)
+        done = await node_pass(
+            self._cluster, self._store, self._policy, self._clock(), gate=self._gate, headroom=self._headroom
+        )
         self.doings.add_pass(done)
         self._packing_due = True
         self.doings.paused = await self._store.paused()

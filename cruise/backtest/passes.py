@@ -59,6 +59,7 @@ class CruisePasses:
         self._born = np.zeros(count, dtype=np.int64)
         self._row_of = np.full(count, -1, dtype=np.int64)
         self._known: StatisticColumns | None = None
+        self._own_rows = 0
         self._known_of = np.zeros(count, dtype=np.int64)
         self._resting = np.zeros(count, dtype=np.int64)
         self._rests_until = np.zeros(count, dtype=np.int64)
@@ -83,7 +84,9 @@ class CruisePasses:
             nowhere = self._pods.snapshot(fleet, NOBODY)
             self._admitter = (fleet.at, Admitter(nowhere, self._statistics.of_workloads(), {}, self._policy, now))
         # It may also be asked what a pod would be created with that still runs.
-        self._statistics.replaced(containers[fleet.born[containers] > np.maximum(self._born[containers], 1)])
+        replaced = containers[fleet.born[containers] > np.maximum(self._born[containers], 1)]
+        self._statistics.replaced(replaced)
+        self._headroom.replaced(replaced)
         self._born[containers] = fleet.born[containers]
         admitted = []
         for container in containers.tolist():
@@ -105,7 +108,7 @@ class CruisePasses:
         table = demand_table(roster, stated, statistics, row_of[chosen])
         columns = NodeColumns(self._pods.nodes(fleet), self._available(fleet, chosen), fleet.node[chosen], table)
         scope = _once(lambda: self._scope(fleet, _EMPTY))
-        headroom = self._headroom.of_pass(fleet.at, row_of, len(statistics.updated_at))
+        headroom = self._headroom.of_pass(fleet.at, row_of, len(statistics.updated_at), self._own_rows)
         fitted = fit_nodes(columns, headroom, lambda pod: judged(roster.pods[pod], scope()))
         staying = fitted.stays[table.pod_of]
         self._headroom.expect(fleet.at, chosen[staying], columns.node_of[staying], fitted)
@@ -176,6 +179,7 @@ class CruisePasses:
         """Return the row that speaks for each container, its own or its workload's, -1 without any; and the rows."""
         placed = fleet.node >= 0
         usable, statistics = self._statistics.of_containers(placed)
+        self._own_rows = len(usable)
         row_of = np.full(len(placed), -1, dtype=np.int64)
         row_of[usable] = np.arange(len(usable))
         lacking = np.flatnonzero(placed & (row_of < 0)).tolist()

@@ -5,6 +5,7 @@ from typing import NamedTuple, overload
 
 from cruise.decisions.resize import PodSizes
 from cruise.domain.cluster import ContainerRole
+from cruise.domain.usage import ContainerKey
 
 
 class ContainerSize(NamedTuple):
@@ -39,6 +40,14 @@ class ContainerSizes(Sequence[ContainerSize]):
         self._sizes = sizes
         self._pods = pods
         self._rows: tuple[ContainerSize, ...] | None = None
+
+    def containers(self) -> Iterator[ContainerKey]:
+        """Yield the containers without their sizes, pod by pod, at a fraction of the cost."""
+        for at in self._pods:
+            if self._sizes.stays[at]:
+                pod = self._sizes.table.pods[at]
+                for container in pod.sized:
+                    yield ContainerKey(pod.pod.namespace, pod.pod.name, container.name)
 
     @overload
     def __getitem__(self, index: int) -> ContainerSize: ...

@@ -21,7 +21,7 @@ from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizeP
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName, Resources
-from cruise.domain.usage import BoolArray, Int64Array, StatisticsTable
+from cruise.domain.usage import BoolArray, Float64Array, Int64Array, StatisticsTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class NodePlan:
     `fits` tells whether the surviving pods' bases and the shared headroom fit `available`; where they do not,
     `reason` is `oversubscribed` and nothing grows. `evict` is in marking order, `resize` has the shrinks first,
     `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those of the survivors,
-    `counted` is what kube-scheduler counts on the node now.
+    `counted` is what kube-scheduler counts on the node now, `extras` what the headroom model summed up of CPU and of
+    memory over the containers of `targets`.
     """
 
     node: str
@@ -44,6 +45,7 @@ class NodePlan:
     allocatable: Resources
     evict: tuple[EvictPod, ...] = ()
     targets: Sequence[ContainerSize] = ()
+    extras: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     resize: tuple[ResizePod, ...] = ()
     hold: tuple[Hold, ...] = ()
 
@@ -149,6 +151,7 @@ def _plan(room: Room, columns: NodeColumns, fitted: Fitted, decided: PodSizes, c
         targets=ContainerSizes(decided, pods),
         resize=tuple(own),
         hold=tuple(sorted(holds, key=lambda hold: (hold.namespace, hold.pod))),
+        extras=(_row(fitted.extras, ResourceName.CPU, node), _row(fitted.extras, ResourceName.MEMORY, node)),
     )
 
 
@@ -162,3 +165,7 @@ def _eviction(pod: Pod, ranking: EvictionRanking, resource: ResourceName) -> Evi
 
 def _at(columns: Mapping[ResourceName, Int64Array], index: int) -> Resources:
     return Resources(int(columns[ResourceName.CPU][index]), int(columns[ResourceName.MEMORY][index]))
+
+
+def _row(rows: Mapping[ResourceName, Float64Array], resource: ResourceName, index: int) -> tuple[float, ...]:
+    return tuple(rows[resource][index].tolist())

@@ -16,6 +16,7 @@ class Retention:
     outcomes: timedelta = timedelta(days=30)
     refused_targets: timedelta = timedelta(days=1)
     original_sizes: timedelta = timedelta(days=90)  # since the pod's last resize; few pods live as long unchanged
+    headroom_scores: timedelta = timedelta(days=29)  # the four weeks that a margin may look back
     packing_plans: timedelta = timedelta(days=1)  # one may be of thousands of moves
 
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
+from cruise.domain.headroom import DayScores
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.policy import Overrides
 from cruise.domain.usage import (
@@ -105,6 +106,18 @@ class Store(Protocol):
 
     async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
         """Return one workload's hourly peaks, for explanations; sorted by key and hour."""
+        ...
+
+    async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
+        """Return every key's peaks of one clock hour."""
+        ...
+
+    async def record_headroom_scores(self, days: Sequence[DayScores]) -> None:
+        """Store the scores of days, each in place of what was counted of it before."""
+        ...
+
+    async def headroom_scores(self) -> Sequence[DayScores]:
+        """Return the scores of all days."""
         ...
 
     async def record_oom(self, record: OomRecord) -> bool:

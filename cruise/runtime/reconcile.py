@@ -8,6 +8,7 @@ from datetime import datetime
 
 import structlog
 
+from cruise.decisions.headroom.shared_max import SHARED_MAX
 from cruise.decisions.rightsizing import NodePlan, decide_node_plans
 from cruise.decisions.unscheduled import decide_unscheduled
 from cruise.domain.actions import Action, Hold, Outcome
@@ -15,6 +16,7 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.apply import apply
 from cruise.runtime.gate import Gate
+from cruise.runtime.pass_headroom import PassHeadroom
 from cruise.runtime.ports import Cluster, Store
 
 log = structlog.get_logger()
@@ -35,9 +37,17 @@ class NodePass:
 
 
 async def node_pass(
-    cluster: Cluster, store: Store, policy: Policy, now: datetime, *, gate: Gate | None = None
+    cluster: Cluster,
+    store: Store,
+    policy: Policy,
+    now: datetime,
+    *,
+    gate: Gate | None = None,
+    headroom: PassHeadroom | None = None,
 ) -> NodePass:
     """Rightsize every node once; `gate` is shared with all that write at the same time.
+
+    `headroom` prepares the policy's headroom model; without it, headroom is shared by the largest single one.
 
     In mode `observe` the plans are those of mode `full`, so that people see what would be done; nothing is written.
     Raises Unavailable where the cluster or the store is out of reach: then the pass is dropped whole.
@@ -45,13 +55,18 @@ async def node_pass(
     snapshot = await cluster.snapshot()
     statistics = await store.read_statistics()
     decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
+    model = SHARED_MAX if headroom is None else await headroom.prepare(store, statistics, policy)
     stored, refused = await store.overrides(), await store.refused_targets()
 
     def decide(nodes: frozenset[str]) -> list[NodePlan]:
-        return decide_node_plans(snapshot, statistics, decided_as, now, stored=stored, refused=refused, nodes=nodes)
+        return decide_node_plans(
+            snapshot, statistics, decided_as, now, stored=stored, refused=refused, nodes=nodes, headroom=model
+        )
 
     # In a thread, since it takes seconds in a large cluster: leases are to be renewed, and kills to be answered.
     plans = await asyncio.to_thread(plans_of_sound_nodes, decide, sorted(node.name for node in snapshot.nodes))
+    if headroom is not None:
+        await asyncio.to_thread(headroom.expect, plans, policy)
     shrunk, waiting = await asyncio.to_thread(
         decide_unscheduled, snapshot, statistics, decided_as, now, stored=stored, refused=refused
     )

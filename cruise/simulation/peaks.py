@@ -92,6 +92,14 @@ class PeakHours:
             memory_bytes=np.array([row[3] for row in rows], dtype=np.float64),
         )
 
+    def of_hour(self, hour: int) -> HourlyPeaks:
+        """Return every key's peaks of one hour, those with a sample."""
+        size = len(self._number_of) if hour in self._hours else 0
+        cpu, memory = self._of_hour(hour, size) if size else (np.empty(0), np.empty(0))
+        sampled = ~(np.isnan(cpu) & np.isnan(memory))
+        keys = [key for key, counts in zip(self._number_of, sampled.tolist(), strict=False) if counts]
+        return HourlyPeaks(keys, np.full(len(keys), hour, dtype=np.int64), cpu[sampled], memory[sampled])
+
     def prune(self, before_hour: int) -> None:
         """Drop the peaks before an hour, and then the keys that have none left."""
         dropped = [hour for hour in self._hours if hour < before_hour]

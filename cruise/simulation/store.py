@@ -8,8 +8,10 @@ from operator import attrgetter
 
 from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.headroom import DayScores
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.policy import Overrides
+from cruise.domain.resources import ResourceName
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import (
     HourlyPeaks,
@@ -34,6 +36,7 @@ class MemoryStore:
         self._progress: dict[str, PartitionProgress] = {}
         self._blocks: list[SampleBlock] = []  # by last time
         self._peaks = PeakHours()
+        self._scores: dict[tuple[ResourceName, int], DayScores] = {}
         self._oom_records: dict[tuple[str, str, datetime], OomRecord] = {}
         self._outcomes: list[Outcome] = []  # by time, as are the evictions among them
         self._evictions: list[Outcome] = []
@@ -74,6 +77,15 @@ class MemoryStore:
 
     async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
         return self._peaks.of_workload(namespace, workload, since_hour)
+
+    async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
+        return self._peaks.of_hour(hour)
+
+    async def record_headroom_scores(self, days: Sequence[DayScores]) -> None:
+        self._scores |= {(one.resource, one.day): one for one in days}
+
+    async def headroom_scores(self) -> Sequence[DayScores]:
+        return list(self._scores.values())
 
     async def record_oom(self, record: OomRecord) -> bool:
         key = (record.pod_uid, record.container, record.finished_at)
@@ -160,6 +172,8 @@ class MemoryStore:
         read_since = int((now - kept.partitions).timestamp())
         self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}
         self._peaks.prune(int((now - kept.hourly_peaks).timestamp()) // 3600)
+        scored_since = int((now - kept.headroom_scores).timestamp()) // 86400
+        self._scores = {key: one for key, one in self._scores.items() if one.day >= scored_since}
         self._oom_records = {
             key: record for key, record in self._oom_records.items() if record.finished_at >= now - kept.oom_records
         }

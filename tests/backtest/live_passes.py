@@ -17,6 +17,7 @@ from cruise.domain.usage import ContainerKey, SampleBlock
 from cruise.runtime.admission import Admitter
 from cruise.runtime.gate import Gate
 from cruise.runtime.oom import OomReactor
+from cruise.runtime.pass_headroom import PassHeadroom
 from cruise.runtime.reconcile import node_pass
 from cruise.runtime.usage import usage_pass
 from cruise.runtime.usage_reading import UsageReading
@@ -38,6 +39,7 @@ class LivePasses:
         self.seconds = 0.0
         self.gate = Gate(lambda: self.seconds)
         self.state = UsageState()
+        self.headroom = PassHeadroom(self.state)
         self.reactor = OomReactor(self.cluster, self.store, self.policy, self.gate)
         self.reading = UsageReading(step_seconds=recording.step_seconds, settle_seconds=0)
 
@@ -68,7 +70,7 @@ class LivePasses:
 
     async def _pass(self, now):
         await usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
-        await node_pass(self.cluster, self.store, self.policy, now, gate=self.gate)
+        await node_pass(self.cluster, self.store, self.policy, now, gate=self.gate, headroom=self.headroom)
 
     def killed(self, kill, fleet):
         at = datetime.fromtimestamp(kill.at, UTC)

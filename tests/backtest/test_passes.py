@@ -1,5 +1,7 @@
 """Cruise under replay decides what its passes decide through their ports, pass by pass."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from cruise.backtest.recording import RecordedContainer, Recording
 from cruise.backtest.replay import replay
 from cruise.backtest.terms import Terms
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.policy import OomReaction, Policy
+from cruise.domain.policy import HeadroomModel, OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.live_passes import LivePasses, written
 
@@ -108,6 +110,18 @@ def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, 
     replay(made, both, Terms(node=node))
     assert both.passes == hours * 12
     assert both.resizes > both.passes / 2
+
+
+@pytest.mark.parametrize("model", [HeadroomModel.JOINT_PEAK, HeadroomModel.RISK])
+def test_headroom_models_are_prepared_and_judged_alike(model):
+    made = recording(4, 15, 300)
+    policy = Policy(headroom=model, headroom_risk=0.05)
+    live = LivePasses(made, policy)
+    both = Beside(CruisePasses(made, policy), live)
+    replay(made, both, Terms(node=Resources(2000, 3 * GIBIBYTE)))
+    assert both.resizes > both.passes / 2
+    scores = asyncio.run(live.store.headroom_scores())
+    assert (sum(int(day.counts.sum()) for day in scores) > 2 * both.passes) == (model is HeadroomModel.RISK)
 
 
 def test_reactions_to_kills_are_those_of_the_reactor():

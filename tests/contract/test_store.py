@@ -26,6 +26,7 @@ from cruise.domain.actions import (
     Verdict,
 )
 from cruise.domain.cluster import ContainerRole, WorkloadRef
+from cruise.domain.headroom import DayScores
 from cruise.domain.packing import (
     Arrival,
     Departure,
@@ -491,6 +492,52 @@ async def test_the_first_original_sizes_of_a_pod_stay_with_the_time_of_its_last_
     assert found == expected
 
 
+# ---- how far demand went beyond what was expected ----
+
+day_scores = st.builds(
+    DayScores,
+    st.sampled_from(ResourceName),
+    st.integers(20_000, 20_003),
+    st.integers(1, 2),
+    st.lists(st.integers(0, 1 << 40), min_size=1, max_size=5).map(lambda counts: np.array(counts, dtype=np.int64)),
+)
+
+
+@given(batches=st.lists(st.lists(day_scores, max_size=4), max_size=3))
+@FEW_EXAMPLES
+async def test_the_scores_of_a_day_take_the_place_of_those_counted_before(open_empty, batches):
+    async with open_empty() as store:
+        for batch in batches:
+            await store.record_headroom_scores(batch)
+        found = {(one.resource, one.day): (one.measure, one.counts.tolist()) for one in await store.headroom_scores()}
+    written = {(one.resource, one.day): (one.measure, one.counts.tolist()) for batch in batches for one in batch}
+    assert found == written
+
+
+async def test_the_peaks_of_one_hour_are_every_keys(store):
+    first, second = PeakKey("shop", "Deployment/web", "app", ""), PeakKey("shop", "StatefulSet/db", "db", "0")
+    await store.record_usage(
+        UsageAdvance(
+            "a",
+            PartitionProgress(0, 1),
+            HourlyPeaks(
+                [first, second, first],
+                np.array([100, 100, 101]),
+                np.array([1.5, math.nan, 3.0]),
+                np.array([7.0, 8.0, 9.0]),
+            ),
+            None,
+        )
+    )
+    found = await store.peaks_of_hour(100)
+    rows = dict(zip(found.keys, found.memory_bytes.tolist(), strict=True))
+    assert rows == {first: 7.0, second: 8.0}
+    cpu = dict(zip(found.keys, found.cpu_demand_millicores.tolist(), strict=True))
+    assert cpu[first] == 1.5 and math.isnan(cpu[second])
+    assert found.hours.tolist() == [100, 100]
+    assert len((await store.peaks_of_hour(99)).keys) == 0
+
+
 # ---- what the operator asks for ----
 
 bounds = st.builds(Bounds, amounts, amounts)
@@ -654,6 +701,8 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         [OriginalSizes("uid", "shop", "web-0", (), last_moment(RETENTION.original_sizes))]
     )
     await store.save_packing(packing(1, last_moment(RETENTION.packing_plans)))
+    oldest_day = int((NOW - RETENTION.headroom_scores).timestamp()) // 86400 - int(late)
+    await store.record_headroom_scores([DayScores(ResourceName.CPU, oldest_day, 1, np.ones(2, dtype=np.int64))])
     await store.set_paused(True)
     await store.put_override("shop", WorkloadRef("Deployment", "web"), Overrides(mode=Mode.OFF))
 
@@ -671,6 +720,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         "refusals": len(await store.refused_targets()),
         "originals": len(await store.original_sizes()),
         "packings": int(await store.packing() is not None),
+        "scores": len(await store.headroom_scores()),
     }
     kept = {name: 2 if name == "statistics" else 1 for name in counts}
     assert counts == ({name: 0 for name in counts} if late else kept)

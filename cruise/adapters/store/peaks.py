@@ -68,6 +68,11 @@ WITH summary AS (
 SELECT namespace, workload, container, identity, cpu_peak, memory_peak, memory_max, first_hour
 FROM summary JOIN peak_key ON peak_key.id = summary.key_id
 """
+_OF_HOUR = """
+SELECT namespace, workload, container, identity, cpu_demand_millicores, memory_bytes
+FROM hourly_peak JOIN peak_key ON peak_key.id = hourly_peak.key_id
+WHERE hour = $1::integer
+"""
 # Both columns of the primary key are given as lists, so that a workload's rows are looked up one by one.
 _OF_WORKLOAD = """
 SELECT peak_key.namespace, peak_key.workload, peak_key.container, peak_key.identity,
@@ -136,6 +141,20 @@ async def of_workload(connection: AsyncConnection, namespace: str, workload: str
         hours=np.array(columns[4], dtype=np.int64),
         cpu_demand_millicores=np.array(columns[5], dtype=np.float64),
         memory_bytes=np.array(columns[6], dtype=np.float64),
+    )
+
+
+async def of_hour(connection: AsyncConnection, hour: int) -> HourlyPeaks:
+    """Return every key's peaks of one hour."""
+    driver = await driver_in_transaction(connection)
+    rows = await driver.fetch(_OF_HOUR, hour)
+    columns = list(zip(*rows, strict=True)) or [()] * 6
+    keys = list(map(PeakKey._make, zip(*columns[:4], strict=True)))
+    return HourlyPeaks(
+        keys=keys,
+        hours=np.full(len(keys), hour, dtype=np.int64),
+        cpu_demand_millicores=np.array(columns[4], dtype=np.float64),
+        memory_bytes=np.array(columns[5], dtype=np.float64),
     )
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from cruise.adapters.store import (
     audit,
+    headroom_scores,
     oom,
     original_sizes,
     overrides,
@@ -20,6 +21,7 @@ from cruise.adapters.store.connection import Database
 from cruise.adapters.store.tables import metadata
 from cruise.domain.actions import OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.headroom import DayScores
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.policy import Overrides
 from cruise.domain.retention import RETENTION
@@ -75,6 +77,18 @@ class PostgresStore:
     async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
         async with self._database.transaction() as connection:
             return await peaks.of_workload(connection, namespace, workload, since_hour)
+
+    async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
+        async with self._database.transaction() as connection:
+            return await peaks.of_hour(connection, hour)
+
+    async def record_headroom_scores(self, days: Sequence[DayScores]) -> None:
+        async with self._database.transaction() as connection:
+            await headroom_scores.record(connection, days)
+
+    async def headroom_scores(self) -> Sequence[DayScores]:
+        async with self._database.transaction() as connection:
+            return await headroom_scores.of_days(connection)
 
     async def record_oom(self, record: OomRecord) -> bool:
         async with self._database.transaction() as connection:
@@ -158,6 +172,7 @@ class PostgresStore:
                 partitions_before=int((now - kept.partitions).timestamp()),
             )
             await peaks.prune(connection, int((now - kept.hourly_peaks).timestamp()) // 3600)
+            await headroom_scores.prune(connection, int((now - kept.headroom_scores).timestamp()) // 86400)
             await oom.prune(connection, now - kept.oom_records)
             await audit.prune(connection, now - kept.outcomes)
             await refusals.prune(connection, now - kept.refused_targets)

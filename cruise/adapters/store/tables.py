@@ -105,6 +105,16 @@ sample_block = Table(
     Column("samples", LargeBinary, nullable=False),
 )
 
+# Scores of headrooms by day (since the Unix epoch): `counts` are packed, one number a bucket.
+headroom_score = Table(
+    "headroom_score",
+    metadata,
+    _key("resource"),
+    Column("day", Integer, primary_key=True, autoincrement=False),
+    Column("measure", Integer, nullable=False),
+    Column("counts", LargeBinary, nullable=False),
+)
+
 oom_record = Table(
     "oom_record",
     metadata,
