@@ -54,11 +54,11 @@ def place_labels(
     taken = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in marks]
     found = []
     for (x, y), width in zip(marks, widths, strict=True):
-        around = [box for box in _around(x, y, width, height, radius) if _is_free(box, within, taken)]
-        anywhere = (box for box in _anywhere(x, y, width, height, within) if _is_free(box, within, taken))
+        places = chain(_around(x, y, width, height, radius), _anywhere(x, y, width, height, within))
+        free = [box for box in places if _is_free(box, within, taken)]
         # A name beside somebody else's mark would be read as that one's.
-        own = next((box for box in around if _is_nearest(box, (x, y), marks)), None)
-        box = own or next(chain(around, anywhere), Box(x + radius + _GAP, y - height / 2, width, height))
+        own = next((box for box in free if _is_nearest(box, (x, y), marks)), None)
+        box = own or next(iter(free), Box(x + radius + _GAP, y - height / 2, width, height))
         taken.append(box)
         found.append(box)
     return found
