@@ -45,6 +45,17 @@ class HeadroomModel(StrEnum):
     RISK = "risk"
 
 
+class HeadroomStart(StrEnum):
+    """What the model `risk` goes by until it has seen a week.
+
+    The largest single headroom promises nothing; the sum of all, and the largest score seen where few were, keep to the
+    risk as far as can be told from little.
+    """
+
+    SHARED_MAX = "shared-max"
+    SUM_OF_PEAKS = "sum-of-peaks"
+
+
 class OomReaction(StrEnum):
     """What follows an out-of-memory kill."""
 
@@ -90,7 +101,7 @@ class Policy:
     look_ahead: timedelta = timedelta(minutes=15)
     pass_interval: timedelta = timedelta(minutes=5)
     node_load_interval: timedelta = timedelta(minutes=1)
-    new_workload_age: timedelta = timedelta(hours=1)
+    new_workload_age: timedelta = timedelta(minutes=30)
     oom_cooldown: timedelta = timedelta(minutes=5)
     oom_reaction: OomReaction = OomReaction.RESIZE_THEN_EVICT
     deferred_patience: timedelta = timedelta(minutes=5)
@@ -99,8 +110,16 @@ class Policy:
     max_evictions_per_hour: int = 20
     headroom: HeadroomModel = HeadroomModel.SHARED_MAX
     headroom_risk: float = 1e-3  # of a node's intervals, the share in which its demand may pass what it has
+    headroom_cpu_risk: float | None = None  # the same for CPU; None: as for memory
+    headroom_start: HeadroomStart = HeadroomStart.SHARED_MAX
     floor: Resources = Resources(10, 16 * MEBIBYTE)
     dead_band_share: float = 0.05
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)
     overload_above: float = 1.0
     overload_below: float = 0.9
+
+    def risk_of(self, resource: ResourceName) -> float:
+        """Return the share of intervals in which demand for a resource may pass what a node has."""
+        if resource is ResourceName.CPU and self.headroom_cpu_risk is not None:
+            return self.headroom_cpu_risk
+        return self.headroom_risk

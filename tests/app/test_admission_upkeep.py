@@ -163,7 +163,7 @@ async def test_statistics_that_grow_stale_stop_to_count():
 
 async def test_a_workload_counts_as_soon_as_it_is_new_no_longer():
     setting = Setting()
-    young = make_workload(created_at=NOW - timedelta(minutes=50))
+    young = make_workload(created_at=NOW - timedelta(minutes=20))
     setting.cluster.known = make_snapshot([], nodes=[make_node()], workloads=[young])
     await setting.look(0)
     assert "patch" not in setting.review()

@@ -277,7 +277,7 @@ def test_statistics_must_be_there_fresh_and_old_enough():
     pod = new_pod()
     assert left(pod, use("other")) is Reason.NO_STATISTICS
     assert left(pod, use(updated_at=NOW_SECONDS - 16 * 60)) is Reason.STALE_STATISTICS
-    assert left(pod, use(history_since=NOW_SECONDS - 59 * 60)) is Reason.NEW_WORKLOAD
+    assert left(pod, use(history_since=NOW_SECONDS - 29 * 60)) is Reason.NEW_WORKLOAD
     assert left(pod, workloads=[make_workload(created_at=NOW)]) is Reason.NEW_WORKLOAD
     # Another pod's own statistics do not speak for this one.
     assert left(pod, make_statistic("web-1")) is Reason.NO_STATISTICS

@@ -256,8 +256,8 @@ def test_statistics_older_than_max_age_change_nothing(age_minutes, held):
         assert found.reason is Reason.STALE_STATISTICS
 
 
-@pytest.mark.parametrize(("history_minutes", "held"), [(59, True), (60, False), (61, False)])
-def test_a_workload_with_under_an_hour_of_history_is_new(history_minutes, held):
+@pytest.mark.parametrize(("history_minutes", "held"), [(29, True), (30, False), (31, False)])
+def test_a_workload_with_under_half_an_hour_of_history_is_new(history_minutes, held):
     pod = make_pod()
     found = verdict(pod, make_statistic_for(pod, history_since=NOW_SECONDS - 60 * history_minutes))
     assert isinstance(found, Hold) is held
@@ -266,8 +266,8 @@ def test_a_workload_with_under_an_hour_of_history_is_new(history_minutes, held):
 
 
 def test_a_workload_that_was_just_created_is_new_whatever_its_statistics_say():
-    young = [make_workload(created_at=NOW - timedelta(minutes=59))]
-    old = [make_workload(created_at=NOW - timedelta(minutes=61))]
+    young = [make_workload(created_at=NOW - timedelta(minutes=29))]
+    old = [make_workload(created_at=NOW - timedelta(minutes=31))]
     pod = make_pod()
     unknown = make_statistic_for(pod, history_since=0)
     assert reason(pod, unknown, workloads=young) is Reason.NEW_WORKLOAD
