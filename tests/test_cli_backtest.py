@@ -192,6 +192,8 @@ def test_another_node_can_be_watched(capsys, trace):
         (["--format", "xml"], "'xml' is not one of"),
         (["--watch-node", "worker-3"], "--watch-node: no simulated node is called worker-3; they are node-000"),
         (["--days", "0"], "invalid value for '--days'"),
+        (["--days", "99999"], "invalid value for '--days'"),
+        (["--days", "1.5"], "invalid value for '--days'"),
         (["--days", "7"], "--days needs --prometheus-url"),
         (["--now", "2026-01-01T00:00:00Z"], "--now needs --prometheus-url"),
         (["--snapshot", "cluster.json"], "--snapshot needs --prometheus-url"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cruise.interfaces.backtest_report import BacktestReport, ReplayTerms
     from cruise.settings import Settings
 
-DAYS = 14
+DAYS, _MOST_DAYS = 14, 366
 _INPUT, _CLUSTER, _OUTPUT = "What is replayed", "The simulated cluster", "The report"
 
 
@@ -71,6 +71,7 @@ def backtest(
             "--days",
             metavar="N",
             min=1,
+            max=_MOST_DAYS,
             help=f"How many days of it; {DAYS} by default.",
             show_default=False,
             rich_help_panel=_INPUT,
