@@ -15,6 +15,8 @@ from cruise.simulation.trace import Series, check_same_times, has_memory, read_s
 from cruise.simulation.trace_matrix import CPU_FILE, MEMORY_FILE, read_matrix
 
 PASS_SECONDS = 300
+HOUR = 3600
+WHAT_FITS = "a step must divide an hour, and divide the {} s of pass_interval or be a multiple of them"
 CONTAINER = "main"
 # Traces tell their times from their own start, and rules look at the time of day and the day of the week.
 MONDAY = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
@@ -29,7 +31,7 @@ def load_trace(
     """Read a trace directory; a time that is missing from its grid is a row without samples.
 
     `on_progress` gets the share that is read. Raises BadInput with one line, also for times off the grid, for a step
-    that does not divide `pass_seconds`, and for a series without any sample.
+    that does not fit the passes, and for a series without any sample.
     """
     # In an order of their own: what a replay finds is not to depend on the order in which a file has its columns.
     series = sorted(read_series(directory), key=lambda one: one.name)
@@ -58,6 +60,12 @@ def load_trace(
         memory_bytes=memory,
         has_memory=with_memory,
     )
+
+
+def fits_passes(step: int, pass_seconds: int) -> bool:
+    """Tell whether samples can be cut by passes; where they are further apart, there is one pass a sample."""
+    # Peaks and windows are of whole hours.
+    return 0 < step <= HOUR and HOUR % step == 0 and (pass_seconds % step == 0 or step % pass_seconds == 0)
 
 
 def _part(on_progress: Callable[[float], None] | None, start: float, end: float) -> Callable[[float], None] | None:
@@ -90,10 +98,8 @@ def _step(times: Int64Array, path: Path, pass_seconds: int) -> int:
             f"{path}: line {off[0] + 2}: time {times[off[0]]} is off the grid of {step} s from {times[0]}, "
             f"which lines {closest + 2} and {closest + 3} set: times must be a whole number of steps apart"
         )
-    if pass_seconds % step:
-        raise BadInput(
-            f"{path}: one sample every {step} s: a step must divide the {pass_seconds} s from one pass to the next"
-        )
+    if not fits_passes(step, pass_seconds):
+        raise BadInput(f"{path}: one sample every {step} s: {WHAT_FITS.format(pass_seconds)}")
     longest = int(apart.argmax())
     if apart[longest] > LONGEST_GAP_SECONDS:
         raise BadInput(f"{path}: line {longest + 3}: {apart[longest] / 86_400:,.0f} days without a sample before it")

@@ -10,7 +10,7 @@ from cruise.adapters.prometheus.kube_state import REQUESTS, KubeState, read_kube
 from cruise.adapters.prometheus.recording import DAY, RecordingReader
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES
-from cruise.backtest.loading import PASS_SECONDS
+from cruise.backtest.loading import PASS_SECONDS, WHAT_FITS, fits_passes
 from cruise.backtest.provisioning import Provisioning
 from cruise.backtest.recording import RecordedContainer, Recording
 from cruise.domain.cluster import Snapshot
@@ -41,8 +41,8 @@ def read_recording(
     recording. Raises BadInput, Throttled, Unavailable.
     """
     step = prometheus.step_seconds
-    if step < 1 or pass_seconds % step or DAY % step:
-        raise BadInput(f"prometheus_step is {step} s: it must divide the {pass_seconds} s from one pass to the next")
+    if not fits_passes(step, pass_seconds):
+        raise BadInput(f"prometheus_step is {step} s: {WHAT_FITS.format(pass_seconds)}")
     until = (math.floor(end.timestamp()) - SETTLE_SECONDS) // step * step
     start = until - days * DAY
     cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0) if snapshot else 0.0
@@ -124,7 +124,7 @@ def _check_scrapes(cpu: Float32Array, step: int) -> None:
         if still > MOST_STILL:
             raise BadInput(
                 f"most counters stand still in {still:.0%} of the steps of {step} s, so scrapes are further apart than "
-                "that, and there would be peaks that never were: set prometheus_step to 5m"
+                "that, and there would be peaks that never were: set prometheus_step higher, such as 5m"
             )
 
 

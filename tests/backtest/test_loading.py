@@ -89,8 +89,9 @@ def test_the_first_time_sets_the_start(tmp_path: Path, first: int, start: int) -
     [
         (grid(0, 60, 121, 180), None, "line 3: time 60 is off the grid of 59 s from 0, which lines 4 and 5 set"),
         (grid(0, 60, 120, 210), None, "line 5: time 210 is off the grid of 60 s from 0, which lines 2 and 3 set"),
-        (grid(0, 600), None, "one sample every 600 s: a step must divide the 300 s from one pass to the next"),
-        (grid(0, 7), None, "one sample every 7 s: a step must divide the 300 s"),
+        (grid(0, 7), None, "one sample every 7 s: a step must divide an hour, and divide the 300 s of pass_interval"),
+        (grid(0, 400), None, "one sample every 400 s: a step must divide an hour, and divide the 300 s"),
+        (grid(0, 7200), None, "one sample every 7200 s: a step must divide an hour"),
         (grid(0, 60, 60 + 5 * WEEK), None, "line 4: 35 days without a sample before it"),
         (grid(0), None, "1 sample, a trace needs two times or more"),
         ("t,a-1,b\n0,1,\n60,2,\n", None, "cpu_millicores.csv.gz: no sample at all of series 'b': leave it out"),
@@ -113,8 +114,14 @@ def test_what_does_not_fit_is_one_line_with_its_place(
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(("step", "pass_seconds"), [(600, 300), (600, 600), (3600, 300), (300, 60), (20, 60)])
+def test_samples_may_be_closer_or_further_apart_than_passes(tmp_path: Path, step: int, pass_seconds: int) -> None:
+    assert load_trace(directory(tmp_path, grid(0, step)), pass_seconds).step_seconds == step
+
+
 def test_the_step_is_held_against_the_interval_of_the_passes(tmp_path: Path) -> None:
-    assert load_trace(directory(tmp_path, grid(0, 600)), pass_seconds=600).step_seconds == 600
+    with pytest.raises(BadInput, match="divide the 120 s of pass_interval"):
+        load_trace(directory(tmp_path, grid(0, 300)), pass_seconds=120)
 
 
 @pytest.mark.parametrize("memory", [None, MEMORY])
