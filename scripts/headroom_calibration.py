@@ -11,6 +11,7 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -143,7 +144,7 @@ class _Judged:
             trial.tally(name).add(self._other(name, base), base, self.largest, self.mean, warm)
         extras = self._sums(Risk(self.past, {}))
         for risk in RISKS:
-            model = Risk(self.past, {**{one: UNKNOWN for one in ResourceName}, **scores.margins(at, risk)})
+            model = Risk(self.past, {**{one: UNKNOWN for one in ResourceName}, **scores.margins(at, partial(_asked, risk))})
             headroom = model.of_nodes(self.resource, base, self._spikes(), extras)
             trial.tally(f"{risk:g}").add(headroom, base, self.largest, self.mean, warm)
         scores.add(self.resource, at + PASS_SECONDS, forecast_of(base, extras).scores(self.largest))
@@ -163,6 +164,10 @@ class _Judged:
     def _spikes(self) -> Int64Array:
         spikes: Int64Array = (self.members * self.demand.headroom[:, np.newaxis]).max(axis=0).astype(np.int64)
         return spikes
+
+
+def _asked(risk: float, _: ResourceName) -> float:
+    return risk
 
 
 def _demand(columns: StatisticColumns, resource: ResourceName) -> Demand:

@@ -12,7 +12,7 @@ from cruise.backtest.passes import CruisePasses
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import Sizing
 from cruise.backtest.terms import Terms
-from cruise.domain.policy import HeadroomModel, Policy
+from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
 
 POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
     {
@@ -28,7 +28,14 @@ POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
             recording, Policy(headroom=HeadroomModel.JOINT_PEAK), "cruise-joint-peak"
         ),
         "cruise-risk": lambda recording, terms: CruisePasses(
-            recording, Policy(headroom=HeadroomModel.RISK, headroom_risk=terms.risk), "cruise-risk"
+            recording,
+            Policy(
+                headroom=HeadroomModel.RISK,
+                headroom_risk=terms.risk,
+                headroom_cpu_risk=None,
+                headroom_start=HeadroomStart.SUM_OF_PEAKS,
+            ),
+            "cruise-risk",
         ),
         "oracle": Oracle,
     }

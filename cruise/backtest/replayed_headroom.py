@@ -20,7 +20,7 @@ class ReplayedHeadroom:
     """What the node pass of a live cluster keeps between passes, without a store."""
 
     def __init__(self, policy: Policy, statistics: ReplayedStatistics) -> None:
-        self._model, self._risk = policy.headroom, policy.headroom_risk
+        self._policy = policy
         self._statistics = statistics
         self._scores = ScoreHistory()
         self._expected: Expectation | None = None
@@ -44,12 +44,14 @@ class ReplayedHeadroom:
         a container itself, the others for its workload.
         """
         return headroom_of(
-            self._model, lambda: self._past(row_of, rows, own), lambda: self._scores.margins(at, self._risk)
+            self._policy,
+            lambda: self._past(row_of, rows, own),
+            lambda: self._scores.margins(at, self._policy.risk_of),
         )
 
     def expect(self, at: int, containers: Int64Array, nodes: Int64Array, fitted: Fitted) -> None:
         """Remember what a pass was decided on; the containers are those of pods that stay."""
-        if self._model is HeadroomModel.RISK:
+        if self._policy.headroom is HeadroomModel.RISK:
             self._expected = Expectation.of(at, containers, nodes, fitted.base, fitted.extras)
 
     def _past(self, row_of: Int64Array, rows: int, own: int) -> PastDemand:
@@ -58,7 +60,7 @@ class ReplayedHeadroom:
         places, numbers = np.full(rows, -1, dtype=np.int64), np.full(rows, -1, dtype=np.int64)
         places[row_of[spoken_for]] = np.where(row_of[spoken_for] < own, sampled[spoken_for], -1)
         numbers[row_of[spoken_for]] = self._statistics.numbers[spoken_for]
-        if self._model is not HeadroomModel.JOINT_PEAK:
+        if self._policy.headroom is not HeadroomModel.JOINT_PEAK:
             return PastDemand.of(usage, places, numbers, {})
         cpu, memory = self._statistics.peaks_of_hours()
         return PastDemand.of(usage, places, numbers, {ResourceName.CPU: cpu, ResourceName.MEMORY: memory})

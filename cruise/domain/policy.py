@@ -102,6 +102,7 @@ class Policy:
     pass_interval: timedelta = timedelta(minutes=5)
     node_load_interval: timedelta = timedelta(minutes=1)
     new_workload_age: timedelta = timedelta(minutes=30)
+    memory_limit_history: timedelta = timedelta(days=28)
     oom_cooldown: timedelta = timedelta(minutes=5)
     oom_reaction: OomReaction = OomReaction.RESIZE_THEN_EVICT
     deferred_patience: timedelta = timedelta(minutes=5)

@@ -45,7 +45,7 @@ class PassHeadroom:
         await store.record_headroom_scores(scores.unsaved())
         past = await asyncio.to_thread(self._past, statistics, policy.headroom)
         return headroom_of(
-            policy.headroom, lambda: past, lambda: scores.margins(self._usage.windows.head, policy.headroom_risk)
+            policy, lambda: past, lambda: scores.margins(self._usage.windows.head, policy.risk_of)
         )
 
     def expect(self, plans: Sequence[NodePlan], policy: Policy) -> None:

@@ -1,6 +1,6 @@
 """The scores of four weeks, counted by day, for as long as a process leads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +40,11 @@ class ScoreHistory:
         for old in [one for one in days if one < day - MOST_DAYS]:
             del days[old]
 
-    def margins(self, at: int, risk: float) -> dict[ResourceName, Margin]:
-        """Return what demand passes in at most a share `risk` of intervals, by what was counted up to a time."""
-        return {resource: margin_for(days, at // DAY_SECONDS, risk) for resource, days in self._days.items()}
+    def margins(self, at: int, risk_of: Callable[[ResourceName], float]) -> dict[ResourceName, Margin]:
+        """Return what demand passes in at most a share `risk_of` of intervals, by what was counted up to a time."""
+        return {
+            resource: margin_for(days, at // DAY_SECONDS, risk_of(resource)) for resource, days in self._days.items()
+        }
 
     def unsaved(self) -> list[DayScores]:
         """Return the days that changed since this was last asked, to be stored."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cruise.domain.policy import HeadroomModel, Mode, OomReaction, Policy
+from cruise.domain.policy import HeadroomModel, HeadroomStart, Mode, OomReaction, Policy
 from cruise.errors import BadInput
 from cruise.settings import forms
 from cruise.settings.forms import Form
@@ -24,6 +24,7 @@ def _setting(form: Form, default: object) -> Any:  # noqa: ANN401 - the type is 
 
 _MODE = forms.choice("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
 _HEADROOM = forms.choice("a headroom model", [(model.value, model) for model in HeadroomModel])
+_HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start) for start in HeadroomStart])
 _OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 _DURATION = forms.duration()
 _PAUSE = forms.duration(least=timedelta(0))
@@ -89,6 +90,7 @@ class Settings:
     max_age: timedelta = _setting(_DURATION, _POLICY.max_age)
     look_ahead: timedelta = _setting(_PAUSE, _POLICY.look_ahead)
     new_workload_age: timedelta = _setting(_PAUSE, _POLICY.new_workload_age)
+    memory_limit_history: timedelta = _setting(_PAUSE, _POLICY.memory_limit_history)
     deferred_patience: timedelta = _setting(_DURATION, _POLICY.deferred_patience)
     oom_cooldown: timedelta = _setting(_PAUSE, _POLICY.oom_cooldown)
     oom_reaction: OomReaction = _setting(_OOM_REACTION, _POLICY.oom_reaction)
@@ -101,6 +103,8 @@ class Settings:
     price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
     headroom: HeadroomModel = _setting(_HEADROOM, _POLICY.headroom)
     headroom_risk: float = _setting(forms.share("0.001"), _POLICY.headroom_risk)
+    headroom_cpu_risk: float | None = _setting(forms.share("0.01"), _POLICY.headroom_cpu_risk)
+    headroom_start: HeadroomStart = _setting(_HEADROOM_START, _POLICY.headroom_start)
     excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
     overload_above: float = _setting(forms.number("1.0"), _POLICY.overload_above)

@@ -10,7 +10,7 @@ from cruise.backtest.recording import RecordedContainer, Recording
 from cruise.backtest.replay import replay
 from cruise.backtest.terms import Terms
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.policy import HeadroomModel, OomReaction, Policy
+from cruise.domain.policy import HeadroomModel, HeadroomStart, OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.live_passes import LivePasses, written
 
@@ -115,7 +115,9 @@ def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, 
 @pytest.mark.parametrize("model", [HeadroomModel.JOINT_PEAK, HeadroomModel.RISK])
 def test_headroom_models_are_prepared_and_judged_alike(model):
     made = recording(4, 15, 300)
-    policy = Policy(headroom=model, headroom_risk=0.05)
+    policy = Policy(
+        headroom=model, headroom_risk=0.05, headroom_cpu_risk=0.1, headroom_start=HeadroomStart.SUM_OF_PEAKS
+    )
     live = LivePasses(made, policy)
     both = Beside(CruisePasses(made, policy), live)
     replay(made, both, Terms(node=Resources(2000, 3 * GIBIBYTE)))

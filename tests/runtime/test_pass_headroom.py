@@ -17,6 +17,12 @@ from cruise.runtime.usage_state import UsageState
 from cruise.simulation.store import MemoryStore
 
 NOTHING = StatisticsTable.of_rows([])
+
+
+def asked(_):
+    return 0.3
+
+
 RISK = Policy(headroom=HeadroomModel.RISK)
 
 
@@ -31,8 +37,8 @@ async def test_a_process_that_takes_over_goes_on_with_the_scores_of_the_one_befo
     await store.record_headroom_scores(history.unsaved())
     assert history.unsaved() == []
     again = ScoreHistory(await store.headroom_scores())
-    assert again.margins(day * 86400, 0.3) == history.margins(day * 86400, 0.3)
-    assert again.margins(day * 86400, 0.3)[ResourceName.CPU].score > 1
+    assert again.margins(day * 86400, asked) == history.margins(day * 86400, asked)
+    assert again.margins(day * 86400, asked)[ResourceName.CPU].score > 1
     again.add(ResourceName.CPU, day * 86400, np.array([4.0]))
     [stored] = again.unsaved()
     assert (stored.day, stored.counts.sum()) == (day, 4)
@@ -40,7 +46,7 @@ async def test_a_process_that_takes_over_goes_on_with_the_scores_of_the_one_befo
 
 def test_scores_of_another_measure_are_left_aside():
     other = DayScores(ResourceName.CPU, 20_000, MEASURE + 1, np.ones(10, dtype=np.int64))
-    assert ScoreHistory([other]).margins(20_000 * 86400, 0.1)[ResourceName.CPU].proven is False
+    assert ScoreHistory([other]).margins(20_000 * 86400, asked)[ResourceName.CPU].proven is False
 
 
 async def test_a_first_pass_has_no_usage_and_no_scores():

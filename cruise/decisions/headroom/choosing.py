@@ -8,18 +8,18 @@ from cruise.decisions.headroom.past_demand import PastDemand
 from cruise.decisions.headroom.risk import Risk
 from cruise.decisions.headroom.scores import Margin
 from cruise.decisions.headroom.shared_max import SHARED_MAX
-from cruise.domain.policy import HeadroomModel
+from cruise.domain.policy import HeadroomModel, Policy
 from cruise.domain.resources import ResourceName
 
 
 def headroom_of(
-    model: HeadroomModel, past: Callable[[], PastDemand], margins: Callable[[], Mapping[ResourceName, Margin]]
+    policy: Policy, past: Callable[[], PastDemand], margins: Callable[[], Mapping[ResourceName, Margin]]
 ) -> Headroom:
-    """Prepare a model for a pass; what it does not ask for is not made."""
-    match model:
+    """Prepare the policy's model for a pass; what it does not ask for is not made."""
+    match policy.headroom:
         case HeadroomModel.SHARED_MAX:
             return SHARED_MAX
         case HeadroomModel.JOINT_PEAK:
             return JointPeak(past())
         case HeadroomModel.RISK:
-            return Risk(past(), margins())
+            return Risk(past(), margins(), policy.headroom_start)

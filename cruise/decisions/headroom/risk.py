@@ -13,6 +13,7 @@ import numpy as np
 from cruise.decisions.headroom.past_demand import PastDemand
 from cruise.decisions.headroom.scores import Margin
 from cruise.decisions.recommendation import Demand
+from cruise.domain.policy import HeadroomStart
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Float64Array, Int64Array
 
@@ -36,13 +37,20 @@ class Forecast:
 class Risk:
     """The headroom is what pods have risen above their bases by now, and a margin learned from scores.
 
-    Until there are enough scores for the margin, it is the largest one seen, and the headroom at least the sum of all
-    single ones.
+    Until there are scores of a week, `start` tells what to go by: the largest single headroom, or the margin all the
+    same. Where there are too few scores for the risk, the margin is the largest one seen, and the headroom at least the
+    sum of all single ones.
     """
 
-    def __init__(self, past: PastDemand, margins: Mapping[ResourceName, Margin]) -> None:
+    def __init__(
+        self,
+        past: PastDemand,
+        margins: Mapping[ResourceName, Margin],
+        start: HeadroomStart = HeadroomStart.SUM_OF_PEAKS,
+    ) -> None:
         self._past = past
         self._margins = margins
+        self._start = start
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up headrooms, what containers are above their bases now, and squares of the last hour's headrooms."""
@@ -59,6 +67,8 @@ class Risk:
     ) -> Int64Array:
         """Return the expected rise and the margin."""
         margin, forecast = self._margins[resource], forecast_of(base, extras)
+        if self._start is HeadroomStart.SHARED_MAX and not margin.settled:
+            return largest
         headroom = forecast.expected - base + margin.score * forecast.scale
         if not margin.proven:
             headroom = np.maximum(headroom, np.maximum(extras[:, _HEADROOM], largest.astype(np.float64)))

@@ -8,7 +8,7 @@ most 1 - k / (n + 1).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,10 +29,14 @@ WANTED = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The score that is passed in at most the share asked for; not `proven` where there are too few scores to tell."""
+    """The score that is passed in at most the share asked for.
+
+    Not `proven` where there are too few scores to tell, nor `settled` where they are of less than a week.
+    """
 
     score: float
     proven: bool
+    settled: bool = False
 
 
 UNKNOWN = Margin(0.0, False)
@@ -74,4 +78,5 @@ def margin_for(days: Mapping[int, Int64Array], today: int, risk: float) -> Margi
         if today - age in days:
             counts += days[today - age]
             seen += 1
-    return margin_of(counts, risk, cautious=seen < LEAST_DAYS)
+    settled = seen >= LEAST_DAYS
+    return replace(margin_of(counts, risk, cautious=not settled), settled=settled)

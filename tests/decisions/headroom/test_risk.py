@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from cruise.decisions.headroom.outcome import Expectation, largest_sums
 from cruise.decisions.headroom.risk import BASE_SHARE, Risk, forecast_of
 from cruise.decisions.headroom.scores import UNKNOWN, Margin
+from cruise.domain.policy import HeadroomStart, Policy
 from cruise.domain.resources import ResourceName
 from cruise.runtime.score_history import ScoreHistory
 from tests.decisions.headroom.demands import CPU, demand_of, past_of, pods, together
@@ -31,6 +32,19 @@ def test_until_there_is_a_margin_all_headrooms_are_kept():
     assert together(risk_of(past, UNKNOWN), demand) == 400
     assert together(risk_of(past, Margin(100.0, False)), demand) > 400
     assert together(risk_of(past, Margin(0.01, True)), demand) < 400
+
+
+def test_the_largest_single_headroom_stands_in_until_a_week_was_seen():
+    demand, past = demand_of([100, 100], [300, 100]), past_of([[100.0] * 12, [100.0] * 12])
+    for margin, found in ((UNKNOWN, 300), (Margin(9.0, True), 300), (Margin(0.01, True, settled=True), 1)):
+        margins = {one: margin for one in ResourceName}
+        assert together(Risk(past, margins, HeadroomStart.SHARED_MAX), demand) == found
+
+
+def test_each_resource_has_its_own_risk():
+    policy = Policy(headroom_risk=1e-2, headroom_cpu_risk=0.1)
+    assert [policy.risk_of(one) for one in (ResourceName.CPU, ResourceName.MEMORY)] == [0.1, 1e-2]
+    assert Policy(headroom_risk=1e-2, headroom_cpu_risk=None).risk_of(ResourceName.CPU) == 1e-2
 
 
 def test_who_was_not_sampled_may_spike_by_its_whole_headroom():
@@ -87,7 +101,7 @@ def test_demand_passes_what_a_node_has_no_more_often_than_asked_though_pods_move
             past = past_of(np.repeat((base * random.uniform(1, 1.3, containers))[:, None], 12, axis=1))
             used = size * random.uniform(0.5, 1.2, containers)
             used *= np.where(random.random(containers) < 0.01, random.lognormal(1, 0.5, containers), 1)
-            model = Risk(past, history.margins(day * 86400, risk))
+            model = Risk(past, history.margins(day * 86400, lambda _: risk))
             extras = np.zeros((nodes, 3))
             np.add.at(extras, node_of, model.extras(CPU, np.arange(containers), demand))
             bases = np.bincount(node_of, weights=base, minlength=nodes).astype(np.int64)
