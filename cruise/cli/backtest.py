@@ -1,12 +1,29 @@
 """`cruise backtest`: what each policy would have made of recorded usage, on simulated nodes."""
 
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from cruise.cli.backtest_options import (
+    DAYS,
+    ArrivalsName,
+    ArrivalsOption,
+    ClusterOption,
+    DaysOption,
+    EndOption,
+    HalfName,
+    HalfOption,
+    HtmlOption,
+    NodeCpuOption,
+    NodeMemoryOption,
+    PolicyOption,
+    PrometheusUrlOption,
+    ReportFormatOption,
+    RiskOption,
+    SeedOption,
+    TraceOption,
+    WatchNodeOption,
+)
 from cruise.cli.options import ConfigOption, is_large, near, parse_time, settings_of
 from cruise.cli.saving import require_writable, save
 from cruise.cli.scan import ReportFormat
@@ -20,149 +37,23 @@ if TYPE_CHECKING:
     from cruise.interfaces.backtest_report import BacktestReport, ReplayTerms
     from cruise.settings import Settings
 
-DAYS, _MOST_DAYS = 14, 366
-_INPUT, _CLUSTER, _OUTPUT = "What is replayed", "The simulated cluster", "The report"
-
-
-class ArrivalsName(StrEnum):
-    """When pods are created."""
-
-    FIRST_SAMPLE = "first-sample"
-    START = "start"
-
-
-class HalfName(StrEnum):
-    """Which half of the series is replayed."""
-
-    TUNE = "tune"
-    REPORT = "report"
-
-
-def _complete_policy(incomplete: str) -> list[str]:
-    from cruise.backtest.policies import POLICIES
-
-    return [name for name in POLICIES if name.startswith(incomplete)]
-
 
 def backtest(
-    trace: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--trace",
-            metavar="DIR…",
-            help="Trace directories: series.csv, cpu_millicores.csv.gz, memory_bytes.csv.gz.",
-            show_default=False,
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
-    prometheus_url: Annotated[
-        str | None,
-        typer.Option(
-            "--prometheus-url",
-            metavar="URL",
-            help="Read the usage from this server instead, a bounded query at a time.",
-            show_default=False,
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
-    days: Annotated[
-        int | None,
-        typer.Option(
-            "--days",
-            metavar="N",
-            min=1,
-            max=_MOST_DAYS,
-            help=f"How many days of it; {DAYS} by default.",
-            show_default=False,
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
-    now: Annotated[
-        str | None,
-        typer.Option(
-            "--now",
-            metavar="TIME",
-            help="Where they end, e.g. 2026-01-01T12:00:00Z; now by default.",
-            show_default=False,
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
-    snapshot: Annotated[
-        str | None,
-        typer.Option(
-            "--snapshot",
-            metavar="FILE",
-            help="With it: the cluster, for owners and requests that Prometheus does not tell.",
-            show_default=False,
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
-    half: Annotated[
-        HalfName | None,
-        typer.Option(
-            "--half",
-            help="Only every other series by name: one half to tune rules on, the other to report on.",
-            show_default=False,
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME…",
-            help="as-requested, vpa, cruisekube, autopilot, cruise, cruise-shared-max, cruise-joint-peak, cruise-risk, "
-            "oracle; all by default.",
-            show_default=False,
-            autocompletion=_complete_policy,
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None,
-    node_cpu: Annotated[
-        str, typer.Option("--node-cpu", metavar="CPU", help="Of every node.", rich_help_panel=_CLUSTER)
-    ] = "16",
-    node_memory: Annotated[
-        str, typer.Option("--node-memory", metavar="MEMORY", help="Of every node.", rich_help_panel=_CLUSTER)
-    ] = "64Gi",
-    arrivals: Annotated[
-        ArrivalsName, typer.Option("--arrivals", help="When pods are created.", rich_help_panel=_CLUSTER)
-    ] = ArrivalsName.FIRST_SAMPLE,
-    risk: Annotated[
-        float,
-        typer.Option(
-            "--risk",
-            metavar="P",
-            help="The share of a node's intervals in which it may run short, for those policies that promise one.",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = 1e-3,
-    seed: Annotated[
-        int,
-        typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.", rich_help_panel=_CLUSTER),
-    ] = 0,
-    watch_node: Annotated[
-        str | None,
-        typer.Option(
-            "--watch-node",
-            metavar="NAME",
-            help="Whose time lines the page shows; node-000 by default.",
-            show_default=False,
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    format: Annotated[
-        ReportFormat, typer.Option("--format", "-f", help="On standard output.", rich_help_panel=_OUTPUT)
-    ] = ReportFormat.TABLE,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Write the page with the pictures as well.",
-            show_default=False,
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
+    trace: TraceOption = None,
+    prometheus_url: PrometheusUrlOption = None,
+    days: DaysOption = None,
+    now: EndOption = None,
+    snapshot: ClusterOption = None,
+    half: HalfOption = None,
+    policy: PolicyOption = None,
+    node_cpu: NodeCpuOption = "16",
+    node_memory: NodeMemoryOption = "64Gi",
+    arrivals: ArrivalsOption = ArrivalsName.FIRST_SAMPLE,
+    risk: RiskOption = 1e-3,
+    seed: SeedOption = 0,
+    watch_node: WatchNodeOption = None,
+    format: ReportFormatOption = ReportFormat.TABLE,
+    html: HtmlOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Replay recorded usage under each policy, and compare what it wastes and whom it harms.
