@@ -23,7 +23,6 @@ from cruise.decisions.headroom.joint_peak import JointPeak
 from cruise.decisions.headroom.model import Headroom
 from cruise.decisions.headroom.past_demand import PastDemand
 from cruise.decisions.headroom.risk import Risk, forecast_of
-from cruise.decisions.headroom.scores import UNKNOWN
 from cruise.decisions.headroom.shared_max import SHARED_MAX
 from cruise.decisions.recommendation import Demand
 from cruise.domain.policy import Policy
@@ -144,7 +143,7 @@ class _Judged:
             trial.tally(name).add(self._other(name, base), base, self.largest, self.mean, warm)
         extras = self._sums(Risk(self.past, {}))
         for risk in RISKS:
-            model = Risk(self.past, {**{one: UNKNOWN for one in ResourceName}, **scores.margins(at, partial(_asked, risk))})
+            model = Risk(self.past, scores.margins(at, partial(_asked, risk)))
             headroom = model.of_nodes(self.resource, base, self._spikes(), extras)
             trial.tally(f"{risk:g}").add(headroom, base, self.largest, self.mean, warm)
         scores.add(self.resource, at + PASS_SECONDS, forecast_of(base, extras).scores(self.largest))
