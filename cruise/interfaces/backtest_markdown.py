@@ -54,10 +54,12 @@ def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _about(trace: Mapping[str, Any]) -> str:
     terms, node = trace["terms"], trace["node"]
     length = f"{trace['days']:.3g} days" if trace["days"] >= 2 else f"{24 * trace['days']:.3g} hours"
+    capped = trace["cappedContainers"]
+    cut = f", {capped} of them with requests cut to a node" if capped else ""
     half = f", half `{terms['half']}` of the series" if terms["half"] else ""
     return (
-        f"**{_plain(trace['trace'])}**: {count_text(trace['containers'], 'container')}{half}, {length}, a sample every "
-        f"{seconds_text(trace['stepSeconds'])}; nodes of {cores_text(node['cpuMillicores']).removesuffix('.0')} cores "
+        f"**{_plain(trace['trace'])}**: {count_text(trace['containers'], 'container')}{cut}{half}, {length}, "
+        f"a sample every {seconds_text(trace['stepSeconds'])}; nodes of {cores_text(node['cpuMillicores']).removesuffix('.0')} cores "
         f"and {memory_text(node['memoryBytes']).replace('.0Gi', 'Gi')}, a pass every "
         f"{seconds_text(terms['passSeconds'])}, risk {terms['risk']:g}, seed {terms['seed']}."
     )

@@ -103,6 +103,7 @@ def _result(result: BacktestResult, terms: ReplayTerms) -> Shape:
     return {
         "trace": result.trace,
         "containers": result.containers,
+        "cappedContainers": result.capped_containers,
         "days": _figure(result.days),
         "stepSeconds": result.step_seconds,
         "node": {"cpuMillicores": result.node.cpu_millicores, "memoryBytes": result.node.memory_bytes},

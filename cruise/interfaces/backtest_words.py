@@ -71,6 +71,12 @@ def warnings(result: BacktestResult, watched: str | None = None) -> Iterator[str
     """Yield what a reader has to know before the figures are believed."""
     if any(score.memory is None for score in result.policies.values()):
         yield "memory was not recorded: nothing is said about it, and a node is full when its CPU is"
+    if result.capped_containers:
+        one = result.capped_containers == 1
+        yield (
+            f"{count_text(result.capped_containers, 'container')} requested more than a node has, and "
+            f"{'is' if one else 'are'} replayed as if {'it' if one else 'they'} had requested a whole one"
+        )
     late = [name for name, score in result.policies.items() if score.pending_pod_minutes > 0]
     if late:
         minutes = max(result.policies[name].pending_pod_minutes for name in late)

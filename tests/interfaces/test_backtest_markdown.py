@@ -47,6 +47,10 @@ def test_one_trace_is_a_page_too_and_its_terms_are_told():
     ) in page(make_result(), half="report")
 
 
+def test_requests_that_were_cut_are_told():
+    assert "100 containers, 2 of them with requests cut to a node, 30 days" in page(make_result(capped_containers=2))
+
+
 def test_what_was_not_recorded_is_a_dash():
     [row, *_] = rows(page(make_result(policies=make_policies(memory=False))))
     assert [row[3], row[6], row[7]] == ["–", "–", "–"]

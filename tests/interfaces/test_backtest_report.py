@@ -32,6 +32,7 @@ def test_one_recording_is_its_own_document():
     assert list(found["policies"]) == list(make_policies())
     assert found["node"] == {"cpuMillicores": 16_000, "memoryBytes": 64 << 30}
     assert (found["containers"], found["days"], found["stepSeconds"]) == (100, 30.0, 300)
+    assert found["cappedContainers"] == 0
 
 
 def test_a_policy_has_the_keys_that_scripts_read():

@@ -57,6 +57,14 @@ def test_warnings_name_what_makes_figures_weak():
     assert list(warnings(make_result())) == []
 
 
+def test_requests_that_were_cut_to_a_node_are_told():
+    assert [list(warnings(make_result(capped_containers=number))) for number in (0, 1, 2)] == [
+        [],
+        ["1 container requested more than a node has, and is replayed as if it had requested a whole one"],
+        ["2 containers requested more than a node has, and are replayed as if they had requested a whole one"],
+    ]
+
+
 def test_a_watched_node_that_was_never_there_is_told():
     idle = make_time_line()
     for line in (idle.requested_cpu_millicores, idle.peak_cpu_millicores):
