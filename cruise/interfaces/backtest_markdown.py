@@ -57,11 +57,12 @@ def _about(trace: Mapping[str, Any]) -> str:
     capped = trace["cappedContainers"]
     cut = f", {capped} of them with requests cut to a node" if capped else ""
     half = f", half `{terms['half']}` of the series" if terms["half"] else ""
+    cores = cores_text(node["cpuMillicores"]).removesuffix(".0")
+    memory = memory_text(node["memoryBytes"]).replace(".0Gi", "Gi")
     return (
         f"**{_plain(trace['trace'])}**: {count_text(trace['containers'], 'container')}{cut}{half}, {length}, "
-        f"a sample every {seconds_text(trace['stepSeconds'])}; nodes of {cores_text(node['cpuMillicores']).removesuffix('.0')} cores "
-        f"and {memory_text(node['memoryBytes']).replace('.0Gi', 'Gi')}, a pass every "
-        f"{seconds_text(terms['passSeconds'])}, risk {terms['risk']:g}, seed {terms['seed']}."
+        f"a sample every {seconds_text(trace['stepSeconds'])}; nodes of {cores} cores and {memory}, "
+        f"a pass every {seconds_text(terms['passSeconds'])}, risk {terms['risk']:g}, seed {terms['seed']}."
     )
 
 
