@@ -7,7 +7,7 @@ import numpy as np
 from cruise.decisions.headroom.scores import MEASURE
 from cruise.decisions.headroom.shared_max import SHARED_MAX
 from cruise.domain.headroom import DayScores
-from cruise.domain.policy import HeadroomModel, Policy
+from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, StatisticsTable
 from cruise.runtime.pass_headroom import PassHeadroom
@@ -23,11 +23,11 @@ def asked(_):
     return 0.3
 
 
-RISK = Policy(headroom=HeadroomModel.RISK)
+RISK = Policy(headroom=HeadroomModel.RISK, headroom_start=HeadroomStart.SUM_OF_PEAKS)
 
 
-async def test_the_default_reads_nothing():
-    assert await PassHeadroom(UsageState()).prepare(None, NOTHING, Policy()) is SHARED_MAX
+async def test_the_largest_single_headroom_takes_nothing_read():
+    assert await PassHeadroom(UsageState()).prepare(None, NOTHING, replace(RISK, headroom=HeadroomModel.SHARED_MAX)) is SHARED_MAX
 
 
 async def test_a_process_that_takes_over_goes_on_with_the_scores_of_the_one_before():
