@@ -167,6 +167,7 @@ def _answer(
     known: "Remembered | None",
 ) -> None:
     from cruise.decisions.explanation import explain as explain_pod
+    from cruise.decisions.headroom.shared_max import SHARED_MAX
     from cruise.interfaces.explanation_json import explanation_json
     from cruise.interfaces.explanation_text import explanation_text
     from cruise.interfaces.past_text import past_text
@@ -180,6 +181,7 @@ def _answer(
         at,
         stored=known.overrides if known is not None else None,
         refused=known.refused if known is not None else None,
+        headroom=known.headroom if known is not None and known.statistics is statistics else SHARED_MAX,
     )
     past = known.past if known is not None else None
     if asked.format is Format.JSON:

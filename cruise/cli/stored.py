@@ -7,6 +7,7 @@ from datetime import datetime
 
 from cruise.adapters.embedded_postgres import default_data_dir
 from cruise.adapters.store.opening import open_store
+from cruise.decisions.headroom.model import Headroom
 from cruise.decisions.past import Past, past_of
 from cruise.decisions.scope import StoredOverrides
 from cruise.domain.actions import RefusedTarget
@@ -14,6 +15,7 @@ from cruise.domain.cluster import Pod
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInput, Unavailable
+from cruise.runtime.stored_headroom import stored_headroom
 from cruise.settings import Settings
 
 _MOST_OUTCOMES = 100_000
@@ -21,13 +23,17 @@ _MOST_OUTCOMES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What there is: all statistics (none without a pod to decide), those that speak for the pod, and its past."""
+    """What there is: all statistics (none without a pod to decide), those that speak for the pod, and its past.
+
+    `headroom` is the model as the node pass would prepare it for the statistics.
+    """
 
     statistics: StatisticsTable
     own_statistics: StatisticsTable
     overrides: StoredOverrides
     refused: Mapping[str, RefusedTarget]
     past: Past
+    headroom: Headroom
 
 
 async def remembered(settings: Settings, name: tuple[str, str], pod: Pod | None, now: datetime) -> Remembered:
@@ -59,7 +65,8 @@ async def remembered(settings: Settings, name: tuple[str, str], pod: Pod | None,
             await store.oom_records(now - RETENTION.oom_records),
             await store.hourly_peaks(namespace, workload or f"Pod/{pod_name}", since_hour),
         )
-        return Remembered(whole, own, await store.overrides(), await store.refused_targets(), past)
+        headroom = await stored_headroom(store, whole, settings.policy())
+        return Remembered(whole, own, await store.overrides(), await store.refused_targets(), past, headroom)
 
 
 def has_store(settings: Settings) -> bool:

@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from cruise.decisions.admission import Leave, Mutate, decide_admission
 from cruise.decisions.eviction import Contender, need_of, rank_for_eviction
+from cruise.decisions.headroom.model import Headroom
+from cruise.decisions.headroom.shared_max import SHARED_MAX
 from cruise.decisions.override_sources import Statement, override_sources
 from cruise.decisions.rightsizing import NodePlan, decide_node_plans
 from cruise.decisions.scope import Scope, StoredOverrides, Touchable
@@ -17,7 +19,7 @@ from cruise.decisions.size_steps import ContainerSteps, NodeSteps, of
 from cruise.domain.actions import EvictPod, Hold, RefusedTarget, ResizePod
 from cruise.domain.cluster import Container, Node, Pod, Snapshot
 from cruise.domain.overrides import Guidance
-from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.policy import EvictionRanking, HeadroomModel, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
 
@@ -63,8 +65,9 @@ class Ranked:
 class NodeExplanation:
     """The sums of a node: `fixed` is what pods that are not sized and all overheads take from its allocatable.
 
-    `base` and `headroom` are those of all pods that take part, before anybody goes; `staying_base` and
-    `staying_headroom` those of the pods that stay. `spikes` and `rankings` are by resource, a ranking empty where the
+    `base` and `headroom` are those of all pods that take part, before anybody goes: the largest single headroom, which
+    the fit goes by. `staying_base` and `staying_headroom` are those of the pods that stay, the headroom being what
+    they share, found by the rule in `rules`. `spikes` and `rankings` are by resource, a ranking empty where the
     node needs nobody to go.
     """
 
@@ -76,6 +79,7 @@ class NodeExplanation:
     headroom: Resources
     staying_base: Resources
     staying_headroom: Resources
+    rules: Mapping[ResourceName, HeadroomModel]
     fits: bool
     sized_pods: int
     held_pods: int
@@ -123,8 +127,9 @@ def explain(
     *,
     stored: StoredOverrides | None = None,
     refused: Mapping[str, RefusedTarget] | None = None,
+    headroom: Headroom = SHARED_MAX,
 ) -> Explanation:
-    """Explain one pod of the snapshot."""
+    """Explain one pod of the snapshot; `headroom` is the model as the node pass would prepare it."""
     scope = Scope(snapshot, statistics, stored or {}, policy, now)
     statements = override_sources(pod, snapshot, stored or {}, policy)
     guidance = scope.guidance_of(pod)
@@ -150,7 +155,14 @@ def explain(
             admission=admission,
         )
     [plan] = decide_node_plans(
-        snapshot, statistics, policy, now, stored=stored, refused=refused, nodes=frozenset({node.name})
+        snapshot,
+        statistics,
+        policy,
+        now,
+        stored=stored,
+        refused=refused,
+        nodes=frozenset({node.name}),
+        headroom=headroom,
     )
     verdicts = [(other, scope.of(other)) for other in snapshot.pods if other.node == node.name]
     touchable = [verdict for _, verdict in verdicts if isinstance(verdict, Touchable)]
@@ -169,7 +181,7 @@ def explain(
         ranking=scope.ranking_of(pod, known) if known is not None else None,
         unmovable=scope.why_unmovable(pod),
         hold=hold,
-        node=_node(node, plan, touchable, steps, scope, len(verdicts)),
+        node=_node(node, plan, touchable, steps, scope, len(verdicts), headroom),
         steps=steps.of_pod(own) if own is not None and sized else (),
         held=() if sized else _held(pod, statistics),
         resize=resize,
@@ -195,7 +207,13 @@ def _held(pod: Pod, statistics: StatisticsTable) -> tuple[HeldContainer, ...]:
 
 
 def _node(
-    node: Node, plan: NodePlan, touchable: Sequence[Touchable], steps: NodeSteps, scope: Scope, pods: int
+    node: Node,
+    plan: NodePlan,
+    touchable: Sequence[Touchable],
+    steps: NodeSteps,
+    scope: Scope,
+    pods: int,
+    headroom: Headroom,
 ) -> NodeExplanation:
     contenders = contenders_of(touchable, steps, scope)
     everyone = need_of(contenders)
@@ -211,6 +229,7 @@ def _node(
         headroom=everyone - base,
         staying_base=plan.base,
         staying_headroom=plan.headroom,
+        rules={resource: headroom.rule(resource) for resource in ResourceName},
         fits=plan.fits,
         sized_pods=len(touchable),
         held_pods=pods - len(touchable),

@@ -37,6 +37,7 @@ from cruise.interfaces.figures import action_name
 from cruise.interfaces.plan_json import node_document
 from cruise.interfaces.reasons import in_words
 from cruise.runtime.reconcile import NodePass
+from cruise.runtime.stored_headroom import stored_headroom
 
 __all__ = ["ApiView", "create_api"]
 
@@ -125,10 +126,13 @@ def _pod_routes(view: ApiView) -> APIRouter:
         stored = await in_time(view.store.overrides())
         refused = await in_time(view.store.refused_targets())
         past = await _past(view, found)
+        headroom = await in_time(stored_headroom(view.store, statistics, view.policy))
         now = view.now()
 
         def explained() -> Explanation:
-            return explain(found, snapshot, statistics, view.policy, now, stored=stored, refused=refused)
+            return explain(
+                found, snapshot, statistics, view.policy, now, stored=stored, refused=refused, headroom=headroom
+            )
 
         async with one_at_a_time:
             explanation = await asyncio.to_thread(explained)

@@ -11,7 +11,7 @@ from rich.text import Text
 from cruise.decisions.admission import Leave, Mutate
 from cruise.decisions.explanation import Explanation, Fate, HeldContainer, NodeExplanation, Ranked, Spike
 from cruise.decisions.override_sources import Statement
-from cruise.domain.policy import Policy
+from cruise.domain.policy import HeadroomModel, Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.interfaces.amounts import count_text, exact_text
 from cruise.interfaces.reasons import in_words
@@ -127,6 +127,15 @@ def _node(node: NodeExplanation) -> Iterator[RenderableType]:
     fits_cpu = need.cpu_millicores <= node.available.cpu_millicores
     fits_memory = need.memory_bytes <= node.available.memory_bytes
     rows.add_row("  fits", _yes(fits_cpu), _yes(fits_memory), "")
+    if any(rule is not HeadroomModel.SHARED_MAX for rule in node.rules.values()):
+        rows.add_row(
+            "  shared headroom",
+            exact_text(ResourceName.CPU, node.staying_headroom.cpu_millicores),
+            exact_text(ResourceName.MEMORY, node.staying_headroom.memory_bytes),
+            "by "
+            + ", ".join(f"{rule.value} for {resource.value}" for resource, rule in node.rules.items())
+            + ", as far as there is room",
+        )
     yield rows
     yield from _spikes(node)
     for resource, ranking in node.rankings.items():

@@ -70,7 +70,7 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps, node_fits
     )
     if steps.total:
         share = (
-            f"largest {amount(steps.largest)} × own {amount(steps.headroom)} / sum {amount(steps.total)} "
+            f"the node's {amount(steps.largest)} × own {amount(steps.headroom)} / sum {amount(steps.total)} "
             f"= {amount(steps.share)}"
         )
     else:

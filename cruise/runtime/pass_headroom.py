@@ -42,7 +42,9 @@ class PassHeadroom:
             await self._hours.load(store, self._usage.peaks.hours)
         scores = self._scores = self._scores or ScoreHistory(await store.headroom_scores())
         await asyncio.to_thread(self._judge, scores, int(policy.pass_interval.total_seconds()))
-        await store.record_headroom_scores(scores.unsaved())
+        unsaved = scores.unsaved()
+        if unsaved:
+            await store.record_headroom_scores(unsaved)
         past = await asyncio.to_thread(self._past, statistics, policy.headroom)
         return headroom_of(
             policy, lambda: past, lambda: scores.margins(self._usage.windows.head, policy.risk_of)

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from cruise.decisions.explanation import explain
+from cruise.decisions.headroom.joint_peak import JointPeak
+from cruise.decisions.headroom.past_demand import PastDemand
 from cruise.decisions.past import past_of
 from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
 from cruise.domain.cluster import LimitRangeItem, ResizePending, ResizeState
@@ -44,13 +46,26 @@ def text_of(explanation, width=200) -> str:
     return shown(lambda console: explanation_text(explanation, FULL, NOW), width)
 
 
+def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_by_which_rule():
+    pods = [make_pod("web-1"), make_pod("web-2")]
+    table = make_table(*(make_statistic_for(pod, cpu_base=50, cpu_peak=200) for pod in pods))
+    seen = np.full((len(table.keys), 12), 120.0, dtype=np.float32)
+    past = PastDemand({one: seen for one in ResourceName}, {one: seen[:, :0] for one in ResourceName})
+    explanation = explain(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=JointPeak(past))
+    text = text_of(explanation)
+    assert "by joint-peak for cpu, joint-peak for memory, as far as there is room" in text
+    assert "the node's 150m × own 150m / sum 300m = 75m" in text
+    assert json.loads(explanation_json(explanation, NOW, None))["node"]["rules"]["cpu"] == "joint-peak"
+    assert "as far as there is room" not in text_of(explained(pods, *(make_statistic_for(pod) for pod in pods)))
+
+
 def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
     pods = [make_pod("web-1"), make_pod("web-2")]
     rows = [make_statistic_for(pods[0], cpu_base=50, cpu_peak=200), make_statistic_for(pods[1], cpu_peak=350)]
     text = text_of(explained(pods, *rows))
     assert "to be resized" in text
     assert "max(0, peak 200m − base 50m) = 150m" in text
-    assert "largest 300m × own 150m / sum 450m = 100m" in text
+    assert "the node's 300m × own 150m / sum 450m = 100m" in text
     assert "50m + 100m = 150m, rounded up to 150m" in text
     assert "100m → 150m: moves by 50m, over 5% and 10m: reason enough" in text
     assert "2 × max(7-day maximum 100Mi, OOM memory 0Mi) = 200Mi" in text

@@ -4,6 +4,7 @@ import numpy as np
 
 from cruise.decisions.headroom.past_demand import PastDemand
 from cruise.decisions.recommendation import Demand
+from cruise.domain.policy import HeadroomModel
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Float64Array, Int64Array
 
@@ -17,6 +18,10 @@ class JointPeak:
 
     def __init__(self, past: PastDemand) -> None:
         self._past = past
+
+    def rule(self, resource: ResourceName) -> HeadroomModel:
+        """Name the rule."""
+        return HeadroomModel.JOINT_PEAK
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up the demand at each time."""

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from cruise.decisions.recommendation import Demand
+from cruise.domain.policy import HeadroomModel
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Float64Array, Int64Array
 
@@ -13,6 +14,10 @@ class Headroom(Protocol):
     What it has to know about a node beside the sum of the bases and the largest single headroom are sums over the
     containers of the node's pods that stay.
     """
+
+    def rule(self, resource: ResourceName) -> HeadroomModel:
+        """Tell by which rule the headroom of a resource is found, for people."""
+        ...
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Return what is to be summed up over a node's containers: (C, W), W may be 0.

@@ -13,7 +13,7 @@ import numpy as np
 from cruise.decisions.headroom.past_demand import PastDemand
 from cruise.decisions.headroom.scores import Margin
 from cruise.decisions.recommendation import Demand
-from cruise.domain.policy import HeadroomStart
+from cruise.domain.policy import HeadroomModel, HeadroomStart
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Float64Array, Int64Array
 
@@ -52,6 +52,11 @@ class Risk:
         self._margins = margins
         self._start = start
 
+    def rule(self, resource: ResourceName) -> HeadroomModel:
+        """Name the rule: until there is a week of scores it may be another one."""
+        waits = self._start is HeadroomStart.SHARED_MAX and not self._margins[resource].settled
+        return HeadroomModel.SHARED_MAX if waits else HeadroomModel.RISK
+
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up headrooms, what containers are above their bases now, and squares of the last hour's headrooms."""
         recent = self._past.recent[resource][rows].astype(np.float64)
@@ -67,7 +72,7 @@ class Risk:
     ) -> Int64Array:
         """Return the expected rise and the margin."""
         margin, forecast = self._margins[resource], forecast_of(base, extras)
-        if self._start is HeadroomStart.SHARED_MAX and not margin.settled:
+        if self.rule(resource) is HeadroomModel.SHARED_MAX:
             return largest
         headroom = forecast.expected - base + margin.score * forecast.scale
         if not margin.proven:

@@ -3,12 +3,17 @@
 import numpy as np
 
 from cruise.decisions.recommendation import Demand
+from cruise.domain.policy import HeadroomModel
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Float64Array, Int64Array
 
 
 class SharedMax:
     """The rule of the original design."""
+
+    def rule(self, resource: ResourceName) -> HeadroomModel:
+        """Name the rule."""
+        return HeadroomModel.SHARED_MAX
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up nothing."""
