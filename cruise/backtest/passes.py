@@ -105,7 +105,7 @@ class CruisePasses:
         stated = np.column_stack(
             (sizes.cpu_millicores, sizes.memory_bytes, np.zeros(len(chosen), np.int64), sizes.memory_limit_bytes)
         )
-        table = demand_table(roster, stated, statistics, row_of[chosen])
+        table = demand_table(roster, stated, statistics, row_of[chosen], self._policy)
         columns = NodeColumns(self._pods.nodes(fleet), self._available(fleet, chosen), fleet.node[chosen], table)
         scope = _once(lambda: self._scope(fleet, _EMPTY))
         headroom = self._headroom.of_pass(fleet.at, row_of, len(statistics.updated_at), self._own_rows)

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from cruise.decisions.amount_columns import UNBOUNDED
 from cruise.decisions.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.limit_ranges import breaks_limit_range
 from cruise.decisions.quotas import breaks_quota, counts_cpu_limits
+from cruise.decisions.recommendation import memory_limits_fall
 from cruise.decisions.resize import becomes_guaranteed
 from cruise.decisions.scope import Scope
 from cruise.domain.actions import ContainerTarget, Reason
@@ -122,7 +125,7 @@ def _targets(
                 cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
         if ResourceName.MEMORY in managed:
             memory = _memory_request(statistic, bounds)
-            memory_limit = _memory_limit(statistic, memory, bounds)
+            memory_limit = _memory_limit(statistic, memory, memory_limit, bounds, policy)
         # Built whole: to replace fields one by one takes several times as long, at every admission.
         requests, limits = Amounts(cpu, memory), Amounts(cpu_limit, memory_limit)
         targets.append(ContainerTarget(container.name, container.role, requests, limits))
@@ -134,8 +137,13 @@ def _memory_request(statistic: Statistic, bounds: ContainerBounds) -> int:
     return _clamp(_up(peak), bounds.whole[2], bounds.whole[3])
 
 
-def _memory_limit(statistic: Statistic, request: int, bounds: ContainerBounds) -> int:
+def _memory_limit(
+    statistic: Statistic, request: int, stated: int | None, bounds: ContainerBounds, policy: Policy
+) -> int:
     wanted = _up(2 * max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes))
+    known, at = np.array([statistic.history_since]), np.array([statistic.updated_at])
+    if stated is not None and not memory_limits_fall(known, at, policy)[0]:
+        wanted = max(wanted, stated)
     capped = min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted)))
     return max(capped, request)
 

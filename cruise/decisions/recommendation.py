@@ -47,6 +47,7 @@ class DemandTable:
     memory_limit: Int64Array  # 0: none
     wanted_memory_limit: Int64Array
     safe_memory_limit: Int64Array  # 1.2 x the working set now
+    memory_limit_falls: BoolArray
 
     @property
     def pods(self) -> Sequence[Touchable]:
@@ -74,10 +75,12 @@ def recommend(
     count = sum(len(pod.rows) for pod in pods)
     rows = np.fromiter(chain.from_iterable([pod.rows for pod in pods]), dtype=np.int64, count=count)
     stated = np.fromiter(chain.from_iterable([pod.stated for pod in pods]), dtype=np.int64, count=4 * count)
-    return demand_table(call_roster(pods, limit_ranges, policy), stated.reshape(-1, 4), statistics, rows)
+    return demand_table(call_roster(pods, limit_ranges, policy), stated.reshape(-1, 4), statistics, rows, policy)
 
 
-def demand_table(roster: Roster, stated: Int64Array, statistics: StatisticColumns, rows: Int64Array) -> DemandTable:
+def demand_table(
+    roster: Roster, stated: Int64Array, statistics: StatisticColumns, rows: Int64Array, policy: Policy
+) -> DemandTable:
     """Put together what containers need by their statistics, at `rows`, and what they state now.
 
     `stated` has a row a container: CPU request, memory request, CPU limit, memory limit, 0 for what is absent.
@@ -104,7 +107,17 @@ def demand_table(roster: Roster, stated: Int64Array, statistics: StatisticColumn
         memory_limit=stated[:, 3],
         wanted_memory_limit=memory_limits(capped(statistics.memory_7d_max_bytes[rows]), oom),
         safe_memory_limit=np.ceil(capped(statistics.memory_last_bytes[rows]) * 1.2).astype(np.int64),
+        memory_limit_falls=memory_limits_fall(statistics.history_since[rows], statistics.updated_at[rows], policy),
     )
+
+
+def memory_limits_fall(history_since: Int64Array, updated_at: Int64Array, policy: Policy) -> BoolArray:
+    """Tell whose history is long enough for their memory limits to be lowered; one of unknown length is taken as told.
+
+    A limit is not reserved, so a lower one frees nothing, and what comes once a month is in no shorter history.
+    """
+    long_enough = updated_at - history_since >= int(policy.memory_limit_history.total_seconds())
+    return np.asarray((history_since == 0) | long_enough, dtype=np.bool_)
 
 
 def memory_limits(memory_7d_max: Int64Array, oom_memory: Int64Array) -> Int64Array:

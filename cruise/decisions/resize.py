@@ -113,6 +113,7 @@ def leave_dead_band(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:
 
 
 def leaves_band(current: Int64Array, wanted: Int64Array, least: int, policy: Policy) -> NDArray[np.bool_]:
+    """Tell for each value whether it moves by `least` at least, and by the policy's share of what it is now."""
     step = np.abs(wanted - current)
     return np.asarray((step >= least) & (step >= current * policy.dead_band_share), dtype=np.bool_)
 

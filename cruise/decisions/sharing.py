@@ -92,9 +92,11 @@ class NodeColumns:
         lowers = np.array([lowers_memory_limits(node) for node in self._nodes], dtype=np.bool_)[self.node_of]
         # The API server would make a limit without a request the request, and that may not grow here.
         wanted = np.where((memory > 0) | (table.memory_limit > 0), wanted, 0)
+        stated = table.memory_limit > 0
+        least = np.where(stated & ~table.memory_limit_falls, np.minimum(table.memory_limit, most), 0)
         # An old kubelet refuses to add a limit as it refuses to lower one.
-        kept = np.where(table.memory_limit > 0, np.maximum(wanted, table.memory_limit), 0)
-        return np.where(table.memory.managed, np.where(lowers, wanted, kept), table.memory_limit)
+        kept = np.where(stated, np.maximum(wanted, table.memory_limit), 0)
+        return np.where(table.memory.managed, np.where(lowers, np.maximum(wanted, least), kept), table.memory_limit)
 
     def cpu_limits(self, cpu: Int64Array) -> Int64Array:
         """Return the CPU limit of each container: what the node has, where there is one already; 0 for none.

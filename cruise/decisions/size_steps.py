@@ -72,8 +72,8 @@ class MemoryLimitSteps:
     """From the 7-day maximum to the memory limit, in bytes; 0 where there is no limit.
 
     `wanted` is 2 × the larger of 7-day maximum and OOM memory, `safe` 1.2 × the working set now, `cap` what the
-    LimitRanges leave (None: anything). `kept` tells that the server cannot lower limits in place. A container that
-    gets no request gets no limit either.
+    LimitRanges leave (None: anything). `kept` tells that the server cannot lower limits in place, `young` that the
+    history is too short to lower one. A container that gets no request gets no limit either.
     """
 
     managed: bool
@@ -84,6 +84,7 @@ class MemoryLimitSteps:
     safe: int
     cap: int | None
     kept: bool
+    young: bool
     final: int
     dead_band: DeadBand
 
@@ -237,6 +238,7 @@ class NodeSteps:
             safe=int(table.safe_memory_limit[at]),
             cap=None if allowed >= UNBOUNDED else allowed,
             kept=kubelet is not None and kubelet < FIRST_KUBELET_LOWERING_MEMORY_LIMITS,
+            young=current > 0 and not bool(table.memory_limit_falls[at]),
             final=final.memory_limit_bytes,
             dead_band=self._dead_band(ResourceName.MEMORY, current, final.memory_limit_bytes),
         )

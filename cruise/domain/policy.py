@@ -111,7 +111,7 @@ class Policy:
     max_evictions_per_hour: int = 20
     headroom: HeadroomModel = HeadroomModel.RISK
     headroom_risk: float = 1e-2  # of a node's intervals, the share in which its demand may pass what it has
-    headroom_cpu_risk: float | None = 5e-2  # the same for CPU, which does not kill; None: as for memory
+    headroom_cpu_risk: float | None = 7e-2  # the same for CPU, which does not kill; None: as for memory
     headroom_start: HeadroomStart = HeadroomStart.SHARED_MAX
     floor: Resources = Resources(10, 16 * MEBIBYTE)
     dead_band_share: float = 0.05

@@ -112,6 +112,8 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps) -> None:
         notes.append(f"a LimitRange allows {amount(steps.cap)}")
     if steps.kept:
         notes.append("this kubelet can neither add nor lower a limit in place")
+    if steps.young:
+        notes.append("not lowered on a history this short (memory_limit_history)")
     rows.add_row("", Text("; ".join(notes), style="dim"))
     rows.add_row("", _verdict(_MEMORY, steps.dead_band))
 

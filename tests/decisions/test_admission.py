@@ -326,3 +326,11 @@ def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refus
         check_creation(created, ranges)
         again = decide_admission(created, scope, known, snapshot.nodes, ranges, policy)
         assert again == Leave(Reason.SETTLED)
+
+
+@pytest.mark.parametrize(("days", "limit_mib"), [(27, 900), (28, 700), (None, 700)])
+def test_the_limit_of_a_template_falls_only_on_a_long_history_or_one_of_unknown_length(days, limit_mib):
+    since = 0 if days is None else NOW_SECONDS - days * 86400
+    pod = new_pod(make_container(memory_limit_mib=900))
+    [target] = mutated(pod, use(memory_mib=300, max_mib=350, history_since=since))
+    assert target.limits == make_amounts(None, limit_mib)

@@ -90,6 +90,8 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
             limit = -(-max(steps.wanted, needed) // MEBIBYTE) * MEBIBYTE
             if steps.cap is not None:
                 limit = min(limit, max(steps.cap, needed))
+            if steps.young:
+                limit = max(limit, steps.current if steps.cap is None else min(steps.current, steps.cap))
             if steps.kept:
                 limit = max(limit, steps.current) if steps.current else 0
             if not request and not steps.current:

@@ -17,6 +17,7 @@ from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.usage import Statistic
 from tests.builders import (
     NOW,
+    NOW_SECONDS,
     make_amounts,
     make_autoscaler,
     make_container,
@@ -392,3 +393,20 @@ def test_absurd_requests_and_statistics_are_decided_all_the_same():
     for target in plan.targets:
         written = Resources(target.cpu_millicores, target.memory_bytes)
         assert written.fits_in(now.get((target.pod, target.container), Resources(2**63 - 1, 0)))
+
+
+@pytest.mark.parametrize(
+    ("days", "had", "gets"), [(27, 1000, 1000), (28, 1000, 300), (None, 1000, 300), (1, 100, 300), (1, None, 300)]
+)
+def test_a_memory_limit_falls_only_on_a_long_history_or_one_of_unknown_length(days, had, gets):
+    pod = make_pod(containers=[make_container(memory_limit_mib=had)])
+    since = 0 if days is None else NOW_SECONDS - days * 86400
+    row = use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150, history_since=since)
+    assert sizes_of(plan_of([pod], [row])) == {("web-1", "app"): (50, 100, gets)}
+
+
+def test_a_limit_that_is_kept_stays_within_what_a_limit_range_allows():
+    pod = make_pod(containers=[make_container(memory_limit_mib=1000)])
+    row = use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150, history_since=NOW_SECONDS - 86400)
+    item = LimitRangeItem(of_pod=False, maximum=make_amounts(None, 600))
+    assert sizes_of(plan_of([pod], [row], limit_ranges={"shop": (item,)})) == {("web-1", "app"): (50, 100, 600)}
