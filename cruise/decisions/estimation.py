@@ -75,13 +75,14 @@ def estimate_statistics(
     gauged = gauge_usage(recent, known, live.rows, oom, at, step, max_age_seconds, new_workload_seconds)
     chosen, containers = estimate_containers(gauged, live.rows)
     numbers, workloads = estimate_workloads(gauged, _resting(known, live))
-    shared = [place for place, number in enumerate(numbers.tolist()) if not is_bare(known.keys[number])]
-    shared.sort(key=lambda place: known.keys[numbers[place]])
+    keys = [known.keys[number] for number in numbers.tolist()]
+    shared = [place for place, key in enumerate(keys) if not is_bare(key)]
+    shared.sort(key=keys.__getitem__)
     return joined_tables(
         StatisticsTable.of_columns(containers, [live.keys[index] for index in chosen.tolist()]),
         StatisticsTable.of_columns(
             workloads.take(np.array(shared, dtype=np.int64)),
-            [workload_statistic(known.keys[numbers[place]]) for place in shared],
+            [workload_statistic(keys[place]) for place in shared],
         ),
     )
 

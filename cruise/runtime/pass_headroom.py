@@ -46,9 +46,7 @@ class PassHeadroom:
         if unsaved:
             await store.record_headroom_scores(unsaved)
         past = await asyncio.to_thread(self._past, statistics, policy.headroom)
-        return headroom_of(
-            policy, lambda: past, lambda: scores.margins(self._usage.windows.head, policy.risk_of)
-        )
+        return headroom_of(policy, lambda: past, lambda: scores.margins(self._usage.windows.head, policy.risk_of))
 
     def expect(self, plans: Sequence[NodePlan], policy: Policy) -> None:
         """Remember what a pass was decided on, to judge it at the next."""

@@ -132,8 +132,8 @@ class UsageWindows:
     def _sampled(self, times: Int64Array, cpu: Float32Array, memory: Float64Array) -> BoolArray:
         """Tell which rows of some matrices have a sample that is young enough."""
         young = np.flatnonzero(times > self.head - WINDOW_SECONDS)
-        sampled: BoolArray = (~(np.isnan(cpu[:, young]) & np.isnan(memory[:, young]))).any(axis=1)
-        return sampled
+        missing = np.isnan(cpu[:, young]) & np.isnan(memory[:, young])
+        return np.asarray(np.any(~missing, axis=1), dtype=np.bool_)
 
     def _columns_of(self, times: NDArray[np.int64]) -> Int64Array:
         return (times // self.step_seconds) % self._columns

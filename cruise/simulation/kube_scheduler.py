@@ -81,4 +81,3 @@ class KubeScheduler:
 def _place_in_queue(record: PodRecord) -> tuple[int, float, PodKey]:
     created = record.pod.created_at
     return (-record.pod.priority, 0.0 if created is None else created.timestamp(), record.key)
-

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cruise.backtest.replayed_pods import ReplayedPods, sizes_of
-from cruise.backtest.sizing import NOBODY, Decision, KillReaction, Sizes
+from cruise.backtest.sizing import NOBODY, Decision, Fleet, KillReaction, Sizes
 from cruise.domain.actions import EvictPod, ResizePod
-from cruise.domain.cluster import OomKill
+from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import ContainerKey, SampleBlock
@@ -109,8 +109,8 @@ class FleetCluster:
         self.pods = ReplayedPods(recording)
         self.recording = recording
         self.names: list[str] = [""] * len(recording.containers)
-        self._fleet = None
-        self._resized: dict[int, object] = {}
+        self._fleet: Fleet | None = None
+        self._resized: dict[int, Pod] = {}
         self._evicted: list[int] = []
 
     def show(self, fleet):
@@ -125,6 +125,7 @@ class FleetCluster:
             self.names[index] = f"{self.recording.containers[index].pod}.{int(fleet.born[index])}"
 
     def pod_of(self, index):
+        assert self._fleet is not None
         pod = self._resized.get(index) or self.pods.pod(index, self._fleet)
         return replace(pod, name=self.names[index])
 
@@ -134,6 +135,7 @@ class FleetCluster:
         return Decision(places, sizes, np.array(self._evicted, dtype=np.int64))
 
     async def snapshot(self):
+        assert self._fleet is not None
         there = [i for i in range(len(self.names)) if self._fleet.node[i] >= -1 and i not in self._evicted]
         pods = sorted((self.pod_of(index) for index in there), key=lambda pod: (pod.namespace, pod.name))
         return replace(self._snapshot, pods=tuple(pods))

@@ -29,6 +29,7 @@ FIGURES = [column.name for column in fields(StatisticColumns)]
 def recorded(step: int, length: int, workloads: Sequence[str]) -> Recording:
     """The first series of the shipped trace, repeated at other levels until they are long enough."""
     trace = read_trace(SHIPPED_TRACE)
+    assert trace.memory_bytes is not None
     count = len(workloads)
     rng = np.random.default_rng(7)
     cpu, memory = trace.cpu_millicores[:count, :: step // 60].T, trace.memory_bytes[:count, :: step // 60].T

@@ -28,7 +28,7 @@ RISK = Policy(headroom=HeadroomModel.RISK, headroom_start=HeadroomStart.SUM_OF_P
 
 async def test_the_largest_single_headroom_takes_nothing_read():
     policy = replace(RISK, headroom=HeadroomModel.SHARED_MAX)
-    assert await PassHeadroom(UsageState()).prepare(None, NOTHING, policy) is SHARED_MAX
+    assert await PassHeadroom(UsageState()).prepare(MemoryStore(), NOTHING, policy) is SHARED_MAX
 
 
 async def test_a_process_that_takes_over_goes_on_with_the_scores_of_the_one_before():

@@ -12,7 +12,12 @@ def usage_of(samples, step):
     order = (np.arange(columns) + 1) % columns
     rows = len(samples)
     return RecentUsage(
-        ring.astype(np.float32), 2 * ring, order, np.zeros(rows, np.int64), np.ones(rows, np.bool_), np.ones(rows)
+        ring.astype(np.float32),
+        2 * ring,
+        order,
+        np.zeros(rows, np.int64),
+        np.ones(rows, np.bool_),
+        np.ones(rows, np.int64),
     )
 
 

@@ -112,6 +112,6 @@ def test_demand_passes_what_a_node_has_no_more_often_than_asked_though_pods_move
             if day >= 8:
                 short += int((together_used > bases + headroom).sum())
                 intervals += nodes
-            history.add(CPU, day * 86400, forecast_of(bases, extras).scores(together_used))
+            history.add(CPU, day * 86400, forecast_of(bases, extras).scores(together_used.astype(np.float64)))
     deviation = math.sqrt(intervals * risk)
     assert 0 < short <= intervals * risk + 4 * deviation

@@ -16,6 +16,7 @@ from cruise.decisions.headroom.scores import (
     margin_for,
     margin_of,
 )
+from cruise.domain.usage import Int64Array
 
 values = st.floats(2 * LEAST, 1e4)
 risks = st.sampled_from([0.5, 0.1, 1e-2, 1e-3])
@@ -83,7 +84,7 @@ def test_the_promise_is_kept_where_what_comes_is_like_what_was(risk, tail):
     random = np.random.default_rng(7)
     past, trials = 200, 40_000
     above = intervals = 0
-    days = {}
+    days: dict[int, Int64Array] = {}
     for day in range(past):
         scores = random.lognormal(0, 1, trials // past) if tail == "light" else random.pareto(1.5, trials // past) + 1
         if day >= MOST_DAYS:
