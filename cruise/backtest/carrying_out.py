@@ -26,11 +26,14 @@ class Cluster:
         """Create pods with what the policy admits them with, and place them."""
         if not containers.size:
             return
+        self._admit(containers, at)
+        for container in self.queue(containers).tolist():
+            self._place(container)
+
+    def _admit(self, containers: Int64Array, at: int) -> None:
         self._pods.create(containers, at)
         self._churn.born(containers)
         self._pods.resize(containers, self._sizing.admit(containers, self._pods.view(at)))
-        for container in self.queue(containers).tolist():
-            self._place(container)
 
     def queue(self, containers: Int64Array) -> Int64Array:
         """Return pods created at the same time in scheduling order: by namespace and name."""
@@ -38,21 +41,38 @@ class Cluster:
 
     def _place(self, container: int) -> None:
         """Give a pod the node that kube-scheduler chooses, else a new one; who fits no empty node stays pending."""
-        nodes, need = self._pods.nodes, self._pods.need(container)
-        chosen = nodes.choose(need)
-        if chosen is None:
-            if not nodes.fits_empty_node(need):
-                return
-            chosen = nodes.add()
-        self._pods.place(container, chosen)
+        nodes = self._pods.nodes
+        if not self._place_on_what_there_is(container) and nodes.fits_empty_node(self._pods.need(container)):
+            self._pods.place(container, nodes.add())
+
+    def _place_on_what_there_is(self, container: int) -> bool:
+        chosen = self._pods.nodes.choose(self._pods.need(container))
+        if chosen is not None:
+            self._pods.place(container, chosen)
+        return chosen is not None
 
     def evict(self, containers: Int64Array, at: int) -> None:
-        """Delete pods; their controllers create them again at once."""
+        """Delete pods; their controllers create them again at once.
+
+        A pod counts on its node as long as it terminates, and the scheduler does not wait for it: its replacement goes
+        where there is room beside it. Who finds none is placed once the room is free, before a node is added.
+        """
         if not containers.size:
             return
         self._churn.evictions[containers] += 1
+        nodes = self._pods.nodes
+        running = containers[self._pods.node[containers] >= 0].tolist()
+        terminating = [(int(self._pods.node[container]), self._pods.need(container)) for container in running]
         self._pods.remove(containers)
-        self.create(containers, at)
+        for node, need in terminating:
+            nodes.put(node, need)
+        self._admit(containers, at)
+        queue = self.queue(containers).tolist()
+        waiting = [container for container in queue if not self._place_on_what_there_is(container)]
+        for node, need in terminating:
+            nodes.take(node, need)
+        for container in waiting:
+            self._place(container)
 
     def leave(self, containers: Int64Array) -> None:
         """Delete pods that are not created again, and the nodes that this empties."""

@@ -95,6 +95,20 @@ def test_evictions_make_room_for_growth_in_the_same_pass():
     assert (world.cpu, world.node) == ([900, 600], [0, 1])
 
 
+def test_who_was_evicted_for_growth_does_not_come_back_in_front_of_it():
+    world = World(mebibytes((500, 100), (500, 100), (500, 100)))
+    world.policy.admitted = mebibytes((500, 100), (450, 100), (500, 100))
+    world.resize((0,), mebibytes((900, 100)), evict=(1,))
+    assert (world.cpu, world.node) == ([900, 450, 500], [0, 1, 1])
+    assert world.pods.nodes.cpu_millicores.tolist() == [900, 950]
+
+
+def test_a_replacement_waits_for_the_room_of_whom_it_replaces_before_a_node_is_added():
+    world = World(mebibytes((700, 100), (700, 100)))
+    world.resize((), NO_SIZES, evict=(0, 1))
+    assert (sorted(world.node), world.pods.nodes.peak) == ([0, 1], 2)
+
+
 def test_a_pod_is_not_resized_in_the_pass_that_evicts_it():
     world = World(mebibytes((500, 100), (100, 100)))
     world.resize((1,), mebibytes((50, 50)), evict=(1, 1))
