@@ -128,6 +128,15 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
     assert month == pytest.approx(730 * (16 * 0.02 + 64 * 0.005), rel=1e-4)
 
 
+def test_cruise_decides_by_the_settings_at_hand(capsys, trace, monkeypatch):
+    usual = answer(capsys, "--trace", trace)["policies"]
+    monkeypatch.setenv("CRUISE_NEW_WORKLOAD_AGE", "1d")
+    patient = answer(capsys, "--trace", trace)["policies"]
+    assert usual["cruise"]["resizesPerContainerDay"] > 0
+    assert patient["cruise"]["resizesPerContainerDay"] == 0
+    assert patient["oracle"] == usual["oracle"]
+
+
 def test_without_memory_its_figures_are_null(capsys, tmp_path):
     found = answer(capsys, "--trace", str(write_trace(tmp_path / "cpu-only", memory=False)))
     assert found["policies"]["cruise"]["memory"]["relativeSlack"] is None

@@ -1,7 +1,7 @@
 """The eviction budgets of a replay, kept by the guard that keeps them on a live cluster."""
 
 from collections import deque
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from cruise.backtest.replayed_pods import ReplayedPods
 from cruise.backtest.sizing import Fleet
@@ -9,6 +9,7 @@ from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
 from cruise.domain.policy import Policy
 from cruise.runtime.gate import Gate
 from cruise.runtime.guards import Guards
+from cruise.simulation.timeline import utc
 
 _WINDOW = timedelta(hours=1)
 
@@ -24,7 +25,7 @@ class Disruptions:
 
     def spend(self, action: EvictPod, fleet: Fleet) -> Reason | None:
         """Spend an eviction, which is done then; return the reason where a budget has none left."""
-        now = datetime.fromtimestamp(fleet.at, UTC)
+        now = utc(fleet.at)
         while self._spent and self._spent[0].at < now - _WINDOW:
             self._spent.popleft()
         # Only pods of the same node or workload matter to it, and there may be thousands of others.

@@ -1,6 +1,7 @@
 """The policies that a backtest compares, by name, in the order of its table."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -15,10 +16,31 @@ from cruise.backtest.sizing import Sizing
 from cruise.backtest.terms import Terms
 from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
 
-# The rules as they were first designed, before replays changed them.
-AS_DESIGNED = Policy(
-    headroom=HeadroomModel.SHARED_MAX, new_workload_age=timedelta(hours=1), memory_limit_history=timedelta(0)
-)
+
+def _as_designed(policy: Policy) -> Policy:
+    """Return the rules as they were first designed, before replays changed them."""
+    return replace(
+        policy,
+        headroom=HeadroomModel.SHARED_MAX,
+        new_workload_age=timedelta(hours=1),
+        memory_limit_history=timedelta(0),
+    )
+
+
+def _keeping_to(risk: float, policy: Policy) -> Policy:
+    """Return the rules with a stated risk for both resources, kept to from the first day on."""
+    return replace(
+        policy,
+        headroom=HeadroomModel.RISK,
+        headroom_risk=risk,
+        headroom_cpu_risk=None,
+        headroom_start=HeadroomStart.SUM_OF_PEAKS,
+    )
+
+
+def _cruise(name: str, rules: Callable[[Terms], Policy]) -> Callable[[Recording, Terms], Sizing]:
+    return lambda recording, terms: CruisePasses(recording, rules(terms), name)
+
 
 POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
     {
@@ -26,21 +48,12 @@ POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
         "vpa": Vpa,
         "cruisekube": CruiseKube,
         "autopilot": Autopilot,
-        "cruise": lambda recording, terms: CruisePasses(recording, Policy(), "cruise"),
-        "cruise-shared-max": lambda recording, terms: CruisePasses(recording, AS_DESIGNED, "cruise-shared-max"),
-        "cruise-joint-peak": lambda recording, terms: CruisePasses(
-            recording, Policy(headroom=HeadroomModel.JOINT_PEAK), "cruise-joint-peak"
+        "cruise": _cruise("cruise", lambda terms: terms.policy),
+        "cruise-shared-max": _cruise("cruise-shared-max", lambda terms: _as_designed(terms.policy)),
+        "cruise-joint-peak": _cruise(
+            "cruise-joint-peak", lambda terms: replace(terms.policy, headroom=HeadroomModel.JOINT_PEAK)
         ),
-        "cruise-risk": lambda recording, terms: CruisePasses(
-            recording,
-            Policy(
-                headroom=HeadroomModel.RISK,
-                headroom_risk=terms.risk,
-                headroom_cpu_risk=None,
-                headroom_start=HeadroomStart.SUM_OF_PEAKS,
-            ),
-            "cruise-risk",
-        ),
+        "cruise-risk": _cruise("cruise-risk", lambda terms: _keeping_to(terms.risk, terms.policy)),
         "oracle": Oracle,
     }
 )

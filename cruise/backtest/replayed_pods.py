@@ -1,15 +1,18 @@
 """The pods of a replay as decisions read them: made from the fleet's columns where somebody asks for one."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 
 from cruise.backtest.recording import Recording
-from cruise.backtest.sizing import Fleet, Sizes
+from cruise.backtest.sizing import NOBODY, Fleet, Sizes
+from cruise.decisions.scope import Scope
 from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
 from cruise.domain.overrides import ORIGINAL_RESOURCES, PREFIX
+from cruise.domain.policy import Policy
 from cruise.domain.resources import Amounts
-from cruise.domain.usage import Int64Array
+from cruise.domain.usage import Int64Array, StatisticsTable
+from cruise.simulation.timeline import utc
 
 ELSEWHERE = -1
 _NODE_PREFIX = "node-"
@@ -56,7 +59,7 @@ class ReplayedPods:
             f"-{int(fleet.born[container])}",
             None if node < 0 else node_name(node),
             "Running" if node >= 0 else "Pending",
-            datetime.fromtimestamp(int(fleet.born_at[container]), UTC),
+            utc(int(fleet.born_at[container])),
         )
 
     def nodes(self, fleet: Fleet) -> list[Node]:
@@ -76,6 +79,10 @@ class ReplayedPods:
         pods = [self.pod(container, fleet) for container in chosen.tolist()]
         pods.sort(key=lambda pod: (pod.namespace, pod.name))
         return Snapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
+
+    def scope(self, fleet: Fleet, statistics: StatisticsTable, policy: Policy) -> Scope:
+        """Return the rules on who may be touched; pods do not matter to one another there."""
+        return Scope(self.snapshot(fleet, NOBODY), statistics, {}, policy, utc(fleet.at))
 
     def _pod(
         self,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, Resources
 
 
@@ -18,7 +19,7 @@ class Terms:
     """The size of every node, the interval of passes, what a violation may cost, and prices (None: not asked for).
 
     Where samples are further apart than `pass_seconds`, there is one pass a sample. `risk` is the share of intervals in
-    which a node may run short, for the policies that promise one.
+    which a node may run short, for the policies that promise one; `policy` has the settings that cruise decides by.
     """
 
     node: Resources = Resources(16000, 64 * 1024 * MEBIBYTE)
@@ -27,5 +28,6 @@ class Terms:
     arrivals: Arrivals = Arrivals.FIRST_SAMPLE
     seed: int = 0
     risk: float = 1e-3
+    policy: Policy = Policy()
     price_core_hour: float | None = None
     price_gibibyte_hour: float | None = None

@@ -155,6 +155,7 @@ def _terms(node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, se
         arrivals=Arrivals(arrivals.value),
         seed=seed,
         risk=risk,
+        policy=settings.policy(),
         price_core_hour=settings.price_core_hour,
         price_gibibyte_hour=settings.price_gibibyte_hour,
     )
