@@ -1,0 +1,49 @@
+"""Small recordings and fleets for tests of cruise under replay."""
+
+import numpy as np
+
+from cruise.backtest.recording import RecordedContainer, Recording
+from cruise.backtest.sizing import Fleet
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.resources import MEBIBYTE, Resources
+from tests.backtest.sizings import sizes
+
+START = 1_767_571_200  # a Monday
+NODE = Resources(4000, 4096 * MEBIBYTE)
+
+
+def recorded(*workloads: str, length: int = 24, step: int = 300, has_memory: bool = True) -> Recording:
+    """One pod a workload named, numbered, of 100 m and 100 MiB throughout; provisioned with 500 m and 512 MiB."""
+    shape = (length, len(workloads))
+    return Recording(
+        "made-up",
+        [
+            RecordedContainer(
+                "shop",
+                f"pod-{number}",
+                "app",
+                WorkloadRef("Deployment", workload),
+                Resources(500, 512 * MEBIBYTE if has_memory else 0),
+            )
+            for number, workload in enumerate(workloads)
+        ],
+        START + step,
+        step,
+        np.full(shape, 100, dtype=np.float32),
+        np.full(shape, 100 * MEBIBYTE if has_memory else 0, dtype=np.float32),
+        has_memory,
+    )
+
+
+def fleet_of(node, *, at=START + 3600, cpu=500, memory=512 * MEBIBYTE, limit=1024 * MEBIBYTE, born=None) -> Fleet:
+    """Containers on the nodes with these indices, -1 for pending and -2 for absent ones, all of one size."""
+    count = len(node)
+    return Fleet(
+        at,
+        sizes(*[(cpu, memory, limit)] * count),
+        np.array(node, dtype=np.int64),
+        np.ones(count, dtype=np.int64) if born is None else np.array(born, dtype=np.int64),
+        np.full(count, START, dtype=np.int64),
+        np.ones(max([0, *node]) + 1, dtype=np.bool_),
+        NODE,
+    )
