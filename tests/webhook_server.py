@@ -65,6 +65,7 @@ def webhook_settings(control_plane: ControlPlane, directory: Path, configuration
         "webhook_configuration": configuration,
         "data_dir": directory,
         "new_workload_age": timedelta(0),
+        "memory_limit_history": timedelta(0),
     }
     return Settings(**{**fields, **more})  # type: ignore[arg-type]
 

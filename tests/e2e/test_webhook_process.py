@@ -37,6 +37,7 @@ def settings(control_plane, namespace, tmp_path):
         "webhook_configuration": f"cruise-{namespace}",
         "data_dir": str(tmp_path / "data"),
         "new_workload_age": "0s",
+        "memory_limit_history": "0s",
         "webhook_address": f"127.0.0.1:{free_port()}",
         "database_url": f"postgresql://nobody@127.0.0.1:{free_port()}/none",
     }

@@ -135,6 +135,7 @@ class Stage:
             "namespace": NAMESPACE,
             # The scene's workloads were made a moment ago.
             "new_workload_age": "0s",
+            "memory_limit_history": "0s",
             **more,
         }
 
