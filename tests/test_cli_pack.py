@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -289,9 +290,11 @@ def test_ctrl_c_ends_it_with_130_and_leaves_no_process(tmp_path):
         [sys.executable, "-m", "cruise", "pack", "--snapshot", file, "--time-limit", "60"],
         stderr=subprocess.PIPE,
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        # Who was started in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     children = wait_for_children(process.pid)
-    process.send_signal(2)
+    process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     deadline = time.monotonic() + 30
     while any(os.path.exists(f"/proc/{child}") for child in children) and time.monotonic() < deadline:
