@@ -15,6 +15,7 @@ from cruise.errors import BadInput, Unavailable
 from cruise.kube_json.gathering import Gathering
 from cruise.kube_json.wire_objects import AnyObject
 from tests.adapters.kube.following import SHORT, eventually, following, snapshot_or_none
+from tests.controlplane.api import ApiError
 from tests.controlplane.behaviour import NodeSpec
 from tests.controlplane.manifests import budget, container, pod, pod_template, workload
 
@@ -225,7 +226,12 @@ def disturb(admin, namespace, draw, nodes, turn):
             admin.patch("deployments.apps", namespace, web, {"spec": {"replicas": draw.randrange(6)}})
         case 1:
             pods = [one["metadata"]["name"] for one in admin.items("pods", namespace)]
-            admin.delete("pods", namespace, draw.choice(pods))
+            try:
+                admin.delete("pods", namespace, draw.choice(pods))
+            except ApiError as error:
+                # A controller may have been faster.
+                if error.status != 404:
+                    raise
         case 2:
             admin.patch("deployments.apps", namespace, web, headroom, kind="merge")
         case 3:
