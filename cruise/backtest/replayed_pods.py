@@ -25,6 +25,7 @@ class ReplayedPods:
         self._containers = recording.containers
         # Where memory was not recorded there is nothing to size it by.
         self._annotations = {} if recording.has_memory else {f"{PREFIX}resources": "cpu"}
+        self._nodes: list[Node] = []
         self._sized = np.zeros(len(recording.containers), dtype=np.bool_)
         replicas: dict[tuple[str, WorkloadRef], int] = {}
         for one in recording.containers:
@@ -64,7 +65,9 @@ class ReplayedPods:
 
     def nodes(self, fleet: Fleet) -> list[Node]:
         """Return a node for each index; those that do not exist now have no pods."""
-        return [Node(node_name(index), fleet.allocatable) for index in range(len(fleet.alive))]
+        known = self._nodes
+        known += [Node(node_name(index), fleet.allocatable) for index in range(len(known), len(fleet.alive))]
+        return known[: len(fleet.alive)]
 
     def around(self, namespace: str, workload: WorkloadRef | None, node: str | None, fleet: Fleet) -> Int64Array:
         """Return the containers of a workload and those on a node, as far as they exist."""

@@ -8,6 +8,7 @@ from cruise.backtest.replayed_pods import ReplayedPods
 from cruise.backtest.sizing import Fleet
 from cruise.decisions.roster import Roster, call_roster
 from cruise.decisions.scope import Touchable
+from cruise.domain.overrides import Guidance
 from cruise.domain.policy import Policy
 from cruise.domain.usage import Int64Array
 
@@ -28,6 +29,7 @@ class TouchablePods:
         self._verdicts: list[Touchable | None] = [None] * count
         self._touched = np.zeros(count, dtype=np.bool_)
         self._roster: Roster | None = None
+        self._guidances: list[Guidance] = []
 
     def roster(self, fleet: Fleet, known: KnownStatistics) -> tuple[Roster, Int64Array]:
         """Return the touchable pods, and their containers, sorted by name."""
@@ -39,7 +41,7 @@ class TouchablePods:
             scope = self._pods.scope(fleet, known.of(again), self._policy)
             for container in again.tolist():
                 verdict = scope.of(self._pods.pod(container, fleet))
-                self._verdicts[container] = verdict if isinstance(verdict, Touchable) else None
+                self._verdicts[container] = self._shared(verdict) if isinstance(verdict, Touchable) else None
                 self._touched[container] = isinstance(verdict, Touchable)
             self._judged_on[again, 0], self._judged_on[again, 1] = state[again], fleet.born[again]
         gone = self._touched & ~placed
@@ -50,6 +52,14 @@ class TouchablePods:
             pods = [verdict for verdict in map(self._verdicts.__getitem__, chosen.tolist()) if verdict is not None]
             self._roster = call_roster(pods, {}, self._policy)
         return self._roster, chosen
+
+    def _shared(self, verdict: Touchable) -> Touchable:
+        """Return a verdict with the same object for the same guidance: a roster works out bounds once for each."""
+        for known in self._guidances:
+            if known == verdict.guidance:
+                return verdict._replace(guidance=known)
+        self._guidances.append(verdict.guidance)
+        return verdict
 
     def _state(self, fleet: Fleet, known: KnownStatistics) -> Int64Array:
         """Tell containers without statistics, with old ones and of new workloads apart, as `Scope` does."""

@@ -23,7 +23,7 @@ def whole_numbers(values: Sequence[int]) -> Int64Array:
 
 def capped(values: Int64Array) -> Int64Array:
     """Return a column with what is beyond ± `UNBOUNDED` brought back to it, so that sums cannot overflow."""
-    return np.clip(values, -UNBOUNDED, UNBOUNDED)
+    return np.minimum(np.maximum(values, -UNBOUNDED), UNBOUNDED)
 
 
 def round_up(values: NDArray[np.float64], unit: int) -> Int64Array:

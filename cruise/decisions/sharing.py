@@ -35,9 +35,7 @@ class NodeColumns:
         self.manages = table.roster.manages
         self._nodes = nodes
         self._floors = table.roster.floors
-        by_node = np.argsort(node_of_pod, kind="stable")
-        ends = np.cumsum(np.bincount(node_of_pod, minlength=len(nodes)))
-        self._pods_of = np.split(by_node, ends[:-1]) if len(nodes) else []
+        self._by_node: tuple[Int64Array, Int64Array] | None = None
 
     @staticmethod
     def of_one(node: Node, available: Resources, table: DemandTable) -> "NodeColumns":
@@ -46,7 +44,12 @@ class NodeColumns:
 
     def pods_of(self, node: int) -> Sequence[int]:
         """Return the indices of a node's pods, in the order of their names."""
-        pods: list[int] = self._pods_of[node].tolist()
+        if self._by_node is None:
+            counts = np.bincount(self.node_of_pod, minlength=len(self._nodes))
+            ends = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
+            self._by_node = np.argsort(self.node_of_pod, kind="stable"), ends
+        order, ends = self._by_node
+        pods: list[int] = order[ends[node] : ends[node + 1]].tolist()
         return pods
 
     def sizes(
