@@ -6,6 +6,7 @@ import numpy as np
 
 from cruise.backtest.churn import Churn
 from cruise.backtest.fleet import ABSENT, Pods
+from cruise.backtest.growing import leave_dead_band
 from cruise.backtest.recording import Recording
 from cruise.backtest.sizing import Decision, KillReaction, Sizes, Sizing
 from cruise.domain.policy import Policy
@@ -144,12 +145,7 @@ class Cluster:
             np.minimum(sizes.memory_bytes, now.memory_bytes),
             sizes.memory_limit_bytes,
         )
-        moves = _leaves_band(now.cpu_millicores, part.cpu_millicores, _POLICY.dead_band.cpu_millicores)
-        for before, after in (
-            (now.memory_bytes, part.memory_bytes),
-            (now.memory_limit_bytes, part.memory_limit_bytes),
-        ):
-            moves |= _leaves_band(before, after, _POLICY.dead_band.memory_bytes)
+        moves = leave_dead_band(part, now, _POLICY)
         self._write(containers[moves], part.take(moves), at)
 
     def _change(self, containers: Int64Array, sizes: Sizes) -> tuple[Int64Array, Int64Array]:
@@ -194,11 +190,6 @@ class Cluster:
 
 
 _POLICY = Policy()
-
-
-def _leaves_band(before: Int64Array, after: Int64Array, least: int) -> BoolArray:
-    step = np.abs(after - before)
-    return np.asarray((step >= least) & (step >= before * _POLICY.dead_band_share))
 
 
 def _first_of_each(containers: Int64Array) -> Int64Array:

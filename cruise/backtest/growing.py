@@ -38,7 +38,7 @@ def held_to_room(
     bare = refused[wanted.memory_bytes[refused] == 0]
     wanted.memory_limit_bytes[bare] = 0
     left = patched.copy()
-    left[refused] = _moves(wanted.take(refused), current.take(refused), policy)
+    left[refused] = leave_dead_band(wanted.take(refused), current.take(refused), policy)
     return left
 
 
@@ -61,7 +61,8 @@ def _refused(growth: tuple[Int64Array, ...], node: Int64Array, free: tuple[Int64
     return np.array(refused, dtype=np.int64)
 
 
-def _moves(wanted: Sizes, current: Sizes, policy: Policy) -> BoolArray:
+def leave_dead_band(wanted: Sizes, current: Sizes, policy: Policy) -> BoolArray:
+    """Tell for each pod whether any of its sizes moves far enough to be written."""
     moves = np.zeros(len(wanted.cpu_millicores), dtype=np.bool_)
     for want, now, least in (
         (wanted.cpu_millicores, current.cpu_millicores, policy.dead_band.cpu_millicores),

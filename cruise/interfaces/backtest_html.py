@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from cruise import __version__
 from cruise.decisions.pareto import find_dominated
@@ -15,6 +12,7 @@ from cruise.interfaces.backtest_report import COST_NOTE, BacktestReport, cost_a_
 from cruise.interfaces.backtest_table import figures
 from cruise.interfaces.backtest_time_lines import COLUMNS, HEIGHT, NodePicture, node_pictures, start_text
 from cruise.interfaces.backtest_words import DEFINITIONS, dominated_note, recording_line, terms_line, verdict, warnings
+from cruise.interfaces.page_template import page_template
 
 _DEFAULT = "cruise"
 # Letters keep their size on every screen, so a picture is laid out for each of two widths, and the page shows one.
@@ -57,14 +55,7 @@ class _Section:
 
 def backtest_html(report: BacktestReport, watched: str | None = None) -> bytes:
     """Return the page; `watched` is the node whose time line was asked for."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("backtest.html.j2").render(
+    page = page_template("backtest.html.j2").render(
         sections=[_section(result, watched) for result in report.results],
         terms=terms_line(report.terms),
         have_cost=report.have_cost,

@@ -1,9 +1,6 @@
 """A scan's findings as one self-contained page: no script, style or picture comes from elsewhere."""
 
 from dataclasses import dataclass
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from cruise import __version__
 from cruise.decisions.risks import RiskKind
@@ -11,6 +8,7 @@ from cruise.decisions.waste import Totals
 from cruise.domain.resources import Resources
 from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, money_text, share_text
 from cruise.interfaces.finding_words import RISK_TITLES, where_room, why_at_risk, why_pending
+from cruise.interfaces.page_template import page_template
 from cruise.interfaces.reasons import WORDS
 from cruise.interfaces.scan_report import ESTIMATE, ScanReport
 from cruise.interfaces.scan_table import basis_line
@@ -48,14 +46,7 @@ class _Room:
 def scan_html(report: ScanReport) -> bytes:
     """Return the page."""
     findings = report.findings
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("scan.html.j2").render(
+    page = page_template("scan.html.j2").render(
         findings=findings,
         totals=findings.totals,
         reclaimable=findings.totals.reclaimable,
