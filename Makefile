@@ -38,7 +38,7 @@ check: install-dev ## format, lint, types, import contracts
 	@$(BIN)/lint-imports --no-logo
 
 bench: install-dev ## the benchmarks as one table; ARGS="--list", ARGS="--only NAME"
-	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 backtest-docs: install ## docs/backtest-results.md from TRACES="DIR…"; ARGS="--half report" narrows
 	@scripts/backtest_docs.sh $(ARGS) $(TRACES)

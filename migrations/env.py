@@ -11,8 +11,8 @@ from pathlib import Path
 from alembic import context
 from sqlalchemy import Connection, func, select
 
-from cruise.adapters.embedded_postgres import EmbeddedPostgres, default_data_dir
 from cruise.adapters.store.connection import Database, dsn_of
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, default_data_dir
 from cruise.adapters.store.schema import MIGRATION_LOCK
 from cruise.adapters.store.tables import metadata
 

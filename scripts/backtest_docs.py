@@ -3,7 +3,7 @@
 import json
 import sys
 
-from cruise.interfaces.backtest_markdown import results_markdown
+from cruise.interfaces.backtest.markdown import results_markdown
 
 if __name__ == "__main__":
     sys.stdout.write(results_markdown(json.load(sys.stdin)))

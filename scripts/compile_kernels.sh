@@ -5,8 +5,8 @@ cd "$(dirname "$0")/.."
 exec .venv/bin/python - <<'PYTHON'
 import os
 
-from cruise.runtime.pack_cache import choose_cache, is_warm
-from cruise.runtime.pack_process import compile_kernels
+from cruise.runtime.packing.kernel_cache import choose_cache, is_warm
+from cruise.runtime.packing.process import compile_kernels
 
 if not is_warm(choose_cache(os.environ)):
     print("install: the packer's kernels, a minute or two", flush=True)

@@ -16,19 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
-from cruise.backtest.loading import load_trace
-from cruise.backtest.recording import Recording
-from cruise.backtest.statistics import ReplayedStatistics
-from cruise.decisions.headroom.joint_peak import JointPeak
-from cruise.decisions.headroom.model import Headroom
-from cruise.decisions.headroom.past_demand import PastDemand
-from cruise.decisions.headroom.risk import Risk, forecast_of
-from cruise.decisions.headroom.shared_max import SHARED_MAX
-from cruise.decisions.recommendation import Demand
+from cruise.backtest.policies.statistics import ReplayedStatistics
+from cruise.backtest.recordings.loading import load_trace
+from cruise.backtest.recordings.recording import Recording
+from cruise.decisions.sizing.headroom.joint_peak import JointPeak
+from cruise.decisions.sizing.headroom.model import Headroom
+from cruise.decisions.sizing.headroom.past_demand import PastDemand
+from cruise.decisions.sizing.headroom.risk import Risk, forecast_of
+from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
+from cruise.decisions.sizing.recommendation import Demand
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
-from cruise.domain.usage import Float64Array, Int64Array, StatisticColumns
-from cruise.runtime.score_history import ScoreHistory
+from cruise.domain.usage import StatisticColumns
+from cruise.runtime.sizing.score_history import ScoreHistory
 
 PASS_SECONDS = 300
 DAY_SECONDS = 86400

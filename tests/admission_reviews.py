@@ -6,13 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cruise.decisions.admission import Leave, Mutate
+from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.domain.cluster import LimitRangeItem, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
-from cruise.kube_json.owners import NO_OWNERS
-from cruise.runtime.admission import Admitter
-from cruise.runtime.reviewing import Reviewer
+from cruise.kube_json.objects.owners import NO_OWNERS
+from cruise.runtime.admission.admission import Admitter
+from cruise.runtime.admission.reviewing import Reviewer
 from tests.builders import NOW, make_node, make_snapshot, make_statistic, make_table, make_workload
 
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.simulation.trace import SHIPPED_TRACE, Trace, read_trace
+from cruise.simulation.demand.trace import SHIPPED_TRACE, Trace, read_trace
 
 RECORDED = Path(__file__).parents[2] / "shared" / "data" / "traces"
 DAY = 86_400

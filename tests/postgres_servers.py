@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.embedded_postgres import EmbeddedPostgres
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.errors import CruiseError
 
 PASSWORD = "pass word/1"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cruise.backtest.recording import RecordedContainer, Recording
+from cruise.backtest.recordings.recording import RecordedContainer, Recording
 
 HOUR = 3600
 HASH = "6b7f9c8d5f"

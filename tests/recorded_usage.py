@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import ContainerKey, CounterTail, Float64Array, Int64Array, SampleBlock
+from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 from cruise.errors import CruiseError
 
 STEP = 60

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import uvloop
 
-from cruise.app.webhook import CertificateTimes, serve_webhook
+from cruise.app.webhook.serving import CertificateTimes, serve_webhook
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.runtime.ports import Store
 from cruise.settings import Settings
-from cruise.simulation.store import MemoryStore
+from cruise.simulation.store.store import MemoryStore
 from tests.controlplane.api import Api, Json, until
 from tests.controlplane.control_plane import ControlPlane
 from tests.postgres_servers import free_port

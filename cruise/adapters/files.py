@@ -12,8 +12,8 @@ from typing import BinaryIO
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInput
-from cruise.kube_json.snapshot import read_snapshot
-from cruise.kube_json.usage_file import read_usage
+from cruise.kube_json.reading.snapshot import read_snapshot
+from cruise.kube_json.usage_file.reading import read_usage
 
 STANDARD_INPUT = "-"
 _CHUNK_BYTES = 1 << 20

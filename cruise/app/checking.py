@@ -6,21 +6,21 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
-from cruise.adapters.certificate_keeping import CERTIFICATE, KEY, CertificatePlace
-from cruise.adapters.certificates import certificates_in, read_key_pair, vouches_for
-from cruise.adapters.embedded_postgres import default_data_dir
-from cruise.adapters.kube.access import AccessCheck, may
-from cruise.adapters.kube.client import KubeClient
-from cruise.adapters.kube.connecting import KubeSettings, connect, own_namespace
-from cruise.adapters.kube.discovery import discover
-from cruise.adapters.kube.looking import Look, look
-from cruise.adapters.kube.surroundings import Registration, registration, vertical_autoscalers, who_asks
-from cruise.adapters.kube.tls_secret import TlsSecret
+from cruise.adapters.kube.asking.access import AccessCheck, may
+from cruise.adapters.kube.asking.discovery import discover
+from cruise.adapters.kube.asking.surroundings import Registration, registration, vertical_autoscalers, who_asks
+from cruise.adapters.kube.following.one_time_list import Look, look
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import KubeSettings, connect, own_namespace
 from cruise.adapters.prometheus.probing import probe
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.store.probing import probe_store
-from cruise.adapters.tls_directory import TlsDirectory
-from cruise.decisions.preflight_access import required_access
+from cruise.adapters.webhook_tls.certificates import certificates_in, read_key_pair, vouches_for
+from cruise.adapters.webhook_tls.directory import TlsDirectory
+from cruise.adapters.webhook_tls.keeping import CERTIFICATE, KEY, CertificatePlace
+from cruise.adapters.webhook_tls.secret import TlsSecret
+from cruise.decisions.preflight.access import required_access
 from cruise.domain.cluster import Snapshot
 from cruise.domain.preflight import (
     AccessFacts,

@@ -11,7 +11,7 @@ from typing import Any, cast
 from uvicorn import Config, Server
 
 from cruise.errors import BadInput
-from cruise.interfaces.health import AsgiApp
+from cruise.interfaces.http.health import AsgiApp
 
 # Go clients keep idle connections for 90 s. Whoever closes first loses the request that is just being sent, so it is
 # left to them.

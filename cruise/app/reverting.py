@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
-from cruise.adapters.kube.client import KubeClient
 from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.connecting import KubeSettings, connect
-from cruise.adapters.kube.looking import look
+from cruise.adapters.kube.following.one_time_list import look
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.app.clock import wall_clock
 from cruise.domain.actions import Outcome
 from cruise.domain.cluster import Snapshot

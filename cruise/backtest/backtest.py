@@ -5,11 +5,11 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
-from cruise.backtest.capping import capped_to
-from cruise.backtest.policies import POLICIES
-from cruise.backtest.recording import Recording
-from cruise.backtest.replay import replay
-from cruise.backtest.terms import Terms
+from cruise.backtest.policies.policies import POLICIES
+from cruise.backtest.recordings.capping import capped_to
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.terms import Terms
 from cruise.domain.backtest import BacktestResult, PolicyScore
 
 

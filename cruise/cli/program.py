@@ -7,20 +7,20 @@ from typing import Annotated
 import typer
 
 from cruise import __version__
-from cruise.cli.backtest import backtest
-from cruise.cli.check import check
-from cruise.cli.demo import demo
-from cruise.cli.explain import explain
-from cruise.cli.pack import pack
-from cruise.cli.pause import pause
-from cruise.cli.plan import plan
-from cruise.cli.resume import resume
-from cruise.cli.revert import revert
-from cruise.cli.scan import scan
-from cruise.cli.serve import serve
+from cruise.cli.commands.backtest import backtest
+from cruise.cli.commands.check import check
+from cruise.cli.commands.demo import demo
+from cruise.cli.commands.explain import explain
+from cruise.cli.commands.pack import pack
+from cruise.cli.commands.pause import pause
+from cruise.cli.commands.plan import plan
+from cruise.cli.commands.resume import resume
+from cruise.cli.commands.revert import revert
+from cruise.cli.commands.scan import scan
+from cruise.cli.commands.serve import serve
+from cruise.cli.commands.webhook import webhook
 from cruise.cli.several import SeveralValues
 from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output
-from cruise.cli.webhook import webhook
 from cruise.errors import BadInput, CruiseError
 
 PROGRAM = "cruise"

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cruise.decisions.container_bounds import container_bounds
-from cruise.decisions.limit_ranges import breaks_limit_range
-from cruise.decisions.resize import becomes_guaranteed, was_refused, withdrawn_target
-from cruise.decisions.scope import Scope, Touchable
-from cruise.decisions.sharing import lowers_memory_limits
+from cruise.decisions.guidance.container_bounds import container_bounds
+from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused, withdrawn_target
+from cruise.decisions.sizing.sharing import lowers_memory_limits
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, LimitRangeItem, Node, OomKill, Pod
 from cruise.domain.policy import EvictionRanking, Mode, OomReaction, Policy

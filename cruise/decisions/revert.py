@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.limit_ranges import breaks_limit_range
-from cruise.decisions.scope import FIRST_RESIZING_KUBELET
-from cruise.decisions.sharing import lowers_memory_limits
+from cruise.decisions.guidance.eligibility import FIRST_RESIZING_KUBELET
+from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.sizing.sharing import lowers_memory_limits
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, Pod, Snapshot
 from cruise.domain.qos import qos_class

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cruise.domain.arrays import Int64Array
 from cruise.domain.resources import Resources
-from cruise.domain.usage import Int64Array
 
 
 @dataclass(frozen=True, slots=True)

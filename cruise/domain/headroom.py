@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from cruise.domain.arrays import Int64Array
 from cruise.domain.resources import ResourceName
-from cruise.domain.usage import Int64Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.domain.actions import ContainerTarget, ResizePod
-
-
-class Status(StrEnum):
-    """What is known about a plan."""
-
-    OPTIMAL = "optimal"
-    ALREADY_OPTIMAL = "already-optimal"
-    FEASIBLE = "feasible"
-    NO_IMPROVEMENT = "no-improvement"
+from cruise.packer.status import Status
 
 
 class Sizes(StrEnum):

@@ -6,14 +6,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
-
-Int64Array = NDArray[np.int64]
-Float64Array = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-BoolArray = NDArray[np.bool_]
 
 
 class ContainerKey(NamedTuple):

@@ -8,9 +8,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.preflight_items import CheckItem, Level
+from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.domain.policy import Mode
-from cruise.interfaces.plan_table import WIDE_COLUMNS
+from cruise.interfaces.plan.table import WIDE_COLUMNS
 from cruise.interfaces.shapes import shape
 
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.RED: "bold red"}

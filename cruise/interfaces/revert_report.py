@@ -12,12 +12,12 @@ from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import Pod
 from cruise.domain.resources import Amounts
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
-from cruise.interfaces.once_changes import ContainerChange, changes_of
-from cruise.interfaces.plan_table import WIDE_COLUMNS, arrow
+from cruise.interfaces.once.changes import ContainerChange, changes_of
+from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
 from cruise.interfaces.reasons import in_words
 from cruise.interfaces.shapes import Shape, shape
-from cruise.kube_json.original_resources import amounts_json
-from cruise.runtime.application import PART
+from cruise.kube_json.objects.original_resources import amounts_json
+from cruise.runtime.writing.action_runner import PART
 
 Pods = Mapping[tuple[str, str], Pod]
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from cruise.interfaces.figures import WebhookFigures
-from cruise.interfaces.health import AsgiApp, Receive, Scope, Send, answer
-from cruise.runtime.reviewing import SECONDS_BOUNDS, AdmissionCounts
+from cruise.interfaces.http.figures import WebhookFigures
+from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send, answer
+from cruise.runtime.admission.reviewing import SECONDS_BOUNDS, AdmissionCounts
 
 PATH = "/mutate"
 LARGEST_BODY = 8 << 20

@@ -6,9 +6,9 @@ from datetime import datetime
 from cruise.decisions.node_load import READINGS_IN_A_ROW, decide_node_load, load_of
 from cruise.domain.actions import Outcome
 from cruise.domain.policy import Policy
-from cruise.runtime.apply import apply
-from cruise.runtime.gate import Gate
 from cruise.runtime.ports import Cluster, Store, UsageSource
+from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.gate import Gate
 
 
 class NodeLoads:

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
-from cruise.decisions.scope import Scope
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import ContainerRole, Node, OomKill, Pod, Snapshot
 from cruise.domain.policy import Mode, Policy
@@ -16,10 +16,10 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
 from cruise.errors import Conflict, CruiseError, Throttled
-from cruise.runtime.application import GRACE_SECONDS
-from cruise.runtime.apply import apply
-from cruise.runtime.gate import Gate
 from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.writing.action_runner import GRACE_SECONDS
+from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.gate import Gate
 
 log = structlog.get_logger()
 

@@ -13,10 +13,10 @@ from cruise.domain.cluster import Pod
 from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES
-from cruise.kube_json.original_resources import parse_original_resources
-from cruise.runtime.apply import apply
-from cruise.runtime.gate import Gate
+from cruise.kube_json.objects.original_resources import parse_original_resources
 from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.gate import Gate
 
 log = structlog.get_logger()
 

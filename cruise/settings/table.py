@@ -12,7 +12,7 @@ from cruise.settings import forms
 from cruise.settings.forms import Form
 
 if TYPE_CHECKING:
-    from cruise.adapters.kube.connecting import KubeSettings
+    from cruise.adapters.kube.http.connecting import KubeSettings
     from cruise.adapters.prometheus.settings import PrometheusSettings
 
 _POLICY = Policy()
@@ -133,7 +133,7 @@ class Settings:
 
     def kube(self) -> "KubeSettings":
         """Return how the API server is reached."""
-        from cruise.adapters.kube.connecting import KubeSettings
+        from cruise.adapters.kube.http.connecting import KubeSettings
 
         return KubeSettings(
             self.kubeconfig, self.kube_requests_per_second, self.kube_burst, self.kube_timeout.total_seconds()

@@ -6,15 +6,15 @@ from pathlib import Path
 from cruise.domain.cluster import Autoscaler, Container, ContainerRole, Node, Pod, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
-from cruise.simulation.behaviour import Behaviour
-from cruise.simulation.cluster import SimulatedCluster, as_created
-from cruise.simulation.controllers import Admit
-from cruise.simulation.demand import DemandSource, Profile, Replay, TraceUsage
-from cruise.simulation.evictions import BudgetRule
-from cruise.simulation.generators import Bursty, Correlated, Diurnal, Leaking
-from cruise.simulation.trace import SHIPPED_TRACE, Trace, read_trace
-from cruise.simulation.usage import SimulatedUsage
-from cruise.simulation.workloads import SimulatedWorkload
+from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.simulation.cluster.cluster import SimulatedCluster, as_created
+from cruise.simulation.cluster.controllers import Admit
+from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.simulation.cluster.workloads import SimulatedWorkload
+from cruise.simulation.demand.demand import DemandSource, Profile, Replay, TraceUsage
+from cruise.simulation.demand.generators import Bursty, Correlated, Diurnal, Leaking
+from cruise.simulation.demand.trace import SHIPPED_TRACE, Trace, read_trace
+from cruise.simulation.usage_source import SimulatedUsage
 
 NODES = 8
 NODE_SIZE = Resources(8000, 32 * 1024 * MEBIBYTE)

@@ -12,14 +12,7 @@ import pytest
 
 from cruise.adapters.files import load_snapshot, load_usage, read_chunks
 from cruise.errors import BadInput
-from tests.builders import (
-    NOW,
-    make_list_json,
-    make_node_json,
-    make_pod_json,
-    make_usage_item_json,
-    make_usage_json,
-)
+from tests.builders import NOW, make_list_json, make_node_json, make_pod_json, make_usage_item_json, make_usage_json
 
 CLUSTER = json.dumps(make_list_json(make_node_json(), make_pod_json()), indent=4).encode()
 USAGE = json.dumps(make_usage_json(make_usage_item_json())).encode()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from cruise.adapters.certificates import make_key_pair, put_in_use, server_context
+from cruise.adapters.webhook_tls.certificates import make_key_pair, put_in_use, server_context
 from cruise.app.http_server import serve_http
 from cruise.errors import BadInput
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import asyncio, time
-from cruise.app.signals import leave_if_busy, until_signal
+from cruise.app.signals import (leave_if_busy, until_signal)
 
 async def work():
     try:

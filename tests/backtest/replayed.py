@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from cruise.backtest.recording import RecordedContainer, Recording
-from cruise.backtest.sizing import Fleet
+from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.replay.sizing import Fleet
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Resources
-from tests.backtest.sizings import sizes
+from tests.backtest.replay.sizings import sizes
 
 START = 1_767_571_200  # a Monday
 NODE = Resources(4000, 4096 * MEBIBYTE)

@@ -3,10 +3,10 @@
 import pytest
 
 from cruise.backtest.backtest import backtest
-from cruise.backtest.policies import POLICIES
-from cruise.backtest.replay import replay
-from cruise.backtest.terms import Terms
-from tests.backtest.test_replay import made_up
+from cruise.backtest.policies.policies import POLICIES
+from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.terms import Terms
+from tests.backtest.replay.test_replay import made_up
 
 
 def test_policies_are_replayed_one_after_the_other_in_the_order_asked():

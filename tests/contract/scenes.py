@@ -9,16 +9,16 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.connecting import KubeSettings, connect
+from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Amounts
 from cruise.runtime.ports import Cluster
-from cruise.simulation.behaviour import Behaviour as SimulatedBehaviour
-from cruise.simulation.cluster import SimulatedCluster
-from cruise.simulation.evictions import BudgetRule
-from cruise.simulation.workloads import SimulatedWorkload
+from cruise.simulation.cluster.behaviour import Behaviour as SimulatedBehaviour
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.simulation.cluster.workloads import SimulatedWorkload
 from tests.controlplane import manifests
 from tests.controlplane.api import Api
 from tests.controlplane.behaviour import Behaviour, NodeSpec

@@ -14,8 +14,8 @@ from cruise.domain.cluster import DisruptionBudget, LimitRangeItem, Pod, ResizeP
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Requirement, Taint, TaintEffect
 from cruise.errors import Conflict, NotFound, Refused, Throttled
-from cruise.simulation.evictions import BudgetRule
-from cruise.simulation.workloads import SimulatedWorkload
+from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.simulation.cluster.workloads import SimulatedWorkload
 from tests.contract.scenes import Build, Scene, World, real, simulated
 from tests.simulation.scenes import NAMESPACE, Dial, amounts, container, evict, node, resize, template, workload
 

@@ -37,7 +37,6 @@ from cruise.domain.packing import (
     Proposal,
     Sizes,
     Stage,
-    Status,
     Steering,
     TierLine,
     Unplaced,
@@ -58,8 +57,9 @@ from cruise.domain.usage import (
     StatisticsTable,
     UsageAdvance,
 )
+from cruise.packer.status import Status
 from cruise.runtime.ports import Store
-from cruise.simulation.store import MemoryStore
+from cruise.simulation.store.store import MemoryStore
 from tests.postgres_servers import debian_server, embedded_server
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 890123, tzinfo=UTC)

@@ -12,8 +12,8 @@ from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import ContainerKey, SampleBlock
 from cruise.runtime.ports import UsageSource
-from cruise.simulation.behaviour import Behaviour
-from cruise.simulation.usage import SimulatedUsage
+from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.simulation.usage_source import SimulatedUsage
 from tests import cadvisor
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 from tests.cadvisor import Life, Place

@@ -5,18 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
-from cruise.decisions.scope import Scope
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import (
-    ContainerRole,
-    LimitRangeItem,
-    OomKill,
-    Pod,
-    QosClass,
-    ResizePending,
-    ResizeState,
-)
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
 from cruise.domain.policy import EvictionRanking, Mode, OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.usage import OomRecord

@@ -3,8 +3,9 @@
 import sys
 from datetime import datetime, timedelta
 
-from cruise.adapters.kube import leases
-from cruise.app import clock, connections, serving
+from cruise.adapters.kube.leading import leases
+from cruise.app import clock
+from cruise.app.serve import connections, serving
 from cruise.cli import main
 
 _true_time = clock.wall_clock

@@ -8,16 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live.stage import Stage
-from tests.e2e.serve_scene import (
-    Server,
-    all_sized,
-    credential_of,
-    deeds_of,
-    eventually,
-    furnished,
-    resizes,
-    started,
-)
+from tests.e2e.serve_scene import Server, all_sized, credential_of, deeds_of, eventually, furnished, resizes, started
 
 TAKEOVER_SECONDS = 20
 MINUTES = 10

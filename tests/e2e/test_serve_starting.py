@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 from threading import Event
 
-from cruise.app.leading import LEASE
+from cruise.app.serve.leading import LEASE
 from tests.controlplane.api import until
 from tests.deploy.installing import NAMESPACE
 from tests.e2e.live.programs import Running

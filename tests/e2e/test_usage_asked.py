@@ -18,10 +18,10 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.ports import Store
-from cruise.runtime.usage import usage_pass
-from cruise.runtime.usage_reading import UsageReading
-from cruise.runtime.usage_state import UsageState
-from cruise.simulation.store import MemoryStore
+from cruise.runtime.usage.reading import UsageReading
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.simulation.store.store import MemoryStore
 from tests import cadvisor
 from tests.builders import make_pod, make_snapshot
 from tests.cadvisor import DAY, Life, Place

@@ -11,9 +11,9 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.domain.policy import Policy
 from cruise.domain.usage import Statistic, StatisticsTable
-from cruise.runtime.usage import usage_pass
-from cruise.runtime.usage_state import UsageState
-from cruise.simulation.store import MemoryStore
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.simulation.store.store import MemoryStore
 from tests import cadvisor_cluster, usage_reference
 from tests.cadvisor_cluster import END, Member
 from tests.prometheus_server import running_prometheus

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.certificates import make_key_pair
 from cruise.adapters.store import open_store
-from tests.adapters.test_certificate_keeping import given as certificate_of_others
+from cruise.adapters.webhook_tls.certificates import make_key_pair
+from tests.adapters.webhook_tls.test_keeping import given as certificate_of_others
 from tests.admission_reviews import encoded, make_review, patch_in, response_of
 from tests.builders import make_pod_json, make_statistic, make_table
 from tests.controlplane.api import until

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cruise.decisions.preflight_items import CheckItem, Level
+from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.domain.policy import Mode
 from cruise.interfaces.check_report import check_json, check_table
 from tests.builders import NOW

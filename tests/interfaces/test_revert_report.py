@@ -7,7 +7,7 @@ import pytest
 from cruise.domain.actions import ContainerTarget, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.resources import NO_RESOURCES
 from cruise.interfaces.revert_report import revert_json, revert_table, state_of
-from cruise.runtime.application import PART
+from cruise.runtime.writing.action_runner import PART
 from tests.builders import NOW, make_amounts, make_container, make_pod
 from tests.shown import shown
 

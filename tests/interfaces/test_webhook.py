@@ -10,7 +10,7 @@ import pytest
 
 from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
 from cruise.interfaces.webhook import LARGEST_BODY, answers_and_durations, webhook_app
-from cruise.runtime.reviewing import MISTAKE, PATCH_IN_DOUBT, Reviewer
+from cruise.runtime.admission.reviewing import MISTAKE, PATCH_IN_DOUBT, Reviewer
 from tests.admission_reviews import UID, encoded, make_review, make_reviewer, patch_in, patched, response_of
 from tests.builders import make_container_json, make_pod_json
 

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from cruise.errors import BadInput
-from cruise.kube_json import wire
 from cruise.kube_json.admission_review import (
     Answer,
     RawContainer,
@@ -18,6 +17,7 @@ from cruise.kube_json.admission_review import (
     pod_in_creation,
     uid_in,
 )
+from cruise.kube_json.wire import pods_and_nodes as wire
 from tests.admission_reviews import UID, encoded, make_review, response_of
 from tests.builders import make_container_json, make_pod_json
 

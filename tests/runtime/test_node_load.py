@@ -9,8 +9,8 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.scheduling import OVERLOADED
 from cruise.domain.usage import CounterTail, SampleBlock
 from cruise.runtime.node_load import NodeLoads, node_load_pass
-from cruise.simulation.cluster import SimulatedCluster
-from cruise.simulation.store import MemoryStore
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.store.store import MemoryStore
 from tests.simulation.scenes import START, cluster, node, workload
 
 FULL = Policy(mode=Mode.FULL)

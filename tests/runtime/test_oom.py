@@ -14,12 +14,12 @@ from cruise.domain.policy import Mode, Overrides, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
 from cruise.errors import CruiseError, Unavailable
-from cruise.runtime.apply import apply
-from cruise.runtime.gate import Gate
 from cruise.runtime.oom import OomReactor, Reaction, around, taught
-from cruise.simulation.cluster import SimulatedCluster
-from cruise.simulation.faults import Faults, FaultyCluster
-from cruise.simulation.store import MemoryStore
+from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.gate import Gate
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.store.store import MemoryStore
+from tests.simulation.faults import Faults, FaultyCluster
 from tests.simulation.scenes import (
     START,
     Dial,

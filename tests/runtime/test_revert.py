@@ -5,11 +5,11 @@ from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts
 from cruise.domain.sizes import spec_targets
-from cruise.kube_json.original_resources import format_original_resources
-from cruise.runtime.apply import apply
+from cruise.kube_json.objects.original_resources import format_original_resources
 from cruise.runtime.revert import revert_pass
-from cruise.simulation.cluster import SimulatedCluster
-from cruise.simulation.store import MemoryStore
+from cruise.runtime.writing.apply import apply
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.store.store import MemoryStore
 from tests.simulation.scenes import amounts, cluster, container, pods, resize, run, template, workload
 
 FULL = Policy(mode=Mode.FULL)

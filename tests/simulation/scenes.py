@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from cruise.domain.actions import ContainerTarget, EvictPod, Reason, ResizePod
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import Container, ContainerRole, Node, Pod, WorkloadRef
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
-from cruise.domain.usage import Float64Array, Int64Array
-from cruise.simulation.behaviour import Behaviour
-from cruise.simulation.cluster import SimulatedCluster
-from cruise.simulation.demand import Profile
-from cruise.simulation.workloads import SimulatedWorkload
+from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.cluster.workloads import SimulatedWorkload
+from cruise.simulation.demand.demand import Profile
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 NAMESPACE = "shop"

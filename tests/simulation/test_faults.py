@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from cruise.errors import Throttled, Unavailable
-from cruise.simulation.faults import Faults, FaultyCluster
+from tests.simulation.faults import Faults, FaultyCluster
 from tests.simulation.scenes import amounts, cluster, pods, resize, workload
 
 

@@ -7,19 +7,19 @@ from urllib.parse import quote
 
 import msgspec
 
-from cruise.adapters.kube.cache import Cache
-from cruise.adapters.kube.client import KubeClient
-from cruise.adapters.kube.kinds import ALL_KINDS, FIRST_LISTED, NODES, PODS, Kind
-from cruise.adapters.kube.watch_lines import WatchLines, named, shared
-from cruise.adapters.kube.watching import KindWatch, Timing
-from cruise.adapters.kube.writing import perform
-from cruise.adapters.kube.written import Place, Written
+from cruise.adapters.kube.following.cache import Cache
+from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, NODES, PODS, Kind
+from cruise.adapters.kube.following.watch_lines import WatchLines, named, shared
+from cruise.adapters.kube.following.watching import KindWatch, Timing
+from cruise.adapters.kube.following.written import Place, Written
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.writing.actions import perform
 from cruise.domain.actions import Action
 from cruise.domain.cluster import OomKill, Pod, Snapshot
 from cruise.errors import BadInput, NotFound, Unavailable
-from cruise.kube_json.owners import Owners
-from cruise.kube_json.stream import Unreadable
-from cruise.kube_json.wire import NodeObject, PodObject
+from cruise.kube_json.objects.owners import Owners
+from cruise.kube_json.reading.stream import Unreadable
+from cruise.kube_json.wire.pods_and_nodes import NodeObject, PodObject
 
 MOST_LAG_SECONDS = 60.0
 

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.adapters.prometheus.matrix import Matrix
-from cruise.domain.usage import BoolArray, ContainerKey, CounterTail, Float64Array, Int64Array, SampleBlock
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 # The end of a runtime's id is what differs between a container and its restarted self.
 SERIES_LENGTH = 24

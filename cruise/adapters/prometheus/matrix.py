@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from cruise.adapters.prometheus.settings import Labels
-from cruise.domain.usage import Float64Array
+from cruise.domain.arrays import Float64Array
 from cruise.errors import BadInput, Unavailable
 
 # Rows become objects for a moment only. This many bytes at a time, these objects stay in the processor's cache;

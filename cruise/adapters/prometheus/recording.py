@@ -20,7 +20,8 @@ from cruise.adapters.prometheus.counters import CountersBefore, joined_tail
 from cruise.adapters.prometheus.listing import Listing, usage_listing
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
-from cruise.domain.usage import ContainerKey, CounterTail, Float32Array, Int64Array, SampleBlock
+from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 from cruise.errors import Throttled, Unavailable
 
 T = TypeVar("T")

@@ -12,8 +12,9 @@ from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import CounterTail, Int64Array, SampleBlock
+from cruise.domain.usage import CounterTail, SampleBlock
 from cruise.errors import BadInput, CruiseError, Unavailable
 
 HOUR_SECONDS = 3600

@@ -5,7 +5,8 @@ from cruise.adapters.prometheus.counters import Answers, CountersBefore, usage_o
 from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder
 from cruise.adapters.prometheus.queries import usage_query, usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.domain.usage import CounterTail, Int64Array, SampleBlock
+from cruise.domain.arrays import Int64Array
+from cruise.domain.usage import CounterTail, SampleBlock
 from cruise.errors import BadInput
 
 # What one container may use within a step, where no node tells how many cores there are.

@@ -10,7 +10,7 @@ import asyncpg
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from cruise.adapters.embedded_postgres import EmbeddedPostgres
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.failures import DRIVER_ERRORS, translated
 from cruise.errors import BadInput
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from itertools import chain, repeat
 from pathlib import Path
 
-from cruise.adapters.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.connection import Database, dsn_of
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.postgres import PostgresStore
 from cruise.adapters.store.schema import bring_up_to_date
 from cruise.errors import Unavailable

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from cruise.domain.usage import ContainerKey, CounterTail, Int64Array, SampleBlock
+from cruise.domain.arrays import Int64Array
+from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 _LEVEL = 1  # half the time of the default for a tenth more bytes
 

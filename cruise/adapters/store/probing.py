@@ -7,8 +7,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from cruise.adapters.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.connection import Database, dsn_of, place_of
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.schema import migrations
 from cruise.domain.preflight import StoreFacts
 from cruise.errors import BadInput, Unavailable

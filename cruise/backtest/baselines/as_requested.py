@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from cruise.backtest.recording import Recording
-from cruise.backtest.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
-from cruise.backtest.terms import Terms
-from cruise.domain.usage import Float32Array, Int64Array
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
+from cruise.backtest.replay.terms import Terms
+from cruise.domain.arrays import Float32Array, Int64Array
 
 
 def provisioned_sizes(recording: Recording) -> Sizes:

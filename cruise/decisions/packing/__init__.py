@@ -1,1 +1,1 @@
-"""Which pods should run where, with a proof: the packer's core, in whole numbers that know nothing of Kubernetes."""
+"""From a cluster to a packing problem, and from its answer to a plan that is judged, explained and carried out."""

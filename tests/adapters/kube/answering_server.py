@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cruise.adapters.kube.client import KubeClient
-from cruise.adapters.kube.connecting import KubeSettings, connect
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import KubeSettings, connect
 
 
 @dataclass(frozen=True)

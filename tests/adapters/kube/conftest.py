@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cruise.adapters.kube.client import KubeClient
-from cruise.adapters.kube.connecting import KubeSettings, connect
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from tests.controlplane.control_plane import ControlPlane
 
 

@@ -14,10 +14,10 @@ import yaml
 from aiohttp import web
 
 from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.connecting import KubeSettings, connect
-from cruise.adapters.kube.kinds import ALL_KINDS
-from cruise.adapters.kube.watching import Timing
-from tests.adapters.kube.following import SHORT
+from cruise.adapters.kube.following.kinds import ALL_KINDS
+from cruise.adapters.kube.following.watching import Timing
+from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from tests.adapters.kube.followed import SHORT
 
 Json = dict[str, Any]
 Fault = Callable[["Loopback", web.Request], Awaitable[web.StreamResponse]]

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from cruise.adapters.kube.kinds import ADMISSION_KINDS
+from cruise.adapters.kube.following.kinds import ADMISSION_KINDS
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Amounts
 from cruise.errors import Unavailable
-from tests.adapters.kube.following import SHORT, eventually, following, pods_in
+from tests.adapters.kube.followed import SHORT, eventually, following, pods_in
 from tests.adapters.kube.loopback import NODES, PODS, Loopback, following_loopback
 from tests.builders import make_container_json, make_node_json, make_pod_json
 from tests.controlplane.manifests import container, pod_template, workload

@@ -8,13 +8,13 @@ from functools import partial
 import msgspec
 import pytest
 
-from cruise.adapters.kube.kinds import ALL_KINDS
-from cruise.adapters.kube.watching import Timing
+from cruise.adapters.kube.following.kinds import ALL_KINDS
+from cruise.adapters.kube.following.watching import Timing
 from cruise.domain.cluster import WorkloadRef
 from cruise.errors import BadInput, Unavailable
-from cruise.kube_json.gathering import Gathering
-from cruise.kube_json.wire_objects import AnyObject
-from tests.adapters.kube.following import SHORT, eventually, following, snapshot_or_none
+from cruise.kube_json.reading.gathering import Gathering
+from cruise.kube_json.wire.objects import AnyObject
+from tests.adapters.kube.followed import SHORT, eventually, following, snapshot_or_none
 from tests.controlplane.api import ApiError
 from tests.controlplane.behaviour import NodeSpec
 from tests.controlplane.manifests import budget, container, pod, pod_template, workload

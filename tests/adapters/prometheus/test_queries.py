@@ -1,10 +1,4 @@
-from cruise.adapters.prometheus.queries import (
-    node_load_query,
-    node_name_query,
-    quoted,
-    root_group_query,
-    usage_query,
-)
+from cruise.adapters.prometheus.queries import node_load_query, node_name_query, quoted, root_group_query, usage_query
 from cruise.adapters.prometheus.settings import Labels, PrometheusSettings
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cruise.backtest.recording import RecordedContainer, Recording
-from cruise.backtest.sizing import Fleet, Sizes
+from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.replay.sizing import Fleet, Sizes
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources
-from cruise.domain.usage import Float64Array, Int64Array
 
 GIBIBYTE = 1 << 30
 

@@ -1,8 +1,8 @@
 import numpy as np
 
 from cruise.backtest.baselines.as_requested import AsRequested, provisioned_sizes
-from cruise.backtest.sizing import Fleet, Kill
-from cruise.backtest.terms import Terms
+from cruise.backtest.replay.sizing import Fleet, Kill
+from cruise.backtest.replay.terms import Terms
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import fleet_of, recording_of
 

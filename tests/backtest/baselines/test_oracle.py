@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from cruise.backtest.baselines.as_requested import AsRequested
 from cruise.backtest.baselines.oracle import Oracle
-from cruise.backtest.recording import Recording
-from cruise.backtest.replay import replay
-from cruise.backtest.terms import Arrivals, Terms
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.terms import Arrivals, Terms
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import GIBIBYTE, fleet_of, recording_of, sizes_of
 

@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 
-from cruise.decisions.packing.instance import Instance
-from cruise.decisions.packing.plan import Vector, vector_of
+from cruise.packer.instance import Instance
+from cruise.packer.plan import Vector, vector_of
 
 
 def best_vector(instance: Instance) -> Vector:

@@ -1,6 +1,6 @@
 """Somebody to report better packings to."""
 
-from cruise.decisions.packing.packing import Packing
+from cruise.packer.answer import Packing
 
 
 def ignore(_: Packing) -> None:

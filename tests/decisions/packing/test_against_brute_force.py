@@ -2,7 +2,7 @@
 
 import pytest
 
-from cruise.decisions.packing.problem import Objective
+from cruise.packer.problem import Objective
 from tests.decisions.packing.brute_force_trials import find_disagreements
 from tests.decisions.packing.clusters import cluster_of
 

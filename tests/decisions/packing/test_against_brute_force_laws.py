@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.judging import find_objections
-from cruise.decisions.packing.pack import quick_packing
-from cruise.decisions.packing.problem import Objective
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Proposal
+from cruise.packer.pack import quick_packing
+from cruise.packer.problem import Objective
 from tests.decisions.packing.brute_force_trials import SIZES, packed
 from tests.decisions.packing.cluster_changes import RELAXATIONS, renamed, with_another_node
 from tests.decisions.packing.clusters import clusters

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
 from cruise.decisions.packing.judging import find_objections
-from cruise.decisions.packing.pack import pack
-from cruise.decisions.packing.packing import Packing
-from cruise.decisions.packing.problem import Objective
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Proposal, Sizes
+from cruise.packer.answer import Packing
+from cruise.packer.budget import Budget
+from cruise.packer.pack import pack
+from cruise.packer.problem import Objective
 from tests.builders import NOW
 from tests.decisions.packing.brute_force_cluster import best_plan
 from tests.decisions.packing.brute_force_demands import Measured, demands_of, measure, table_of

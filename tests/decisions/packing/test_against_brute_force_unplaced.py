@@ -8,9 +8,9 @@ from cruise.decisions.packing.judging.board import key_of
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.replay import waits_for_a_node
-from cruise.decisions.packing.pack import quick_packing
-from cruise.decisions.packing.problem import Objective
 from cruise.domain.cluster import Snapshot
+from cruise.packer.pack import quick_packing
+from cruise.packer.problem import Objective
 from tests.decisions.packing.brute_force_cluster import best_plan, can_be_placed
 from tests.decisions.packing.brute_force_trials import SIZES, packed
 from tests.decisions.packing.clusters import cluster_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cruise.runtime.pack_worker import PackWorker
+from cruise.runtime.packing.worker import PackWorker
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.live.stage import Stage, database_of

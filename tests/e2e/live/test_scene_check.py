@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cruise.adapters.certificates import make_key_pair
+from cruise.adapters.webhook_tls.certificates import make_key_pair
 from tests.controlplane.api import Api, Json, until
 from tests.deploy.installing import NAMESPACE, grant, remove
 from tests.e2e.live.manifests import autoscaler

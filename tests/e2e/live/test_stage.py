@@ -6,9 +6,9 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.domain.policy import Policy
 from cruise.domain.usage import ContainerKey
-from cruise.runtime.usage import usage_pass
-from cruise.runtime.usage_state import UsageState
-from cruise.simulation.store import MemoryStore
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.simulation.store.store import MemoryStore
 from tests.builders import make_pod, make_snapshot
 from tests.controlplane.api import until
 from tests.controlplane.manifests import container, pod_template, workload

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from cruise.decisions.steering import undeterred
+from cruise.decisions.admission.steering import undeterred
 from cruise.domain.cluster import Node
 from cruise.domain.packing import Arrival, Proposal
 from cruise.domain.packing import Stage as PlanStage
-from cruise.kube_json.json_patch import apply_patch, pod_patch
-from cruise.kube_json.pod import decode_pod
-from cruise.kube_json.steering_patch import affinity_operations
+from cruise.kube_json.objects.pod import decode_pod
+from cruise.kube_json.patches.json_patch import apply_patch, pod_patch
+from cruise.kube_json.patches.steering_patch import affinity_operations
 from tests.controlplane.api import Json
 from tests.e2e.packing.explaining import reasons_for_going
 from tests.e2e.packing.stage import PodName, Stage, verdict

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from cruise.decisions.packing.judging.board import Board
 from cruise.decisions.packing.judging.replay import Scheduler
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.kube_json.snapshot import read_snapshot
+from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.controlplane.api import Json
 from tests.controlplane.behaviour import NodeSpec
 from tests.controlplane.manifests import container

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Proposal
-from cruise.kube_json.snapshot import read_snapshot
+from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.controlplane.api import Api, ApiError, Json, conditions, until
 from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.packing.drawing import CLASSES, MARK, OWNER, DrawnCluster, class_manifest

@@ -2,13 +2,13 @@
 
 import pytest
 
-from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.judging import find_objections
-from cruise.decisions.packing.pack import pack
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import Node, Snapshot
 from cruise.domain.packing import Proposal
+from cruise.packer.budget import Budget
+from cruise.packer.pack import pack
 from tests.controlplane.api import until
 from tests.e2e.packing.carrying import Carrying
 from tests.e2e.packing.probing import agrees, all_judged, create_probes, nodes_that_admit

@@ -6,7 +6,7 @@ from cruise.decisions.packing.blocking.obstacle import Obstacle
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.volumes import Volumes
-from cruise.decisions.packing.instance import BoolArray
+from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod
 from cruise.domain.scheduling import Placement
 

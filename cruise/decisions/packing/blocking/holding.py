@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.decisions.packing.blocking.obstacle import PROTECTIONS, Obstacle
 from cruise.decisions.packing.building import Built
-from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.domain.arrays import BoolArray, Int64Array
 
 _FREE = -1
 
@@ -35,41 +35,41 @@ class Holding:
     `protection[pod]` is the index in PROTECTIONS of what keeps a placed pod from being preempted, -1 for nothing.
     """
 
-    def __init__(self, built: Built, pod_node: IntArray) -> None:
+    def __init__(self, built: Built, pod_node: Int64Array) -> None:
         self.problem = problem = built.problem
         self.pod_node = pod_node
         self.priority = problem.priorities[problem.pod_class]
         order = np.argsort(problem.pod_class, kind="stable")
         bounds = np.searchsorted(problem.pod_class[order], np.arange(problem.class_count + 1))
-        self._members: list[IntArray] = [order[first:last] for first, last in pairwise(bounds.tolist())]
+        self._members: list[Int64Array] = [order[first:last] for first, last in pairwise(bounds.tolist())]
         ran = problem.pod_node >= 0
         self.stuck = ran & ~problem.movable[problem.pod_class]
         self.preempted_from = np.zeros(problem.node_count, dtype=np.bool_)
         self.preempted_from[problem.pod_node[ran & (pod_node < 0)]] = True
         self.protection = _protections(built, pod_node, self.stuck)
         self._placed = pod_node >= 0
-        self._loads: dict[Without, IntArray] = {}
+        self._loads: dict[Without, Int64Array] = {}
         self._protections_of: dict[int | None, tuple[int, ...]] = {}
 
-    def members(self, pod_class: int) -> IntArray:
+    def members(self, pod_class: int) -> Int64Array:
         """The pods of a class."""
         return self._members[pod_class]
 
-    def nodes_of(self, classes: list[int], *, stuck_only: bool = False) -> IntArray:
+    def nodes_of(self, classes: list[int], *, stuck_only: bool = False) -> Int64Array:
         """The node of each placed pod of some classes, or of those alone that stay in every plan."""
         if not classes:
             return np.zeros(0, dtype=np.int64)
         pods = np.concatenate([self._members[c] for c in classes])
         if stuck_only:
             pods = pods[self.stuck[pods]]
-        nodes: IntArray = self.pod_node[pods]
+        nodes: Int64Array = self.pod_node[pods]
         return nodes[nodes >= 0]
 
-    def arrivals_of(self, pod_class: int) -> IntArray:
+    def arrivals_of(self, pod_class: int) -> Int64Array:
         """The node of each pod of a class that arrives there."""
         pods = self._members[pod_class]
-        nodes: IntArray = self.pod_node[pods]
-        arrived: IntArray = nodes[(nodes >= 0) & (nodes != self.problem.pod_node[pods])]
+        nodes: Int64Array = self.pod_node[pods]
+        arrived: Int64Array = nodes[(nodes >= 0) & (nodes != self.problem.pod_node[pods])]
         return arrived
 
     def runs_on(self, classes: list[int]) -> BoolArray:
@@ -80,7 +80,7 @@ class Holding:
             there[nodes[nodes >= 0]] = True
         return there
 
-    def taken(self, without: Without, headroom: IntArray) -> IntArray:
+    def taken(self, without: Without, headroom: Int64Array) -> Int64Array:
         """What those who would be left take of each node, with the larger of their headroom and `headroom`."""
         if without not in self._loads:
             self._loads[without] = self._load(self._left(without))
@@ -104,7 +104,7 @@ class Holding:
         goes = (self.priority < without.below) & (free | dropped | without.protected)
         return self._placed & ~goes
 
-    def _load(self, staying: BoolArray) -> IntArray:
+    def _load(self, staying: BoolArray) -> Int64Array:
         problem = self.problem
         nodes, classes = self.pod_node[staying], problem.pod_class[staying]
         found = np.zeros((2, *problem.capacities.shape), dtype=np.int64)
@@ -116,7 +116,7 @@ class Holding:
         return found
 
 
-def _protections(built: Built, pod_node: IntArray, stuck: BoolArray) -> IntArray:
+def _protections(built: Built, pod_node: Int64Array, stuck: BoolArray) -> Int64Array:
     """What keeps each pod: an exhausted limit of evictions, or the reason for which it stays."""
     problem = built.problem
     left = (problem.pod_node >= 0) & (pod_node != problem.pod_node)

@@ -5,9 +5,9 @@ import numpy as np
 from cruise.decisions.packing.blocking.holding import Holding
 from cruise.decisions.packing.blocking.obstacle import Obstacle
 from cruise.decisions.packing.building import Built
-from cruise.decisions.packing.instance import BoolArray, IntArray
-from cruise.decisions.packing.problem import Attraction, Exclusion, Spread
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
+from cruise.packer.problem import Attraction, Exclusion, Spread
 
 Masks = dict[Obstacle, BoolArray]
 
@@ -73,7 +73,7 @@ class NeighbourObstacles:
         """Whether its affinity means pods of which there are none."""
         return any(len(attraction.targets) == 0 for attraction in self._attractions.get(pod_class, ()))
 
-    def _shunned(self, pod_class: int, domains: IntArray) -> set[int]:
+    def _shunned(self, pod_class: int, domains: Int64Array) -> set[int]:
         """The classes of which none may be in one of these domains together with the class."""
         shunned: set[int] = set()
         if self._problem.most_on_node[pod_class] == 1 and _is_within(domains, np.arange(self._problem.node_count)):
@@ -151,7 +151,7 @@ class NeighbourObstacles:
         arriving = np.isin(domains, _domains_with(domains, self._holding.arrivals_of(spread.holder)))
         return np.asarray(arriving & spread.eligible & (above[domains] + 1 > spread.max_skew), dtype=np.bool_)
 
-    def _above_the_least(self, spread: Spread) -> tuple[IntArray, IntArray]:
+    def _above_the_least(self, spread: Spread) -> tuple[Int64Array, Int64Array]:
         """The domains, and how many more targets than the least each of them has."""
         domains = self._problem.rules.topologies[spread.topology]
         nodes = self._holding.nodes_of(spread.targets.tolist())
@@ -166,12 +166,12 @@ def _add(found: Masks, obstacle: Obstacle, mask: BoolArray) -> None:
     found[obstacle] = found[obstacle] | mask if obstacle in found else mask
 
 
-def _domains_with(domains: IntArray, nodes: IntArray) -> IntArray:
+def _domains_with(domains: Int64Array, nodes: Int64Array) -> Int64Array:
     there = domains[nodes]
     return np.unique(there[there >= 0])
 
 
-def _is_within(finer: IntArray, coarser: IntArray) -> bool:
+def _is_within(finer: Int64Array, coarser: Int64Array) -> bool:
     """Whether nodes of one domain of the first topology always share one of the second."""
     pairs = {(fine, coarse) for fine, coarse in zip(finer.tolist(), coarser.tolist(), strict=True) if fine >= 0}
     fines = [fine for fine, _ in pairs]

@@ -8,7 +8,7 @@ import numpy as np
 from cruise.decisions.packing.blocking.holding import Holding, Without
 from cruise.decisions.packing.blocking.obstacle import PROTECTIONS, Obstacle, resource_obstacle
 from cruise.decisions.packing.blocking.smallest import Way
-from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.domain.arrays import BoolArray, Int64Array
 
 NOBODY = Without()
 
@@ -23,13 +23,13 @@ class Room:
         self._preempts = bool(self._problem.preempt[pod_class])
         self._priority = int(self._problem.priorities[pod_class])
 
-    def lacking(self, without: Without = NOBODY) -> IntArray:
+    def lacking(self, without: Without = NOBODY) -> Int64Array:
         """How much of each resource each node is short of, beside those pods that are left."""
         short = self._holding.taken(without, self._headroom) + self._demand - self._problem.capacities
         takes = (self._demand > 0) | (self._headroom > 0)
         return np.where(takes, np.maximum(short, 0), 0)
 
-    def lacking_when_empty(self) -> IntArray:
+    def lacking_when_empty(self) -> Int64Array:
         """How much each node is short of with nothing else on it."""
         return self.lacking(Without(everybody=True))
 
@@ -60,7 +60,7 @@ class Room:
     def _fits(self, without: Without) -> BoolArray:
         return np.asarray(~self.lacking(without).any(axis=1), dtype=np.bool_)
 
-    def _by_resource(self, lacking: IntArray) -> Iterator[Way]:
+    def _by_resource(self, lacking: Int64Array) -> Iterator[Way]:
         """For nodes that lack the same resources, these."""
         codes = (lacking > 0) @ (1 << np.arange(lacking.shape[1]))
         for code in np.unique(codes).tolist():

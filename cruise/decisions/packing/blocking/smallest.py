@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.decisions.packing.blocking.obstacle import rank
-from cruise.decisions.packing.instance import BoolArray
+from cruise.domain.arrays import BoolArray
 
 
 class Way(NamedTuple):

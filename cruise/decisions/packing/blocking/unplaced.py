@@ -12,11 +12,11 @@ from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import smallest
 from cruise.decisions.packing.blocking.wording import Finding, words_of
 from cruise.decisions.packing.building import Built
-from cruise.decisions.packing.instance import BoolArray
-from cruise.decisions.packing.packing import Packing
-from cruise.decisions.packing.problem import Objective
+from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod
 from cruise.domain.packing import Unplaced
+from cruise.packer.answer import Packing
+from cruise.packer.problem import Objective
 
 
 def why_unplaced(built: Built, packing: Packing) -> tuple[Unplaced, ...]:

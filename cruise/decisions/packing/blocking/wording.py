@@ -18,7 +18,7 @@ from cruise.decisions.packing.blocking.obstacle import Obstacle, resource_obstac
 from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import Blocked
 from cruise.decisions.packing.building import Built
-from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 
 _OF_COMPANY = (Obstacle.AFFINITY, Obstacle.ANTI_AFFINITY)
@@ -175,7 +175,7 @@ _CLAIMS = {
 }
 
 
-def _nearest(finding: Finding, lacking: IntArray) -> tuple[int, dict[str, int]]:
+def _nearest(finding: Finding, lacking: Int64Array) -> tuple[int, dict[str, int]]:
     """Of the nodes that the set is about, the one that lacks the smallest share of the pod's size; what it lacks."""
     problem = finding.built.problem
     size = np.maximum(problem.demands[finding.pod_class] + problem.headroom[finding.pod_class], 1)

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from cruise.decisions.amount_columns import UNBOUNDED
-from cruise.decisions.packing.instance import IntArray
+from cruise.domain.arrays import UNBOUNDED, Int64Array
 from cruise.domain.cluster import Node
 from cruise.domain.colocation import Surroundings
 
@@ -17,7 +16,7 @@ Extras = tuple[tuple[str, int], ...]
 
 
 def resource_names(
-    extras: Iterable[Extras], nodes: Sequence[Node], surroundings: Surroundings, most_pods: IntArray
+    extras: Iterable[Extras], nodes: Sequence[Node], surroundings: Surroundings, most_pods: Int64Array
 ) -> tuple[str, ...]:
     """Name the columns that a problem needs: without what every node has enough of for as many pods as it may hold.
 
@@ -34,7 +33,7 @@ def resource_names(
     return (*PLAIN, *(name for name, is_short in zip(names, short, strict=True) if is_short))
 
 
-def capacities(nodes: Sequence[Node], surroundings: Surroundings, names: Sequence[str]) -> IntArray:
+def capacities(nodes: Sequence[Node], surroundings: Surroundings, names: Sequence[str]) -> Int64Array:
     """Return nodes x resources; a node whose kubelet states no attach limit attaches whatever is asked."""
     columns = [
         [node.allocatable.cpu_millicores for node in nodes],
@@ -56,7 +55,7 @@ def only(extras: Extras, names: Sequence[str]) -> Extras:
     return tuple(item for item in extras if item[0] in names and item[1] > 0)
 
 
-def amounts_table(rows: Sequence[tuple[int, int, int, Extras]], names: Sequence[str]) -> IntArray:
+def amounts_table(rows: Sequence[tuple[int, int, int, Extras]], names: Sequence[str]) -> Int64Array:
     """Return one row for each of (CPU, memory, pods, extras), one column a name."""
     place = {name: column for column, name in enumerate(names)}
     found = np.zeros((len(rows), len(names)), dtype=np.int64)

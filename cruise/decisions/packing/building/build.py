@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.packing.building.amounts import amounts_table, capacities, only, resource_names
 from cruise.decisions.packing.building.budgets import apply_limits
 from cruise.decisions.packing.building.built import UNLIMITED, Allowance, Built, Usage
@@ -18,12 +19,11 @@ from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.rules import RuleMaker
 from cruise.decisions.packing.building.signatures import sign
 from cruise.decisions.packing.building.sites import Sites
-from cruise.decisions.packing.problem import Objective, Problem
-from cruise.decisions.scope import Scope
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.packer.problem import Objective, Problem
 
 # Offline a plan is decided as mode `full` would.
 AS_FULL = Policy(mode=Mode.FULL)

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cruise.decisions.packing.problem import Problem
-from cruise.decisions.scope import StoredOverrides
+from cruise.decisions.guidance.eligibility import StoredOverrides
 from cruise.domain.actions import RefusedTarget
 from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
 from cruise.domain.packing import Sizes
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.packer.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

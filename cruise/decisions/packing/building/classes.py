@@ -9,7 +9,7 @@ import numpy as np
 from cruise.decisions.packing.building.amounts import Extras
 from cruise.decisions.packing.building.census import Census
 from cruise.decisions.packing.building.needs import Needs
-from cruise.decisions.packing.instance import IntArray
+from cruise.domain.arrays import Int64Array
 
 
 class ClassKey(NamedTuple):
@@ -28,7 +28,7 @@ class Classes:
     """Classes in the order in which the pods first show them, each pod's, and those of each kind."""
 
     keys: list[ClassKey]
-    pod_class: IntArray
+    pod_class: Int64Array
     of_kind: list[frozenset[int]]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cruise.decisions.packing.building.census import Census, Kind
 from cruise.decisions.packing.building.nodes import NodeColumns
-from cruise.decisions.packing.instance import BoolArray
+from cruise.domain.arrays import BoolArray
 from cruise.domain.colocation import HostPort, PodTerm, SpreadConstraint
 from cruise.domain.scheduling import LabelSelector
 

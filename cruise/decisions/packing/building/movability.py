@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cruise.decisions.limit_ranges import breaks_limit_range
-from cruise.decisions.scope import Scope
+from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.domain.cluster import Pod, Quota, Snapshot
 from cruise.domain.overrides import ORIGINAL_RESOURCES, Unreadable
 from cruise.domain.policy import EvictionRanking, Mode, Policy

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.decisions.packing.building.built import Usage
-from cruise.decisions.recommendation import DemandTable, recommend
-from cruise.decisions.scope import Scope, Touchable
-from cruise.decisions.sharing import NodeColumns
+from cruise.decisions.sizing.recommendation import DemandTable, recommend
+from cruise.decisions.sizing.sharing import NodeColumns
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cruise.decisions.packing.instance import BoolArray, IntArray
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node
 from cruise.domain.colocation import SpreadConstraint
 from cruise.domain.scheduling import NodeSelectorTerm, Placement, Requirement, Taint, Toleration
@@ -19,7 +19,7 @@ class NodeColumns:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.count = len(nodes)
         self._nodes = nodes
-        self._labels: dict[str, tuple[IntArray, list[str]]] = {}
+        self._labels: dict[str, tuple[Int64Array, list[str]]] = {}
         self._requirements: dict[tuple[Requirement, bool], BoolArray] = {}
         self._affinities: dict[_Affinity, BoolArray] = {}
         self._eligible: dict[tuple[tuple[str, ...], _Affinity | None, tuple[Toleration, ...] | None], BoolArray] = {}
@@ -30,7 +30,7 @@ class NodeColumns:
         # A cordoned node's own pods stay, and a kubelet that is away starts nothing.
         self.open = np.array([node.ready and not node.unschedulable for node in nodes], dtype=np.bool_)
 
-    def domains(self, key: str) -> IntArray:
+    def domains(self, key: str) -> Int64Array:
         """Number the values of a label, in the nodes' order; -1 where a node lacks it."""
         return self._column(key)[0]
 
@@ -109,7 +109,7 @@ class NodeColumns:
     def _field_met(self, requirement: Requirement) -> BoolArray:
         return np.array([requirement.met_by({_NAME_FIELD: node.name}) for node in self._nodes], dtype=np.bool_)
 
-    def _column(self, key: str) -> tuple[IntArray, list[str]]:
+    def _column(self, key: str) -> tuple[Int64Array, list[str]]:
         column = self._labels.get(key)
         if column is None:
             numbers: dict[str, int] = {}

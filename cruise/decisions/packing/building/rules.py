@@ -8,8 +8,8 @@ from cruise.decisions.packing.building.budgets import Limit
 from cruise.decisions.packing.building.census import Census
 from cruise.decisions.packing.building.marks import CLUSTER, NODE, Marks, Repulsion
 from cruise.decisions.packing.building.nodes import NodeColumns
-from cruise.decisions.packing.instance import BoolArray, IntArray
-from cruise.decisions.packing.problem import Attraction, EvictionLimit, Exclusion, Rules, Spread
+from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Rules, Spread
 
 
 class RuleMaker:
@@ -23,9 +23,9 @@ class RuleMaker:
         census: Census,
         columns: NodeColumns,
         kind_classes: Sequence[frozenset[int]],
-        sites: IntArray,
+        sites: Int64Array,
         admits: BoolArray,
-        most_on_node: IntArray,
+        most_on_node: Int64Array,
     ) -> None:
         self._kinds = census.kinds
         self._columns = columns
@@ -35,7 +35,7 @@ class RuleMaker:
         self._arrives: list[bool] = np.asarray(admits.any(axis=1))[sites].tolist()
         self._most_on_node = most_on_node
         self.topology_keys: list[str] = []
-        self._topologies: list[IntArray] = []
+        self._topologies: list[Int64Array] = []
         self._exclusions: dict[tuple[int, int, tuple[int, ...]], str] = {}
         self._alone: dict[str, BoolArray | None] = {}
 
@@ -99,7 +99,7 @@ class RuleMaker:
             self._topologies.append(self._domains(key))
         return self.topology_keys.index(key)
 
-    def _domains(self, key: str) -> IntArray:
+    def _domains(self, key: str) -> Int64Array:
         count = self._columns.count
         if key == NODE:
             return np.arange(count, dtype=np.int64)
@@ -116,5 +116,5 @@ class RuleMaker:
     def _classes(self, kinds: Iterable[int]) -> set[int]:
         return {pod_class for kind in kinds for pod_class in self._kind_classes[kind]}
 
-    def _array(self, kinds: Iterable[int]) -> IntArray:
+    def _array(self, kinds: Iterable[int]) -> Int64Array:
         return np.array(sorted(self._classes(kinds)), dtype=np.int64)

@@ -7,7 +7,7 @@ from cruise.decisions.packing.building.budgets import Limit
 from cruise.decisions.packing.building.census import Census, Kind
 from cruise.decisions.packing.building.marks import Marks
 from cruise.decisions.packing.building.sites import Sites
-from cruise.decisions.packing.problem import Objective
+from cruise.packer.problem import Objective
 
 
 class Signature(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.decisions.packing.building.census import Kind
 from cruise.decisions.packing.building.nodes import NodeColumns
-from cruise.decisions.packing.instance import BoolArray
+from cruise.domain.arrays import BoolArray
 
 
 class Sites:

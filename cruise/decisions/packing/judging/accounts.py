@@ -7,7 +7,8 @@ from cruise.decisions.packing.judging.board import PodKey, key_of
 from cruise.decisions.packing.judging.replay import waits_for_a_node
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Status, Unplaced
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Unplaced
+from cruise.packer.status import Status
 
 Named = Arrival | Preemption | ResizePod | Unplaced
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from cruise.decisions.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.packing.judging.lookup import SelectorIndex
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot, WorkloadRef
 from cruise.domain.overrides import Guidance, Unreadable, parse_overrides, resolve_guidance

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.container_sizes import ContainerSize
-from cruise.decisions.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.quotas import breaks_quota
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.building.needs import keeps_its_size
-from cruise.decisions.quotas import breaks_quota
-from cruise.decisions.resize import becomes_guaranteed
-from cruise.decisions.rightsizing import NodePlan, decide_node_plans
+from cruise.decisions.sizing.container_sizes import ContainerSize
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.requests import counted_requests

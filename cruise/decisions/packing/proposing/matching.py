@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.packing.problem import Problem
+from cruise.domain.arrays import Int64Array
+from cruise.packer.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changes:
     """Pods by index, ascending: `placed` were pending, `moved` ran elsewhere, `preempted` lose their place."""
 
-    pod_node: IntArray
+    pod_node: Int64Array
     placed: tuple[int, ...]
     moved: tuple[int, ...]
     preempted: tuple[int, ...]
 
 
-def match(problem: Problem, pod_node: IntArray) -> Changes:
+def match(problem: Problem, pod_node: Int64Array) -> Changes:
     """Give a packing's places to pods of the same class so that the most stay, and then as few as can are preempted.
 
     A solver may have exchanged pods of a class with each other: they are all the same to it.
@@ -38,7 +38,7 @@ def match(problem: Problem, pod_node: IntArray) -> Changes:
     return changes_of(problem, target)
 
 
-def changes_of(problem: Problem, pod_node: IntArray) -> Changes:
+def changes_of(problem: Problem, pod_node: Int64Array) -> Changes:
     """Say what it takes to get to an assignment, pod by pod."""
     was, now = problem.pod_node, pod_node
     return Changes(
@@ -49,7 +49,7 @@ def changes_of(problem: Problem, pod_node: IntArray) -> Changes:
     )
 
 
-def _profits_unduly(problem: Problem, target: IntArray) -> bool:
+def _profits_unduly(problem: Problem, target: Int64Array) -> bool:
     """Tell whether a pod that never preempts arrives on a node from which something is preempted."""
     preempted = np.zeros(problem.node_count, dtype=np.bool_)
     preempted[problem.pod_node[(problem.pod_node >= 0) & (target < 0)]] = True
@@ -57,7 +57,7 @@ def _profits_unduly(problem: Problem, target: IntArray) -> bool:
     return bool(preempted[target[modest]].any())
 
 
-def _match_class(pods: list[int], was: IntArray, wanted: IntArray, target: IntArray) -> None:
+def _match_class(pods: list[int], was: Int64Array, wanted: Int64Array, target: Int64Array) -> None:
     places: dict[int, int] = defaultdict(int)
     for pod in pods:
         if wanted[pod] >= 0:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 
-from cruise.decisions.packing.instance import BoolArray, IntArray
-from cruise.decisions.packing.problem import Attraction, Exclusion, Rules, Spread
+from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.packer.problem import Attraction, Exclusion, Rules, Spread
 
 _NONE: frozenset[int] = frozenset()
 
@@ -79,7 +79,7 @@ class _Level:
 class Neighbours:
     """Counts the pods that rules name, as far as they touch classes of which something arrives."""
 
-    def __init__(self, rules: Rules, arriving: frozenset[int], pod_class: IntArray, pod_node: IntArray) -> None:
+    def __init__(self, rules: Rules, arriving: frozenset[int], pod_class: Int64Array, pod_node: Int64Array) -> None:
         self._tallies: dict[int, list[_Tally]] = defaultdict(list)
         self._rules: dict[int, list[_Shut | _Drawn | _Level]] = defaultdict(list)
         self._keep: dict[int, set[int]] = defaultdict(set)

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 
 from cruise.decisions.packing.blocking import why_unplaced
 from cruise.decisions.packing.building.built import Built
-from cruise.decisions.packing.packing import Packing
-from cruise.decisions.packing.problem import Objective, Problem
 from cruise.decisions.packing.proposing.agenda import Agenda
 from cruise.decisions.packing.proposing.knots import Step
 from cruise.decisions.packing.proposing.matching import Changes, changes_of, match
@@ -15,6 +13,8 @@ from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
 from cruise.domain.actions import ResizePod
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
+from cruise.packer.answer import Packing
+from cruise.packer.problem import Objective, Problem
 
 # What keeps a pod pending for which there is a place that no plan found so far has used.
 OUT_OF_TIME = "time-limit"

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cruise.decisions.packing.building.built import Built
-from cruise.decisions.packing.instance import IntArray
 from cruise.decisions.packing.proposing.hypothesis import SizedNode, decide_sizes
 from cruise.decisions.packing.proposing.matching import Changes
 from cruise.decisions.packing.proposing.shrinking import Candidate, fewest
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
+from cruise.domain.arrays import Int64Array
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.sizes import spec_targets
@@ -24,8 +24,8 @@ class Sizing:
     else. Rows of `now` hold for the nodes at which something arrives.
     """
 
-    now: IntArray
-    there: IntArray
+    now: Int64Array
+    there: Int64Array
     resizes: Mapping[int, ResizePod] = field(default_factory=dict)
     containers: Mapping[int, tuple[ContainerTarget, ...]] = field(default_factory=dict)
 
@@ -138,5 +138,5 @@ class _Sizer:
         )
 
     @staticmethod
-    def _count(amounts: IntArray, pod: int, counted: Resources) -> None:
+    def _count(amounts: Int64Array, pod: int, counted: Resources) -> None:
         amounts[pod, 0], amounts[pod, 1] = counted.cpu_millicores, counted.memory_bytes

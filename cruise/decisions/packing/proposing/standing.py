@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.packing.problem import Problem
 from cruise.decisions.packing.proposing.neighbours import Neighbours
+from cruise.domain.arrays import Int64Array
+from cruise.packer.problem import Problem
 
 
 class Standing:
@@ -15,7 +15,7 @@ class Standing:
     `now[pod, resource]` is what a pod counts for where it is at first, `there` wherever it arrives.
     """
 
-    def __init__(self, problem: Problem, arriving: frozenset[int], now: IntArray, there: IntArray) -> None:
+    def __init__(self, problem: Problem, arriving: frozenset[int], now: Int64Array, there: Int64Array) -> None:
         self._problem = problem
         self._now = now
         self._there = there

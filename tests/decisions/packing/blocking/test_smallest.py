@@ -5,14 +5,14 @@ from itertools import combinations
 import numpy as np
 
 from cruise.decisions.packing.blocking import why_unplaced
-from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import Built, build_problem
 from cruise.decisions.packing.building.volumes import Volumes
-from cruise.decisions.packing.constrained import solve_constrained
-from cruise.decisions.packing.instance import IntArray
-from cruise.decisions.packing.problem import Exclusion
 from cruise.domain.cluster import Node
 from cruise.domain.scheduling import Placement
+from cruise.packer.budget import Budget
+from cruise.packer.constrained import solve_constrained
+from cruise.packer.instance import IntArray
+from cruise.packer.problem import Exclusion
 from tests.decisions.packing.clusters import cluster_of
 from tests.decisions.packing.reports import ignore
 

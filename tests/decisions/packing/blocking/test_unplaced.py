@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.packing.blocking import why_unplaced
-from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.constrained import solve_constrained
 from cruise.domain.cluster import DisruptionBudget, Node, Pod, Snapshot
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.packing import Unplaced
@@ -21,6 +19,8 @@ from cruise.domain.scheduling import (
     Taint,
     TaintEffect,
 )
+from cruise.packer.budget import Budget
+from cruise.packer.constrained import solve_constrained
 from tests.builders import GIBIBYTE
 from tests.decisions.packing.reports import ignore
 from tests.decisions.packing.shop import a_pod

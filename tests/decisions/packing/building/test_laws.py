@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.large.obeying import find_faults
-from cruise.decisions.packing.packing import figures_of
-from cruise.decisions.packing.problem import Objective, Problem
+from cruise.packer.answer import figures_of
+from cruise.packer.large.obeying import find_faults
+from cruise.packer.problem import Objective, Problem
 from tests.decisions.packing.brute_force_cluster import best_plan
 from tests.decisions.packing.clusters import cluster_of
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
-from cruise.decisions.packing.problem import Objective
 from cruise.domain.cluster import Container, ContainerRole, Pod, ResizePending, ResizeState, Snapshot
 from cruise.domain.packing import Sizes
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
+from cruise.packer.problem import Objective
 from tests.builders import NOW, NOW_SECONDS
 from tests.decisions.packing.shop import a_node, a_pod
 

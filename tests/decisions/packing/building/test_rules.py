@@ -3,10 +3,10 @@
 from typing import Any
 
 from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.problem import Exclusion
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.scheduling import LabelSelector, Operator, Placement, Requirement, Taint, TaintEffect
+from cruise.packer.problem import Exclusion
 from tests.decisions.packing.shop import a_node, a_pod
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"

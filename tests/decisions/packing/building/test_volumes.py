@@ -1,7 +1,7 @@
 """What volumes ask of a packing."""
 
-from cruise.decisions.amount_columns import UNBOUNDED
 from cruise.decisions.packing.building import build_problem
+from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.colocation import Claim, PodConstraints, Surroundings
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement

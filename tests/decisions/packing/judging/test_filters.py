@@ -16,15 +16,7 @@ from cruise.decisions.packing.judging.filters import (
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, Surroundings
 from cruise.domain.resources import Resources
-from cruise.domain.scheduling import (
-    NodeSelectorTerm,
-    Operator,
-    Placement,
-    Requirement,
-    Taint,
-    TaintEffect,
-    Toleration,
-)
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement, Taint, TaintEffect, Toleration
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
 GPU, DRIVER = "nvidia.com/gpu", "disk.csi.example"

@@ -8,11 +8,12 @@ import pytest
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.domain.actions import Reason, ResizePod
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.packing import Arrival, Proposal, Sizes, Stage, Status, TierLine, Unplaced
+from cruise.domain.packing import Arrival, Proposal, Sizes, Stage, TierLine, Unplaced
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.domain.sizes import spec_targets
+from cruise.packer.status import Status
 from tests.builders import make_budget
 from tests.decisions.packing.judging.plans import place, plan_of, preempt, right_plan, scene
 

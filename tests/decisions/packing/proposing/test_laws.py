@@ -5,17 +5,17 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cruise.decisions.packing.budget import Budget
 from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
-from cruise.decisions.packing.constrained.solving import solve_constrained
 from cruise.decisions.packing.judging.objections import find_objections
 from cruise.decisions.packing.judging.sizing import Demand
-from cruise.decisions.packing.pack import quick_packing
-from cruise.decisions.packing.packing import Packing
-from cruise.decisions.packing.problem import Problem
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.packing import Proposal, Sizes
 from cruise.domain.resources import Resources
+from cruise.packer.answer import Packing
+from cruise.packer.budget import Budget
+from cruise.packer.constrained.solving import solve_constrained
+from cruise.packer.pack import quick_packing
+from cruise.packer.problem import Problem
 from tests.builders import NOW
 from tests.decisions.packing.clusters import cluster_of
 from tests.decisions.packing.proposing.sized_clusters import sized_cluster_of

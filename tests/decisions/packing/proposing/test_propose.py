@@ -3,10 +3,10 @@
 import numpy as np
 
 from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.packing import figures_of, packing_of
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Proposal
+from cruise.packer.answer import figures_of, packing_of
 from tests.decisions.packing.shop import a_node, a_pod
 
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from cruise.decisions.packing.building import AS_FULL, Usage, build_problem
-from cruise.decisions.packing.pack import quick_packing
-from cruise.decisions.packing.packing import figures_of, packing_of
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import LimitRangeItem, Node, Pod, Snapshot
 from cruise.domain.packing import Proposal, Sizes
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
+from cruise.packer.answer import figures_of, packing_of
+from cruise.packer.pack import quick_packing
 from tests.builders import NOW
 from tests.decisions.packing.building.test_needs import statistic
 from tests.decisions.packing.shop import a_pod

@@ -1,11 +1,11 @@
 """The order in which pods leave and arrive."""
 
 from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.packing import figures_of, packing_of
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import Snapshot
 from cruise.domain.colocation import PodConstraints, PodTerm, SpreadConstraint
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.packer.answer import figures_of, packing_of
 from tests.decisions.packing.proposing.test_propose import proposal_for, stages_of
 from tests.decisions.packing.shop import a_node, a_pod
 

@@ -1,0 +1,139 @@
+"""Replays: a month of 200 series, two weeks of 5,000 containers at one minute, and how both grow with what is replayed.
+
+BENCH_TRACE names a trace directory; the first is then of its series, twice each, instead of made-up ones.
+"""
+
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.recordings import make_recording
+from benchmarks.table import Row, peak_memory_mib
+from cruise.backtest.backtest import backtest
+from cruise.backtest.recordings.loading import load_trace
+from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.replay.terms import Terms
+
+NAME = "backtest"
+TRACE_VARIABLE = "BENCH_TRACE"
+POLICIES = ("cruise", "vpa")
+MONTH_LIMIT_SECONDS = 20.0
+LARGE_LIMIT_SECONDS = 300.0
+LARGE_LIMIT_MIB = 2048.0
+PARTS = {"a quarter": 0.25, "half": 0.5, "all": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is replayed; of a trace, if one is named, the first `days`."""
+
+    containers: int
+    days: float
+    step_seconds: int
+    trace: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.containers:,} x {self.days:g} days x {self.step_seconds // 60} min"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one replay took in a process of its own, on one core."""
+
+    series: int
+    seconds: float
+    memory_mib: float
+
+
+LARGE = Size(5000, 14, 60)
+GROWING = Size(5000, 1, 60)
+
+
+def run() -> list[Row]:
+    """CPU seconds of one core, and the peak memory of a process that makes or loads the recording and replays it."""
+    return [row for policy in POLICIES for row in (*_month(policy), *_large(policy), *_growth(policy))]
+
+
+def _month(policy: str) -> list[Row]:
+    """A month as a whole, and what the quarters of it tell of growth with days."""
+    named = os.environ.get(TRACE_VARIABLE)
+    month = Size(200, 30, 300, Path(named) if named else None)
+    rows, quarter = [], 0.0
+    for part, share in PARTS.items():
+        took = measure(policy, replace(month, days=month.days * share))
+        quarter = quarter or took.seconds
+        measured = f"{policy}: {took.series} series x {month.days * share:g} days x 5 min"
+        rows.append(_grown(f"{measured}, {part} of the days", took, quarter * share * 4))
+    return [
+        *rows,
+        Row(NAME, measured, took.seconds, "CPU s", "20 s", took.seconds / MONTH_LIMIT_SECONDS, took.memory_mib),
+    ]
+
+
+def _large(policy: str) -> list[Row]:
+    took = measure(policy, LARGE)
+    seconds, memory = took.seconds, took.memory_mib
+    return [
+        Row(NAME, f"{policy}: {LARGE}", seconds, "CPU s", "300 s", seconds / LARGE_LIMIT_SECONDS, memory),
+        Row(NAME, f"{policy}: {LARGE}, peak memory", memory, "MiB", "2 GiB", memory / LARGE_LIMIT_MIB),
+    ]
+
+
+def _growth(policy: str) -> list[Row]:
+    """Growth with containers."""
+    rows, quarter = [], 0.0
+    for part, share in PARTS.items():
+        size = replace(GROWING, containers=round(GROWING.containers * share))
+        took = measure(policy, size)
+        quarter = quarter or took.seconds
+        rows.append(_grown(f"{policy}: {size}, {part} of the containers", took, quarter * share * 4))
+    return rows
+
+
+def _grown(measured: str, took: Measured, linear: float) -> Row:
+    return Row(NAME, measured, took.seconds, "CPU s", "linear growth", took.seconds / linear, took.memory_mib)
+
+
+def measure(policy: str, size: Size) -> Measured:
+    """Replay in a fresh process, whose memory is nobody else's."""
+    print(f"bench: {NAME}: {policy}, {size}", file=sys.stderr)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as process:
+        return process.submit(_replay, policy, size).result()
+
+
+def _replay(policy: str, size: Size) -> Measured:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if size.trace is None:
+        recording = make_recording(size.containers, size.days, size.step_seconds)
+    else:
+        recording = twice(load_trace(size.trace), size.days)
+    # Compilation and imports are paid once, by whatever comes first.
+    backtest(make_recording(10, 0.25, size.step_seconds), [policy], Terms())
+    started = time.process_time()
+    score = backtest(recording, [policy], Terms()).policies[policy]
+    seconds = time.process_time() - started
+    if not 0 < score.cpu.relative_slack < 1:
+        raise RuntimeError(f"a relative slack of {score.cpu.relative_slack}: nothing was replayed")
+    return Measured(len(recording.containers), seconds, peak_memory_mib())
+
+
+def twice(recording: Recording, days: float) -> Recording:
+    """Return the first days of every series, and of a second of each, of workloads of their own."""
+    rows = int(days * 86400 / recording.step_seconds)
+    return replace(
+        recording,
+        containers=[*recording.containers, *(_second(one) for one in recording.containers)],
+        cpu_millicores=np.tile(recording.cpu_millicores[:rows], 2),
+        memory_bytes=np.tile(recording.memory_bytes[:rows], 2),
+    )
+
+
+def _second(one: RecordedContainer) -> RecordedContainer:
+    return replace(one, pod=f"{one.pod}-2", workload=replace(one.workload, name=f"{one.workload.name}-2"))

@@ -1,0 +1,104 @@
+"""Packing large clusters that are nearly full: what is placed, what that moves, how long it takes and what it holds."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.large_clusters import Crowd, draw_crowd
+from benchmarks.table import Row, peak_memory_mib
+from cruise.packer.answer import Packing
+from cruise.packer.budget import Budget
+from cruise.packer.dense.warming import warm_up
+from cruise.packer.large.obeying import find_faults
+from cruise.packer.large.warming import warm_up_large
+from cruise.packer.pack import pack
+from cruise.packer.problem import Problem
+
+NAME = "packing-large"
+SEED = 1
+LIMIT_SECONDS = 10.0
+PROMISED_SECONDS, PROMISED_MEBIBYTES = 4.0, 256.0
+CROWDS = (
+    Crowd(100),
+    Crowd(500),
+    Crowd(1000),
+    Crowd(5000),
+    Crowd(5000, usage_percent=97.0),
+    Crowd(5000, usage_percent=99.2),
+    Crowd(5000, zones=3, pools=4),
+)
+
+
+def run() -> list[Row]:
+    """Measure each cluster once, the kernels warm."""
+    warm_up()
+    warm_up_large()
+    return [row for crowd in CROWDS for row in _rows(crowd)]
+
+
+def _rows(crowd: Crowd) -> list[Row]:
+    problem = draw_crowd(crowd, SEED)
+    pending = int((problem.pod_node < 0).sum())
+    _forget_peak()
+    before = _resident_mebibytes()
+    begun, spent = time.monotonic(), time.process_time()
+    settled: list[tuple[float, float]] = []
+
+    def listen(packing: Packing) -> None:
+        if not settled and (packing.pod_node >= 0).all():
+            settled.append((time.monotonic() - begun, time.process_time() - spent))
+
+    packing = pack(problem, Budget(deadline_seconds=begun + LIMIT_SECONDS), listen)
+    taken = time.monotonic() - begun
+    held = peak_memory_mib() - before
+    faults = find_faults(problem, packing.pod_node)
+    assert not faults, faults
+    left = int((packing.pod_node < 0).sum())
+    # What the bound leaves open: pods that may be placeable, though none of them was.
+    possible = max(sum(packing.bound[:-1]) - (problem.pod_count - pending), 0)
+    wall, processor = settled[0] if settled else (taken, time.process_time() - spent)
+    return [
+        Row(
+            NAME,
+            f"{crowd}: placed",
+            pending - left,
+            "pods",
+            f"{pending} pending, at most {possible} by the bound",
+            (pending - left) / max(possible, 1),
+        ),
+        Row(NAME, f"{crowd}: until all placed", wall, "s", f"{PROMISED_SECONDS:g} promised", wall / PROMISED_SECONDS),
+        Row(NAME, f"{crowd}: until all placed, processor", processor, "s"),
+        Row(NAME, f"{crowd}: until the answer", taken, "s", f"{LIMIT_SECONDS:g} s given"),
+        Row(NAME, f"{crowd}: moves", _moves(problem, packing), "pods", _evictions(problem, packing)),
+        Row(
+            NAME,
+            f"{crowd}: memory above the problem",
+            held,
+            "MiB",
+            f"{PROMISED_MEBIBYTES:g} promised",
+            held / PROMISED_MEBIBYTES,
+        ),
+    ]
+
+
+def _evictions(problem: Problem, packing: Packing) -> str:
+    least = -packing.bound[-1] // int(problem.weights.max())
+    return f"{packing.status}, at least {least} by the bound"
+
+
+def _moves(problem: Problem, packing: Packing) -> int:
+    ran = problem.pod_node >= 0
+    return int(np.count_nonzero(ran & (packing.pod_node != problem.pod_node)))
+
+
+def _forget_peak() -> None:
+    """Let the kernel count this process's peak memory anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _resident_mebibytes() -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("/proc/self/status has no VmRSS line")

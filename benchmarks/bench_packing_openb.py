@@ -1,0 +1,164 @@
+"""A real cluster's arrivals with GPUs: what cruise and what the default scheduler's preemption make of those left over.
+
+All pods of the openb trace arrive in their order and stay; the default scheduler without preemption places them until
+some stay pending. From there both go on: the scheduler by preempting, cruise by its plan.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.default_scheduler import Schedule, schedule
+from benchmarks.openb_cluster import OPENB, Openb, read_openb
+from benchmarks.table import Row
+from cruise.decisions.packing.building import Built, build_problem
+from cruise.decisions.packing.judging.objections import find_objections
+from cruise.decisions.packing.proposing import NoOrder, propose
+from cruise.domain.packing import Proposal
+from cruise.packer.answer import Packing, figures_of
+from cruise.packer.instance import IntArray
+from cruise.runtime.packing.worker import PackWorker
+
+NAME = "packing-openb"
+LIMITS_SECONDS = (1.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Default:
+    """What the default scheduler does with preemption, and how long it thinks."""
+
+    schedule: Schedule
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ours:
+    """What cruise does: the packing and its plan, the seconds of each, and what the solver's process took at most."""
+
+    limit_seconds: float
+    packing: Packing
+    proposal: Proposal
+    seconds: float
+    planning_seconds: float
+    memory_mib: float | None
+
+
+def run() -> list[Row]:
+    """Measure both from the same state."""
+    if not OPENB.exists():
+        return [Row(NAME, "not measured: the trace is not in ../shared/data/openb", 0, "")]
+    built = fill(read_openb())
+    default = preempt(built)
+    ours = asyncio.run(_pack_all(built))
+    return [*_start_rows(built), *(row for one in ours for row in _rows(built, one, default))]
+
+
+def fill(trace: Openb, arrivals: int | None = None) -> Built:
+    """Let the first pods arrive one after the other, whatever their priority; what stays pending is the problem."""
+    coming = trace.arrivals[:arrivals]
+    empty = build_problem(trace.snapshot({pod.name: None for pod in coming}))
+    alike = replace(empty.problem, priorities=np.zeros_like(empty.problem.priorities))
+    done = schedule(alike, _ages(empty), preemption=False)
+    names = [node.name for node in empty.nodes]
+    places = zip(empty.pods, done.pod_node.tolist(), strict=True)
+    return build_problem(trace.snapshot({pod.name: names[node] if node >= 0 else None for pod, node in places}))
+
+
+def preempt(built: Built) -> Default:
+    """Let the default scheduler go on, with preemption."""
+    begun = time.monotonic()
+    done = schedule(built.problem, _ages(built), preemption=True)
+    return Default(done, time.monotonic() - begun)
+
+
+async def _pack_all(built: Built) -> list[Ours]:
+    async with PackWorker() as worker:
+        assert await worker.ready()
+        return [await pack_within(worker, built, limit) for limit in LIMITS_SECONDS]
+
+
+async def pack_within(worker: PackWorker, built: Built, limit_seconds: float) -> Ours:
+    """Pack, put the packing into a plan, and have that judged."""
+    begun = time.monotonic()
+    packing = await worker.pack(built.problem, limit_seconds)
+    solved = time.monotonic()
+    proposal = propose(built, packing)
+    assert not isinstance(proposal, NoOrder), proposal.reason
+    planned = time.monotonic()
+    objections = find_objections(built.snapshot, proposal, policy=built.policy)
+    assert not objections, objections
+    memory = _peak_mib(worker.process_id)
+    return Ours(limit_seconds, packing, proposal, solved - begun, planned - solved, memory)
+
+
+def _ages(built: Built) -> IntArray:
+    """Each pod's place in the order of arrival."""
+    came = sorted(range(len(built.pods)), key=lambda pod: (built.pods[pod].created_at, built.pods[pod].name))
+    ages = np.empty(len(came), dtype=np.int64)
+    ages[came] = np.arange(len(came))
+    return ages
+
+
+def _peak_mib(process_id: int | None) -> float | None:
+    if process_id is None:
+        # It did not stop in time, and was stopped.
+        return None
+    lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def _start_rows(built: Built) -> Sequence[Row]:
+    problem = built.problem
+    used = np.zeros_like(problem.capacities)
+    placed = problem.pod_node >= 0
+    np.add.at(used, problem.pod_node[placed], problem.demands[problem.pod_class[placed]])
+    taken = 100 * used.sum(axis=0) / problem.capacities.sum(axis=0)
+    full = ", ".join(
+        f"{name.rpartition('/')[2]} {share:.0f} %" for name, share in zip(problem.resources, taken, strict=True)
+    )
+    return [Row(NAME, f"{len(built.nodes):,} nodes: pending at the start", int((~placed).sum()), "pods", full)]
+
+
+def _rows(built: Built, ours: Ours, default: Default) -> Sequence[Row]:
+    problem, packing = built.problem, ours.packing
+    theirs = figures_of(problem, default.schedule.pod_node)
+    wanted = {priority: 0 for priority in (tier.priority for tier in packing.after.tiers)}
+    for priority in problem.priorities[problem.pod_class].tolist():
+        wanted[priority] += 1
+    at = f"{ours.limit_seconds:g} s"
+    step = 2
+    rows = [
+        Row(
+            NAME,
+            f"{at}: priority {mine.priority}, {wanted[mine.priority]:,} pods: placed",
+            mine.placed,
+            "pods",
+            f"default {other.placed:,}, bound {bound:,}, before {now.placed:,}",
+            mine.placed / other.placed if other.placed else None,
+        )
+        for mine, other, now, bound in zip(
+            packing.after.tiers, theirs.tiers, packing.now.tiers, packing.bound[::step], strict=True
+        )
+    ]
+    evicted = len(default.schedule.evicted)
+    ran, pending = problem.pod_node >= 0, default.schedule.pod_node < 0
+    gone = len(ours.proposal.preempted)
+    return [
+        *rows,
+        Row(NAME, f"{at}: moves", len(ours.proposal.moves), "pods", f"default {evicted - int((ran & pending).sum())}"),
+        Row(NAME, f"{at}: preempted, without a place", gone, "pods", f"default {int((ran & pending).sum())}"),
+        Row(NAME, f"{at}: evictions in all", len(ours.proposal.moves) + gone, "pods", f"default {evicted}"),
+        Row(
+            NAME,
+            f"{at}: solving ({packing.status})",
+            ours.seconds,
+            "s",
+            f"default {default.seconds:.2f} s",
+            memory_mib=ours.memory_mib,
+        ),
+        Row(NAME, f"{at}: from a packing to a plan", ours.planning_seconds, "s"),
+    ]

@@ -1,0 +1,210 @@
+"""The webhook with its real decision over TLS 1.3 on one core, beside FastAPI and pydantic around the same decision.
+
+20,000 workloads on 1,000 nodes are known; each request is a 6 kB review of another workload's new pod. The first pod of
+a workload is decided on in full; later ones are recognised as equal to it, for as long as nothing has changed. Load
+comes from the other core: `wrk` keeps 16 connections busy, and an open loop asks at a constant rate.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.open_loop import CLIENT_CORE
+from benchmarks.table import Row
+from benchmarks.webhook_servers import Kind
+from benchmarks.webhook_world import WORKLOADS, make_reviews, make_world
+from cruise.runtime.admission.reviewing import Reviewer
+
+NAME = "webhook"
+ROUNDS = 3
+SECONDS = 4
+RATE = 5_000
+FIRST_RATE = 1_000
+WANTED_PER_SECOND = 15_000
+WANTED_P99_MS = 2.0
+_FILE_OF_REVIEWS = "reviews.txt"
+
+_SCRIPT = """
+local requests, number = {{}}, 0
+function init(args)
+  local headers = {{ ["Content-Type"] = "application/json" }}
+  for line in io.lines("{place}") do
+    requests[#requests + 1] = wrk.format("POST", "/mutate?timeout=2s", headers, line)
+  end
+end
+function request()
+  number = number % #requests + 1
+  return requests[number]
+end
+function done(summary, latency, requests)
+  local errors = summary.errors
+  print(string.format("RESULT %d %d %d", summary.requests, summary.duration,
+    errors.connect + errors.read + errors.write + errors.status + errors.timeout))
+end
+"""
+
+
+def run() -> list[Row]:
+    """Requests a second, latencies at a constant rate, and what deciding alone takes."""
+    if shutil.which("wrk") is None:
+        sys.exit("webhook: wrk is not installed (apt install wrk)")
+    reviews = make_reviews()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory) / _FILE_OF_REVIEWS
+        place.write_bytes(b"\n".join(reviews))
+        return [*_in_process(reviews), *_throughput(place), *_latency(place)]
+
+
+def _in_process(reviews: Sequence[bytes]) -> list[Row]:
+    """Microseconds from a review's bytes to the answer's, without HTTP and TLS."""
+    reviewer = Reviewer()
+    reviewer.use(*make_world())
+    first = _seconds_of(reviewer, reviews)
+    again = min(_seconds_of(reviewer, reviews) for _ in range(ROUNDS))
+    if reviewer.counts.verdicts != {("mutated", ""): (1 + ROUNDS) * len(reviews)}:
+        raise RuntimeError(f"not every pod was sized: {reviewer.counts.verdicts}")
+    count = len(reviews)
+    return [
+        Row(NAME, "deciding: first pod of a workload", first / count * 1e6, "µs", "", None),
+        Row(NAME, "deciding: its other pods", again / count * 1e6, "µs", "its first", again / first),
+    ]
+
+
+def _seconds_of(reviewer: Reviewer, reviews: Sequence[bytes]) -> float:
+    began = time.perf_counter()
+    for review in reviews:
+        reviewer.review(review)
+    return time.perf_counter() - began
+
+
+def _throughput(place: Path) -> list[Row]:
+    """Medians of interleaved rounds, so that whatever else the machine does hits both alike."""
+    measured: dict[tuple[Kind, int], list[Load]] = {}
+    with _server("cruise") as ours, _server("fastapi") as theirs:
+        first = _warmed_up(ours, place)
+        servers: dict[Kind, Server] = {"cruise": ours, "fastapi": theirs}
+        for _ in range(ROUNDS):
+            for kind, server in servers.items():
+                for connections in (16, 1):
+                    measured.setdefault((kind, connections), []).append(_wrk(server, place, connections, SECONDS))
+    medians = {key: statistics.median(load.per_second for load in loads) for key, loads in measured.items()}
+    cpu = statistics.median(load.cpu_microseconds for load in measured["cruise", 16])
+    ours_16, theirs_16 = medians["cruise", 16], medians["fastapi", 16]
+    ours_1, theirs_1 = medians["cruise", 1], medians["fastapi", 1]
+    unit, other = "requests/s", "FastAPI, pydantic"
+    wanted = f"wanted: {WANTED_PER_SECOND:,}"
+    return [
+        Row(NAME, "16 connections", ours_16, unit, wanted, ours_16 / WANTED_PER_SECOND),
+        Row(NAME, "16 connections", ours_16, unit, f"{other}: {theirs_16:,.0f}", ours_16 / theirs_16),
+        Row(NAME, "1 connection", ours_1, unit, f"{other}: {theirs_1:,.0f}", ours_1 / theirs_1),
+        Row(NAME, "16 connections, first pods too", first, unit, f"later ones: {ours_16:,.0f}", first / ours_16),
+        Row(NAME, "processor time a request, with HTTP and TLS", cpu, "µs"),
+    ]
+
+
+def _warmed_up(server: "Server", place: Path) -> float:
+    """Ask until every workload has had its first pod; return the requests a second of the first second."""
+    first = _wrk(server, place, 16, 1).per_second
+    for seconds in (SECONDS, 2 * SECONDS, 4 * SECONDS, 8 * SECONDS):
+        if _wrk(server, place, 16, seconds).per_second * seconds > 2 * WORKLOADS:
+            break
+    return first
+
+
+def _latency(place: Path) -> list[Row]:
+    """Percentiles of the medial round at the full rate, and of first pods at a rate that no cluster has ever seen."""
+    with _server("cruise") as server:
+        first = _open_loop(server, place, FIRST_RATE)
+        _warmed_up(server, place)
+        rounds = sorted((_open_loop(server, place, RATE) for _ in range(ROUNDS)), key=lambda found: found[1])
+    half, most, longest, stolen = rounds[len(rounds) // 2]
+    wanted = f"wanted: {WANTED_P99_MS:g}"
+    return [
+        Row(NAME, f"{RATE:,}/s: 50th percentile", half, "ms"),
+        Row(NAME, f"{RATE:,}/s: 99th percentile", most, "ms", wanted, most / WANTED_P99_MS),
+        Row(NAME, f"{RATE:,}/s: longest", longest, "ms"),
+        Row(NAME, f"{RATE:,}/s: both cores taken by other processes", stolen, "ms/s"),
+        Row(NAME, f"{FIRST_RATE:,}/s, first pods: 99th percentile", first[1], "ms", wanted, first[1] / WANTED_P99_MS),
+    ]
+
+
+def _open_loop(server: "Server", place: Path, rate: int) -> tuple[float, float, float, float]:
+    """Return 50th and 99th percentile and longest latency in ms, and how long both sides stood still in ms/s."""
+    arguments = [str(server.port), str(place), str(rate), str(SECONDS), "16"]
+    command = [sys.executable, "-m", "benchmarks.open_loop", *arguments]
+    before = server.waited_seconds()
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    waited = server.waited_seconds() - before
+    latencies, stood_still = json.loads(told.stdout)
+    ordered = sorted(latency * 1000 for latency in latencies)
+    return (
+        ordered[len(ordered) // 2],
+        ordered[len(ordered) * 99 // 100],
+        ordered[-1],
+        (stood_still + waited) * 1000 / SECONDS,
+    )
+
+
+def _wrk(server: "Server", place: Path, connections: int, seconds: int) -> "Load":
+    """Keep the connections busy; every request has to be answered with 200."""
+    script = place.with_suffix(".lua")
+    script.write_text(_SCRIPT.format(place=place))
+    shape = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script)]
+    command = ["taskset", "-c", str(CLIENT_CORE), "wrk", *shape, f"https://127.0.0.1:{server.port}"]
+    before = server.cpu_seconds()
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    result = next(line for line in told.splitlines() if line.startswith("RESULT"))
+    requests, microseconds, errors = (int(word) for word in result.split()[1:])
+    if errors:
+        raise RuntimeError(f"{errors} requests failed:\n{told}")
+    return Load(requests / microseconds * 1e6, (server.cpu_seconds() - before) / requests * 1e6)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one run of wrk brought."""
+
+    per_second: float
+    cpu_microseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One running server."""
+
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Processor time that it has taken so far."""
+        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def waited_seconds(self) -> float:
+        """How long it could have run so far and another process did."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+@contextmanager
+def _server(kind: Kind) -> Iterator[Server]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.webhook_servers", kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield Server(int(process.stdout.readline()), process.pid)
+        finally:
+            process.stdin.close()

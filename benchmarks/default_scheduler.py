@@ -1,0 +1,230 @@
+"""A model of kube-scheduler as it comes, with preemption: what a packing plan is compared with.
+
+Pods leave the queue by priority, then age. Filters are resources and where a class may go. Scores are those of
+NodeResourcesFit (LeastAllocated), NodeResourcesBalancedAllocation and PodTopologySpread by its defaults (weight 2), in
+whole numbers, over the share of the nodes that the scheduler looks at. A pod that fits nowhere evicts pods of lower
+priority as the plugin DefaultPreemption chooses them; these are created anew and wait in turn.
+"""
+
+import heapq
+import math
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.packer.instance import BoolArray, IntArray
+from cruise.packer.problem import Problem
+
+SPREAD_WEIGHT = 2
+SPREAD_MAX_SKEW = 3
+FEWEST_NODES_SCORED = 100
+FEWEST_CANDIDATES, CANDIDATES_SHARE = 100, 0.10
+MAX_SCORE = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """Where every pod ended up (-1 pending), and whoever was evicted, in that order; one pod may be so repeatedly."""
+
+    pod_node: IntArray
+    evicted: tuple[int, ...]
+
+
+def schedule(problem: Problem, ages: IntArray, preemption: bool, seed: int = 1) -> Schedule:
+    """Let the scheduler work until nothing changes any more; the smaller of `ages` came first."""
+    assert not (problem.rules.exclusions or problem.rules.attractions or problem.rules.spreads)
+    return _Scheduler(problem, ages, preemption, seed).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Victims:
+    """What one node would lose for a pod, and how the scheduler judges that: the least is chosen."""
+
+    node: int
+    pods: tuple[int, ...]
+    rank: tuple[int, ...]
+
+
+class _Scheduler:
+    def __init__(self, problem: Problem, ages: IntArray, preemption: bool, seed: int) -> None:
+        self.problem, self.preemption = problem, preemption
+        self.ages = ages.copy()
+        self.where = problem.pod_node.copy()
+        self.demand = problem.demands[problem.pod_class]
+        self.priority = problem.priorities[problem.pod_class]
+        self.pods_on: list[set[int]] = [set() for _ in range(problem.node_count)]
+        self.used = np.zeros_like(problem.capacities)
+        self.of_class = np.zeros((problem.class_count, problem.node_count), dtype=np.int64)
+        # What pods below a priority take of each node, by the priority's place in `levels`.
+        self.levels = np.unique(problem.priorities)
+        self.by_level = np.zeros((len(self.levels), *problem.capacities.shape), dtype=np.int64)
+        self.limits = [(set(limit.members.tolist()), limit.allowed) for limit in problem.rules.eviction_limits]
+        self.disrupted = [0] * len(self.limits)
+        self.evicted: list[int] = []
+        self.next_node = 0
+        self.draws = random.Random(seed)
+        for pod in np.flatnonzero(self.where >= 0).tolist():
+            self._put(pod, int(self.where[pod]))
+
+    def run(self) -> Schedule:
+        """Try every pending pod, those that were in vain again whenever an eviction made room."""
+        queue = [self._place_in_queue(pod) for pod in np.flatnonzero(self.where < 0).tolist()]
+        heapq.heapify(queue)
+        waiting: list[tuple[int, int, int]] = []
+        # Equal pods fit nowhere either, as long as no room was made.
+        hopeless: set[int] = set()
+        while queue:
+            entry = heapq.heappop(queue)
+            pod = entry[-1]
+            pod_class = int(self.problem.pod_class[pod])
+            node = -1 if pod_class in hopeless else self._best_node(pod)
+            victims = self._preempt(pod) if node < 0 and self.preemption and pod_class not in hopeless else None
+            if victims is not None:
+                for victim in victims.pods:
+                    self._evict(victim)
+                    heapq.heappush(queue, self._place_in_queue(victim))
+                node = victims.node
+                hopeless.clear()
+                for other in waiting:
+                    heapq.heappush(queue, other)
+                waiting.clear()
+            if node >= 0:
+                self._put(pod, node)
+            else:
+                hopeless.add(pod_class)
+                waiting.append(entry)
+        return Schedule(self.where, tuple(self.evicted))
+
+    def _place_in_queue(self, pod: int) -> tuple[int, int, int]:
+        return (-int(self.priority[pod]), int(self.ages[pod]), pod)
+
+    def _put(self, pod: int, node: int) -> None:
+        self.where[pod] = node
+        self.pods_on[node].add(pod)
+        self._count(pod, node, 1)
+
+    def _evict(self, pod: int) -> None:
+        node = int(self.where[pod])
+        self.pods_on[node].remove(pod)
+        self._count(pod, node, -1)
+        self.where[pod] = -1
+        self.evicted.append(pod)
+        # `members` are classes.
+        for limit, (members, _) in enumerate(self.limits):
+            self.disrupted[limit] += int(self.problem.pod_class[pod]) in members
+        # Its replacement is younger than all others.
+        self.ages[pod] = self.ages.max() + 1
+
+    def _count(self, pod: int, node: int, sign: int) -> None:
+        self.used[node] += sign * self.demand[pod]
+        self.of_class[self.problem.pod_class[pod], node] += sign
+        self.by_level[np.searchsorted(self.levels, self.priority[pod]), node] += sign * self.demand[pod]
+
+    def _admitted(self, pod: int) -> BoolArray:
+        pod_class = self.problem.pod_class[pod]
+        admitted: BoolArray = self.problem.admits[self.problem.sites[pod_class]] & (
+            self.of_class[pod_class] < self.problem.most_on_node[pod_class]
+        )
+        return admitted
+
+    def _best_node(self, pod: int) -> int:
+        need = self.demand[pod]
+        free = self.problem.capacities - self.used
+        # A resource that a pod does not ask for is not looked at, even where it is overdrawn.
+        fits = np.flatnonzero(self._admitted(pod) & ((need == 0) | (free >= need)).all(axis=1))
+        if not len(fits):
+            return -1
+        fits = self._looked_at(fits)
+        scores = self._scores(pod, fits)
+        best = fits[scores == scores.max()]
+        return int(best[self.draws.randrange(len(best))])
+
+    def _looked_at(self, fits: IntArray) -> IntArray:
+        """Return the first so many from where the last search ended, going round."""
+        nodes = self.problem.node_count
+        wanted = nodes
+        if nodes > FEWEST_NODES_SCORED:
+            wanted = max(FEWEST_NODES_SCORED, nodes * max(5, 50 - nodes // 125) // 100)
+        ordered = np.concatenate([fits[fits >= self.next_node], fits[fits < self.next_node]])[:wanted]
+        self.next_node = (int(ordered[-1]) + 1) % nodes if len(ordered) == wanted else self.next_node
+        return ordered
+
+    def _scores(self, pod: int, nodes: IntArray) -> IntArray:
+        # CPU and memory are the first two resources, the only ones scored by default.
+        room = np.maximum(self.problem.capacities[nodes, :2], 1)
+        after = np.minimum(self.used[nodes, :2] + self.demand[pod, :2], room)
+        least = (((room - after) * MAX_SCORE) // room).sum(axis=1) // 2
+        share = after / room
+        balanced = ((1 - np.abs(share[:, 0] - share[:, 1]) / 2) * MAX_SCORE).astype(np.int64)
+        scores: IntArray = least + balanced + SPREAD_WEIGHT * self._spread(pod, nodes)
+        return scores
+
+    def _spread(self, pod: int, nodes: IntArray) -> IntArray:
+        counts = self.of_class[self.problem.pod_class[pod], nodes]
+        crowd = np.round(counts * math.log(len(nodes) + 2) + SPREAD_MAX_SKEW - 1).astype(np.int64)
+        most, least = int(crowd.max()), int(crowd.min())
+        if most == 0:
+            return np.full(len(nodes), MAX_SCORE, dtype=np.int64)
+        score: IntArray = MAX_SCORE * (most + least - crowd) // most
+        return score
+
+    def _preempt(self, pod: int) -> _Victims | None:
+        if not self.problem.preempt[self.problem.pod_class[pod]]:
+            return None
+        need = self.demand[pod]
+        level = np.searchsorted(self.levels, self.priority[pod])
+        free = self.problem.capacities - self.used + self.by_level[:level].sum(axis=0)
+        possible = np.flatnonzero(self._admitted(pod) & ((need == 0) | (free >= need)).all(axis=1)).tolist()
+        if not possible:
+            return None
+        nodes = self.problem.node_count
+        wanted = min(nodes, max(FEWEST_CANDIDATES, int(nodes * CANDIDATES_SHARE)))
+        start = self.draws.randrange(nodes)
+        ordered = [node for node in possible if node >= start] + [node for node in possible if node < start]
+        candidates = [self._victims(pod, node) for node in ordered[:wanted]]
+        return min((found for found in candidates if found is not None), key=lambda found: found.rank, default=None)
+
+    def _victims(self, pod: int, node: int) -> _Victims | None:
+        """Take all lower ones off a node, then give back whom there is room for, the most important first."""
+        lower = [other for other in self.pods_on[node] if self.priority[other] < self.priority[pod]]
+        lower.sort(key=lambda other: (-int(self.priority[other]), int(self.ages[other]), other))
+        need = self.demand[pod]
+        free = self.problem.capacities[node] - self.used[node] + self.demand[lower].sum(axis=0)
+        if not ((need == 0) | (free >= need)).all():
+            return None
+        free = free - need
+        broken = self._breaking(lower)
+        victims: list[int] = []
+        violations = 0
+        # Those whose disruption budget would be broken are given back first.
+        for other in sorted(lower, key=lambda other: other not in broken):
+            if (self.demand[other] <= free).all():
+                free = free - self.demand[other]
+            else:
+                victims.append(other)
+                violations += other in broken
+        if not victims:
+            return None
+        return _Victims(node, tuple(sorted(victims)), self._rank(victims, violations, node))
+
+    def _breaking(self, pods: list[int]) -> set[int]:
+        """Return those beyond what their disruption budgets still allow, counted in order."""
+        left = [allowed - gone for (_, allowed), gone in zip(self.limits, self.disrupted, strict=True)]
+        found = set()
+        for pod in pods:
+            for limit, (members, _) in enumerate(self.limits):
+                if int(self.problem.pod_class[pod]) in members:
+                    left[limit] -= 1
+                    if left[limit] < 0:
+                        found.add(pod)
+        return found
+
+    def _rank(self, victims: list[int], violations: int, node: int) -> tuple[int, ...]:
+        """Fewest broken budgets, lowest highest priority, lowest sum, fewest, youngest of the highest, first node."""
+        priorities = [int(self.priority[victim]) for victim in victims]
+        highest = max(priorities)
+        started = min(int(self.ages[v]) for v in victims if self.priority[v] == highest)
+        # The sum counts every victim, whatever its priority is.
+        total = sum(priority + 2**31 for priority in priorities)
+        return (violations, highest, total, len(victims), -started, node)

@@ -1,0 +1,85 @@
+"""The openb trace as a cluster: nodes and pods with GPUs, requests only, in the order of their arrival."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
+from cruise.domain.resources import MEBIBYTE, Amounts, Resources
+
+# Thousandths of GPUs: half of the trace's pods ask for a part of one.
+GPU = "openb.example/gpu-milli"
+MILLI = 1000
+NAMESPACE = "openb"
+# The trace has classes of service and no priorities.
+PRIORITIES = {"LS": 3000, "Guaranteed": 2000, "Burstable": 1000, "BE": 0}
+OPENB = Path(__file__).parents[2] / "shared" / "data" / "openb"
+_BEGUN = datetime(2023, 1, 1, tzinfo=UTC)
+_NODES, _PODS = "openb_node_list_all_node.csv", "openb_pod_list_default.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Openb:
+    """A cluster without pods, and the pods that arrive, in that order; all of them are pending."""
+
+    nodes: tuple[Node, ...]
+    arrivals: tuple[Pod, ...]
+
+    def snapshot(self, where: dict[str, str | None]) -> Snapshot:
+        """The cluster with these pods, by name: each on its node, or pending (None)."""
+        pods = [
+            replace(pod, node=where[pod.name], phase="Running" if where[pod.name] else "Pending")
+            for pod in self.arrivals
+            if pod.name in where
+        ]
+        workloads = {(NAMESPACE, pod.workload): Workload(NAMESPACE, pod.workload) for pod in pods if pod.workload}
+        return Snapshot(
+            nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
+            pods=tuple(sorted(pods, key=lambda pod: pod.name)),
+            workloads=workloads,
+        )
+
+
+def read_openb(directory: Path = OPENB) -> Openb:
+    """Read the two lists of the trace. Raises FileNotFoundError."""
+    nodes = tuple(_node(row) for row in _rows(directory / _NODES))
+    rows = sorted(_rows(directory / _PODS), key=lambda row: (int(row["creation_time"]), row["name"]))
+    return Openb(nodes, tuple(_pod(row) for row in rows))
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    with path.open(newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def _node(row: dict[str, str]) -> Node:
+    gpus = int(row["gpu"])
+    return Node(
+        name=row["sn"],
+        allocatable=Resources(int(row["cpu_milli"]), int(row["memory_mib"]) * MEBIBYTE),
+        allocatable_extended={GPU: gpus * MILLI} if gpus else {},
+        labels={"kubernetes.io/hostname": row["sn"], "gpu-model": row["model"]},
+        kubelet_version=(1, 34),
+    )
+
+
+def _pod(row: dict[str, str]) -> Pod:
+    gpu = int(row["num_gpu"]) * int(row["gpu_milli"] or 0)
+    requests = Amounts(int(row["cpu_milli"]), int(row["memory_mib"]) * MEBIBYTE)
+    # Pods that ask for the same have one owner, as the replicas of a workload do.
+    owner = f"{row['qos'].lower()}-{row['cpu_milli']}-{row['memory_mib']}-{gpu}"
+    return Pod(
+        namespace=NAMESPACE,
+        name=row["name"],
+        uid=row["name"],
+        containers=(Container("main", requests=requests),),
+        workload=WorkloadRef("ReplicaSet", owner),
+        owner_kind="ReplicaSet",
+        owner_name=owner,
+        phase="Pending",
+        priority=PRIORITIES[row["qos"]],
+        created_at=_BEGUN + timedelta(seconds=int(row["creation_time"])),
+        extended_requests=((GPU, gpu),) if gpu else (),
+    )

@@ -1,0 +1,127 @@
+"""Instances as "Priority Matters" draws them, and where a default scheduler without preemption would have put them."""
+
+import random
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cruise.packer.instance import Instance, IntArray, plain_instance
+
+MEGABYTE = 1_000_000
+BALANCE_WEIGHT, SPREAD_WEIGHT = 1.0, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Nodes, pods a node on average, number of priorities, and the share of the capacity that all pods ask for."""
+
+    nodes: int
+    pods_per_node: int
+    priorities: int
+    usage_percent: int
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.pods_per_node} p{self.priorities} {self.usage_percent}%"
+
+
+# The range of the paper: 4 to 32 nodes, 4 and 8 pods a node, 1 to 4 priorities, 90 to 105 %.
+PAPER_RANGE = (
+    Shape(4, 4, 1, 95),
+    Shape(4, 8, 4, 105),
+    Shape(8, 4, 4, 100),
+    Shape(8, 8, 1, 95),
+    Shape(8, 8, 4, 105),
+    Shape(16, 4, 2, 100),
+    Shape(16, 4, 4, 95),
+    Shape(16, 8, 1, 95),
+    Shape(16, 8, 4, 100),
+    Shape(32, 4, 1, 95),
+    Shape(32, 4, 4, 100),
+    Shape(32, 8, 1, 95),
+    Shape(32, 8, 4, 100),
+    Shape(32, 8, 4, 105),
+)
+
+
+def draw_instance(shape: Shape, seed: int) -> Instance:
+    """ReplicaSets of 1 to 4 pods, 100 to 1000 m and MB each, on equal nodes, as far as the default scheduler gets."""
+    source = random.Random(f"{shape} {seed}")
+    wanted = shape.nodes * shape.pods_per_node
+    demands: list[tuple[int, int]] = []
+    counts: list[int] = []
+    priorities: list[int] = []
+    while (drawn := sum(counts)) < wanted:
+        counts.append(min(source.randint(1, 4), wanted - drawn))
+        demands.append((source.randint(100, 1000), source.randint(100, 1000) * MEGABYTE))
+        # A greater priority matters more.
+        priorities.append(source.randint(1, shape.priorities))
+    # Rounded up twice, as the paper's generator does.
+    totals = [sum(n * d[r] for n, d in zip(counts, demands, strict=True)) for r in range(2)]
+    capacity = [_ceil(_ceil(total * 100, shape.usage_percent), shape.nodes) for total in totals]
+    capacities = np.tile(np.array(capacity, dtype=np.int64), (shape.nodes, 1))
+    demand_rows, count_row = np.array(demands, dtype=np.int64), np.array(counts, dtype=np.int64)
+    return plain_instance(
+        demands=demand_rows,
+        priorities=np.array(priorities, dtype=np.int64),
+        counts=count_row,
+        movable=np.ones(len(counts), dtype=np.bool_),
+        running=default_placement(demand_rows, count_row, capacities),
+        most=np.tile(count_row[:, None], (1, shape.nodes)),
+        capacities=capacities,
+    )
+
+
+def draw_rightsized(shape: Shape, seed: int) -> Instance:
+    """An instance whose pods share headroom: 10 to 100 % of what they use of the CPU, 5 to 50 % of memory.
+
+    Nodes have room for what is shared among pods thrown together at random. As yet pods ask for their own peaks, so
+    the default scheduler leaves many of them pending.
+    """
+    source = random.Random(f"rightsized {shape} {seed}")
+    plain = draw_instance(shape, seed)
+    shares = np.array([[source.uniform(0.1, 1.0), source.uniform(0.05, 0.5)] for _ in range(plain.class_count)])
+    headroom = (plain.demands * shares).astype(np.int64)
+    pods = np.repeat(np.arange(plain.class_count), plain.counts).tolist()
+    source.shuffle(pods)
+    thrown = [headroom[pods[n :: shape.nodes]].max(axis=0) for n in range(shape.nodes)]
+    capacities = plain.capacities + np.mean(thrown, axis=0).astype(np.int64)
+    running = default_placement(plain.demands + headroom, plain.counts, capacities)
+    return replace(plain, headroom=headroom, capacities=capacities, running=running)
+
+
+def with_peaks(instance: Instance) -> Instance:
+    """The same pods and nodes where each pod keeps its peak for itself."""
+    return replace(instance, demands=instance.demands + instance.headroom, headroom=np.zeros_like(instance.headroom))
+
+
+def _ceil(value: int, divisor: int) -> int:
+    return (value + divisor - 1) // divisor
+
+
+def draw_pending(shape: Shape, seed: int) -> Instance:
+    """The first instance from a seed on that the default scheduler leaves pods of pending in."""
+    for attempt in range(1000):
+        instance = draw_instance(shape, seed * 1000 + attempt)
+        if (instance.running.sum(axis=1) < instance.counts).any():
+            return instance
+    raise RuntimeError(f"the default scheduler places everything of {shape} from seed {seed} on")
+
+
+def default_placement(demands: IntArray, counts: IntArray, capacities: IntArray) -> IntArray:
+    """Pods in their order of arrival, each where the least allocated, best balanced, least crowded node is."""
+    placed = np.zeros((len(demands), len(capacities)), dtype=np.int64)
+    used = np.zeros_like(capacities)
+    for c, demand in enumerate(demands):
+        for _ in range(counts[c]):
+            after = used + demand
+            open_nodes = (after <= capacities).all(axis=1)
+            if not open_nodes.any():
+                break
+            share = after / capacities
+            score = 100 * (1 - share).mean(axis=1) + BALANCE_WEIGHT * 100 * (1 - share.std(axis=1))
+            crowd = placed[c].max()
+            score += SPREAD_WEIGHT * (100 * (crowd - placed[c]) / crowd if crowd else 100)
+            node = int(np.argmax(np.where(open_nodes, score, -1.0)))
+            placed[c, node] += 1
+            used[node] = after[node]
+    return placed

@@ -1,0 +1,1 @@
+"""Single questions to the API server: rights, versions, quotas, where Prometheus is."""

@@ -1,0 +1,147 @@
+"""Where the cluster's Prometheus is, by the labels that the usual charts and operators give its Service."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import msgspec
+
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.errors import Unavailable
+
+_APP, _NAME, _COMPONENT = "app", "app.kubernetes.io/name", "app.kubernetes.io/component"
+_WEB_PORTS = ("http-web", "web", "http", "https", "http-query", "query", "http-metrics")
+_USUAL_PORTS = (9090, 8428, 8481, 10902, 8080, 80, 443)
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusPlace:
+    """A server that speaks Prometheus' query API, as a `requests` session has to ask it.
+
+    `headers` go with every request and may hold a token; `ca_file` verifies the server (None: the system's),
+    unless `insecure_tls`; `client_certificate` is the files of certificate and key. Inside of the cluster the
+    Service is asked itself, from outside through the API server.
+    """
+
+    url: str
+    namespace: str
+    service: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ca_file: str | None = None
+    client_certificate: tuple[str, str] | None = None
+    insecure_tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One way in which such a Service is labelled; `path` leads from its root to the query API."""
+
+    labels: Mapping[str, str]
+    path: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+# First what stores for long or queries several servers, then single ones: the order in which KRR looks.
+_KINDS: Sequence[_Kind] = (
+    _Kind({_NAME: "vmsingle"}),
+    _Kind({_NAME: "victoria-metrics-single"}),
+    _Kind({_NAME: "vmselect"}, path="/select/0/prometheus"),
+    _Kind({_APP: "vmselect"}, path="/select/0/prometheus"),
+    _Kind({_NAME: "thanos", _COMPONENT: "query"}),
+    _Kind({_NAME: "thanos-query"}),
+    _Kind({_APP: "thanos-query"}),
+    _Kind({_APP: "thanos-querier"}),
+    _Kind({_NAME: "mimir", _COMPONENT: "query-frontend"}, path="/prometheus", headers={"X-Scope-OrgID": "anonymous"}),
+    _Kind({_APP: "kube-prometheus-stack-prometheus"}),
+    _Kind({_APP: "prometheus", "component": "server"}),
+    _Kind({_APP: "prometheus-server"}),
+    _Kind({_APP: "prometheus-operator-prometheus"}),
+    _Kind({_APP: "rancher-monitoring-prometheus"}),
+    _Kind({_APP: "prometheus-prometheus"}),
+    _Kind({_NAME: "prometheus", _COMPONENT: "server"}),
+    _Kind({_NAME: "prometheus", _COMPONENT: "prometheus"}),
+    _Kind({_NAME: "prometheus"}),
+)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str
+    labels: dict[str, str] | None = None
+
+
+class _Port(msgspec.Struct, frozen=True):
+    port: int
+    name: str = ""
+    protocol: str = "TCP"
+
+
+class _ServiceSpec(msgspec.Struct, frozen=True):
+    type: str = ""
+    ports: tuple[_Port, ...] | None = None
+
+
+class _Service(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: _ServiceSpec = _ServiceSpec()
+
+
+class _Services(msgspec.Struct, frozen=True):
+    items: tuple[_Service, ...] | None = None
+
+
+async def find_prometheus(client: KubeClient) -> PrometheusPlace | None:
+    """Return the first server found, None where no Service is labelled like one. Nothing is asked of the server itself.
+
+    Raises Refused (services may not be listed), Throttled, Unavailable.
+    """
+    found = await _labelled(client, _APP) + await _labelled(client, _NAME)
+    for kind in _KINDS:
+        for service in found:
+            labels = service.metadata.labels or {}
+            port = _port(service.spec)
+            if port is not None and kind.labels.items() <= labels.items():
+                return await _place(client, kind, service.metadata, port)
+    return None
+
+
+async def _labelled(client: KubeClient, key: str) -> list[_Service]:
+    """Return the Services that bear one of the wanted values, sorted by namespace and name."""
+    values = sorted({kind.labels[key] for kind in _KINDS if key in kind.labels})
+    answer = await client.get("/api/v1/services", {"labelSelector": f"{key} in ({','.join(values)})"})
+    try:
+        services = msgspec.json.decode(answer, type=_Services).items or ()
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"the list of Services cannot be read: {error}") from error
+    return sorted(services, key=lambda one: (one.metadata.namespace, one.metadata.name))
+
+
+def _port(spec: _ServiceSpec) -> _Port | None:
+    """Return the port on which queries are answered: others are for gRPC or for reloading a configuration."""
+    ports = [port for port in spec.ports or () if port.protocol == "TCP"]
+    if spec.type == "ExternalName" or not ports:
+        return None
+
+    def rank(port: _Port) -> tuple[int, int]:
+        name = _WEB_PORTS.index(port.name) if port.name in _WEB_PORTS else len(_WEB_PORTS)
+        return name, _USUAL_PORTS.index(port.port) if port.port in _USUAL_PORTS else len(_USUAL_PORTS)
+
+    return min(ports, key=rank)
+
+
+async def _place(client: KubeClient, kind: _Kind, service: _Metadata, port: _Port) -> PrometheusPlace:
+    scheme = "https" if port.name.startswith("https") or port.port == 443 else "http"
+    if client.in_cluster:
+        url = f"{scheme}://{service.name}.{service.namespace}.svc:{port.port}{kind.path}"
+        return PrometheusPlace(url, service.namespace, service.name, kind.headers)
+    identity = await client.identity()
+    name = f"{scheme}:{service.name}:{port.port}"
+    return PrometheusPlace(
+        url=f"{identity.server}/api/v1/namespaces/{quote(service.namespace)}/services/{name}/proxy{kind.path}",
+        namespace=service.namespace,
+        service=service.name,
+        headers={**identity.headers, **kind.headers},
+        ca_file=identity.ca_file,
+        client_certificate=identity.certificate,
+        insecure_tls=not identity.verify,
+    )

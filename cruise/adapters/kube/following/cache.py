@@ -1,0 +1,238 @@
+"""What is known of a cluster, kept as decisions read it, and snapshots of it that cost what has changed."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar, cast
+
+import structlog
+
+from cruise.adapters.kube.following.controllers import Controllers, WorkloadReader, WorkloadShelf
+from cruise.adapters.kube.following.kinds import Kind
+from cruise.adapters.kube.following.oom_watch import OomWatch
+from cruise.adapters.kube.following.pod_shelf import PodShelf
+from cruise.adapters.kube.following.shelf import Keeper, Key, KindShelf, Shelf
+from cruise.adapters.kube.following.storage_shelves import ClassShelf, StorageShelves
+from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, Node, Snapshot, Workload, WorkloadRef
+from cruise.domain.colocation import Surroundings
+from cruise.domain.overrides import PREFIX
+from cruise.domain.scheduling import LabelSelector
+from cruise.kube_json.objects.annotations import StringMaps, with_name
+from cruise.kube_json.objects.around_pods import decode_autoscaler, decode_budget, decode_limit_range
+from cruise.kube_json.objects.node import decode_node
+from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS
+from cruise.kube_json.objects.pod import OS_LABEL
+from cruise.kube_json.reading.stream import Unreadable
+from cruise.kube_json.wire import objects as wire_objects
+from cruise.kube_json.wire import pods_and_nodes as wire
+from cruise.kube_json.wire.objects import AnyObject
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+_OFF: Mapping[str, str] = {f"{PREFIX}mode": "off"}
+# Every pod of a cluster may be odd in the same way.
+_MOST_TOLD = 20
+_WORKLOADS = (
+    wire_objects.DeploymentObject,
+    wire_objects.ReplicaSetObject,
+    wire_objects.StatefulSetObject,
+    wire_objects.DaemonSetObject,
+    wire_objects.JobObject,
+    wire_objects.CronJobObject,
+)
+
+# Which parts of a snapshot are made of a kind.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "Pod": (),
+    "Node": ("nodes", "windows", "names"),
+    "PodDisruptionBudget": ("budgets",),
+    "HorizontalPodAutoscaler": ("autoscalers", "annotations"),
+    "LimitRange": ("limit ranges", "annotations"),
+    "Namespace": ("annotations", "surroundings"),
+    "PersistentVolumeClaim": ("surroundings",),
+    "PersistentVolume": ("surroundings",),
+    "StorageClass": ("surroundings",),
+    "CSINode": ("surroundings",),
+    "PriorityClass": (),
+}
+_PARTS_OF_WORKLOADS = ("workloads", "annotations")
+
+
+class Cache:
+    """Objects of all kinds. `version` counts changes.
+
+    An object that cannot be read is told of once and held apart, without harm to what it is about: the node of such a
+    pod is left out, as its room is not known, and so is such a node; such a budget covers its whole namespace and
+    allows nothing; a namespace that is so, or has an autoscaler, limit range or workload that is so, is off.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.oom = OomWatch(lambda: self.pods.shown_kills())
+        self._told: dict[tuple[str, Key], str] = {}
+        self._made: dict[str, object] = {}
+        maps, read_workload = StringMaps(), WorkloadReader().read
+        self._workloads: dict[str, WorkloadShelf] = {
+            _tag(shape): Shelf(read_workload, partial(self._workload_changed, _tag(shape))) for shape in _WORKLOADS
+        }
+        self.controllers = Controllers({kind: self._workloads[kind] for kind in INTERMEDIATE_KINDS})
+        self._storage = StorageShelves(self._changed)
+        self._classes = ClassShelf(self._changed)
+        self.pods = PodShelf(
+            self.controllers, maps, partial(self._changed, "Pod"), self.oom.tell, self._classes.by_name
+        )
+        self._nodes: Shelf[wire.NodeObject, Node] = Shelf(
+            lambda document: decode_node(document, maps), partial(self._changed, "Node")
+        )
+        self._budgets: Shelf[wire_objects.BudgetObject, DisruptionBudget] = Shelf(
+            decode_budget, partial(self._changed, "PodDisruptionBudget")
+        )
+        self._autoscalers: Shelf[wire_objects.AutoscalerObject, Autoscaler] = Shelf(
+            decode_autoscaler, partial(self._changed, "HorizontalPodAutoscaler")
+        )
+        self._limit_ranges: Shelf[wire_objects.LimitRangeObject, tuple[LimitRangeItem, ...]] = Shelf(
+            decode_limit_range, partial(self._changed, "LimitRange")
+        )
+        self._namespaces: Shelf[wire_objects.NamespaceObject, _Marks] = Shelf(
+            partial(_marks_of, maps), partial(self._changed, "Namespace")
+        )
+        keepers: dict[str, object] = {
+            "Pod": self.pods,
+            "Node": self._nodes,
+            "PodDisruptionBudget": self._budgets,
+            "HorizontalPodAutoscaler": self._autoscalers,
+            "LimitRange": self._limit_ranges,
+            "Namespace": self._namespaces,
+            "PriorityClass": self._classes.shelf,
+            **self._storage.keepers(),
+            **self._workloads,
+        }
+        # Each is given objects of its own kind alone.
+        self._shelves = {kind: KindShelf(cast(Keeper[AnyObject], keeper)) for kind, keeper in keepers.items()}
+        self._odd = {kind: cast(Shelf[AnyObject, object], keeper).odd for kind, keeper in keepers.items()}
+
+    def shelf(self, kind: Kind) -> KindShelf:
+        """Return what takes the objects of a kind."""
+        return self._shelves[_tag(kind.shape)]
+
+    def node(self, name: str) -> Node | None:
+        """Return one node."""
+        return self._nodes.values.get(("", name))
+
+    def unreadable(self) -> Iterator[Unreadable]:
+        """Yield every object that is held apart."""
+        for odd in self._odd.values():
+            yield from odd.values()
+
+    def snapshot(self) -> Snapshot:
+        """Return everything as it is now; later changes do not touch what was returned."""
+        nodes = self._part("nodes", lambda: tuple(_sorted(self._nodes.values)))
+        windows = self._part("windows", lambda: frozenset(node.name for node in nodes if _runs_windows(node)))
+        names = self._part("names", lambda: frozenset(node.name for node in nodes))
+        blind = {odd.node for odd in self.pods.odd.values() if odd.node is not None}
+        return Snapshot(
+            nodes=tuple(node for node in nodes if node.name not in blind) if blind else nodes,
+            pods=self.pods.pods(windows, self.pods.nodes_in_use() - names),
+            workloads=self._part("workloads", self._all_workloads),
+            budgets=self._part("budgets", self._all_budgets),
+            autoscalers=self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values))),
+            limit_ranges=self._part("limit ranges", self._all_limit_ranges),
+            namespace_annotations=self._part("annotations", self._all_annotations),
+            oom_kills=tuple(self.pods.shown_kills()),
+            surroundings=self._surroundings(),
+        )
+
+    def _all_workloads(self) -> Mapping[tuple[str, WorkloadRef], Workload]:
+        return {
+            (workload.namespace, workload.ref): workload
+            for shelf in self._workloads.values()
+            for workload in shelf.values.values()
+            if isinstance(workload, Workload)
+        }
+
+    def _all_budgets(self) -> tuple[DisruptionBudget, ...]:
+        odd = {
+            (namespace, name): DisruptionBudget(namespace, name, LabelSelector(), 0)
+            for namespace, name in self._budgets.odd
+        }
+        return tuple(_sorted(self._budgets.values | odd))
+
+    def _all_limit_ranges(self) -> Mapping[str, tuple[LimitRangeItem, ...]]:
+        ranges: dict[str, tuple[LimitRangeItem, ...]] = {}
+        for (namespace, _), items in sorted(self._limit_ranges.values.items(), key=_key):
+            ranges[namespace] = ranges.get(namespace, ()) + items
+        return ranges
+
+    def _surroundings(self) -> Surroundings:
+        known = self._part("surroundings", self._all_surroundings)
+        labels = known.namespace_labels
+        unseen = {name: with_name(None, name) for name in self.pods.namespaces() if name not in labels}
+        return replace(known, namespace_labels={**labels, **unseen}) if unseen else known
+
+    def _all_surroundings(self) -> Surroundings:
+        return self._storage.surroundings({name: marks.labels for (_, name), marks in self._namespaces.values.items()})
+
+    def _all_annotations(self) -> Mapping[str, Mapping[str, str]]:
+        annotations = {name: marks.annotations for (_, name), marks in self._namespaces.values.items()}
+        annotations = {name: stated for name, stated in annotations.items() if stated}
+        off = {name for _, name in self._namespaces.odd}
+        for kind, odd in self._odd.items():
+            if "annotations" in _PARTS.get(kind, _PARTS_OF_WORKLOADS):
+                off |= {namespace for namespace, _ in odd if namespace}
+        return annotations | dict.fromkeys(off, _OFF)
+
+    def _part(self, name: str, make: Callable[[], T]) -> T:
+        """Return a part of the snapshot, made anew only after a change to what it is made of."""
+        if name not in self._made:
+            self._made[name] = make()
+        return cast(T, self._made[name])
+
+    def _workload_changed(self, kind: str, key: Key) -> None:
+        if kind in INTERMEDIATE_KINDS:
+            self.pods.owner_changed(key[0])
+        self._changed(kind, key)
+
+    def _changed(self, kind: str, key: Key) -> None:
+        self.version += 1
+        for part in _PARTS.get(kind, _PARTS_OF_WORKLOADS):
+            self._made.pop(part, None)
+        odd = self._odd[kind].get(key)
+        if odd is None:
+            self._told.pop((kind, key), None)
+        elif self._told.get((kind, key)) != odd.problem:
+            if len(self._told) < _MOST_TOLD:
+                log.warning("unreadable object", problem=odd.problem)
+            elif len(self._told) == _MOST_TOLD:
+                log.warning("more unreadable objects", problem=odd.problem)
+            self._told[(kind, key)] = odd.problem
+
+
+def _tag(shape: type[AnyObject]) -> str:
+    return str(shape.__struct_config__.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What is read of a namespace."""
+
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+def _marks_of(maps: StringMaps, document: wire_objects.NamespaceObject) -> _Marks:
+    metadata = document.metadata
+    return _Marks(maps.annotations(metadata.annotations), maps.labels(with_name(metadata.labels, metadata.name)))
+
+
+def _runs_windows(node: Node) -> bool:
+    return node.labels.get(OS_LABEL) == "windows"
+
+
+def _key(entry: tuple[Key, object]) -> Key:
+    return entry[0]
+
+
+def _sorted(values: Mapping[Key, T]) -> Iterator[T]:
+    return (value for _, value in sorted(values.items(), key=_key))

@@ -1,0 +1,74 @@
+"""One look at a cluster, by lists alone: what a report needs, with nothing followed and no more than read rights."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cruise.adapters.kube.following.cache import Cache
+from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, Kind
+from cruise.adapters.kube.following.listing import list_pages
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.domain.cluster import Snapshot
+from cruise.errors import BadInput, Expired, NotFound, Refused, Unavailable
+from cruise.kube_json.reading.stream import StreamDecoder, Unreadable
+
+_PAGE = 500
+# A list that outlived its version is begun anew; one that does so again and again will not end.
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The cluster, and the objects in it that cannot be read."""
+
+    snapshot: Snapshot
+    unreadable: Sequence[Unreadable]
+
+
+async def look(client: KubeClient, on_read: Callable[[str, int], None]) -> Look:
+    """List every kind that decisions read; `on_read` is told how many objects of a kind there are so far.
+
+    Raises BadInput where a kind may not be read, Throttled, Unavailable.
+    """
+    cache = Cache()
+    for stage in (True, False):
+        kinds = [kind for kind in ALL_KINDS if (kind.plural in FIRST_LISTED) is stage]
+        answers = await asyncio.gather(*(_list(client, kind, cache, on_read) for kind in kinds), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+    return Look(cache.snapshot(), list(cache.unreadable()))
+
+
+async def _list(client: KubeClient, kind: Kind, cache: Cache, on_read: Callable[[str, int], None]) -> None:
+    for _ in range(_TRIES):
+        try:
+            await _list_once(client, kind, cache, on_read)
+        except Expired:
+            continue
+        except NotFound as error:
+            if kind.optional:
+                return
+            raise BadInput(f"the cluster has no {kind.plural}: {error}") from error
+        except Refused as error:
+            if kind.optional and error.cause == "Forbidden":
+                return
+            hint = "; deploy/rbac/observe.yaml has all rights that are needed" if error.cause == "Forbidden" else ""
+            raise BadInput(f"{kind.plural} cannot be listed: {error}{hint}") from error
+        return
+    raise Unavailable(f"{kind.plural}: the list took longer than the server keeps it, {_TRIES} times in a row")
+
+
+async def _list_once(client: KubeClient, kind: Kind, cache: Cache, on_read: Callable[[str, int], None]) -> None:
+    shelf, count = cache.shelf(kind), 0
+    names: set[tuple[str, str]] = set()
+    async for page in list_pages(client, kind, StreamDecoder(kind.shape), _PAGE):
+        for odd in page.unreadable:
+            names.add((odd.namespace, odd.name))
+            shelf.put(odd, page.version)
+        for item in page.items:
+            names.add((item.metadata.namespace or "", item.metadata.name))
+            shelf.put(item, page.version)
+        count += len(page.items) + len(page.unreadable)
+        on_read(kind.plural, count)
+    shelf.keep_only(names)

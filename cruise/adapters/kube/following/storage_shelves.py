@@ -1,0 +1,77 @@
+"""Claims, volumes and whatever tells where they may be used, and priority classes, kept as they are watched."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from cruise.adapters.kube.following.shelf import Key, Shelf
+from cruise.domain.colocation import Surroundings
+from cruise.kube_json.objects import storage
+from cruise.kube_json.objects.priority_classes import PriorityClass, decode_priority_class
+from cruise.kube_json.wire import storage as wire_storage
+
+
+class StorageShelves:
+    """The kinds that claims are resolved with; `changed` is told kind and key of each change.
+
+    What cannot be read leaves the claims out that depend on it; a node whose limits cannot be read attaches nothing.
+    """
+
+    def __init__(self, changed: Callable[[str, Key], None]) -> None:
+        self._claims: Shelf[wire_storage.ClaimObject, storage.ClaimRequest] = Shelf(
+            storage.decode_claim, partial(changed, "PersistentVolumeClaim")
+        )
+        self._volumes: Shelf[wire_storage.VolumeObject, storage.Volume] = Shelf(
+            storage.decode_volume, partial(changed, "PersistentVolume")
+        )
+        self._classes: Shelf[wire_storage.StorageClassObject, storage.StorageClass] = Shelf(
+            storage.decode_storage_class, partial(changed, "StorageClass")
+        )
+        self._limits: Shelf[wire_storage.NodeDriversObject, storage.AttachLimits] = Shelf(
+            storage.decode_attach_limits, partial(changed, "CSINode")
+        )
+
+    def keepers(self) -> dict[str, object]:
+        """Return what keeps the objects of each kind."""
+        return {
+            "PersistentVolumeClaim": self._claims,
+            "PersistentVolume": self._volumes,
+            "StorageClass": self._classes,
+            "CSINode": self._limits,
+        }
+
+    def surroundings(self, namespace_labels: Mapping[str, Mapping[str, str]]) -> Surroundings:
+        """Return everything as it is now, with labels by namespace."""
+        return storage.surroundings_of(
+            self._claims.values.values(),
+            {name: volume for (_, name), volume in self._volumes.values.items()},
+            {name: one for (_, name), one in self._classes.values.items()},
+            {name: limits for (_, name), limits in self._limits.values.items()},
+            namespace_labels,
+            blind=sorted(name for _, name in self._limits.odd),
+        )
+
+
+class ClassShelf:
+    """Priority classes; `by_name` is always up to date."""
+
+    def __init__(self, changed: Callable[[str, Key], None]) -> None:
+        self.shelf: Shelf[wire_storage.PriorityClassObject, PriorityClass] = Shelf(
+            decode_priority_class, partial(changed, "PriorityClass")
+        )
+        self.by_name: Mapping[str, PriorityClass] = _ByName(self.shelf)
+
+
+class _ByName(Mapping[str, PriorityClass]):
+    """A shelf of objects without a namespace, by their names."""
+
+    def __init__(self, shelf: Shelf[wire_storage.PriorityClassObject, PriorityClass]) -> None:
+        self._shelf = shelf
+
+    def __getitem__(self, name: str) -> PriorityClass:
+        return self._shelf.values[("", name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for _, name in self._shelf.values)
+
+    def __len__(self) -> int:
+        return len(self._shelf.values)

@@ -1,0 +1,246 @@
+"""One kind kept in step with the API server: a list, then a watch, and from every failure back to one of the two."""
+
+import asyncio
+import gc
+import math
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from cruise.adapters.kube.following.backoff import Backoff
+from cruise.adapters.kube.following.kinds import Kind
+from cruise.adapters.kube.following.listing import list_pages
+from cruise.adapters.kube.following.shelf import Key, KindShelf, key_of
+from cruise.adapters.kube.following.watch_lines import WatchLines
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.errors import BadInput, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
+from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder
+from cruise.kube_json.wire.objects import AnyObject
+
+log = structlog.get_logger()
+
+_UNPROVED_WATCHES = 2
+# Items of a page that is followed by more like it.
+_MANY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The pace of lists and watches, in seconds.
+
+    A watch is kept open by the server for `watch_seconds`, give or take a fifth: servers say only about once a minute
+    up to which version they have told everything, and for no fixed time of kinds that nothing happens to. What is
+    opened anew proves that nothing was missed, since a server tells at once what has happened since a version, or that
+    it does not know any more: so it counts from its opening, once it has been open for `trust_seconds` without an
+    error. Where watches end sooner than that, by whatever is in between, a list proves it every `unproved_seconds`.
+    A watch that says nothing for `grace_seconds` longer than it should last is dead. What fails within `steady_seconds`
+    makes the next wait longer; one that the server ends is opened anew no sooner than `least_seconds` after it was
+    opened. After `relist_failures` in a row the version is suspected to be one that the server never had: the kind is
+    listed anew.
+    """
+
+    page_size: int = 500
+    watch_seconds: float = 30.0
+    trust_seconds: float = 1.0
+    unproved_seconds: float = 30.0
+    grace_seconds: float = 10.0
+    steady_seconds: float = 5.0
+    least_seconds: float = 1.0
+    first_wait_seconds: float = 0.5
+    longest_wait_seconds: float = 30.0
+    absent_wait_seconds: float = 300.0
+    relist_failures: int = 5
+    events_in_a_row: int = 100
+
+
+class KindWatch:
+    """Follows one kind for as long as `run` does.
+
+    `listed` is set once its objects were all seen, or it was found that there can be none: then it is `absent`.
+    `problem` says why it is not followed now, and is empty where all is well.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: Kind,
+        shelf: KindShelf,
+        timing: Timing,
+        clock: Callable[[], float],
+        lines: WatchLines | None = None,
+    ) -> None:
+        self.kind = kind
+        self.listed = asyncio.Event()
+        self.version: str | None = None
+        self.problem = ""
+        self.lists = 0
+        self._client = client
+        self._shelf = shelf
+        self._timing = timing
+        self._clock = clock
+        self._lines = lines or WatchLines()
+        self._decoder = StreamDecoder(kind.shape)
+        self.absent = False
+        self._proved_at = -math.inf
+        self._opened_at: float | None = None
+        self._unproved = 0
+
+    def lag_seconds(self) -> float:
+        """How long ago the objects were last known to be those of the server; infinite before the first list."""
+        if self.absent:
+            return 0.0
+        now = self._clock()
+        opened_at = self._opened_at if self._trusts_watch(now) else None
+        proved_at = self._proved_at if opened_at is None else max(self._proved_at, opened_at)
+        return now - proved_at if self.listed.is_set() else math.inf
+
+    async def run(self) -> None:
+        """Keep in step until cancelled."""
+        timing = self._timing
+        waits = Backoff(timing.first_wait_seconds, timing.longest_wait_seconds)
+        while True:
+            began = self._clock()
+            try:
+                if self._needs_list(waits.failures):
+                    await self._list()
+                await self._watch()
+            except (CruiseError, BadInput) as error:
+                if self._clock() - began >= timing.steady_seconds:
+                    waits.reset()
+                wait = self._wait_after(error, waits)
+            else:
+                waits.reset()
+                # A server that ends its watches early, again and again, is left in peace a little.
+                wait = max(0.0, timing.least_seconds * random.uniform(0.5, 1.0) - (self._clock() - began))
+            await asyncio.sleep(wait)
+
+    def _needs_list(self, failures: int) -> bool:
+        unproved = self._unproved >= _UNPROVED_WATCHES and self.lag_seconds() >= self._timing.unproved_seconds
+        return self.version is None or unproved or failures >= self._timing.relist_failures
+
+    def _wait_after(self, error: CruiseError, waits: Backoff) -> float:
+        if self.kind.optional and (isinstance(error, NotFound) or _is_forbidden(error)):
+            self._do_without(error)
+            return self._timing.absent_wait_seconds * random.uniform(0.8, 1.2)
+        asked = None
+        match error:
+            case Expired() | BadInput():
+                self.version = None
+            case Throttled():
+                asked = error.retry_after_seconds
+            case Unavailable():
+                pass
+            case _:
+                # What the server will not continue from, it may still list.
+                self.version = None
+        self._ail(error)
+        return waits.next_seconds(asked)
+
+    async def _list(self) -> None:
+        self.version = None
+        names: set[Key] = set()
+        version = ""
+        async for page in list_pages(self._client, self.kind, self._decoder, self._timing.page_size):
+            for item in (*page.items, *page.unreadable):
+                names.add(key_of(item))
+                self._shelf.put(item, page.version)
+            version = page.version
+            if len(page.items) >= _MANY:
+                _leave_to_counting()
+            await asyncio.sleep(0)
+        self._shelf.keep_only(names)
+        self.absent = False
+        self.version = version
+        self.lists += 1
+        self._prove(self._clock())
+        self.listed.set()
+
+    async def _watch(self) -> None:
+        timing = self._timing
+        seconds = max(1, round(timing.watch_seconds * random.uniform(0.8, 1.2)))
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self.version or "",
+            "timeoutSeconds": str(seconds),
+        }
+        silence = seconds + timing.grace_seconds
+        async with self._client.lines(self.kind.path, query, silence_seconds=silence) as lines:
+            self._well()
+            self._opened_at = self._clock()
+            self._unproved += 1
+            try:
+                await self._hear(lines)
+                if self._trusts_watch(self._clock()):
+                    # What happened in the very last moment may not have been told.
+                    self._prove(self._clock() - timing.trust_seconds)
+            finally:
+                if self._trusts_watch(self._clock()):
+                    self._prove(self._opened_at)
+                self._opened_at = None
+
+    async def _hear(self, lines: AsyncIterator[bytes]) -> None:
+        in_a_row = 0
+        async for line in lines:
+            self._take(self._decoder.event(line))
+            self._prove(self._clock())
+            in_a_row += 1
+            if in_a_row % self._timing.events_in_a_row == 0:
+                # Lines that have arrived already are read without a pause, and others want their turn.
+                await asyncio.sleep(0)
+
+    def _take(self, event: Event[AnyObject]) -> None:
+        match event:
+            case Changed(item, version):
+                self._shelf.put(item, version)
+            case Deleted(item, version):
+                self._shelf.drop(key_of(item), version)
+            case Bookmark(version):
+                pass
+            case Broken(expired, message):
+                self._opened_at = None
+                raise Expired(message) if expired else Unavailable(message)
+        if version:
+            self.version = version
+
+    def _prove(self, at: float | None) -> None:
+        """Note that everything up to a time is known."""
+        if at is not None:
+            self._proved_at = max(self._proved_at, at)
+            self._unproved = 0
+
+    def _trusts_watch(self, now: float) -> bool:
+        return self._opened_at is not None and now - self._opened_at >= self._timing.trust_seconds
+
+    def _do_without(self, error: CruiseError) -> None:
+        if self.problem != str(error):
+            self.problem = str(error)
+            log.warning("doing without a kind", kind=self.kind.plural, because=self.problem)
+        self._shelf.keep_only(set())
+        self.absent = True
+        self.listed.set()
+
+    def _ail(self, error: CruiseError) -> None:
+        if self.problem != str(error):
+            self.problem = str(error)
+            self._lines.interrupted(self.kind.plural, self.problem, usual=isinstance(error, Expired))
+
+    def _well(self) -> None:
+        if self.problem:
+            self.problem = ""
+            self._lines.goes_on(self.kind.plural)
+
+
+def _leave_to_counting() -> None:
+    """Keep the garbage collector from going through what stays for long, and is freed once nobody refers to it.
+
+    A pass over the objects of 150,000 pods would stop the event loop for some tenths of a second, again and again.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def _is_forbidden(error: CruiseError) -> bool:
+    return isinstance(error, Refused) and error.cause == "Forbidden"

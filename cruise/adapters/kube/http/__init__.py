@@ -1,0 +1,1 @@
+"""HTTP to the API server: connection, credentials, throttling, errors."""

@@ -1,0 +1,230 @@
+"""One writer at a time: leadership by a Lease of coordination.k8s.io."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+import structlog
+
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.leading.lease_record import LeaseRecord, micro_time, new_lease, read_lease
+from cruise.errors import Conflict, CruiseError, NotFound
+
+log = structlog.get_logger()
+
+_DURATION = timedelta(seconds=15)
+_RENEW_DEADLINE = timedelta(seconds=10)
+_RETRY = timedelta(seconds=2)
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _uptime() -> float:
+    """Return seconds that go on while this host sleeps, as they do for everybody else."""
+    return time.clock_gettime(_CLOCK)
+
+
+class LeaderLease:
+    """Contends for one Lease as `identity`, and leads while it holds it.
+
+    A holder counts its time from when its last successful renewal began, and stops at `renew_deadline`; others count
+    `duration` from when they last saw the Lease change, each by its own clock. As the deadline is the shorter and
+    begins earlier, the holder has stopped before anybody may follow, whatever the hosts think the time is.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        duration: timedelta = _DURATION,
+        renew_deadline: timedelta = _RENEW_DEADLINE,
+        retry: timedelta = _RETRY,
+        clock: Callable[[], float] = _uptime,
+    ) -> None:
+        if not retry < renew_deadline < duration:
+            raise ValueError(f"a Lease needs retry {retry} < renew_deadline {renew_deadline} < duration {duration}")
+        self._client = client
+        self._namespace, self._name = namespace, name
+        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases"
+        self._identity = identity
+        self._duration = duration.total_seconds()
+        self._deadline = renew_deadline.total_seconds()
+        self._retry = retry.total_seconds()
+        self._clock = clock
+        self._seen: LeaseRecord | None = None
+        self._seen_at = 0.0
+        self._acquired = ""
+        self._held_until: float | None = None
+
+    @property
+    def held(self) -> bool:
+        """Tell whether this contender may write now."""
+        return self._held_until is not None and self._clock() < self._held_until
+
+    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` whenever and as long as the Lease is held; return when it returns, raise what it raises.
+
+        It is cancelled when the Lease is lost, and begun anew once it is held again. Cancelled itself, this ends the
+        work first and then lets the Lease go, so that another may follow at once.
+        """
+        try:
+            while True:
+                await self._campaign()
+                log.info("leading", lease=self._name, identity=self._identity)
+                if await self._lead_once(work):
+                    return
+                log.warning("not leading any more", lease=self._name, identity=self._identity)
+        finally:
+            await self._release()
+
+    async def _campaign(self) -> None:
+        """Return once the Lease is held."""
+        told = ""
+        while True:
+            try:
+                async with asyncio.timeout(self._deadline / 2):
+                    if await self._acquire():
+                        return
+            except (CruiseError, TimeoutError) as error:
+                problem = str(error) or "no answer in time"
+                if problem != told:
+                    log.warning("cannot contend for the lease", lease=self._name, problem=problem)
+                told = problem
+            await asyncio.sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Return how long to wait: until the holder's time is up, if that is sooner than the next look."""
+        usual = self._retry * random.uniform(0.8, 1.0)
+        left = self._dead_at() - self._clock()
+        return left if 0 < left < usual else usual
+
+    async def _lead_once(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Work while the Lease is held; tell whether the work came to its own end, whose exception is raised."""
+        failed: list[Exception] = []
+
+        async def settle() -> None:
+            # Kept out of the group, which would wrap it.
+            try:
+                await work()
+            except Exception as error:
+                failed.append(error)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                working, keeping = group.create_task(settle()), group.create_task(self._keep())
+                await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
+                lost = keeping.done()
+                working.cancel()
+                keeping.cancel()
+        finally:
+            self._held_until = None
+        if failed:
+            raise failed[0]
+        return not lost
+
+    async def _keep(self) -> None:
+        """Renew the Lease again and again; return when it is lost."""
+        told = False
+        while self.held:
+            await asyncio.sleep(min(self._retry, self._left()))
+            try:
+                async with asyncio.timeout(min(self._left(), self._deadline / 2)):
+                    if not await self._renew():
+                        break
+                told = False
+            except (CruiseError, TimeoutError) as error:
+                # That it goes on like that says nothing new.
+                if not told:
+                    problem = str(error) or "no answer in time"
+                    log.warning("the lease was not renewed", lease=self._name, problem=problem)
+                told = True
+        self._held_until = None
+
+    def _left(self) -> float:
+        return 0.0 if self._held_until is None else max(0.0, self._held_until - self._clock())
+
+    async def _acquire(self) -> bool:
+        """Take the Lease if it is free; tell whether it is held now."""
+        found = await self._look()
+        if not self._free():
+            return False
+        acquired = micro_time(_wall_clock())
+        try:
+            await self._write(found, acquired)
+        except Conflict:
+            # Somebody else was faster.
+            return False
+        return True
+
+    async def _renew(self) -> bool:
+        """Renew the Lease; False where it is another's now."""
+        try:
+            await self._write(self._seen, self._acquired)
+        except (Conflict, NotFound):
+            # Edited, deleted, or renewed by ourselves in a request whose answer was lost.
+            found = await self._look()
+            if found is not None and found.holder and not self._mine(found):
+                return False
+            await self._write(found, self._acquired)
+        return True
+
+    async def _look(self) -> LeaseRecord | None:
+        """Read the Lease, and keep in mind since when it has been as it is; None where there is none."""
+        try:
+            found = read_lease(await self._client.get(self._path, urgent=True))
+        except NotFound:
+            return None
+        if self._seen is None or self._seen.spec != found.spec:
+            self._seen_at = self._clock()
+        self._seen = found
+        return found
+
+    def _free(self) -> bool:
+        """Tell whether the Lease may be taken; one that was deleted still counts for as long as it would have."""
+        seen = self._seen
+        return seen is None or seen.released or self._mine(seen) or self._clock() >= self._dead_at()
+
+    def _mine(self, record: LeaseRecord) -> bool:
+        return bool(self._acquired) and (record.holder, record.acquired) == (self._identity, self._acquired)
+
+    def _dead_at(self) -> float:
+        return 0.0 if self._seen is None else self._seen_at + self._seen.life_seconds(self._duration)
+
+    async def _write(self, found: LeaseRecord | None, acquired: str) -> None:
+        """Write the Lease as one's own, fenced on its resourceVersion; it is held from when this began."""
+        begun = self._clock()
+        # Kept before it is sent: should the answer be lost, the record still proves to be ours.
+        self._acquired = acquired
+        record = found or new_lease(self._namespace, self._name)
+        renewed = record.held_by(self._identity, acquired, self._duration, _wall_clock())
+        method, path = ("POST", self._leases) if found is None else ("PUT", self._path)
+        self._seen = read_lease(await self._client.send(method, path, renewed.document, urgent=True))
+        self._seen_at = self._clock()
+        self._held_until = begun + self._deadline
+
+    async def _release(self) -> None:
+        """Let the Lease go, if it may be ours."""
+        self._held_until = None
+        if not self._acquired:
+            return
+        try:
+            async with asyncio.timeout(self._deadline / 2):
+                found = await self._look()
+                if found is not None and self._mine(found):
+                    await self._client.send("PUT", self._path, found.let_go(_wall_clock()).document, urgent=True)
+        except (CruiseError, TimeoutError) as error:
+            log.warning("the lease was not let go", lease=self._name, problem=str(error) or "no answer in time")
+
+    @property
+    def _path(self) -> str:
+        return f"{self._leases}/{quote(self._name)}"
+
+
+def _wall_clock() -> datetime:
+    """Return the time for people to read; nothing is ever judged by it."""
+    return datetime.now(UTC)  # noqa: TID251 - the edge, where the clock is read

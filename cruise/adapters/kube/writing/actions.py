@@ -1,0 +1,105 @@
+"""The four writes on a cluster, each fenced on what it was decided about.
+
+| action | request | fence |
+|---|---|---|
+| resize | strategic merge on `pods/resize` | the pod's uid, in the patch |
+| evict | Eviction | the pod's uid, as precondition |
+| taint, untaint | merge patch of all taints | the node's resourceVersion |
+
+What the server may say against each is in `translation.MEANINGS`.
+"""
+
+from typing import assert_never
+from urllib.parse import quote
+
+import msgspec
+
+from cruise.adapters.kube.http.client import MERGE_PATCH, STRATEGIC_MERGE, KubeClient
+from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
+from cruise.domain.scheduling import OVERLOADED
+from cruise.errors import Conflict, Unavailable
+from cruise.kube_json.patches.resize_patch import resize_patch
+
+JsonObject = dict[str, object]
+
+# Kubelets and controllers change nodes all the time, mostly something else than the taints.
+_TAINT_TRIES = 5
+
+
+async def perform(client: KubeClient, action: Action) -> None:
+    """Do one action. Raises Conflict, NotFound, Refused, Throttled, Unavailable."""
+    match action:
+        case ResizePod():
+            # The sizes are absolute and the pod is that very one: the same patch twice is as good as once.
+            path = f"{_pod(action.namespace, action.pod)}/resize"
+            await client.send("PATCH", path, resize_patch(action), content_type=STRATEGIC_MERGE, repeatable=True)
+        case EvictPod():
+            # Never repeated: that the pod is gone would then look as if somebody else had done it.
+            await client.send("POST", f"{_pod(action.namespace, action.pod)}/eviction", _eviction(action))
+        case TaintNode():
+            await _set_taint(client, action.node, wanted=True)
+        case UntaintNode():
+            await _set_taint(client, action.node, wanted=False)
+        case _:
+            assert_never(action)
+
+
+class _NodeMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    resource_version: str
+
+
+class _NodeSpec(msgspec.Struct, frozen=True):
+    taints: tuple[JsonObject, ...] | None = None
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: _NodeMetadata
+    spec: _NodeSpec = _NodeSpec()
+
+
+async def _set_taint(client: KubeClient, name: str, *, wanted: bool) -> None:
+    """Put on or take off cruise's own taint, whatever others do to the node's taints meanwhile."""
+    path = f"/api/v1/nodes/{quote(name)}"
+    for attempt in range(_TAINT_TRIES):
+        node = _node(await client.get(path), path)
+        taints = node.spec.taints or ()
+        others = [taint for taint in taints if not _is_ours(taint)]
+        if (len(others) < len(taints)) == wanted:
+            return
+        ours: JsonObject = {"key": OVERLOADED.key, "value": OVERLOADED.value, "effect": OVERLOADED.effect.value}
+        patch = {
+            "metadata": {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version},
+            "spec": {"taints": [*others, ours] if wanted else others or None},
+        }
+        try:
+            await client.send("PATCH", path, patch, content_type=MERGE_PATCH)
+        except Conflict:
+            if attempt + 1 == _TAINT_TRIES:
+                raise
+        else:
+            return
+
+
+def _node(body: bytes, path: str) -> _Node:
+    try:
+        return msgspec.json.decode(body, type=_Node)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"GET {path}: what the API server answered is no node: {error}") from error
+
+
+def _is_ours(taint: JsonObject) -> bool:
+    return taint.get("key") == OVERLOADED.key and taint.get("effect") == OVERLOADED.effect.value
+
+
+def _eviction(action: EvictPod) -> JsonObject:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": action.namespace, "name": action.pod},
+        "deleteOptions": {"preconditions": {"uid": action.uid}},
+    }
+
+
+def _pod(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"

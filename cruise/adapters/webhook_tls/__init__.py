@@ -1,0 +1,1 @@
+"""The webhook's certificate: made, kept, stored, published to the API server."""

@@ -1,0 +1,219 @@
+"""The webhook's certificate over time: made, published, renewed and reloaded without a connection lost.
+
+A renewal has two steps, so that nobody who calls is ever shown a certificate that he does not trust yet: the next one
+is stored beside the one in use and its authority published beside the old; only when everybody has had the time to
+learn of it is the next one put in use. Whoever shares the place (all replicas) takes part; writes are optimistic.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from cruise.adapters.webhook_tls.certificates import (
+    KeyPair,
+    certificates_in,
+    check_validity,
+    make_key_pair,
+    put_in_use,
+    read_key_pair,
+    server_context,
+    vouches_for,
+)
+from cruise.errors import BadInput, Conflict, CruiseError, NotFound
+
+log = structlog.get_logger()
+
+CERTIFICATE, KEY, AUTHORITIES = "tls.crt", "tls.key", "ca.crt"
+NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
+FILES = (CERTIFICATE, KEY, AUTHORITIES, NEXT_CERTIFICATE, NEXT_KEY)
+LIFETIME = timedelta(days=30)
+# kube-apiserver hears of a new caBundle within moments; several of them may be busy.
+_LEARNING_TIME = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept now, by file name, and the version to write against."""
+
+    files: Mapping[str, bytes]
+    version: str
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether there is neither a certificate nor a key."""
+        return not self.files.get(CERTIFICATE) and not self.files.get(KEY)
+
+
+class CertificatePlace(Protocol):
+    """Where certificates are kept: `kube.tls_secret.TlsSecret`, `tls_directory.TlsDirectory`."""
+
+    name: str
+
+    async def read(self) -> Kept:
+        """Return what is kept; nothing is no error. Raises BadInput, Refused, Throttled, Unavailable."""
+        ...
+
+    async def write(self, files: Mapping[str, bytes], version: str) -> None:
+        """Replace what is kept. Raises Conflict where it is no longer `version`, else as `read`."""
+        ...
+
+
+class CertificateKeeper:
+    """Serves the certificate of a place, and renews it there if cruise made it.
+
+    `publish` tells those who call which authorities to trust (PEM); certificates that others made are theirs to
+    publish. Time is given to each step; `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        place: CertificatePlace,
+        names: Sequence[str],
+        publish: Callable[[bytes], Awaitable[object]],
+        clock: Callable[[], float],
+        *,
+        lifetime: timedelta = LIFETIME,
+        learning_time: timedelta = _LEARNING_TIME,
+    ) -> None:
+        self.context: ssl.SSLContext = server_context()
+        self._place = place
+        self._names = names
+        self._publish = publish
+        self._clock = clock
+        self._lifetime = lifetime
+        self._learning_seconds = learning_time.total_seconds()
+        self._served: KeyPair | None = None
+        self._published: tuple[bytes, float] | None = None
+        self._told = ""
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the certificate in use ends."""
+        return None if self._served is None else self._served.not_after
+
+    @property
+    def why_unpublished(self) -> str | None:
+        """Tell why nobody who calls can know what to trust; None once it was published, or is not cruise's task."""
+        if self._served is None or (self._served.own and self._published is None):
+            return self._told or "the certificate is not published yet"
+        return None
+
+    async def start(self, now: datetime) -> None:
+        """Put a certificate in use. Raises BadInput for one that cannot be, else what the place raises."""
+        kept = await self._brought_up_to_date(now)
+        pair = self._read(kept)
+        check_validity(pair, self._place.name, now)
+        if self._names[0] not in pair.names:
+            log.warning("certificate for other names", place=self._place.name, names=pair.names, wanted=self._names[0])
+        self._serve(pair)
+        self._tell(await self._publish_authorities(kept))
+
+    async def step(self, now: datetime) -> None:
+        """Do what is due: renew, publish, put in use. What the world refuses is told, and tried again next time."""
+        try:
+            kept = await self._brought_up_to_date(now)
+            pair = self._read(kept)
+            self._serve(pair)
+            problem = await self._publish_authorities(kept)
+            await self._promote_next(kept)
+            check_validity(pair, self._place.name, now)
+        except CruiseError as error:
+            problem = str(error)
+        self._tell(problem)
+
+    async def _brought_up_to_date(self, now: datetime) -> Kept:
+        """Make a certificate where there is none, and stage the next one where it is due."""
+        kept = await self._place.read()
+        if kept.empty:
+            return await self._replaced(kept, self._made(now))
+        pair = self._read(kept)
+        if not pair.own:
+            return kept
+        if now >= pair.not_after:
+            # Nobody who calls trusts it any more, so there is nothing to be careful about.
+            return await self._replaced(kept, self._made(now))
+        due = now >= pair.renewal_due or not set(self._names) <= set(pair.names)
+        if due and NEXT_CERTIFICATE not in kept.files:
+            return await self._replaced(kept, self._staged(kept, pair, now))
+        return kept
+
+    def _read(self, kept: Kept) -> KeyPair:
+        files, place = kept.files, self._place.name
+        for name in (CERTIFICATE, KEY):
+            if not files.get(name):
+                raise BadInput(f"{place}: there is no {name}; put it there, or remove the other files")
+        return read_key_pair(files[CERTIFICATE], files[KEY], place)
+
+    def _made(self, now: datetime) -> dict[str, bytes]:
+        pair, authority = make_key_pair(self._names, now, self._lifetime)
+        return {CERTIFICATE: pair.certificate, KEY: pair.key, AUTHORITIES: authority}
+
+    def _staged(self, kept: Kept, pair: KeyPair, now: datetime) -> dict[str, bytes]:
+        following, authority = make_key_pair(self._names, now, self._lifetime)
+        trusted = [one for one in certificates_in(kept.files.get(AUTHORITIES, b"")) if vouches_for(one, pair)]
+        return {
+            CERTIFICATE: pair.certificate,
+            KEY: pair.key,
+            AUTHORITIES: b"".join([*trusted, authority]),
+            NEXT_CERTIFICATE: following.certificate,
+            NEXT_KEY: following.key,
+        }
+
+    async def _promote_next(self, kept: Kept) -> None:
+        """Put the staged certificate in use where its authority has been public for long enough."""
+        files = kept.files
+        if NEXT_CERTIFICATE not in files or self._published is None:
+            return
+        bundle, since = self._published
+        if bundle != files.get(AUTHORITIES) or self._clock() - since < self._learning_seconds:
+            return
+        following = Kept({CERTIFICATE: files[NEXT_CERTIFICATE], KEY: files[NEXT_KEY], AUTHORITIES: bundle}, "")
+        self._read(following)
+        self._serve(self._read(await self._replaced(kept, following.files)))
+
+    async def _replaced(self, kept: Kept, files: Mapping[str, bytes]) -> Kept:
+        """Write, or find what another wrote meanwhile; return what is kept then."""
+        try:
+            await self._place.write(files, kept.version)
+        except Conflict:
+            log.info("certificate renewed by another", place=self._place.name)
+        return await self._place.read()
+
+    async def _publish_authorities(self, kept: Kept) -> str:
+        """Tell those who call what to trust, each time anew: their configuration may have been replaced.
+
+        Return what kept it from being told, empty if nothing did.
+        """
+        served = self._served
+        bundle = kept.files.get(AUTHORITIES)
+        if served is None or not served.own or bundle is None:
+            return ""
+        problem = ""
+        try:
+            await self._publish(bundle)
+        except NotFound as error:
+            # Where there is no configuration nobody calls.
+            problem = str(error)
+        except CruiseError as error:
+            return str(error)
+        if self._published is None or self._published[0] != bundle:
+            self._published = (bundle, self._clock())
+        return problem
+
+    def _serve(self, pair: KeyPair) -> None:
+        served = self._served
+        if served is not None and (served.certificate, served.key) == (pair.certificate, pair.key):
+            return
+        put_in_use(self.context, pair)
+        self._served = pair
+        log.info("certificate in use", place=self._place.name, until=pair.not_after.isoformat(), own=pair.own)
+
+    def _tell(self, problem: str) -> None:
+        """Log what changed: a problem that goes on says nothing new."""
+        if problem and problem != self._told:
+            log.warning("certificate", problem=problem)
+        self._told = problem

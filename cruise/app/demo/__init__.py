@@ -1,0 +1,1 @@
+"""The demo: the controller on a simulated cluster."""

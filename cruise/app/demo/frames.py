@@ -1,0 +1,144 @@
+"""What the demo's picture shows, read off the two clusters and the controller's doings."""
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from cruise.app.serve.doings import Doings
+from cruise.domain.actions import EvictPod, Outcome, ResizePod, TaintNode, UntaintNode, Verdict
+from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
+from cruise.interfaces.demo_view import DemoFrame, EventLine, NodeLine, Tally
+from cruise.runtime.oom import Reaction
+from cruise.simulation.cluster.cluster import SimulatedCluster
+
+_EVENTS = 10
+_RARE_EVENTS = 4
+
+
+class FrameMaker:
+    """Makes frames of one demo run."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        twin: SimulatedCluster,
+        doings: Doings,
+        pace: float,
+        store: str,
+        seconds: float | None,
+    ) -> None:
+        self._cluster = cluster
+        self._twin = twin
+        self._doings = doings
+        self._pace = pace
+        self._store = store
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self._before = _tally(cluster)
+
+    def frame(self) -> DemoFrame:
+        """Return the picture of this moment."""
+        running = timedelta(seconds=time.monotonic() - self._began)
+        return DemoFrame(
+            at=self._cluster.now,
+            running=running,
+            left=None if self._seconds is None else timedelta(seconds=self._seconds) - running,
+            pace=self._pace,
+            store=self._store,
+            nodes=[
+                NodeLine(figure.node, figure.allocatable, figure.requested, figure.used, figure.pods, figure.load > 1)
+                for figure in self._cluster.node_figures()
+            ],
+            before=self._before,
+            now=_tally(self._cluster),
+            without=_tally(self._twin),
+            kills_by_cruise=kills_more(self._cluster, self._twin),
+            events=self._events(),
+        )
+
+    def _events(self) -> list[EventLine]:
+        """Return the newest events, newest first; the many resizes leave room for what is rarer."""
+        done = [outcome for outcome in self._doings.outcomes if outcome.verdict is Verdict.DONE]
+        resizes = [outcome for outcome in done if isinstance(outcome.action, ResizePod)]
+        rare = [_line(outcome) for outcome in done if not isinstance(outcome.action, ResizePod)]
+        rare += [_kill(reaction) for reaction in self._doings.reactions]
+        lines = sorted(rare, key=lambda line: line.at)[-_RARE_EVENTS:]
+        before = self._requests_before()
+        lines += [_resize(outcome, before) for outcome in resizes[-(_EVENTS - len(lines)) :]]
+        return sorted(lines, key=lambda line: line.at, reverse=True)
+
+    def _requests_before(self) -> dict[str, Resources]:
+        """Return what the pods of the last node pass requested when it began, by uid."""
+        last = self._doings.node_pass
+        if last is None:
+            return {}
+        return {pod.uid: _total(container.requests for container in pod.containers) for pod in last.snapshot.pods}
+
+
+def kills_more(cluster: SimulatedCluster, twin: SimulatedCluster) -> int:
+    """Count the out-of-memory kills in one cluster that its twin did not have, container by container."""
+    spared = twin.tally.kills_of
+    return sum(max(0, kills - spared.get(key, 0)) for key, kills in cluster.tally.kills_of.items())
+
+
+def _tally(cluster: SimulatedCluster) -> Tally:
+    requested = used = allocatable = NO_RESOURCES
+    for figure in cluster.node_figures():
+        requested += figure.requested
+        used += figure.used
+        allocatable += figure.allocatable
+    counted = cluster.tally
+    return Tally(
+        requested=requested,
+        used=used,
+        allocatable=allocatable,
+        pending=cluster.pending_pods,
+        resizes=counted.resizes_done,
+        evictions=counted.evictions,
+        kills=counted.kills,
+    )
+
+
+def _line(outcome: Outcome) -> EventLine:
+    action = outcome.action
+    match action:
+        case ResizePod():
+            return _resize(outcome, {})
+        case EvictPod():
+            why = f"{action.reason}: {action.resource}, ranking {action.ranking.label}"
+            return EventLine(outcome.at, "evicted", _name(action), why)
+        case TaintNode() | UntaintNode():
+            kind = "tainted" if isinstance(action, TaintNode) else "untainted"
+            return EventLine(outcome.at, kind, action.node, action.reason)
+
+
+def _resize(outcome: Outcome, before: Mapping[str, Resources]) -> EventLine:
+    action = outcome.action
+    assert isinstance(action, ResizePod)
+    after = _total(target.requests for target in action.containers)
+    earlier = before.get(action.uid, after)
+    sizes = (
+        f"{format_cpu_millicores(earlier.cpu_millicores)} → {format_cpu_millicores(after.cpu_millicores)}, "
+        f"{format_memory_bytes(earlier.memory_bytes)} → {format_memory_bytes(after.memory_bytes)}"
+    )
+    return EventLine(outcome.at, "resized", f"{_name(action)} {sizes}", action.reason)
+
+
+def _total(stated: Iterable[Amounts]) -> Resources:
+    return sum((amounts.resources for amounts in stated), start=NO_RESOURCES)
+
+
+def _name(action: ResizePod | EvictPod) -> str:
+    """Return the workload, which people know, and of the pod's name only what tells it from its siblings."""
+    if action.workload is None:
+        return f"{action.namespace}/{action.pod}"
+    return f"{action.namespace}/{action.workload.name}-{action.pod.rsplit('-', 1)[-1]}"
+
+
+def _kill(reaction: Reaction) -> EventLine:
+    record = reaction.record
+    what = f"{record.namespace}/{record.pod} {record.container}"
+    if record.memory_limit_bytes is not None:
+        what += f" at {format_memory_bytes(record.memory_limit_bytes)}"
+    return EventLine(record.finished_at, "OOM kill", what, reaction.decision.reason)

@@ -1,0 +1,168 @@
+"""The demo: the whole controller on a simulated cluster with replayed usage, beside the same cluster left alone."""
+
+import asyncio
+import contextlib
+import fcntl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cruise.adapters.store.opening import open_store
+from cruise.app.demo.admission import SimulatedAdmission
+from cruise.app.demo.frames import FrameMaker
+from cruise.app.serve.controller import Controller, Hooks
+from cruise.app.signals import on_signals
+from cruise.domain.policy import Mode
+from cruise.errors import BadInput
+from cruise.interfaces.demo_view import DemoFrame, render_frame, status_line
+from cruise.runtime.ports import Store
+from cruise.runtime.usage.reading import ReadingProgress, UsageReading
+from cruise.settings import Settings
+from cruise.simulation.demo_cluster import demo_cluster
+
+START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+PACE = 300.0
+_TICK_SECONDS = 0.1
+_FIRST_MINUTE = timedelta(minutes=1)
+_FRAMES_PER_SECOND = 4
+_STATUS_SECONDS = 5.0
+
+
+async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds: float | None) -> DemoFrame:
+    """Run the demo until Ctrl-C, or for `seconds`, drawn on `console`; return the last frame.
+
+    Without a database URL the store is an embedded Postgres in a directory of the demo's own. Raises BadInput where
+    the database already holds something.
+    """
+    stop = asyncio.Event()
+    with on_signals(stop.set), _logging_to(console), _own_directory(data_dir) as directory:
+        console.print("starting: cluster, store, statistics of the past week")
+        async with _empty_store(settings, directory, console) as store:
+            return await _run(settings, console, store, seconds, stop)
+
+
+async def _run(
+    settings: Settings, console: Console, store: Store, seconds: float | None, stop: asyncio.Event
+) -> DemoFrame:
+    policy = replace(settings.policy(), mode=Mode.FULL)
+    cluster, usage = demo_cluster(START)
+    twin, _ = demo_cluster(START)
+    admission = SimulatedAdmission(cluster, store, policy, lambda: cluster.now)
+    cluster.admit = admission.admit
+    controller = Controller(
+        cluster,
+        usage,
+        store,
+        policy,
+        lambda: cluster.now,
+        UsageReading(settle_seconds=0),
+        PACE,
+        hooks=Hooks(learn=admission.learn),
+    )
+    # The first minute gives the picture from before something to show as used.
+    for one in (cluster, twin):
+        one.advance(START + _FIRST_MINUTE)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        filling = bar.add_task("reading the past", total=None)
+
+        def show_filling(read: ReadingProgress) -> None:
+            bar.update(filling, completed=read.done_container_hours, total=read.total_container_hours)
+
+        await controller.refresh_statistics(show_filling)
+    place = "embedded Postgres" if settings.database_url is None else "Postgres"
+    frames = FrameMaker(cluster, twin, controller.doings, PACE, place, seconds)
+    show = _live if console.is_terminal else _lines
+    async with asyncio.TaskGroup() as tasks:
+        time_passes = tasks.create_task(_let_time_pass([cluster.advance, twin.advance], seconds, stop))
+        tasks.create_task(show(console, frames.frame, stop))
+        await controller.run(stop)
+        time_passes.cancel()
+    cluster.close()
+    return frames.frame()
+
+
+async def _let_time_pass(clocks: list[Callable[[datetime], None]], seconds: float | None, stop: asyncio.Event) -> None:
+    """Advance every cluster at the demo's pace until `stop`, and set it when the time is over."""
+    began = time.monotonic()
+    while not stop.is_set():
+        await asyncio.sleep(_TICK_SECONDS)
+        passed = time.monotonic() - began
+        for advance in clocks:
+            advance(START + _FIRST_MINUTE + timedelta(seconds=int(passed * PACE)))
+        if seconds is not None and passed >= seconds:
+            stop.set()
+
+
+async def _live(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while not stop.is_set():
+            live.update(render_frame(frame(), console.width), refresh=True)
+            await asyncio.sleep(1 / _FRAMES_PER_SECOND)
+
+
+async def _lines(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
+    """Print one line now and then where there is no terminal to draw on."""
+    while not stop.is_set():
+        console.print(status_line(frame()), soft_wrap=True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _STATUS_SECONDS)
+
+
+@asynccontextmanager
+async def _empty_store(settings: Settings, directory: Path, console: Console) -> AsyncIterator[Store]:
+    """Open the store, empty: the demo's records are made up and must not mix with real ones."""
+
+    def say(line: str) -> None:
+        console.print(line, soft_wrap=True)
+
+    async with open_store(settings.database_url, directory, say) as store:
+        if settings.database_url is None:
+            await store.clear()
+        elif await store.usage_progress() or (await store.read_statistics()).keys:
+            raise BadInput("database_url: that database holds records already; give the demo an empty one, or none")
+        yield store
+
+
+@contextmanager
+def _own_directory(data_dir: Path) -> Iterator[Path]:
+    """Return the demo's directory; one demo at a time."""
+    directory = data_dir / "demo"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BadInput(f"{directory}: another demo is running there; stop it, or set CRUISE_DATA_DIR") from error
+        yield directory
+
+
+@contextmanager
+def _logging_to(console: Console) -> Iterator[None]:
+    """Send warnings to the demo's console, so that they stand above the live picture and not in it."""
+
+    def print_line(_: object, method: str, event: structlog.typing.EventDict) -> str:
+        if method in ("warning", "error", "critical"):
+            told = " ".join(f"{key}={value}" for key, value in event.items() if key != "event")
+            console.print(f"{event['event']}: {told}", style="yellow", markup=False, soft_wrap=True)
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[print_line])
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()

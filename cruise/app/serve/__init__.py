@@ -1,0 +1,1 @@
+"""`cruise serve`: the controller, its jobs, its leadership, its HTTP server."""

@@ -1,0 +1,163 @@
+"""What the controller works with in the world: API server, store and Prometheus, opened in this order."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+
+from cruise.adapters.kube.asking.discovery import discover
+from cruise.adapters.kube.cluster import KubeCluster
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import connect, own_namespace
+from cruise.adapters.kube.leading.leases import LeaderLease
+from cruise.adapters.kube.writing.events import PodEvents
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.adapters.store.embedded_postgres import default_data_dir
+from cruise.adapters.store.opening import open_store
+from cruise.app.clock import wall_clock
+from cruise.app.serve.controller import Announce, Pods, say_nothing
+from cruise.app.serve.leading import contender, elects, fenced
+from cruise.decisions.explaining.announcing import announcements_of
+from cruise.domain.actions import Hold, Outcome
+from cruise.domain.policy import Mode, Policy
+from cruise.errors import CruiseError, Unavailable
+from cruise.runtime.ports import Store
+from cruise.runtime.usage.reading import UsageReading
+from cruise.settings import Settings
+
+log = structlog.get_logger()
+
+_BETWEEN_LINES = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Everything that is connected; `lease` is None in modes in which nothing is written to the cluster."""
+
+    client: KubeClient
+    cluster: KubeCluster
+    source: PrometheusSource
+    store: Store
+    lease: LeaderLease | None
+
+
+@asynccontextmanager
+async def connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[Connections]:
+    """Connect to everything; tells `on_wait` when it has to wait for the database. Raises BadInput, Unavailable."""
+    prometheus = settings.prometheus()
+    data_dir = settings.data_dir or default_data_dir(os.environ)
+    async with (
+        connect(settings.kube()) as client,
+        open_store(settings.database_url, data_dir, on_wait) as store,
+    ):
+        with closing(PrometheusSource(prometheus)) as source:
+            lease = contender(client, own_namespace(settings.namespace)) if elects(settings.mode) else None
+            may_write = _writing(settings.mode, lease)
+            # Asked before a write waits for its turn, and after it.
+            writer = client.guarded(may_write)
+            yield Connections(
+                writer,
+                KubeCluster(writer, may_write=may_write),
+                source,
+                store if lease is None else fenced(store, lambda: lease.held),
+                lease,
+            )
+
+
+def announcer(connected: Connections) -> Announce:
+    """Return what tells pods' owners by Events; in modes in which nothing is written, nobody is told."""
+    if connected.lease is None:
+        return say_nothing
+    events = PodEvents(connected.client, socket.gethostname())
+
+    async def announce(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
+        await events.record(announcements_of(outcomes, holds, pods), wall_clock())
+
+    return announce
+
+
+@asynccontextmanager
+async def followed(connected: Connections) -> AsyncIterator[None]:
+    """Keep the view of the cluster in step for as long as this lasts."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(connected.cluster.run())
+            yield
+            following.cancel()
+    except ExceptionGroup as failures:
+        refusals, others = failures.split(CruiseError)
+        if refusals is None or others is not None:
+            raise
+        raise refusals.exceptions[0] from failures
+
+
+async def in_step(connected: Connections, patience: timedelta | None = None) -> None:
+    """Wait until the whole cluster was read, and tell what keeps it from that.
+
+    Raises Unavailable where that is still so after `patience`, if one is given.
+    """
+    told: list[str] = []
+    waited = timedelta(0)
+    while True:
+        try:
+            async with asyncio.timeout(_BETWEEN_LINES.total_seconds()):
+                await connected.cluster.synced()
+        except TimeoutError:
+            problems = connected.cluster.problems()
+            waited += _BETWEEN_LINES
+            if problems and patience is not None and waited >= patience:
+                raise Unavailable(f"the cluster cannot be read: {'; '.join(problems)}") from None
+            if problems != told:
+                log.warning("waiting for the cluster", problems=problems)
+            told = problems
+        else:
+            log.info("the cluster is read")
+            return
+
+
+async def able(connected: Connections, policy: Policy) -> Policy:
+    """Return the policy with a mode that the server can bear: without resizes in place there is nothing to write.
+
+    Raises Refused, Throttled, Unavailable.
+    """
+    if policy.mode < Mode.RESIZE:
+        return policy
+    found = await discover(connected.client)
+    if found.resizes_pods:
+        return policy
+    log.warning(
+        "the API server cannot resize pods in place: only pods that are created are sized",
+        server=found.git_version,
+        mode=policy.mode.label,
+    )
+    return replace(policy, mode=Mode.INITIAL)
+
+
+def policy_of(settings: Settings) -> Policy:
+    """Return the policy; unless it is said which namespaces are left alone, cruise's own one is among them."""
+    policy = settings.policy()
+    if policy.excluded_namespaces != Policy().excluded_namespaces:
+        return policy
+    own = own_namespace(settings.namespace)
+    return replace(policy, excluded_namespaces=policy.excluded_namespaces | {own})
+
+
+def usage_reading(settings: Settings) -> UsageReading:
+    """Return how usage is read."""
+    return UsageReading(
+        step_seconds=int(settings.prometheus_step.total_seconds()),
+        samples_per_chunk=settings.prometheus_max_samples_per_query,
+        partitions_at_once=settings.prometheus_concurrency,
+    )
+
+
+def _writing(mode: Mode, lease: LeaderLease | None) -> Callable[[], bool]:
+    """Return what is asked right before each write to the cluster."""
+    if lease is None:
+        return lambda: mode >= Mode.RESIZE
+    return lambda: lease.held

@@ -1,0 +1,238 @@
+"""The controller: every pass as a job over one cluster, one usage source and one store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cruise.app.serve.doings import Doings
+from cruise.app.serve.jobs import GRACE, Jobs
+from cruise.domain.actions import Hold, Outcome
+from cruise.domain.cluster import Pod
+from cruise.domain.policy import Policy
+from cruise.domain.usage import StatisticsTable
+from cruise.runtime.node_load import NodeLoads, node_load_pass
+from cruise.runtime.oom import OomReactor
+from cruise.runtime.packing.packing_pass import PackingPass, Solver, packing_pass
+from cruise.runtime.packing.plan_execution import POLL_SECONDS, CarryingOut
+from cruise.runtime.ports import Cluster, Store, UsageSource
+from cruise.runtime.sizing.node_pass import NodePass, node_pass
+from cruise.runtime.sizing.pass_headroom import PassHeadroom
+from cruise.runtime.usage.reading import ReadingProgress, UsageReading
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.runtime.writing.gate import Gate
+
+_PRUNE_INTERVAL = timedelta(hours=1)
+_BETWEEN_LOOKS_SECONDS = 0.5
+_PAUSE_BETWEEN_FILLS = timedelta(seconds=15)
+
+Pods = Mapping[tuple[str, str], Pod]
+Announce = Callable[[Sequence[Outcome], Sequence[Hold], Pods], Awaitable[None]]
+
+
+async def say_nothing(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
+    """Announce nothing."""
+
+
+async def _learn_nothing(statistics: StatisticsTable) -> None:
+    """Tell nobody of the statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Who is told what beside the audit; none of these may raise.
+
+    `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `learn` the statistics
+    after each refresh; `progress` how far usage is read.
+    """
+
+    announce: Announce = say_nothing
+    learn: Callable[[StatisticsTable], Awaitable[None]] = _learn_nothing
+    progress: Callable[[ReadingProgress], None] = lambda read: None
+
+
+NO_HOOKS = Hooks()
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """How pods are packed: who solves, for how long, and whether plans are carried out or only shown."""
+
+    solver: Solver
+    seconds: float = 10.0
+    enabled: bool = True
+
+
+class Controller:
+    """Statistics refresh, node pass, packing, node load, OOM reactor and pruning, with `clock` as their time.
+
+    One is made for each time that a process begins to lead; `gate` outlives it, for what still has to be audited.
+    `pace` is how many seconds of that clock pass in a second: 1 but for a simulation. Without a `packer` nothing is
+    packed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        source: UsageSource,
+        store: Store,
+        policy: Policy,
+        clock: Callable[[], datetime],
+        reading: UsageReading,
+        pace: float = 1.0,
+        *,
+        hooks: Hooks = NO_HOOKS,
+        doings: Doings | None = None,
+        gate: Gate | None = None,
+        packer: Packer | None = None,
+        grace: timedelta = GRACE,
+    ) -> None:
+        self._cluster = cluster
+        self._source = source
+        self._store = store
+        self._policy = policy
+        self._clock = clock
+        self._pace = pace
+        self._loads = NodeLoads()
+        self._gate = gate or Gate()
+        self._reactor = OomReactor(cluster, store, policy, self._gate)
+        self._packer = packer
+        self._carrying = CarryingOut(
+            cluster, store, policy, self._gate, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
+        )
+        # What somebody else has begun is taken up before anything new is planned.
+        self._packing_due, self._packs, self._looked_for_plan = False, True, False
+        self._reading = reading
+        self._usage = UsageState()
+        self._headroom = PassHeadroom(self._usage)
+        self._hooks = hooks
+        self._grace = grace
+        self.doings = doings or Doings()
+        self.doings.forget_term()
+
+    async def refresh_statistics(self, on_progress: Callable[[ReadingProgress], None] | None = None) -> None:
+        """Read what is new and write the statistics; the first time this fills the past."""
+        now = self._clock()
+        statistics = await usage_pass(
+            self._cluster,
+            self._source,
+            self._store,
+            self._usage,
+            self._policy,
+            now,
+            self._reading,
+            on_progress or self._progressed,
+        )
+        self.doings.unread, self.doings.statistics = self._usage.failures, statistics
+        if not self._usage.failures:
+            self.doings.refreshed_at = now
+        # After a restart there are statistics, which age, even where what is new cannot be read.
+        self.doings.filled = self.doings.filled or not self._usage.failures or bool(statistics.keys)
+        await self._hooks.learn(statistics)
+
+    async def rightsize(self) -> NodePass:
+        """Run one node pass."""
+        if not self._looked_for_plan:
+            # What somebody else has begun to carry out is not to be undone.
+            await self._carrying.take_up()
+            self._looked_for_plan = True
+        done = await node_pass(
+            self._cluster, self._store, self._policy, self._clock(), gate=self._gate, headroom=self._headroom
+        )
+        self.doings.add_pass(done)
+        self._packing_due = True
+        self.doings.paused = await self._store.paused()
+        holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
+        pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
+        await self._hooks.announce(done.outcomes, holds, pods)
+        return done
+
+    async def pack(self, patience: timedelta | None = None) -> PackingPass | None:
+        """Take up the plan that is under way, or plan for who waits longer than `patience`, and carry that out.
+
+        None where there is nobody to pack.
+        """
+        self._packing_due = False
+        plan, done = await self._carrying.take_up(), None
+        # What is under way is gone on with when the world is back; what could not be planned waits for the next pass.
+        self._packs = plan is not None
+        if plan is None and self._packer is not None and self.doings.node_pass is not None:
+            packer = self._packer
+            done = await packing_pass(
+                self._cluster,
+                self._store,
+                packer.solver,
+                self._policy,
+                self._clock(),
+                seconds=packer.seconds,
+                patience=patience,
+                enabled=packer.enabled,
+            )
+            self.doings.add_packing(done)
+            plan = done.plan
+        if plan is not None:
+            self._packs = True
+            ended = await self._carrying.to_the_end(plan)
+            self.doings.add_plan(ended)
+            done = replace(done, plan=ended) if done is not None else PackingPass(plan.at, 0, ended)
+        self._packs = False
+        return done
+
+    async def watch_load(self) -> None:
+        """Read the nodes' loads once."""
+        outcomes = await node_load_pass(
+            self._cluster, self._source, self._store, self._loads, self._policy, self._clock(), gate=self._gate
+        )
+        self.doings.add(outcomes)
+
+    async def react_to_kills(self) -> None:
+        """React to every out-of-memory kill, until cancelled."""
+        async for reaction in self._reactor.reactions(self._clock):
+            self.doings.reactions.append(reaction)
+            if reaction.outcome is not None:
+                self.doings.add([reaction.outcome])
+                await self._hooks.announce([reaction.outcome], (), {})
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""
+        async with Jobs(self._grace, self.doings.jobs) as jobs:
+            jobs.always("oom reactor", self.react_to_kills)
+            jobs.every(self._paced(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0))
+            jobs.every(self._paced(_PRUNE_INTERVAL), "prune", self._prune, delay=self._paced(_PRUNE_INTERVAL))
+            jobs.begin(self._fill_then_pass(jobs))
+            if self._packer is not None:
+                jobs.begin(self._pack_after_passes(jobs))
+            await jobs.until(stop)
+
+    async def _fill_then_pass(self, jobs: Jobs) -> None:
+        interval = self._paced(self._policy.pass_interval)
+        await jobs.turn("statistics", self.refresh_statistics)
+        while not self.doings.filled:
+            # What was read in part is asked for once more and then given up: not before the world had time to mend.
+            pause = interval if self.doings.unread else min(interval, _PAUSE_BETWEEN_FILLS)
+            await asyncio.sleep(pause.total_seconds())
+            await jobs.turn("statistics", self.refresh_statistics)
+        jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
+        # Half an interval later, so that a pass sees statistics that are young and whole.
+        jobs.every(interval, "node pass", self.rightsize, delay=interval / 2)
+
+    async def _pack_after_passes(self, jobs: Jobs) -> None:
+        while True:
+            if self._packing_due or self._packs:
+                await jobs.turn("packing", self.pack)
+            await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+
+    async def _acted(self, outcomes: Sequence[Outcome]) -> None:
+        self.doings.add(outcomes)
+        await self._hooks.announce(outcomes, (), {})
+
+    def _paced(self, interval: timedelta) -> timedelta:
+        return interval / self._pace
+
+    async def _prune(self) -> None:
+        await self._store.prune(self._clock())
+
+    def _progressed(self, read: ReadingProgress) -> None:
+        self.doings.filling = read
+        self._hooks.progress(read)

@@ -1,0 +1,93 @@
+"""What a process did and how its passes do, for those who look on: demo, API, metrics and readiness."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from cruise.domain.actions import Outcome
+from cruise.domain.packing import PackingPlan
+from cruise.domain.policy import Mode
+from cruise.domain.usage import StatisticsTable
+from cruise.interfaces.http.figures import (
+    ControllerFigures,
+    JobFigures,
+    OutcomeKind,
+    PackingFigures,
+    PassFigures,
+    kind_of_outcome,
+    pass_figures,
+)
+from cruise.runtime.oom import Reaction
+from cruise.runtime.packing.packing_pass import PackingPass
+from cruise.runtime.sizing.node_pass import NodePass
+from cruise.runtime.usage.reading import ReadingProgress
+from cruise.runtime.usage.state import FailedRead
+
+_KEPT = 500
+
+
+@dataclass(slots=True)
+class Doings:
+    """Since the process began, whoever led meanwhile.
+
+    `filled` tells whether the one who leads has statistics, `filling` how far they are until then; `refreshed_at` is
+    when they were last brought up to date, `unread` what could not be read the last time, `statistics` what they were,
+    `paused` whether the last pass found every write stopped, `packing` what the last packing pass came to.
+    """
+
+    node_pass: NodePass | None = None
+    pass_figures: PassFigures | None = None
+    outcomes: deque[Outcome] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    reactions: deque[Reaction] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    jobs: dict[str, JobFigures] = field(default_factory=dict)
+    counts: Counter[OutcomeKind] = field(default_factory=Counter)
+    filled: bool = False
+    filling: ReadingProgress | None = None
+    refreshed_at: datetime | None = None
+    unread: Sequence[FailedRead] = ()
+    statistics: StatisticsTable | None = None
+    paused: bool | None = None
+    packing: PackingPass | None = None
+    packing_figures: PackingFigures = PackingFigures()
+
+    def add_packing(self, done: PackingPass) -> None:
+        """Take over a packing pass."""
+        self.packing = done
+        self.packing_figures = self.packing_figures.with_pass(done)
+
+    def add_plan(self, plan: PackingPlan) -> None:
+        """Take over how a packing plan ended."""
+        if self.packing is not None:
+            self.packing = replace(self.packing, plan=plan)
+        self.packing_figures = self.packing_figures.with_plan(plan)
+
+    def add_pass(self, done: NodePass) -> None:
+        """Take over a node pass; it is summed up once, and not at every look."""
+        self.node_pass, self.pass_figures = done, pass_figures(done)
+        self.add(done.outcomes)
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Take over how actions ended."""
+        self.outcomes.extend(outcomes)
+        self.counts.update(kind_of_outcome(outcome) for outcome in outcomes)
+
+    def forget_term(self) -> None:
+        """Forget what only the one who led until now can vouch for; what was done stays."""
+        self.filled, self.filling, self.unread = False, None, ()
+        self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = self.packing = None
+        self.jobs.clear()
+
+    def figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
+        """Return all this as `/metrics` shows it."""
+        return ControllerFigures(
+            mode=mode,
+            leader=leader,
+            jobs=[self.jobs[name] for name in sorted(self.jobs)],
+            outcomes=self.counts,
+            last_pass=self.pass_figures,
+            statistics_at=self.refreshed_at,
+            watch_lag_seconds=lag_seconds,
+            paused=self.paused,
+            packing=self.packing_figures,
+        )

@@ -1,0 +1,51 @@
+"""The first reading of usage, which may take long: told in lines of the log, with share done and time left."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import structlog
+
+from cruise.runtime.usage.reading import ReadingProgress
+
+log = structlog.get_logger()
+
+_BETWEEN_LINES_SECONDS = 10.0
+
+
+class FillingLog:
+    """Tells how far the reading is, at most every ten seconds; a reading that is over before says nothing."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first: ReadingProgress | None = None
+        self._began = self._told = 0.0
+
+    def __call__(self, read: ReadingProgress) -> None:
+        """Take over how far it is."""
+        now = self._clock()
+        first = self._first
+        if first is None or first.total_container_hours != read.total_container_hours:
+            self._first, self._began, self._told = read, now, now
+        elif now - self._told >= _BETWEEN_LINES_SECONDS:
+            self._told = now
+            log.info("reading usage", percent=percent_of(read), left=_words(time_left(first, read, now - self._began)))
+
+
+def percent_of(read: ReadingProgress) -> int:
+    """Return how much is read, in whole percent; not all before all is."""
+    if read.done_container_hours >= read.total_container_hours:
+        return 100
+    return min(99, int(100 * read.done_container_hours / read.total_container_hours))
+
+
+def time_left(first: ReadingProgress, read: ReadingProgress, seconds: float) -> timedelta | None:
+    """Return how long the rest takes if it goes on as it did in the `seconds` since `first`, None where it did not."""
+    done = read.done_container_hours - first.done_container_hours
+    if done <= 0:
+        return None
+    return timedelta(seconds=round((read.total_container_hours - read.done_container_hours) * seconds / done))
+
+
+def _words(left: timedelta | None) -> str:
+    return str(left) if left is not None else "unknown"

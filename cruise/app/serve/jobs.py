@@ -1,0 +1,167 @@
+"""Passes as jobs of one scheduler: never two at once, a late one once, a failed one again at its next turn."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, timedelta
+from types import TracebackType
+from typing import Any
+
+import structlog
+from apscheduler.executors.asyncio import AsyncIOExecutor
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from cruise.app.clock import wall_clock
+from cruise.errors import CruiseError
+from cruise.interfaces.http.figures import JobFigures
+
+log = structlog.get_logger()
+
+GRACE = timedelta(seconds=10)
+_PAUSE_SECONDS = 1.0
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+class Jobs:
+    """Named coroutines at intervals, for as long as an `async with` lasts; `latest` tells how each of them does.
+
+    A CruiseError drops the run: it is logged once and kept in `latest`, and the next turn is the retry. Anything else
+    is a mistake of ours: `until` raises it and the process ends. At the end what runs is cancelled and has `grace` to
+    come to an end; what does not is left behind. A `latest` that is given outlives the jobs.
+    """
+
+    def __init__(self, grace: timedelta = GRACE, latest: dict[str, JobFigures] | None = None) -> None:
+        self._grace = grace
+        self._scheduler = AsyncIOScheduler(
+            executors={"default": AsyncIOExecutor()},
+            job_defaults={"max_instances": 1, "coalesce": True},
+            timezone=UTC,
+        )
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._running: set[asyncio.Future[Any]] = set()
+        self.latest: dict[str, JobFigures] = {} if latest is None else latest
+
+    def every(self, interval: timedelta, name: str, job: Callable[[], Awaitable[object]], delay: timedelta) -> None:
+        """Run `job` at intervals, first after `delay`; a turn that comes late is still taken, once."""
+        seconds = interval.total_seconds()
+
+        async def run() -> None:
+            turn = asyncio.current_task()
+            assert turn is not None
+            self._own(turn)
+            # The scheduler would log a cancellation as a failure.
+            with suppress(asyncio.CancelledError):
+                await self.turn(name, job)
+
+        self._scheduler.add_job(
+            run,
+            "interval",
+            seconds=seconds,
+            id=name,
+            name=name,
+            next_run_time=wall_clock() + delay,
+            misfire_grace_time=max(1, round(seconds)),
+        )
+
+    def always(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
+        """Run a job that never ends, and start it again after a pause each time the world refuses it something."""
+
+        async def again_and_again() -> None:
+            while True:
+                await self.turn(name, job)
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+        self.begin(again_and_again())
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something once beside the jobs, such as what adds more of them."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                raise
+            except BaseException as mistake:
+                self._break(mistake)
+
+        self._own(asyncio.ensure_future(guarded()))
+
+    async def turn(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
+        """Run a job once, and tell how it went."""
+        started = time.monotonic()
+        error: str | None = None
+        try:
+            await job()
+        except CruiseError as refusal:
+            error = str(refusal)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as mistake:
+            # The scheduler's own runner would only log it and go on.
+            self._break(mistake)
+            return
+        self._tell(name, error, time.monotonic() - started)
+
+    async def until(self, stop: asyncio.Event) -> None:
+        """Wait for `stop`. Raises what a job raised unexpectedly."""
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            awaited: set[asyncio.Future[Any]] = {stopped, self._broken}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        if self._broken.done():
+            self._broken.result()
+
+    def _own(self, running: asyncio.Future[Any]) -> None:
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+
+    def _break(self, mistake: BaseException) -> None:
+        if not self._broken.done():
+            self._broken.set_exception(mistake)
+
+    def _tell(self, name: str, error: str | None, seconds: float) -> None:
+        """Write down how a run ended, and log what changed: a failure that goes on says nothing new."""
+        earlier = self.latest.get(name, JobFigures(name))
+        if error is not None and (earlier.error is None or _gist(error) != _gist(earlier.error)):
+            log.warning("pass dropped", job=name, error=error)
+        elif error is None and earlier.error is not None:
+            log.warning("pass runs again", job=name, failures=earlier.failures_in_a_row)
+        ended = wall_clock()
+        self.latest[name] = replace(
+            earlier,
+            runs=earlier.runs + 1,
+            failures=earlier.failures + (error is not None),
+            failures_in_a_row=0 if error is None else earlier.failures_in_a_row + 1,
+            seconds=earlier.seconds + seconds,
+            last_seconds=seconds,
+            last_ended_at=ended,
+            last_success_at=ended if error is None else earlier.last_success_at,
+            error=error,
+        )
+
+    async def __aenter__(self) -> "Jobs":
+        self._scheduler.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take no more turns, cancel what runs, and wait for its end."""
+        self._scheduler.remove_all_jobs()
+        self._scheduler.shutdown(wait=False)
+        for running in self._running:
+            running.cancel()
+        if self._running:
+            _, left_behind = await asyncio.wait(self._running, timeout=self._grace.total_seconds())
+            if left_behind:
+                log.warning("passes left behind", count=len(left_behind), grace_seconds=self._grace.total_seconds())
+
+
+def _gist(error: str) -> str:
+    """Return an error without its numbers: one that only counts on is no other one."""
+    return _NUMBER.sub("", error)

@@ -1,0 +1,83 @@
+"""One writer: who leads runs the passes and writes, and nobody else does."""
+
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import structlog
+
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.leading.leases import LeaderLease
+from cruise.domain.packing import PackingPlan
+from cruise.domain.policy import Mode
+from cruise.domain.usage import OomRecord, StatisticsTable, UsageAdvance
+from cruise.errors import Unavailable
+from cruise.runtime.ports import Store
+
+log = structlog.get_logger()
+
+LEASE = "cruise-serve"
+
+
+def elects(mode: Mode) -> bool:
+    """Tell whether several processes choose one among them: only then does this program write to the cluster."""
+    return mode >= Mode.RESIZE
+
+
+def contender(client: KubeClient, namespace: str) -> LeaderLease:
+    """Return this process as one that may lead."""
+    return LeaderLease(client, namespace, LEASE, f"{socket.gethostname()}-{secrets.token_hex(4)}")
+
+
+async def lead(lease: LeaderLease | None, work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` whenever and as long as this process leads; without a Lease, at once and for good."""
+    if lease is None:
+        log.info("no election: in this mode nothing is written to the cluster, and one process is enough")
+        await work()
+        return
+    await lease.lead(work)
+
+
+def fenced(store: Store, may_write: Callable[[], bool]) -> Store:
+    """Return the store such that usage, statistics, kills and plans are written only by who leads.
+
+    What a former leader still has under way is refused with Unavailable, so that it cannot set back what the next one
+    has read already. The audit of what it did is taken.
+    """
+    return cast(Store, _Fenced(store, may_write))
+
+
+class _Fenced:
+    """A store with a few of its methods guarded, and the others as they are."""
+
+    def __init__(self, store: Store, may_write: Callable[[], bool]) -> None:
+        self._store = store
+        self._may_write = may_write
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def write_statistics(self, table: StatisticsTable) -> None:
+        """Write, if this process leads."""
+        self._guard()
+        await self._store.write_statistics(table)
+
+    async def record_usage(self, advance: UsageAdvance) -> None:
+        """Write, if this process leads."""
+        self._guard()
+        await self._store.record_usage(advance)
+
+    async def record_oom(self, record: OomRecord) -> bool:
+        """Write, if this process leads: a kill that is known to nobody is left to who can react to it."""
+        self._guard()
+        return await self._store.record_oom(record)
+
+    async def save_packing(self, plan: PackingPlan) -> None:
+        """Write, if this process leads: the next one has taken the plan up or dropped it."""
+        self._guard()
+        await self._store.save_packing(plan)
+
+    def _guard(self) -> None:
+        if not self._may_write():
+            raise Unavailable("another process leads: what this one still had under way is dropped")

@@ -1,0 +1,166 @@
+"""`cruise serve --once`: the statistics filled, one node pass, what the mode allows done."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import own_namespace
+from cruise.adapters.kube.leading.lease_record import read_lease
+from cruise.app.clock import wall_clock
+from cruise.app.serve.connections import (
+    Connections,
+    able,
+    announcer,
+    connections,
+    followed,
+    in_step,
+    policy_of,
+    usage_reading,
+)
+from cruise.app.serve.controller import Controller, Hooks, Pods
+from cruise.app.serve.filling import FillingLog
+from cruise.app.serve.leading import LEASE
+from cruise.app.serve.serving import check, packer_of
+from cruise.app.serve.warm_solver import WarmSolver
+from cruise.domain.actions import Hold, Outcome, Verdict
+from cruise.domain.policy import Mode
+from cruise.errors import NotFound, Unavailable
+from cruise.runtime.packing.packing_pass import PackingPass
+from cruise.runtime.sizing.node_pass import NodePass
+from cruise.runtime.usage.reading import ReadingProgress
+from cruise.settings import Settings
+
+# A Lease whose holder is gone is free after 15 s.
+_PATIENCE = timedelta(seconds=20)
+# Who leads renews every two seconds.
+_BETWEEN_LOOKS_SECONDS = 1.0
+# What failed is asked for once more; what fails twice would decide on half the truth.
+_REFRESHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """What one pass did, in which mode, and whether a pause kept it from more.
+
+    `packing` is the packing pass after it, None where no pod waits; `packed` what that did.
+    """
+
+    node_pass: NodePass
+    mode: Mode
+    paused: bool
+    packing: PackingPass | None = None
+    packed: Sequence[Outcome] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether the world was out of reach for something."""
+        return any(outcome.verdict is Verdict.FAILED for outcome in (*self.node_pass.outcomes, *self.packed))
+
+
+async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress], None] | None) -> Once:
+    """Make one pass as the mode allows; it leads meanwhile where it may write.
+
+    Raises BadInput, and Unavailable where something does not answer or somebody else leads.
+    """
+    check(settings)
+    async with connections(settings, _do_not_wait) as connected:
+        # The view of the cluster is tried again and again; this once tells at once what is wrong.
+        await connected.client.get("/version")
+        async with followed(connected), WarmSolver() as solver:
+            await in_step(connected, _PATIENCE)
+            policy = await able(connected, policy_of(settings))
+            packed: list[Outcome] = []
+            tell = announcer(connected)
+
+            async def announce(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
+                packed.extend(outcomes)
+                await tell(outcomes, holds, pods)
+
+            controller = Controller(
+                connected.cluster,
+                connected.source,
+                connected.store,
+                policy,
+                wall_clock,
+                usage_reading(settings),
+                hooks=Hooks(announce=announce, progress=on_progress or FillingLog()),
+                packer=packer_of(settings, solver),
+            )
+            done: list[tuple[NodePass, PackingPass | None]] = []
+
+            async def work() -> None:
+                node_pass = await _pass(controller)
+                packed.clear()
+                packing = await controller.pack(patience=timedelta(0))
+                done.append((node_pass, packing))
+
+            await _leading(connected, own_namespace(settings.namespace), work)
+            [(node_pass, packing)] = done
+            if packing is not None and not packing.waiting and packing.plan is None:
+                packing = None
+            return Once(node_pass, policy.mode, await connected.store.paused(), packing, tuple(packed))
+
+
+async def _pass(controller: Controller) -> NodePass:
+    for _ in range(_REFRESHES):
+        await controller.refresh_statistics()
+        unread = controller.doings.unread
+        if not unread:
+            return await controller.rightsize()
+    raise Unavailable(f"{unread[0].why} ({len(unread)} of the reads failed twice)")
+
+
+async def _leading(connected: Connections, namespace: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` once as the leader, where one is elected. Raises Unavailable where somebody else leads."""
+    lease = connected.lease
+    if lease is None:
+        await work()
+        return
+    began = asyncio.Event()
+
+    async def begun() -> None:
+        if began.is_set():
+            raise Unavailable("the lead was lost in the middle of the pass; what was done until then is in the audit")
+        began.set()
+        await work()
+
+    leading = asyncio.ensure_future(lease.lead(begun))
+    beginning = asyncio.ensure_future(began.wait())
+    contest = asyncio.ensure_future(_somebody_leads(connected.client, namespace))
+    tasks: set[asyncio.Future[Any]] = {leading, beginning, contest}
+    try:
+        await asyncio.wait(tasks, timeout=_PATIENCE.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+        if began.is_set() or leading.done():
+            await leading
+            return
+        refusal = contest.result() if contest.done() else f"the Lease {LEASE} could not be had; try again"
+        raise Unavailable(refusal)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _somebody_leads(client: KubeClient, namespace: str) -> str:
+    """Return in words who leads, once somebody was seen to renew the Lease. Raises what the API server refuses."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{LEASE}"
+    holder = version = ""
+    while True:
+        with suppress(NotFound):
+            found = read_lease(await client.get(path))
+            if holder and found.holder == holder and found.version != version:
+                return (
+                    f"another cruise leads: {holder} holds the Lease {namespace}/{LEASE}; stop it first, "
+                    "or look without writing in CRUISE_MODE=observe"
+                )
+            holder, version = found.holder, found.version
+        await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+
+
+def _do_not_wait(line: str) -> None:
+    raise Unavailable(line.removeprefix("waiting: "))

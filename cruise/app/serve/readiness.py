@@ -1,0 +1,109 @@
+"""A running `serve` as probes, metrics and the API see it, from before its store is open until its end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cruise import __version__
+from cruise.adapters.kube.cluster import KubeCluster
+from cruise.adapters.kube.leading.leases import LeaderLease
+from cruise.app.serve.doings import Doings
+from cruise.app.serve.filling import percent_of
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.usage import StatisticsTable
+from cruise.errors import Unavailable
+from cruise.interfaces.amounts import age_text
+from cruise.interfaces.http.figures import ControllerFigures
+from cruise.interfaces.http.metrics import metrics_text
+from cruise.runtime.ports import Store
+from cruise.runtime.sizing.node_pass import NodePass
+
+_FAILURES_THAT_COUNT = 3
+_MOST_LAG_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Running:
+    """Implements `interfaces.api_view.ApiView`.
+
+    `awaited` is what the start waits for, or None once everything is there; `lease` is None where there is no election.
+    """
+
+    policy: Policy
+    token_file: Path | None
+    clock: Callable[[], datetime]
+    doings: Doings
+    awaited: str | None = "the start"
+    opened: Store | None = None
+    cluster: KubeCluster | None = None
+    lease: LeaderLease | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store. Raises Unavailable before it is open."""
+        if self.opened is None:
+            raise Unavailable("the database is not there yet")
+        return self.opened
+
+    @property
+    def leading(self) -> bool:
+        """Tell whether the passes run here."""
+        return self.awaited is None and (self.lease is None or self.lease.held)
+
+    def now(self) -> datetime:
+        """Return the time now."""
+        return self.clock()
+
+    def figures(self) -> ControllerFigures:
+        """Return how the controller is doing."""
+        lag = None if self.cluster is None else self.cluster.lag_seconds()
+        return self.doings.figures(self.policy.mode, self.leading, lag)
+
+    def last_pass(self) -> NodePass | None:
+        """Return the last node pass, None where another process makes them."""
+        return self.doings.node_pass if self.leading else None
+
+    async def snapshot(self) -> Snapshot:
+        """Return the cluster. Raises Unavailable while it is not known well enough."""
+        if self.cluster is None:
+            raise Unavailable("the cluster is not watched yet")
+        return await self.cluster.snapshot()
+
+    async def statistics(self) -> StatisticsTable:
+        """Return the statistics as of their last refresh. Raises Unavailable."""
+        known = self.doings.statistics
+        return known if known is not None and self.leading else await self.store.read_statistics()
+
+    def metrics(self) -> bytes:
+        """Return what `/metrics` shows."""
+        return metrics_text(__version__, self.now(), controller=self.figures())
+
+    def reasons(self) -> list[str]:
+        """Return why this process is not ready; one that another one leads is, once it could take over."""
+        if self.awaited is not None:
+            return [f"waiting for {self.awaited}"]
+        found = self._cluster_reasons()
+        return [*found, *self._statistics_reasons(), *self._job_reasons()] if self.leading else found
+
+    def _cluster_reasons(self) -> list[str]:
+        lag = self.cluster.lag_seconds() if self.cluster is not None else 0.0
+        return [f"the view of the cluster is {lag:.0f} s old"] if lag > _MOST_LAG_SECONDS else []
+
+    def _statistics_reasons(self) -> list[str]:
+        doings = self.doings
+        if not doings.filled:
+            share = f" ({percent_of(doings.filling)} % read)" if doings.filling is not None else ""
+            return [f"waiting for the statistics{share}"]
+        refreshed, now = doings.refreshed_at, self.now()
+        if refreshed is not None and now - refreshed > self.policy.max_age:
+            return [f"the statistics were last refreshed {age_text(now, refreshed)}"]
+        return []
+
+    def _job_reasons(self) -> list[str]:
+        return [
+            f"{job.name}: failed {job.failures_in_a_row} times in a row: {job.error}"
+            for job in sorted(self.doings.jobs.values(), key=lambda job: job.name)
+            if job.failures_in_a_row >= _FAILURES_THAT_COUNT
+        ]

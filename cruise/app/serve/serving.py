@@ -1,0 +1,113 @@
+"""`cruise serve`: settings become connections, a controller while this process leads, and an HTTP server throughout."""
+
+import asyncio
+
+import structlog
+
+from cruise.app.clock import wall_clock
+from cruise.app.http_server import serve_http
+from cruise.app.serve.connections import (
+    Connections,
+    able,
+    announcer,
+    connections,
+    followed,
+    in_step,
+    policy_of,
+    usage_reading,
+)
+from cruise.app.serve.controller import Controller, Hooks, Packer
+from cruise.app.serve.doings import Doings
+from cruise.app.serve.filling import FillingLog
+from cruise.app.serve.leading import lead
+from cruise.app.serve.readiness import Running
+from cruise.app.serve.warm_solver import WarmSolver
+from cruise.domain.policy import Policy
+from cruise.errors import BadInput, Throttled, Unavailable
+from cruise.interfaces.http.api import create_api
+from cruise.interfaces.http.health import health_app
+from cruise.runtime.packing.packing_pass import Solver
+from cruise.runtime.writing.gate import Gate, writes_at_once
+from cruise.settings import Settings
+
+log = structlog.get_logger()
+
+# Probes and scrapes are over in no time; a person's long question is not worth holding up an end.
+_HTTP_STOP_SECONDS = 3
+_RETRY_SECONDS = 5.0
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until cancelled. Raises BadInput for settings that cannot work, before anything is waited for."""
+    check(settings)
+    running = Running(policy_of(settings), settings.api_token_file, wall_clock, Doings())
+    app = health_app(running.reasons, running.metrics, create_api(running))
+    host, _, port = settings.http_address.rpartition(":")
+    async with serve_http(app, host.strip("[]"), int(port), stop_seconds=_HTTP_STOP_SECONDS) as bound:
+        log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label)
+        running.awaited = "the database"
+        async with connections(settings, _say) as connected:
+            running.opened, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
+            async with WarmSolver() as solver:
+                await _follow_and_lead(settings, connected, running, solver)
+
+
+def packer_of(settings: Settings, solver: Solver) -> Packer:
+    """Return how pods are packed."""
+    return Packer(solver, settings.packing_time_limit.total_seconds(), settings.packing)
+
+
+def check(settings: Settings) -> None:
+    """See that what has to be set is set. Raises BadInput."""
+    settings.prometheus()
+    token_file = settings.api_token_file
+    if token_file is not None and not token_file.is_file():
+        raise BadInput(f"api_token_file {token_file} is not there; write a token into it, or leave it unset")
+
+
+async def _follow_and_lead(settings: Settings, connected: Connections, running: Running, solver: Solver) -> None:
+    """Keep the view of the cluster in step, whoever leads, and run the passes while this process does."""
+    gate = Gate(at_once=writes_at_once(settings.kube_requests_per_second))
+
+    async def term() -> None:
+        controller = Controller(
+            connected.cluster,
+            connected.source,
+            connected.store,
+            running.policy,
+            wall_clock,
+            usage_reading(settings),
+            hooks=Hooks(announce=announcer(connected), progress=FillingLog()),
+            doings=running.doings,
+            gate=gate,
+            packer=packer_of(settings, solver),
+            grace=settings.stop_grace,
+        )
+        try:
+            await controller.run(asyncio.Event())
+        finally:
+            running.doings.forget_term()
+
+    async with followed(connected):
+        running.awaited = "the cluster"
+        await in_step(connected)
+        running.policy = await _able(connected, running.policy)
+        running.awaited = None
+        try:
+            await lead(connected.lease, term)
+        finally:
+            running.awaited = "the end"
+
+
+async def _able(connected: Connections, policy: Policy) -> Policy:
+    """Ask what the server can do until it answers."""
+    while True:
+        try:
+            return await able(connected, policy)
+        except (Throttled, Unavailable) as error:
+            log.warning("waiting for the API server", problem=str(error))
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _say(line: str) -> None:
+    log.warning(line)

@@ -1,0 +1,1 @@
+"""`cruise webhook`: what pods are admitted under, kept up to date."""

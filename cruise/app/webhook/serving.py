@@ -1,0 +1,215 @@
+"""`cruise webhook`: settings become a view of the cluster, a view of the store, a certificate and an HTTPS server."""
+
+import asyncio
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+
+from cruise import __version__
+from cruise.adapters.kube.asking.quotas import read_quotas
+from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
+from cruise.adapters.kube.following.kinds import ADMISSION_KINDS
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import SERVICE_ACCOUNT, connect, own_namespace
+from cruise.adapters.store.embedded_postgres import default_data_dir
+from cruise.adapters.store.opening import open_store
+from cruise.adapters.webhook_tls.configuration import publish_ca
+from cruise.adapters.webhook_tls.directory import TlsDirectory
+from cruise.adapters.webhook_tls.keeping import LIFETIME, CertificateKeeper, CertificatePlace
+from cruise.adapters.webhook_tls.secret import TlsSecret
+from cruise.app.clock import wall_clock
+from cruise.app.http_server import serve_http
+from cruise.app.serve.connections import policy_of
+from cruise.app.webhook.admission_upkeep import AdmissionUpkeep, Quotas
+from cruise.app.webhook.stored_view import StoreFollower
+from cruise.errors import CruiseError, Throttled, Unavailable
+from cruise.interfaces.http.health import health_app
+from cruise.interfaces.http.metrics import metrics_text
+from cruise.interfaces.webhook import answers_and_durations, webhook_app
+from cruise.runtime.admission.reviewing import Reviewer
+from cruise.runtime.admission.steering import Expected
+from cruise.runtime.ports import Store
+from cruise.settings import Settings
+
+log = structlog.get_logger()
+
+OpenedStore = AbstractAsyncContextManager[Store]
+
+_RETRY_SECONDS = 2.0
+_LOOK_SECONDS = 0.1
+_QUOTA_SECONDS = 10.0
+# Whoever calls is asked to connect anew meanwhile, and finds another replica.
+_FAREWELL_SECONDS = 2.0
+# A thread that unpacks statistics gives way after so long, where Python's default is ten times as much.
+_SWITCH_SECONDS = 0.000_5
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateTimes:
+    """How long a certificate that cruise makes lives, how long before it is used it is published, how often to look."""
+
+    lifetime: timedelta = LIFETIME
+    learning_time: timedelta = timedelta(seconds=10)
+    interval: timedelta = timedelta(seconds=10)
+
+
+class Webhook:
+    """One running webhook, as probes and metrics see it."""
+
+    def __init__(
+        self, settings: Settings, client: KubeClient, times: CertificateTimes, stored: Callable[[], OpenedStore]
+    ) -> None:
+        self._expected = Expected(wall_clock)
+        self.reviewer = Reviewer(self._expected)
+        self.stopping = False
+        self.quotas: Quotas = {}
+        self._client = client
+        self.cluster = KubeCluster(client, ADMISSION_KINDS)
+        self.store = StoreFollower(stored, wall_clock)
+        self._times = times
+        self._policy = policy_of(settings)
+        namespace = own_namespace(settings.namespace)
+        self.keeper = CertificateKeeper(
+            _place(settings, client, namespace),
+            server_names(settings.webhook_service, namespace),
+            lambda bundle: publish_ca(client, settings.webhook_configuration, bundle),
+            time.monotonic,
+            lifetime=times.lifetime,
+            learning_time=times.learning_time,
+        )
+
+    async def run(self) -> None:
+        """Decide until cancelled; then bid those who call farewell. Raises CruiseError."""
+        await self._begin()
+        with self.store:
+            upkeep = AdmissionUpkeep(
+                self.cluster, self.store, self._policy, self.reviewer, wall_clock, lambda: self.quotas, self._expected
+            )
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self.cluster.run())
+                    tasks.create_task(upkeep.run())
+                    tasks.create_task(self._follow_quotas())
+                    tasks.create_task(self._keep_certificate())
+                    tasks.create_task(self._settle())
+                    await self._until_cancelled()
+            except ExceptionGroup as failures:
+                refusals, others = failures.split(CruiseError)
+                if refusals is None or others is not None:
+                    raise
+                raise refusals.exceptions[0] from failures
+
+    def reasons(self) -> list[str]:
+        """Return why no review can be decided now."""
+        found = []
+        if self.stopping:
+            found.append("stopping")
+        unpublished = self.keeper.why_unpublished
+        if unpublished is not None:
+            found.append(f"certificate: {unpublished}")
+        if self.cluster.lag_seconds() > MOST_LAG_SECONDS:
+            found += self.cluster.problems() or ["waiting for the cluster"]
+        elif not self.reviewer.ready:
+            found.append(self.reviewer.why_idle)
+        return found
+
+    def metrics(self) -> bytes:
+        """Return what `/metrics` shows."""
+        figures = replace(
+            answers_and_durations(self.reviewer.counts),
+            statistics_at=self.store.view.read_at,
+            certificate_expires_at=self.keeper.expires_at,
+            watch_lag_seconds=self.cluster.lag_seconds(),
+        )
+        return metrics_text(__version__, wall_clock(), webhook=figures)
+
+    async def _begin(self) -> None:
+        """Get a certificate, for as long as it takes the API server to be there."""
+        told = ""
+        while True:
+            try:
+                await self.keeper.start(wall_clock())
+            except (Unavailable, Throttled) as error:
+                if str(error) != told:
+                    log.warning("waiting for the certificate", error=str(error))
+                told = str(error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    async def _keep_certificate(self) -> None:
+        while True:
+            await self.keeper.step(wall_clock())
+            unpublished = self.keeper.why_unpublished is not None
+            seconds = self._times.interval.total_seconds()
+            await asyncio.sleep(min(seconds, _RETRY_SECONDS) if unpublished else seconds)
+
+    async def _follow_quotas(self) -> None:
+        """Read what quotas leave over and over: they change with every pod, and there are few of them."""
+        told = ""
+        while True:
+            try:
+                read = await read_quotas(self._client)
+            except CruiseError as error:
+                if str(error) != told:
+                    log.warning("quotas not read", error=str(error))
+                told = str(error)
+            else:
+                told = ""
+                if read != self.quotas:
+                    self.quotas = read
+            await asyncio.sleep(_QUOTA_SECONDS)
+
+    async def _settle(self) -> None:
+        """Keep the garbage collector from what stays for good: a look at all of it would hold up every request."""
+        while not self.reviewer.ready or self.store.view.read_at is None:
+            await asyncio.sleep(_LOOK_SECONDS)
+        gc.collect()
+        gc.freeze()
+
+    async def _until_cancelled(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopping = True
+            await asyncio.sleep(_FAREWELL_SECONDS)
+
+
+async def serve_webhook(
+    settings: Settings, times: CertificateTimes | None = None, stored: Callable[[], OpenedStore] | None = None
+) -> None:
+    """Answer reviews until cancelled; `stored` opens the store, by default that of the settings. Raises CruiseError."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    host, _, port = settings.webhook_address.rpartition(":")
+    async with connect(settings.kube()) as client:
+        webhook = Webhook(settings, client, times or CertificateTimes(), stored or (lambda: _stored(settings)))
+        app = health_app(webhook.reasons, webhook.metrics, webhook_app(webhook.reviewer, lambda: webhook.stopping))
+        async with serve_http(app, host.strip("[]"), int(port), tls=webhook.keeper.context) as bound:
+            log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label)
+            await webhook.run()
+
+
+def server_names(service: str, namespace: str) -> Sequence[str]:
+    """Return the names that the API server may call the webhook by; on the same machine it has a loopback address."""
+    return (f"{service}.{namespace}.svc", f"{service}.{namespace}", service, "localhost", "127.0.0.1", "::1")
+
+
+def _place(settings: Settings, client: KubeClient, namespace: str) -> CertificatePlace:
+    """Return where the certificate is: a stated directory, in a cluster the shared Secret, else cruise's own files."""
+    if settings.tls_dir is not None:
+        return TlsDirectory(settings.tls_dir)
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
+        return TlsSecret(client, namespace, f"{settings.webhook_service}-tls")
+    return TlsDirectory((settings.data_dir or default_data_dir(os.environ)) / "webhook-tls")
+
+
+def _stored(settings: Settings) -> OpenedStore:
+    data_dir = settings.data_dir or default_data_dir(os.environ)
+    return open_store(settings.database_url, data_dir, lambda line: log.warning(line))

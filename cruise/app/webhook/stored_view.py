@@ -1,0 +1,140 @@
+"""What the webhook knows of the store: read beside the event loop, kept when the database is away."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+
+import numpy as np
+import structlog
+
+from cruise.adapters.store.collection import uncollected
+from cruise.decisions.guidance.eligibility import StoredOverrides
+from cruise.domain.packing import Steering
+from cruise.domain.usage import StatisticsTable
+from cruise.errors import CruiseError
+from cruise.runtime.ports import Store
+
+log = structlog.get_logger()
+
+_STATISTICS_INTERVAL = timedelta(seconds=30)
+_PAUSE_INTERVAL_SECONDS = 1.0
+_STOP_SECONDS = 5.0
+_COLUMNS = tuple(
+    one.name for one in fields(StatisticsTable) if one.name not in ("keys", "row_of_container", "row_of_workload")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredView:
+    """The store as it was last read; `read_at` is when the statistics were, None where they never were.
+
+    What was read again and is equal is the same object as before.
+    """
+
+    statistics: StatisticsTable
+    overrides: StoredOverrides
+    paused: bool
+    read_at: datetime | None
+
+
+NOTHING_STORED = StoredView(StatisticsTable.of_rows([]), {}, False, None)
+
+
+class StoreFollower:
+    """Reads the store over and over in a thread with a loop of its own, for as long as a `with` lasts.
+
+    Statistics of tens of thousands of workloads take a while to unpack, and requests must not wait for that.
+    `view` is replaced as a whole, and so is `steered` when others are to be. A database that does not answer is told
+    once and asked again.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], AbstractAsyncContextManager[Store]],
+        clock: Callable[[], datetime],
+        statistics_interval: timedelta = _STATISTICS_INTERVAL,
+    ) -> None:
+        self.view = NOTHING_STORED
+        self.steered: Sequence[Steering] = ()
+        self.problem: str | None = "the store is not open yet"
+        self._open_store = open_store
+        self._clock = clock
+        self._interval = statistics_interval
+        self._failure: BaseException | None = None
+        self._loop = asyncio.new_event_loop()
+        self._following: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+
+    def check(self) -> None:
+        """Raise what ended the reading, if anything has: BadInput for what waiting does not heal."""
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> "StoreFollower":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the reading, wherever it is; a thread that hangs in the database's driver dies with the process."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._cancel)
+        self._thread.join(_STOP_SECONDS)
+
+    def _cancel(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._following = self._loop.create_task(self._follow())
+        try:
+            self._loop.run_until_complete(self._following)
+        except asyncio.CancelledError:
+            log.debug("store left")
+        except BaseException as failure:
+            # Handed to the thread that asks; this one has nobody to raise it to.
+            self._failure = failure
+        finally:
+            self._loop.close()
+
+    async def _follow(self) -> None:
+        async with self._open_store() as store:
+            while True:
+                await self._read(store)
+                await asyncio.sleep(_PAUSE_INTERVAL_SECONDS)
+
+    async def _read(self, store: Store) -> None:
+        view, now = self.view, self._clock()
+        try:
+            paused = await store.paused()
+            steered = await store.steered()
+            if view.read_at is None or now - view.read_at >= self._interval or now < view.read_at:
+                # What is read is mostly equal, and gone before the collector may look at it.
+                with uncollected():
+                    statistics = _unless_equal(view.statistics, await store.workload_statistics())
+                overrides = await store.overrides()
+                view = StoredView(statistics, view.overrides if overrides == view.overrides else overrides, paused, now)
+            elif paused != view.paused:
+                view = StoredView(view.statistics, view.overrides, paused, view.read_at)
+        except CruiseError as error:
+            if str(error) != self.problem:
+                log.warning("store not read", error=str(error))
+            self.problem = str(error)
+            return
+        if list(steered) != list(self.steered):
+            self.steered = steered
+        if self.problem is not None:
+            log.info("store read", statistics=len(view.statistics.keys))
+        self.problem = None
+        self.view = view
+
+
+def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:
+    """Return the table that is known already where the other one says the same."""
+    same = known.keys == read.keys and all(
+        np.array_equal(getattr(known, column), getattr(read, column)) for column in _COLUMNS
+    )
+    return known if same else read

@@ -1,0 +1,1 @@
+"""Google's Autopilot, from its paper."""

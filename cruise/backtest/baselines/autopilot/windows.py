@@ -1,0 +1,178 @@
+"""Autopilot's moving-window statistics, kept up window by window instead of summed anew over all history.
+
+Source: Rzadca et al., EuroSys 2020, section 3.2.2. Every statistic speaks of J jobs; its `places` are indices of
+bucket boundaries, -1 for a job without history.
+
+Instead of letting old samples decay, new ones are given ever greater weights: the same but for a factor that
+percentiles and averages do not see. The factor is taken out before it grows too large for a float.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from cruise.backtest.baselines.autopilot.signal import Signal
+from cruise.domain.arrays import Float64Array, Int64Array
+
+_LARGEST_EXPONENT = 256
+
+
+class Statistic(Protocol):
+    """A number of every job, taken from its windows in the order of time."""
+
+    def add(self, signal: Signal) -> None:
+        """Take in a window."""
+        ...
+
+    def values(self) -> Float64Array:
+        """Return the statistic of every job, NaN for one without history."""
+        ...
+
+
+class GrowingWeight:
+    """The weight 2^(t / half-life) of a window at t; `rescale` is what earlier sums are to be multiplied with."""
+
+    def __init__(self, half_life_seconds: float) -> None:
+        """Start with nothing seen."""
+        self._half_life = half_life_seconds
+        self._origin: int | None = None
+
+    def at(self, at: int) -> tuple[float, float]:
+        """Return the weight of a window that ends at `at`, and the factor for all sums of the windows before."""
+        if self._origin is None:
+            self._origin = at
+        exponent = (at - self._origin) / self._half_life
+        if exponent <= _LARGEST_EXPONENT:
+            return 2.0**exponent, 1.0
+        self._origin = at
+        return 1.0, 2.0**-exponent
+
+
+class LoadPercentile:
+    """S_pj: the percentile of usage weighted by age and by the load itself (equation 3).
+
+    The place of the percentile is remembered with the load above it and moved where a window shifts it, which is
+    seldom far: a sum over all buckets at every pass would cost more than all else.
+    """
+
+    def __init__(self, jobs: int, bounds: Float64Array, half_life_seconds: float, share: float) -> None:
+        """Expect `share` below 1."""
+        self._bounds = bounds
+        self._weight = GrowingWeight(half_life_seconds)
+        self._uncovered = 1.0 - share
+        self._loads = np.zeros((jobs, len(bounds)))
+        self._total = np.zeros(jobs)
+        self._place: Int64Array = np.zeros(jobs, dtype=np.int64)
+        self._above = np.zeros(jobs)  # load in the buckets above the place
+
+    def add(self, signal: Signal) -> None:
+        """Take in a window."""
+        weight, rescale = self._weight.at(signal.at)
+        if rescale != 1.0:
+            self._loads *= rescale
+            self._total *= rescale
+            self._above *= rescale
+        jobs, buckets = signal.jobs, signal.buckets
+        new = self._total[jobs] == 0
+        np.maximum.at(self._place, jobs[new], buckets[new])
+        load = weight * self._bounds[buckets]
+        np.add.at(self._loads.reshape(-1), jobs * len(self._bounds) + buckets, load)
+        np.add.at(self._total, jobs, load)
+        above = buckets > self._place[jobs]
+        np.add.at(self._above, jobs[above], load[above])
+        self._climb()
+        self._sink()
+
+    def _climb(self) -> None:
+        allowed = self._uncovered * self._total
+        jobs = np.flatnonzero(self._above > allowed)
+        while jobs.size:
+            self._place[jobs] += 1
+            self._above[jobs] -= self._loads[jobs, self._place[jobs]]
+            jobs = jobs[self._above[jobs] > allowed[jobs]]
+
+    def _sink(self) -> None:
+        allowed = self._uncovered * self._total
+        jobs = np.flatnonzero(self._place > 0)
+        while jobs.size:
+            place = self._place[jobs]
+            above = self._above[jobs] + self._loads[jobs, place]
+            lower = above <= allowed[jobs]
+            jobs = jobs[lower]
+            self._above[jobs] = above[lower]
+            self._place[jobs] -= 1
+            jobs = jobs[self._place[jobs] > 0]
+
+    def values(self) -> Float64Array:
+        """Return the boundary at or below which the share of all load was served."""
+        return np.where(self._total > 0, self._bounds[self._place], np.nan)
+
+
+class DecayedMean:
+    """S_avg: the mean over windows of each window's mean, weighted by age (equation 2)."""
+
+    def __init__(self, jobs: int, bounds: Float64Array, half_life_seconds: float) -> None:
+        """Start with nothing seen."""
+        self._bounds = bounds
+        self._weight = GrowingWeight(half_life_seconds)
+        self._sum = np.zeros(jobs)
+        self._weights = np.zeros(jobs)
+
+    def add(self, signal: Signal) -> None:
+        """Take in a window."""
+        weight, rescale = self._weight.at(signal.at)
+        self._sum *= rescale
+        self._weights *= rescale
+        counts = np.bincount(signal.jobs, minlength=len(self._sum))
+        loads = np.bincount(signal.jobs, weights=self._bounds[signal.buckets], minlength=len(self._sum))
+        self._sum += weight * loads / np.maximum(counts, 1)
+        self._weights += weight * (counts > 0)
+
+    def values(self) -> Float64Array:
+        """Return the weighted mean."""
+        return np.where(self._weights > 0, self._sum / np.where(self._weights > 0, self._weights, 1.0), np.nan)
+
+
+class RecentMaximum:
+    """The largest of each job's numbers of the last `windows` windows; -inf is none."""
+
+    def __init__(self, jobs: int, windows: int) -> None:
+        """Start with nothing seen."""
+        self._ring = np.full((windows, jobs), -np.inf)
+        self._next = 0
+        self.largest: Float64Array = np.full(jobs, -np.inf)
+
+    def push(self, numbers: Float64Array) -> None:
+        """Take in one number a job, in the place of the oldest.
+
+        The whole ring is looked through only for those jobs whose maximum has just left it.
+        """
+        gone = self._ring[self._next].copy()
+        self._ring[self._next] = numbers
+        self._next = (self._next + 1) % len(self._ring)
+        falling = np.flatnonzero((gone == self.largest) & (numbers < self.largest))
+        np.maximum(self.largest, numbers, out=self.largest)
+        self.largest[falling] = self._ring[:, falling].max(axis=0)
+
+
+class Peak:
+    """S_max: the highest bucket with a sample in the last `windows` windows, each of which counts, sample or none."""
+
+    def __init__(self, jobs: int, bounds: Float64Array, windows: int) -> None:
+        """Start with nothing seen."""
+        self._bounds = bounds
+        self._recent = RecentMaximum(jobs, windows)
+        self._last: Int64Array = np.full(jobs, -1, dtype=np.int64)
+
+    def add(self, signal: Signal) -> None:
+        """Take in a window."""
+        highest = np.full(len(self._last), -np.inf)
+        np.maximum.at(highest, signal.jobs, signal.buckets)
+        self._recent.push(highest)
+        largest = self._recent.largest
+        seen = largest >= 0
+        self._last[seen] = largest[seen]
+
+    def values(self) -> Float64Array:
+        """Return the peak; that of the last window with a sample for a job that has rested since."""
+        return np.where(self._last >= 0, self._bounds[self._last], np.nan)

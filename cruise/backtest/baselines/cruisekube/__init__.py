@@ -1,0 +1,1 @@
+"""CruiseKube, from its code."""

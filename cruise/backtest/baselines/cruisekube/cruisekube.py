@@ -1,0 +1,238 @@
+"""The baseline `cruisekube`: the open-source rightsizer, as its code does it, not as its pages say.
+
+Source: truefoundry/cruisekube at 94de669 (v0.1.9, MIT), `pkg/task/taskApplyRecommendation.go`,
+`pkg/task/taskCreateStats.go`, `pkg/handlers/webhookAdmission.go`, `pkg/oom/{observer,processor}.go`; statistics and the
+node's plan are in modules of their own. Its tasks run at their default intervals, with writing switched on for CPU and
+memory, as somebody who wants it to work sets it (by default it writes nothing).
+
+- Every 15 minutes the statistics are made anew, every 5 minutes they are applied to every node, at once from the
+  start on. Pods of workloads younger than an hour or without statistics are left alone and count with their requests;
+  so are those without a CPU request whose memory request is the limit, which it takes for Guaranteed.
+- In place: CPU from 1 m to 10 cores, written when it moves by 1 m; memory from 16 MB, written whenever it moves, the
+  limit to 2 × max(7 days' maximum, OOM memory), but never lowered. A container whose memory request is its limit gets
+  both set to that, and nothing where this is less: so what is provisioned so stays until its pod is created again.
+- At admission: the prediction, truncated to millicores and megabytes; memory only where it is more than 16 MB off;
+  limit at least 512 MB and 2 × the request.
+- A kill sets OOM memory to the limit (in units of 2^20 where all else counts 10^6 bytes), and the pod is evicted,
+  unless it was killed within 5 minutes. OOM memory replaces base and rest of memory where it is larger than the base.
+  The next statistics that are made replace it: by the largest limit at a kill within 30 minutes, 0 if there was none.
+
+Left out: pressure (PSI) and the taint on nodes with a high load, as recordings have neither.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from cruise.backtest.baselines.as_requested import provisioned_sizes
+from cruise.backtest.baselines.cruisekube.node_plan import (
+    EVICTED_FIRST,
+    EVICTED_LATER,
+    Demand,
+    rank_evictions,
+    share_headroom,
+    sums_by_node,
+)
+from cruise.backtest.baselines.cruisekube.sizes import admitted_sizes, resized
+from cruise.backtest.baselines.cruisekube.statistics import MEGABYTE, ReplicaCounts, UsageHistory, UsageStatistics
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
+from cruise.backtest.replay.terms import Terms
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+
+STATISTICS_SECONDS = 900
+APPLY_SECONDS = 300
+NEW_WORKLOAD_SECONDS = 3600
+RECENT_STATISTICS_SECONDS = 600
+OOM_COOL_DOWN_SECONDS = 300
+OOM_WINDOW_SECONDS = 1800
+KINDS = ("Deployment", "StatefulSet", "DaemonSet")
+OOM_MEBIBYTE = 1 << 20
+
+
+class CruiseKube:
+    """Statistics a workload, shared headroom a node, evictions where it does not fit, limits at twice the maximum."""
+
+    def __init__(self, recording: Recording, terms: Terms) -> None:
+        """Learn which containers are whose; usage comes with the replay."""
+        self._provisioned = provisioned_sizes(recording)
+        self._workload_of, kinds = _workloads(recording)
+        count = len(kinds)
+        self._listed = np.array([kind in KINDS for kind in kinds], dtype=np.bool_)
+        self._stateful = np.array([kind == "StatefulSet" for kind in kinds], dtype=np.bool_)
+        self._daemon = np.array([kind == "DaemonSet" for kind in kinds], dtype=np.bool_)
+        pass_seconds = max(terms.pass_seconds, recording.step_seconds)
+        self._every = max(1, round(STATISTICS_SECONDS / pass_seconds))
+        self._history = UsageHistory(
+            self._workload_of, step_seconds=recording.step_seconds, pass_seconds=pass_seconds, every=self._every
+        )
+        self._replicas = ReplicaCounts(self._workload_of)
+        self._statistics = UsageStatistics.empty(count)
+        self._made_at = np.zeros(count, dtype=np.int64)
+        self._oom_megabytes = np.zeros(count)
+        self._created_at = np.full(count, np.iinfo(np.int64).max)
+        self._kills: deque[tuple[int, int, float]] = deque()  # time, workload, limit in megabytes
+        self._killed_at = np.full(len(self._workload_of), np.iinfo(np.int64).min // 2)
+        self._killed_born = np.full(len(self._workload_of), -1, dtype=np.int64)
+        self._intervals = 0
+        self._applied_at: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in tables."""
+        return "cruisekube"
+
+    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Keep the samples; make the statistics anew when their task is due."""
+        self._history.observe(cpu, memory)
+        if self._intervals % self._every == 0:
+            self._make_statistics(at)
+        self._intervals += 1
+
+    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+        """Return what the webhook makes of what was provisioned."""
+        workloads = self._workload_of[containers]
+        np.minimum.at(self._created_at, workloads, fleet.at)
+        provisioned = self._provisioned.take(containers)
+        statistics = self._statistics.take(workloads)
+        sizes = admitted_sizes(provisioned, statistics, self._oom_megabytes[workloads], self._daemon[workloads])
+        seen = np.flatnonzero(self._may_touch(fleet.at)[workloads])
+        provisioned.put(seen, sizes.take(seen))
+        return provisioned
+
+    def decide(self, fleet: Fleet) -> Decision:
+        """Apply the statistics to every node when that task is due."""
+        self._replicas.observe(fleet.at, fleet.node >= -1)
+        if self._applied_at is not None and fleet.at - self._applied_at < APPLY_SECONDS:
+            return Decision(NOBODY, fleet.sizes.take(NOBODY), NOBODY)
+        self._applied_at = fleet.at
+
+        running = fleet.node >= 0
+        # Without CPU limits it takes for Guaranteed who has no CPU request and a memory request that is the limit.
+        guaranteed = (fleet.sizes.cpu_millicores == 0) & (fleet.sizes.memory_bytes == fleet.sizes.memory_limit_bytes)
+        touched = running & self._may_touch(fleet.at)[self._workload_of] & ~guaranteed
+        pods = np.flatnonzero(touched)
+        node = fleet.node[pods]
+        reserved = _reserved(fleet, running & ~touched)
+        cpu, memory = self._demands(pods, fleet, reserved)
+        workloads = self._workload_of[pods]
+        later = self._stateful[workloads] | self._replicas.single()[workloads]
+        ranking = np.where(later, EVICTED_LATER, EVICTED_FIRST)
+        gone, stays = rank_evictions(node, ranking, self._daemon[workloads], memory, cpu)
+
+        cpu_shares = share_headroom(node[stays], cpu.take(stays))
+        memory_shares = share_headroom(node[stays], memory.take(stays))
+        left, of_left = pods[stays], workloads[stays]
+        current = fleet.sizes.take(left)
+        wanted = resized(
+            current,
+            cpu_shares.final,
+            memory_shares.final,
+            self._statistics.take(of_left),
+            self._oom_megabytes[of_left],
+        )
+        moved = _differ(current, wanted)
+        return Decision(
+            resize=left[moved],
+            sizes=wanted.take(moved),
+            evict=pods[gone],
+            base=(_whole(reserved[0] + cpu_shares.base), _whole((reserved[1] + memory_shares.base) * MEGABYTE)),
+            headroom=(_whole(cpu_shares.headroom), _whole(memory_shares.headroom * MEGABYTE)),
+        )
+
+    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+        """Remember the limit, and evict the pod, unless it was killed within the cool-down or has no statistics yet."""
+        container, workload = kill.container, int(self._workload_of[kill.container])
+        if not self._listed[workload]:
+            return KillReaction()
+        limit = int(fleet.sizes.memory_limit_bytes[container])
+        if limit > 0:
+            self._kills.append((kill.at, workload, float(np.floor(limit / MEGABYTE + 0.5))))
+        # Only pods of StatefulSets keep their name, by which kills are remembered, when they are created again.
+        born = 0 if self._stateful[workload] else int(fleet.born[container])
+        same_pod = bool(self._killed_born[container] == born)
+        if same_pod and kill.at - self._killed_at[container] < OOM_COOL_DOWN_SECONDS:
+            return KillReaction()
+        self._killed_at[container], self._killed_born[container] = kill.at, born
+        if not self._statistics.known[workload]:
+            return KillReaction()
+        self._oom_megabytes[workload] = limit / OOM_MEBIBYTE
+        self._made_at[workload] = kill.at
+        return KillReaction(evict=True)
+
+    def _may_touch(self, at: int) -> BoolArray:
+        """Tell which workloads have statistics, and are no longer new."""
+        return self._listed & self._statistics.known & (self._created_at <= at - NEW_WORKLOAD_SECONDS)
+
+    def _make_statistics(self, at: int) -> None:
+        made = self._history.estimate()
+        recent = self._statistics.known & (self._made_at > at - RECENT_STATISTICS_SECONDS)
+        anew = made.known & ~recent
+        self._statistics = made.where(anew, self._statistics)
+        while self._kills and self._kills[0][0] <= at - OOM_WINDOW_SECONDS:
+            self._kills.popleft()
+        limits = np.zeros(len(anew))
+        for _, workload, megabytes in self._kills:
+            limits[workload] = max(limits[workload], megabytes)
+        self._oom_megabytes[anew] = limits[anew]
+        self._made_at[anew] = at
+
+    def _demands(
+        self, pods: Int64Array, fleet: Fleet, reserved: tuple[Float64Array, Float64Array]
+    ) -> tuple[Demand, Demand]:
+        """Return the demand for CPU and for memory of pods that it may touch."""
+        workloads = self._workload_of[pods]
+        known, oom, daemon = self._statistics.take(workloads), self._oom_megabytes[workloads], self._daemon[workloads]
+        killed = oom > known.memory_p75_megabytes
+        demands = []
+        for base, rest, requests, allocatable, taken in (
+            (
+                known.cpu_p75_millicores,
+                known.cpu_predicted_millicores - known.cpu_p75_millicores,
+                fleet.sizes.cpu_millicores[pods].astype(np.float64),
+                float(fleet.allocatable.cpu_millicores),
+                reserved[0],
+            ),
+            (
+                np.where(killed, oom, known.memory_p75_megabytes),
+                np.where(killed, 0.0, known.memory_predicted_megabytes - known.memory_p75_megabytes),
+                fleet.sizes.memory_bytes[pods] / MEGABYTE,
+                fleet.allocatable.memory_bytes / MEGABYTE,
+                reserved[1],
+            ),
+        ):
+            fit_base = np.where(daemon, np.minimum(base, requests), base)
+            demands.append(Demand(base, rest, fit_base, np.where(daemon, 0.0, rest), allocatable - taken))
+        return demands[0], demands[1]
+
+
+def _workloads(recording: Recording) -> tuple[Int64Array, list[str]]:
+    """Number the (workload, container) pairs, and return the number of each container and the kind of each pair."""
+    numbers: dict[tuple[str, str, str], int] = {}
+    of_container, kinds = [], []
+    for container in recording.containers:
+        key = (container.namespace, str(container.workload), container.container)
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            kinds.append(container.workload.kind)
+        of_container.append(numbers[key])
+    return np.array(of_container, dtype=np.int64), kinds
+
+
+def _reserved(fleet: Fleet, untouched: BoolArray) -> tuple[Float64Array, Float64Array]:
+    """Return the millicores and megabytes of each node that pods take which are left alone."""
+    node, count = fleet.node[untouched], len(fleet.alive)
+    return (
+        sums_by_node(node, fleet.sizes.cpu_millicores[untouched], count),
+        sums_by_node(node, fleet.sizes.memory_bytes[untouched] / MEGABYTE, count),
+    )
+
+
+def _differ(one: Sizes, other: Sizes) -> BoolArray:
+    requests = (one.cpu_millicores != other.cpu_millicores) | (one.memory_bytes != other.memory_bytes)
+    differ: BoolArray = requests | (one.memory_limit_bytes != other.memory_limit_bytes)
+    return differ
+
+
+def _whole(values: Float64Array) -> Int64Array:
+    return np.rint(values).astype(np.int64)

@@ -1,0 +1,1 @@
+"""The Vertical Pod Autoscaler, from its code."""

@@ -1,0 +1,111 @@
+"""The Vertical Pod Autoscaler's recommender: samples and kills in, recommendations out.
+
+Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1, pkg/recommender/model: aggregate_container_state.go,
+aggregations_config.go, cluster.go, and pkg/recommender/input. The pods of a workload share the state of a container's
+name; a state whose last sample is eight days old is dropped.
+"""
+
+import numpy as np
+
+from cruise.backtest.baselines.vpa.estimation import (
+    LOWER_SHARE,
+    POD_MINIMUM_BYTES,
+    POD_MINIMUM_MILLICORES,
+    TARGET_SHARE,
+    UPPER_SHARE,
+    Recommendation,
+    confidence_of,
+    recommend,
+)
+from cruise.backtest.baselines.vpa.histograms import DecayingHistograms, ExponentialBuckets
+from cruise.backtest.baselines.vpa.memory_peaks import MemoryPeaks
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.resources import Resources
+
+_SHARES = (LOWER_SHARE, TARGET_SHARE, UPPER_SHARE)
+_HALF_LIFE_SECONDS = 86400
+_CPU_SAMPLE_WEIGHT = 0.1
+_EPSILON = 0.001 * _CPU_SAMPLE_WEIGHT
+_CPU_BUCKETS = ExponentialBuckets.up_to(1000.0, 0.01, 1.05)  # cores
+_MEMORY_BUCKETS = ExponentialBuckets.up_to(1e12, 1e7, 1.05)  # bytes
+_EXPIRY_SECONDS = 8 * 86400
+
+
+class Recommender:
+    """The state of S workloads' containers, fed by C containers of which each belongs to the state `row_of`.
+
+    Upstream scrapes usage once a minute: a sample of `step_seconds` is taken for as many samples of a minute with the
+    same value, so that weights, counts and with them the confidence grow as they would.
+    """
+
+    def __init__(self, row_of: Int64Array, largest: Resources, step_seconds: int) -> None:
+        """Start without any history; `largest` is the most that is recommended for a container."""
+        rows = int(row_of.max(initial=-1)) + 1
+        self._row_of = row_of
+        self._largest = largest
+        self._step_seconds = step_seconds
+        back = 60 * np.arange(max(1, step_seconds // 60))
+        self._minutes = len(back)
+        self._weight = float(_CPU_SAMPLE_WEIGHT * np.exp2(-back / _HALF_LIFE_SECONDS).sum())
+        self._cpu = DecayingHistograms(rows, _CPU_BUCKETS, _SHARES, _HALF_LIFE_SECONDS, _EPSILON)
+        self._memory = DecayingHistograms(rows, _MEMORY_BUCKETS, _SHARES, _HALF_LIFE_SECONDS, _EPSILON)
+        self._peaks = MemoryPeaks(self._memory, row_of)
+        self._samples: Int64Array = np.zeros(rows, dtype=np.int64)
+        self._first_at: Int64Array = np.zeros(rows, dtype=np.int64)
+        self._last_at: Int64Array = np.zeros(rows, dtype=np.int64)
+
+    def start_anew(self, containers: Int64Array) -> None:
+        """Begin new memory windows for containers whose pods were replaced."""
+        self._peaks.start_anew(containers)
+
+    def add(self, at: int, cpu_millicores: Float32Array, memory_bytes: Float32Array | None) -> None:
+        """Add samples: matrices (times, containers) of which the last time is `at`; NaN is no sample."""
+        self._expire(at)
+        first = at - (len(cpu_millicores) - 1) * self._step_seconds
+        times, columns = np.nonzero(cpu_millicores >= 0)
+        if times.size:
+            # Amounts are whole millicores upstream, and quantities are rounded up to them.
+            cores = np.ceil(cpu_millicores[times, columns].astype(np.float64)) / 1000
+            self._add_cpu(self._row_of[columns], cores, first + times * self._step_seconds)
+        if memory_bytes is None:
+            return
+        for place, row in enumerate(memory_bytes):
+            seen = np.flatnonzero(row >= 0)
+            if seen.size:
+                # A window that begins with 0 bytes keeps that peak upstream, where no container ever uses nothing.
+                used = np.maximum(np.ceil(row[seen].astype(np.float64)), 1)
+                self._peaks.add(seen, used, first + place * self._step_seconds)
+
+    def add_kill(self, container: int, requested_bytes: int, at: int) -> None:
+        """Add a kill for want of memory."""
+        self._peaks.add_kill(container, requested_bytes, at)
+
+    def recommendations(self) -> tuple[Recommendation, Recommendation]:
+        """Return what each state should have of CPU and of memory, in a pod with one container."""
+        confidence = confidence_of(self._first_at, self._last_at, self._samples)
+        millicores = self._cpu.percentiles() * 1000
+        return (
+            recommend(millicores, confidence, POD_MINIMUM_MILLICORES, self._largest.cpu_millicores),
+            recommend(self._memory.percentiles(), confidence, POD_MINIMUM_BYTES, self._largest.memory_bytes),
+        )
+
+    def known(self) -> tuple[BoolArray, BoolArray]:
+        """Tell of which states CPU use and memory use were seen."""
+        sampled = self._samples > 0
+        return sampled, sampled & ~self._memory.empty
+
+    def _add_cpu(self, rows: Int64Array, cores: Float64Array, at: Int64Array) -> None:
+        self._cpu.add(rows, cores, self._weight, at)
+        new = self._samples[rows] == 0
+        self._first_at[rows[new]] = np.iinfo(np.int64).max
+        np.minimum.at(self._first_at, rows, at - 60 * (self._minutes - 1))
+        np.maximum.at(self._last_at, rows, at)
+        np.add.at(self._samples, rows, self._minutes)
+
+    def _expire(self, at: int) -> None:
+        rows = np.flatnonzero((self._samples > 0) & (at - self._last_at >= _EXPIRY_SECONDS))
+        if rows.size:
+            self._cpu.clear(rows)
+            self._memory.clear(rows)
+            self._samples[rows] = 0
+            self._last_at[rows] = 0

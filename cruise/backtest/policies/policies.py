@@ -1,0 +1,59 @@
+"""The policies that a backtest compares, by name, in the order of its table."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from types import MappingProxyType
+
+from cruise.backtest.baselines.as_requested import AsRequested
+from cruise.backtest.baselines.autopilot.autopilot import Autopilot
+from cruise.backtest.baselines.cruisekube.cruisekube import CruiseKube
+from cruise.backtest.baselines.oracle import Oracle
+from cruise.backtest.baselines.vpa.vpa import Vpa
+from cruise.backtest.policies.node_passes import CruisePasses
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.sizing import Sizing
+from cruise.backtest.replay.terms import Terms
+from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
+
+
+def _as_designed(policy: Policy) -> Policy:
+    """Return the rules as they were first designed, before replays changed them."""
+    return replace(
+        policy,
+        headroom=HeadroomModel.SHARED_MAX,
+        new_workload_age=timedelta(hours=1),
+        memory_limit_history=timedelta(0),
+    )
+
+
+def _keeping_to(risk: float, policy: Policy) -> Policy:
+    """Return the rules with a stated risk for both resources, kept to from the first day on."""
+    return replace(
+        policy,
+        headroom=HeadroomModel.RISK,
+        headroom_risk=risk,
+        headroom_cpu_risk=None,
+        headroom_start=HeadroomStart.SUM_OF_PEAKS,
+    )
+
+
+def _cruise(name: str, rules: Callable[[Terms], Policy]) -> Callable[[Recording, Terms], Sizing]:
+    return lambda recording, terms: CruisePasses(recording, rules(terms), name)
+
+
+POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
+    {
+        "as-requested": AsRequested,
+        "vpa": Vpa,
+        "cruisekube": CruiseKube,
+        "autopilot": Autopilot,
+        "cruise": _cruise("cruise", lambda terms: terms.policy),
+        "cruise-shared-max": _cruise("cruise-shared-max", lambda terms: _as_designed(terms.policy)),
+        "cruise-joint-peak": _cruise(
+            "cruise-joint-peak", lambda terms: replace(terms.policy, headroom=HeadroomModel.JOINT_PEAK)
+        ),
+        "cruise-risk": _cruise("cruise-risk", lambda terms: _keeping_to(terms.risk, terms.policy)),
+        "oracle": Oracle,
+    }
+)

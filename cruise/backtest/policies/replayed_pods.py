@@ -1,0 +1,131 @@
+"""The pods of a replay as decisions read them: made from the fleet's columns where somebody asks for one."""
+
+from datetime import datetime
+
+import numpy as np
+
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.sizing import NOBODY, Fleet, Sizes
+from cruise.decisions.guidance.eligibility import Scope
+from cruise.domain.arrays import Int64Array
+from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
+from cruise.domain.overrides import ORIGINAL_RESOURCES, PREFIX
+from cruise.domain.policy import Policy
+from cruise.domain.resources import Amounts
+from cruise.domain.usage import StatisticsTable
+from cruise.simulation.cluster.timeline import utc
+
+ELSEWHERE = -1
+_NODE_PREFIX = "node-"
+
+
+class ReplayedPods:
+    """Pods and nodes of a fleet; every pod belongs to a Deployment of as many replicas as the recording has series."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._containers = recording.containers
+        # Where memory was not recorded there is nothing to size it by.
+        self._annotations = {} if recording.has_memory else {f"{PREFIX}resources": "cpu"}
+        self._nodes: list[Node] = []
+        self._sized = np.zeros(len(recording.containers), dtype=np.bool_)
+        replicas: dict[tuple[str, WorkloadRef], int] = {}
+        for one in recording.containers:
+            replicas[one.namespace, one.workload] = replicas.get((one.namespace, one.workload), 0) + 1
+        number_of = {key: number for number, key in enumerate(replicas)}
+        self._number_of = number_of
+        self._numbers = np.array(
+            [number_of[one.namespace, one.workload] for one in recording.containers], dtype=np.int64
+        )
+        self._workloads = {key: Workload(*key, replicas=count) for key, count in replicas.items()}
+
+    def note_admission(self, container: int, sized: bool) -> None:
+        """Remember whether a container's new pod was created with other sizes than it asked for."""
+        self._sized[container] = sized
+
+    def created(self, container: int, at: datetime) -> Pod:
+        """Return a pod as its controller creates it."""
+        one = self._containers[container]
+        requests = Amounts(one.requests.cpu_millicores or None, one.requests.memory_bytes or None)
+        limits = Amounts(None, one.memory_limit_bytes or None)
+        return self._pod(container, requests, limits, "", None, "Pending", at)
+
+    def pod(self, container: int, fleet: Fleet) -> Pod:
+        """Return a container's pod as it is now."""
+        sizes, node = fleet.sizes, int(fleet.node[container])
+        cpu, memory = int(sizes.cpu_millicores[container]), int(sizes.memory_bytes[container])
+        limit = int(sizes.memory_limit_bytes[container])
+        return self._pod(
+            container,
+            Amounts(cpu or None, memory or None),
+            Amounts(None, limit or None),
+            f"-{int(fleet.born[container])}",
+            None if node < 0 else node_name(node),
+            "Running" if node >= 0 else "Pending",
+            utc(int(fleet.born_at[container])),
+        )
+
+    def nodes(self, fleet: Fleet) -> list[Node]:
+        """Return a node for each index; those that do not exist now have no pods."""
+        known = self._nodes
+        known += [Node(node_name(index), fleet.allocatable) for index in range(len(known), len(fleet.alive))]
+        return known[: len(fleet.alive)]
+
+    def around(self, namespace: str, workload: WorkloadRef | None, node: str | None, fleet: Fleet) -> Int64Array:
+        """Return the containers of a workload and those on a node, as far as they exist."""
+        number = -1 if workload is None else self._number_of[namespace, workload]
+        index = ELSEWHERE if node is None else int(node.removeprefix(_NODE_PREFIX))
+        return np.flatnonzero(((self._numbers == number) & (fleet.node >= ELSEWHERE)) | (fleet.node == index))
+
+    def snapshot(self, fleet: Fleet, containers: Int64Array | None = None) -> Snapshot:
+        """Return the cluster with the pods of some containers, or of all that exist."""
+        chosen = np.flatnonzero(fleet.node >= ELSEWHERE) if containers is None else containers
+        nodes = [node for node, alive in zip(self.nodes(fleet), fleet.alive.tolist(), strict=True) if alive]
+        pods = [self.pod(container, fleet) for container in chosen.tolist()]
+        pods.sort(key=lambda pod: (pod.namespace, pod.name))
+        return Snapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
+
+    def scope(self, fleet: Fleet, statistics: StatisticsTable, policy: Policy) -> Scope:
+        """Return the rules on who may be touched; pods do not matter to one another there."""
+        return Scope(self.snapshot(fleet, NOBODY), statistics, {}, policy, utc(fleet.at))
+
+    def _pod(
+        self,
+        container: int,
+        requests: Amounts,
+        limits: Amounts,
+        birth: str,
+        node: str | None,
+        phase: str,
+        created_at: datetime,
+    ) -> Pod:
+        one = self._containers[container]
+        annotations = self._annotations
+        if self._sized[container]:
+            annotations = {**annotations, ORIGINAL_RESOURCES: "{}"}
+        return Pod(
+            one.namespace,
+            one.pod,
+            f"{one.namespace}/{one.pod}{birth}",
+            (Container(one.container, requests=requests, limits=limits),),
+            node=node,
+            workload=one.workload,
+            owner_kind="ReplicaSet",
+            owner_name=one.workload.name,
+            annotations=annotations,
+            phase=phase,
+            created_at=created_at,
+        )
+
+
+def node_name(index: int) -> str:
+    """Name a node so that names sort as indices do."""
+    return f"{_NODE_PREFIX}{index:03d}"
+
+
+def sizes_of(pods: list[Pod]) -> Sizes:
+    """Return what single-container pods ask for."""
+    return Sizes(
+        np.array([pod.containers[0].requests.cpu_millicores or 0 for pod in pods], dtype=np.int64),
+        np.array([pod.containers[0].requests.memory_bytes or 0 for pod in pods], dtype=np.int64),
+        np.array([pod.containers[0].limits.memory_bytes or 0 for pod in pods], dtype=np.int64),
+    )

@@ -1,0 +1,196 @@
+"""The real statistics under replay: what the usage pass and its store would hold, with the containers in columns.
+
+Windows, peaks and estimates are those of the usage pass. What is left out is what a replay does not need: a store to
+write to and to read from, and keys to be looked up.
+"""
+
+from collections import deque
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.backtest.recordings.recording import Recording
+from cruise.decisions.usage.estimation import (
+    estimate_containers,
+    estimate_workloads,
+    gauge_usage,
+    is_bare,
+    workload_statistic,
+)
+from cruise.decisions.usage.peaks import first_hour_of_history, numbered_peaks, peak_hours
+from cruise.decisions.usage.usage_columns import RecentUsage
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.policy import Policy
+from cruise.domain.usage import ContainerKey, PeakKey, StatisticColumns, StatisticsTable
+from cruise.runtime.usage.peak_week import PeakWeek
+from cruise.runtime.usage.peaks import PeakNumbers
+from cruise.runtime.usage.windows import UsageWindows
+
+OOM_SECONDS = 7 * 86400
+
+
+class ReplayedStatistics:
+    """The statistics of a recording's containers as time goes by.
+
+    Container i of the recording belongs to key `numbers[i]` of `keys`: containers of one workload share peaks.
+    """
+
+    def __init__(self, recording: Recording, policy: Policy) -> None:
+        self._step = recording.step_seconds
+        self._look_ahead = int(policy.look_ahead.total_seconds())
+        self._max_age = int(policy.max_age.total_seconds())
+        self._new_workload = int(policy.new_workload_age.total_seconds())
+        number_of: dict[PeakKey, int] = {}
+        numbers = [
+            number_of.setdefault(PeakKey(one.namespace, str(one.workload), one.container, ""), len(number_of))
+            for one in recording.containers
+        ]
+        self.keys = list(number_of)
+        self.numbers = np.array(numbers, dtype=np.int64)
+        self.at = 0
+        self._pods = [ContainerKey(one.namespace, one.pod, one.container) for one in recording.containers]
+        self._births = [0] * len(numbers)
+        self._rows = np.full(len(numbers), -1, dtype=np.int64)
+        self._released = 0
+        self._windows = UsageWindows(self._step, least_rows=max(1, len(numbers)))
+        self._week = PeakWeek(len(self.keys))
+        self._peaks = PeakNumbers()
+        self._kills: deque[tuple[int, int, int]] = deque()  # time, number, bytes, by time
+        self._oom = np.zeros(len(self.keys), dtype=np.int64)
+        self._of_containers = _Latest(len(numbers))
+        self._of_workloads = _Latest(len(self.keys))
+        self._table: StatisticsTable | None = None
+        by_key = sorted(range(len(self.keys)), key=self.keys.__getitem__)
+        self._shared = np.array([one for one in by_key if not is_bare(self.keys[one])], dtype=np.int64)
+
+    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Take in the samples of one interval: matrices (times, containers), the last time is `at`; NaN is none."""
+        times = at - self._step * np.arange(len(cpu) - 1, -1, -1)
+        self._count_hours(at)
+        self.at = at
+        peaks = numbered_peaks(times, cpu.T, memory.T, self.numbers)
+        self._week.merge(peaks)
+        self._peaks.merge_numbered(peaks)
+        self._windows.advance(at)
+        self._find_rows(cpu, memory)
+        placed = np.flatnonzero(self._rows >= 0)
+        self._windows.put(
+            self._rows[placed],
+            self.numbers[placed],
+            times,
+            cpu.T[placed],
+            memory.T[placed].astype(np.float64),
+            np.ones(len(placed), dtype=np.bool_),
+        )
+
+    def replaced(self, containers: Int64Array) -> None:
+        """Take note that containers have another pod from now on, with an empty window; the peaks stay."""
+        for container in containers.tolist():
+            pod = self._pods[container]
+            self._births[container] += 1
+            # No other pod is called so: names have no spaces.
+            self._pods[container] = pod._replace(pod=f"{pod.pod.split()[0]} {self._births[container]}")
+        self._rows[containers] = -1
+        self._of_containers.forget(containers)
+
+    def learn(self, container: int, oom_memory_bytes: int, at: int) -> None:
+        """Remember for 7 days what a kill taught about a container's key."""
+        number = int(self.numbers[container])
+        self._kills.append((at, number, oom_memory_bytes))
+        self._oom[number] = max(self._oom[number], oom_memory_bytes)
+        # What is known already learns it too, as the reactor teaches the stored statistics.
+        taught = self._of_workloads.columns.oom_memory_bytes
+        taught[number] = max(taught[number], oom_memory_bytes)
+        self._table = None
+
+    def of_containers(self, present: BoolArray) -> tuple[Int64Array, StatisticColumns]:
+        """Estimate anew, as of the last samples; return the containers that something is known of, and what it is.
+
+        `present` tells which containers run now. Containers without recent samples, and workloads, keep what was known
+        of them; how old that is stands in `updated_at`.
+        """
+        self._forget_kills()
+        live = np.flatnonzero(present)
+        gone = np.flatnonzero(~present)
+        gauged = gauge_usage(
+            self._windows.recent(),
+            self._peaks.known(),
+            self._rows[live],
+            self._oom,
+            self.at,
+            self._step,
+            self._max_age,
+            self._new_workload,
+        )
+        chosen, containers = estimate_containers(gauged, self._rows[live])
+        self._of_containers.forget(gone)
+        self._of_containers.put(live[chosen], containers)
+        resting = np.ones(len(self.keys), dtype=np.bool_)
+        resting[self.numbers[live]] = False
+        self._of_workloads.put(*estimate_workloads(gauged, resting))
+        self._table = None
+        known = np.flatnonzero(self._of_containers.known)
+        return known, self._of_containers.columns.take(known)
+
+    def of_workloads(self) -> StatisticsTable:
+        """Return what was last estimated of workloads, for pods that are to be admitted; sorted by key."""
+        if self._table is None:
+            numbers = self._shared[self._of_workloads.known[self._shared]]
+            keys = [workload_statistic(self.keys[number]) for number in numbers.tolist()]
+            self._table = StatisticsTable.of_columns(self._of_workloads.columns.take(numbers), keys)
+        return self._table
+
+    def recent(self) -> tuple[RecentUsage, Int64Array]:
+        """Return the last hour's samples, and the row that each container has there, -1 without any."""
+        return self._windows.recent(), self._rows
+
+    def peaks_of_hours(self) -> tuple[Float32Array, Float64Array]:
+        """Return CPU and memory peaks of each hour that counts now, by time: matrices (hours, numbers)."""
+        return self._week.of_hours(self._peaks.hours)
+
+    def _count_hours(self, at: int) -> None:
+        """Sum up the peaks anew where other hours count by now, as `UsageState.catch_up` does."""
+        hours = peak_hours(at, self._look_ahead)
+        if hours != self._peaks.hours:
+            since_hour = first_hour_of_history(at)
+            self._peaks = PeakNumbers.of(self._week.summary(self.keys, hours, since_hour), hours, since_hour)
+
+    def _find_rows(self, cpu: Float32Array, memory: Float32Array) -> None:
+        """Find the rows of containers again where some were freed, and give rows to those that have samples now."""
+        if self._released != self._windows.released:
+            self._released = self._windows.released
+            self._rows = self._windows.rows_of(self._pods)
+        without = np.flatnonzero(self._rows < 0)
+        sampled = ~(np.isnan(cpu[:, without]) & np.isnan(memory[:, without]))
+        found = without[sampled.any(axis=0)]
+        if len(found):
+            self._rows[found] = self._windows.rows_for([self._pods[container] for container in found.tolist()])
+
+    def _forget_kills(self) -> None:
+        while self._kills and self._kills[0][0] < self.at - OOM_SECONDS:
+            _, forgotten, _ = self._kills.popleft()
+            self._oom[forgotten] = max((taught for _, number, taught in self._kills if number == forgotten), default=0)
+
+
+class _Latest:
+    """The statistics last known of each place; `known` tells where there are any."""
+
+    def __init__(self, places: int) -> None:
+        self.known = np.zeros(places, dtype=np.bool_)
+        empty: dict[str, NDArray[Any]] = {
+            column.name: np.zeros(places, np.bool_ if column.name == "psi_known" else np.int64)
+            for column in fields(StatisticColumns)
+        }
+        self.columns = StatisticColumns(**empty)
+
+    def put(self, places: Int64Array, columns: StatisticColumns) -> None:
+        """Replace what is known of some places."""
+        self.known[places] = True
+        for column in fields(StatisticColumns):
+            getattr(self.columns, column.name)[places] = getattr(columns, column.name)
+
+    def forget(self, places: Int64Array) -> None:
+        """Know nothing of some places any more."""
+        self.known[places] = False

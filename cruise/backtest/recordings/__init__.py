@@ -1,0 +1,1 @@
+"""Recorded usage, from trace directories or from Prometheus."""

@@ -1,0 +1,1 @@
+"""Simulated time over recorded usage, and the score of what happened."""

@@ -1,0 +1,111 @@
+"""Giving nodes back: a node is emptied where all of its pods have room elsewhere."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from cruise.backtest.replay.effects import Cluster
+from cruise.backtest.replay.fleet import Pods
+from cruise.backtest.replay.sizing import Sizing
+from cruise.domain.arrays import Int64Array
+from cruise.domain.resources import Resources
+
+DAY_SECONDS = 86400
+HOUR_SECONDS = 3600
+# Until then most sizes are still those of creation, and a consolidation of them would be spent for the day.
+FIRST_AFTER_SECONDS = 6 * HOUR_SECONDS
+# As many as a cluster autoscaler looks into at a time (its scale-down-non-empty-candidates-count).
+CANDIDATES = 30
+
+
+class Consolidation:
+    """Empties nodes at most once in 24 hours, and looks every hour whether that works once it may.
+
+    The least requested nodes go, as many at a time as can, so that no pod is moved twice. Real autoscalers
+    (Kubernetes' cluster-autoscaler, Karpenter) simulate with the requests that pods have; who has sizes changed at
+    creation may get larger pods, for which another node is added again, so that pods were moved in vain. Here the
+    simulation asks in addition with what the new pods would be created with, and places them as kube-scheduler will:
+    what is begun succeeds. cluster-autoscaler also leaves nodes alone that are requested to a half or more and waits
+    ten minutes after a change; Karpenter does neither. Nothing is emptied in the first six hours.
+    """
+
+    def __init__(self, pods: Pods, cluster: Cluster, sizing: Sizing, start: int) -> None:
+        self._pods = pods
+        self._cluster = cluster
+        self._sizing = sizing
+        self._not_before = start + FIRST_AFTER_SECONDS
+
+    def consolidate(self, at: int) -> None:
+        """Empty nodes if that is due and possible."""
+        if at < self._not_before:
+            return
+        self._not_before = at + HOUR_SECONDS
+        plan = _Plan(self._pods, self._cluster, self._sizing, at)
+        order = plan.least_requested()
+        for first in range(min(CANDIDATES, len(order))):
+            if plan.works(order[first : first + 1]):
+                self._empty(order[first : first + plan.how_many(order[first:])], at)
+                self._not_before = at + DAY_SECONDS
+                return
+
+    def _empty(self, closed: Int64Array, at: int) -> None:
+        """Evict all pods of nodes that take nobody any more."""
+        self._pods.nodes.alive[closed] = False
+        self._cluster.evict(np.flatnonzero(np.isin(self._pods.node, closed)), at)
+
+
+class _Plan:
+    """What can be emptied at one time; a policy is asked once for each pod that may move."""
+
+    def __init__(self, pods: Pods, cluster: Cluster, sizing: Sizing, at: int) -> None:
+        self._pods = pods
+        self._cluster = cluster
+        self._sizing = sizing
+        self._fleet = pods.view(at)
+        self._admitted: dict[int, Resources] = {}
+
+    def least_requested(self) -> Int64Array:
+        """Return the nodes whose requests are within what is free on the others, the least requested first."""
+        nodes = self._pods.nodes
+        possible = nodes.alive.copy()
+        for free, counted in zip(nodes.free(), (nodes.cpu_millicores, nodes.memory_bytes), strict=True):
+            possible &= counted <= free[nodes.alive].sum() - free
+        found = np.flatnonzero(possible)
+        # Of equals the last, so that the first nodes last.
+        return found[np.lexsort((-found, nodes.requested_share()[found]))]
+
+    def how_many(self, order: Int64Array) -> int:
+        """Return how many nodes from the front on can be emptied together, given that one can."""
+        works, fails = 1, len(order) + 1
+        while fails - works > 1:
+            tried = min(2 * works, (works + fails) // 2)
+            if self.works(order[:tried]):
+                works = tried
+            else:
+                fails = tried
+        return works
+
+    def works(self, closed: Int64Array) -> bool:
+        """Tell whether all pods of some nodes have room on the others, as they are and as they would be created."""
+        moving = self._cluster.queue(np.flatnonzero(np.isin(self._pods.node, closed)))
+        needs = {container: self._pods.need(container) for container in moving.tolist()}
+        if not self._have_room(needs.values(), closed):
+            return False
+        unasked = np.array([container for container in needs if container not in self._admitted], dtype=np.int64)
+        if unasked.size:
+            sizes = self._sizing.admit(unasked, self._fleet)
+            self._admitted.update(zip(unasked.tolist(), self._pods.needs(sizes), strict=True))
+        return self._have_room([self._admitted[container] for container in needs], closed)
+
+    def _have_room(self, needs: Collection[Resources], closed: Int64Array) -> bool:
+        """Tell whether pods can be placed on the nodes that stay open, one after the other."""
+        others = self._pods.nodes.copy()
+        others.alive[closed] = False
+        if not others.may_fit(needs):
+            return False
+        for need in needs:
+            chosen = others.choose(need)
+            if chosen is None:
+                return False
+            others.put(chosen, need)
+        return True

@@ -1,0 +1,219 @@
+"""`cruise backtest`: what each policy would have made of recorded usage, on simulated nodes."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cruise.cli.options import ConfigOption, ReportFormat, is_large, near, parse_time, settings_of
+from cruise.cli.running.backtest_options import (
+    DAYS,
+    ArrivalsName,
+    ArrivalsOption,
+    ClusterOption,
+    DaysOption,
+    EndOption,
+    HalfName,
+    HalfOption,
+    HtmlOption,
+    NodeCpuOption,
+    NodeMemoryOption,
+    PolicyOption,
+    PrometheusUrlOption,
+    ReportFormatOption,
+    RiskOption,
+    SeedOption,
+    TraceOption,
+    WatchNodeOption,
+)
+from cruise.cli.saving import require_writable, save
+from cruise.cli.terminal import busy, print_parts, table_console, write_document
+from cruise.errors import BadInput
+
+if TYPE_CHECKING:
+    from cruise.backtest.recordings.recording import Recording
+    from cruise.backtest.replay.terms import Terms
+    from cruise.domain.resources import Resources
+    from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
+    from cruise.settings import Settings
+
+
+def backtest(
+    trace: TraceOption = None,
+    prometheus_url: PrometheusUrlOption = None,
+    days: DaysOption = None,
+    now: EndOption = None,
+    snapshot: ClusterOption = None,
+    half: HalfOption = None,
+    policy: PolicyOption = None,
+    node_cpu: NodeCpuOption = "16",
+    node_memory: NodeMemoryOption = "64Gi",
+    arrivals: ArrivalsOption = ArrivalsName.FIRST_SAMPLE,
+    risk: RiskOption = 1e-3,
+    seed: SeedOption = 0,
+    watch_node: WatchNodeOption = None,
+    format: ReportFormatOption = ReportFormat.TABLE,
+    html: HtmlOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Replay recorded usage under each policy, and compare what it wastes and whom it harms.
+
+    Simulated time drives the controller's own passes on a simulated
+    cluster, and beside it what other tools would do. Nothing is written
+    anywhere else, and no cluster is touched. docs/backtest.md has the
+    formulas. Costs are told where price_core_hour and price_gibibyte_hour
+    are set.
+
+    Examples:
+      cruise backtest --trace traces/bitbrains
+
+      cruise backtest --trace traces/* --html report.html
+
+      cruise backtest --trace traces/azure --policy vpa cruise oracle
+
+      cruise backtest --trace traces/azure --node-cpu 32 --format json
+
+      cruise backtest --prometheus-url http://localhost:9090 --days 14
+
+      cruise backtest --trace traces/* --half tune --policy cruise
+    """
+    from cruise.interfaces.backtest.report import BacktestReport
+
+    settings = settings_of(config)
+    _check_source(trace, prometheus_url, {"--days": days, "--now": now, "--snapshot": snapshot})
+    terms = _terms(_node(node_cpu, node_memory), arrivals, seed, risk, settings)
+    watched = _watched(watch_node)
+    if html is not None:
+        require_writable(html, "--html")
+
+    from cruise.backtest.recordings.halving import Half
+    from cruise.cli.running.replaying import Asked, read_traces, replay_all
+
+    asked = Asked(_policies(policy), terms, Half(half.value) if half is not None else None, watched)
+    if trace:
+        recordings = read_traces(trace, terms)
+    else:
+        recordings = [_read_prometheus(prometheus_url, days or DAYS, now, snapshot, settings, terms)]
+    report = BacktestReport(replay_all(recordings, asked), _report_terms(terms, half, settings))
+    if html is not None:
+        from cruise.interfaces.backtest.html import backtest_html
+
+        save(html, [backtest_html(report, watched)], "--html")
+    _print(report, format, watched)
+
+
+def _check_source(trace: list[Path] | None, prometheus_url: str | None, of_prometheus: dict[str, object]) -> None:
+    """Raise BadInput unless there is exactly one source, with options of its own only."""
+    if trace and prometheus_url is not None:
+        raise BadInput("--trace and --prometheus-url are both given; choose one source")
+    if not trace and prometheus_url is None:
+        raise BadInput("nothing to replay: give --trace DIR…, or --prometheus-url URL to read it from a server")
+    if trace:
+        for option, value in of_prometheus.items():
+            if value is not None:
+                raise BadInput(f"{option} needs --prometheus-url: a trace is replayed as it was recorded")
+
+
+def _policies(asked: list[str] | None) -> list[str]:
+    """Return the policies asked for in the order of every table. Raises BadInput for an unknown one."""
+    from cruise.backtest.policies.policies import POLICIES
+
+    for name in asked or ():
+        if name not in POLICIES:
+            known = near(name, POLICIES) or f"; there are {', '.join(POLICIES)}"
+            raise BadInput(f"--policy: no policy is called {name}{known}")
+    return [name for name in POLICIES if not asked or name in asked]
+
+
+def _node(cpu: str, memory: str) -> "Resources":
+    from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
+    from cruise.domain.resources import Resources
+
+    amounts = []
+    for option, text, read in (
+        ("--node-cpu", cpu, parse_cpu_millicores),
+        ("--node-memory", memory, parse_memory_bytes),
+    ):
+        try:
+            amount = read(text)
+        except QuantityError as error:
+            raise BadInput(f"{option}: {error}") from error
+        if amount <= 0:
+            raise BadInput(f"{option}: a node of {text} holds nothing; write e.g. 16 or 64Gi")
+        amounts.append(amount)
+    return Resources(*amounts)
+
+
+def _terms(node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, settings: "Settings") -> "Terms":
+    from cruise.backtest.replay.terms import Arrivals, Terms
+
+    if not 0 < risk < 1:
+        raise BadInput(f"--risk: {risk:g} is no share between 0 and 1; write e.g. 1e-3")
+    return Terms(
+        node=node,
+        pass_seconds=int(settings.pass_interval.total_seconds()),
+        arrivals=Arrivals(arrivals.value),
+        seed=seed,
+        risk=risk,
+        policy=settings.policy(),
+        price_core_hour=settings.price_core_hour,
+        price_gibibyte_hour=settings.price_gibibyte_hour,
+    )
+
+
+def _watched(name: str | None) -> str | None:
+    if name is not None and not re.fullmatch(r"node-\d{3,}", name, re.ASCII):
+        raise BadInput(f"--watch-node: no simulated node is called {name}; they are node-000, node-001, …")
+    return name
+
+
+def _read_prometheus(
+    url: str | None, days: int, now: str | None, snapshot: str | None, settings: "Settings", terms: "Terms"
+) -> "Recording":
+    from cruise.app.clock import wall_clock
+    from cruise.cli.running.replaying import read_prometheus
+
+    end, cluster = parse_time(now) or wall_clock(), None
+    prometheus = settings.prometheus(url)
+    if snapshot is not None:
+        from cruise.adapters.files import load_snapshot
+
+        with busy(f"reading {snapshot}", is_large(snapshot)):
+            cluster = load_snapshot(snapshot)
+    return read_prometheus(prometheus, days, end, cluster, terms)
+
+
+def _report_terms(terms: "Terms", half: HalfName | None, settings: "Settings") -> "ReplayTerms":
+    from cruise.interfaces.backtest.report import Prices, ReplayTerms
+
+    prices = None
+    if settings.price_core_hour is not None and settings.price_gibibyte_hour is not None:
+        prices = Prices(settings.price_core_hour, settings.price_gibibyte_hour)
+    return ReplayTerms(
+        terms.pass_seconds,
+        terms.arrivals.value,
+        terms.seed,
+        terms.risk,
+        half.value if half is not None else None,
+        prices,
+    )
+
+
+def _print(report: "BacktestReport", chosen: ReportFormat, watched: str | None) -> None:
+    from cruise.interfaces.backtest import html as backtest_html
+    from cruise.interfaces.backtest import report as backtest_report
+    from cruise.interfaces.backtest.table import backtest_table
+
+    match chosen:
+        case ReportFormat.TABLE:
+            console = table_console()
+            print_parts(backtest_table(report, console, watched), console)
+            return
+        case ReportFormat.YAML:
+            document = backtest_report.backtest_yaml(report)
+        case ReportFormat.CSV:
+            document = backtest_report.backtest_csv(report)
+        case ReportFormat.HTML:
+            document = backtest_html.backtest_html(report, watched)
+        case ReportFormat.JSON:
+            document = backtest_report.backtest_json(report)
+    write_document([document])

@@ -1,0 +1,74 @@
+"""`cruise check`: whether cruise can work here, each red item with its fix."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cruise.cli.options import ConfigOption, Format, FormatOption, ModeName, settings_of
+from cruise.cli.terminal import busy, print_parts, quiet_logs, table_console, write_document
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cruise.domain.preflight import Surroundings
+    from cruise.settings import Settings
+
+
+def check(
+    mode: Annotated[
+        ModeName | None, typer.Option("--mode", help="Check for this mode; for the one that is set without it.")
+    ] = None,
+    prometheus_url: Annotated[
+        str | None,
+        typer.Option("--prometheus-url", metavar="URL", help="Look at this server.", show_default=False),
+    ] = None,
+    format: FormatOption = Format.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Check what cruise depends on: API server, rights, Prometheus, database, webhook, and what is in its way.
+
+    Nothing is changed. Ends with 1 where something is red, that is, keeps
+    cruise from working in its mode.
+
+    Examples:
+      cruise check
+
+      cruise check --mode full --format json
+
+      kubectl -n cruise exec deploy/cruise-serve -- cruise check
+    """
+    from dataclasses import replace
+
+    from cruise.app.clock import wall_clock
+    from cruise.decisions.preflight.items import Level
+    from cruise.decisions.preflight.preflight import decide_preflight
+    from cruise.domain.policy import Mode
+    from cruise.interfaces.check_report import check_json, check_table
+
+    settings = settings_of(config)
+    if mode is not None:
+        settings = replace(settings, mode=Mode[mode.name])
+    now = wall_clock()
+    with quiet_logs(), busy("looking at cluster, Prometheus and database"):
+        found = asyncio.run(_look(settings, prometheus_url, now))
+    items = decide_preflight(found, settings.mode, now)
+    if format is Format.JSON:
+        write_document([check_json(items, settings.mode, now)])
+    else:
+        console = table_console()
+        print_parts(check_table(items, settings.mode, console), console)
+    if any(item.level is Level.RED for item in items):
+        raise typer.Exit(1)
+
+
+async def _look(settings: "Settings", prometheus_url: str | None, now: "datetime") -> "Surroundings":
+    from cruise.adapters.kube.http.client import KubeClient
+    from cruise.adapters.prometheus.settings import PrometheusSettings
+    from cruise.app.checking import surroundings
+    from cruise.cli.gathering.live import prometheus_of
+
+    async def find(client: KubeClient) -> PrometheusSettings:
+        return await prometheus_of(client, settings, prometheus_url)
+
+    return await surroundings(settings, settings.kube(), find, now)

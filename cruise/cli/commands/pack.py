@@ -1,0 +1,141 @@
+"""`cruise pack`: where pending pods could go, planned from files; nothing is contacted."""
+
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cruise.cli.gathering.collector import collector_off
+from cruise.cli.options import (
+    ConfigOption,
+    Format,
+    FormatOption,
+    ModeName,
+    NowOption,
+    SnapshotOption,
+    is_large,
+    parse_time,
+    policy_of,
+    settings_of,
+)
+from cruise.cli.terminal import busy, complain, print_parts, table_console, write_document
+from cruise.errors import BadInput
+
+if TYPE_CHECKING:
+    from cruise.cli.running.packing import Planned
+    from cruise.domain.cluster import Snapshot
+
+
+class SizesName(StrEnum):
+    """Whether pods keep the sizes that they ask for."""
+
+    FIXED = "fixed"
+    RIGHTSIZED = "rightsized"
+
+
+def pack(
+    snapshot: SnapshotOption,
+    usage: Annotated[
+        str | None,
+        typer.Option(
+            "--usage",
+            metavar="FILE",
+            help="A UsageStatistics file, for --sizes rightsized; .gz as well, - for standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    sizes: Annotated[
+        SizesName,
+        typer.Option("--sizes", help="Keep every size, or size pods to base and shared headroom where that helps."),
+    ] = SizesName.FIXED,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--time-limit",
+            metavar="S",
+            help="Seconds to search in, 0 for what the quick method finds; by default packing_time_limit, 10 s.",
+            show_default=False,
+        ),
+    ] = None,
+    work: Annotated[
+        float | None,
+        typer.Option(
+            "--work",
+            metavar="UNITS",
+            min=1,
+            help="Search for an amount of work instead of a time, about 1e9 a second: repeats to the letter.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")] = 1,
+    now: NowOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Leave no pod, step or node out of the table.")] = False,
+    format: FormatOption = Format.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Find places for pending pods: the most, the highest priority first.
+
+    Then as few evictions as possible. Nothing is contacted and nothing is
+    changed; decides as mode full would. The plan says what is proved:
+    optimal and already-optimal are, feasible and no-improvement tell how
+    far they may be off. The snapshot is what this prints:
+
+      kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,pv,pvc,sc,csinodes,pc,ns -A -o json
+
+    Examples:
+      cruise pack --snapshot cluster.json
+
+      cruise pack --snapshot cluster.json --usage usage.json --sizes rightsized
+
+      cruise pack --snapshot cluster.json --time-limit 60 --format json
+
+      cruise pack --snapshot cluster.json --work 1e9 --seed 7
+    """
+    from cruise.adapters.files import load_snapshot, load_usage
+    from cruise.cli.running.packing import Search, plan_packing
+    from cruise.decisions.packing.building import Usage
+    from cruise.domain.packing import Sizes
+
+    if sizes is SizesName.RIGHTSIZED and usage is None:
+        raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")
+    search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
+    policy, at = policy_of(config, ModeName.FULL), parse_time(now)
+    large = is_large(snapshot)
+    with collector_off():
+        with busy(f"reading {snapshot}", large):
+            cluster = load_snapshot(snapshot)
+        known = None
+        if usage is not None:
+            with busy(f"reading {usage}", large):
+                known = Usage(*load_usage(usage, cluster, at))
+        planned = plan_packing(cluster, known, policy, Sizes(sizes.value), search)
+        _print(planned, cluster, format, full)
+
+
+def _seconds(time_limit: float | None, config: Path | None) -> float:
+    """Return how long to search. Raises BadInput."""
+    if time_limit is None:
+        return settings_of(config).packing_time_limit.total_seconds()
+    if not time_limit >= 0:
+        raise BadInput(
+            f"--time-limit: {time_limit:g} is no number of seconds; write e.g. 10, or 0 for the quick method alone"
+        )
+    return time_limit
+
+
+def _print(planned: "Planned", snapshot: "Snapshot", format: Format, in_full: bool) -> None:
+    from cruise.interfaces.packing.document import pack_json
+    from cruise.interfaces.packing.table import pack_table
+
+    proposal, seconds = planned.proposal, planned.seconds
+    pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    if format is Format.JSON:
+        write_document(pack_json(proposal, pods, seconds))
+        for note in proposal.notes:
+            complain(f"note: {note}")
+        return
+    console = table_console()
+    console.print("Decided as mode full; nothing was contacted.\n")
+    print_parts(pack_table(proposal, snapshot, pods, seconds, console, in_full), console)

@@ -1,0 +1,102 @@
+"""`cruise plan`: node plans from files; nothing is contacted."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cruise.cli.gathering.collector import collector_off
+from cruise.cli.options import (
+    ConfigOption,
+    Format,
+    FormatOption,
+    ModeName,
+    ModeOption,
+    NowOption,
+    SnapshotOption,
+    UsageOption,
+    is_large,
+    near,
+    parse_time,
+    policy_of,
+)
+from cruise.cli.terminal import busy, print_parts, table_console, write_document
+from cruise.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from cruise.decisions.sizing.node_plans import NodePlan
+    from cruise.domain.cluster import Snapshot
+    from cruise.domain.policy import Mode
+
+
+def plan(
+    snapshot: SnapshotOption,
+    usage: UsageOption,
+    now: NowOption = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="NAME", help="Only this node, every container; repeatable.", show_default=False),
+    ] = None,
+    mode: ModeOption = ModeName.FULL,
+    format: FormatOption = Format.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Plan every node from files: what each container gets, who is evicted, what is left alone.
+
+    Nothing is contacted and nothing is changed. The snapshot is what this prints:
+
+      kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,ns -A -o json
+
+    Examples:
+      cruise plan --snapshot cluster.json --usage usage.json
+
+      cruise plan --snapshot cluster.json --usage usage.json --node worker-3
+
+      cruise plan --snapshot cluster.json --usage usage.json --format json
+    """
+    from cruise.adapters.files import load_snapshot, load_usage
+    from cruise.decisions.sizing.node_plans import decide_node_plans
+    from cruise.interfaces.plan.document import plan_json
+
+    policy, at = policy_of(config, mode), parse_time(now)
+    large = is_large(snapshot)
+    with collector_off():
+        with busy(f"reading {snapshot}", large):
+            cluster = load_snapshot(snapshot)
+        wanted = _wanted(node, cluster)
+        with busy(f"reading {usage}", large):
+            statistics, at = load_usage(usage, cluster, at)
+        with busy(f"deciding {len(cluster.nodes):,} nodes", large):
+            plans = decide_node_plans(cluster, statistics, policy, at, nodes=wanted)
+        if format is Format.JSON:
+            write_document(plan_json(plans))
+        else:
+            _print_table(plans, cluster, wanted is not None, at, policy.mode)
+
+
+def _print_table(
+    plans: "Sequence[NodePlan]", snapshot: "Snapshot", in_full: bool, at: "datetime", mode: "Mode"
+) -> None:
+    from cruise.interfaces.plan.node_table import node_table
+    from cruise.interfaces.plan.table import plan_table
+
+    console = table_console()
+    console.print(f"Decided for {at:%Y-%m-%d %H:%M:%S} UTC as mode {mode.label}; nothing was contacted.\n")
+    pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    print_parts(plan_table(plans, pods, console, in_full), console)
+    if in_full:
+        for plan in plans:
+            print_parts(node_table(plan, pods), console)
+
+
+def _wanted(names: list[str] | None, snapshot: "Snapshot") -> frozenset[str] | None:
+    """Return the nodes asked for, None for all. Raises BadInput for one that is not there."""
+    if not names:
+        return None
+    known = {node.name for node in snapshot.nodes}
+    for name in names:
+        if name not in known:
+            raise BadInput(f"--node: the snapshot has no node {name}{near(name, sorted(known))}")
+    return frozenset(names)

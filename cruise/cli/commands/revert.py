@@ -1,0 +1,83 @@
+"""`cruise revert`: resize pods back to their original requests, without evictions."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cruise.cli.options import ConfigOption, Format, FormatOption, settings_of
+from cruise.cli.terminal import busy, complain, print_parts, quiet_logs, table_console, write_document
+from cruise.errors import BadInput
+
+if TYPE_CHECKING:
+    from cruise.app.reverting import Reverted
+    from cruise.settings import Settings
+
+
+def revert(
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Only pods of this namespace.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    format: FormatOption = Format.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Pause cruise, and resize running pods back to the requests and limits that they had before it; nobody is evicted.
+
+    Original sizes are in an annotation of pods that were sized when they were
+    created, and in the store for pods that were resized since: it has to be
+    the store that the running cruise uses. cruise stays paused afterwards.
+
+    Examples:
+      cruise revert
+
+      cruise revert --namespace shop --yes --format json
+
+      kubectl -n cruise exec deploy/cruise-serve -- cruise revert --yes
+    """
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise BadInput("revert resizes running pods: give --yes where nobody can be asked")
+    settings = settings_of(config)
+    with quiet_logs():
+        if not yes and not _agreed(settings, namespace):
+            complain("nothing was changed")
+            raise typer.Exit(1)
+        done = _put_back(settings, namespace)
+    _print(done, format)
+    if any(outcome.verdict.value in ("failed", "refused") for outcome in done.outcomes):
+        raise typer.Exit(1)
+
+
+def _agreed(settings: "Settings", namespace: str | None) -> bool:
+    from cruise.app.reverting import sized_pods
+    from cruise.cli.running.steering import known_store
+
+    with busy("reading the cluster"):
+        count = asyncio.run(sized_pods(settings.kube(), known_store(settings, elsewhere=""), namespace))
+    where = f"in namespace {namespace}" if namespace is not None else "in all namespaces"
+    question = f"cruise is paused, and up to {count:,} pods {where} get back their original sizes. Go on?"
+    return typer.confirm(question, err=True)
+
+
+def _put_back(settings: "Settings", namespace: str | None) -> "Reverted":
+    from cruise.app.reverting import revert as put_back
+    from cruise.app.serve.connections import policy_of
+    from cruise.cli.running.steering import known_store
+
+    with busy("putting original sizes back"):
+        return asyncio.run(
+            put_back(settings.kube(), known_store(settings, elsewhere=""), policy_of(settings), namespace)
+        )
+
+
+def _print(done: "Reverted", format: Format) -> None:
+    from cruise.interfaces.revert_report import revert_json, revert_table
+
+    pods = {(pod.namespace, pod.name): pod for pod in done.before.pods}
+    if format is Format.JSON:
+        write_document([revert_json(done.at, done.paused_before, done.outcomes, pods)])
+        return
+    console = table_console()
+    print_parts(revert_table(done.paused_before, done.outcomes, pods, console), console)

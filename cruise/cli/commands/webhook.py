@@ -1,0 +1,43 @@
+"""`cruise webhook`: the admission webhook, of which several may run."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cruise.cli.options import ConfigOption, settings_of
+
+if TYPE_CHECKING:
+    from cruise.settings import Settings
+
+
+def webhook(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Answer the API server's reviews of new pods: requests from what their workload used, over HTTPS.
+
+    A pod is always admitted; in doubt it is left as it was sent. In mode observe, the default, nothing is patched.
+    Certificates are made, published and renewed, unless tls_dir has tls.crt and tls.key. Logs go to standard error.
+
+    Examples:
+      CRUISE_MODE=initial cruise webhook
+
+      CRUISE_DATABASE_URL=postgresql://cruise@db/cruise cruise webhook --config cruise.toml
+
+      CRUISE_TLS_DIR=/etc/cruise/tls cruise webhook             with a certificate of yours
+    """
+    import uvloop
+
+    from cruise.app.log_lines import set_up_logs
+
+    settings = settings_of(config)
+    set_up_logs(settings.log_format, "debug" if verbose else settings.log_level)
+    uvloop.run(_for_good(settings))
+
+
+async def _for_good(settings: "Settings") -> None:
+    from cruise.app.signals import leave_if_busy, until_signal
+    from cruise.app.webhook.serving import serve_webhook
+
+    await until_signal(serve_webhook(settings))
+    leave_if_busy(0)

@@ -1,0 +1,1 @@
+"""What commands read before they decide: the live cluster, Prometheus, the store."""

@@ -1,0 +1,139 @@
+"""The cluster as it is now, read once for a command, with what it takes shown on standard error."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from cruise.adapters.kube.asking.prometheus_services import PrometheusPlace, find_prometheus
+from cruise.adapters.kube.following.one_time_list import look
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import account_of, connect
+from cruise.cli.terminal import complain, quiet_logs
+from cruise.domain.cluster import Snapshot
+from cruise.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from cruise.adapters.prometheus.settings import PrometheusSettings
+    from cruise.settings import Settings
+
+
+class Prometheus(Enum):
+    """Whether a command needs the cluster's Prometheus."""
+
+    NEEDED = auto()
+    IF_FOUND = auto()
+    NOT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A cluster, and how its Prometheus is asked, None where it was not looked for."""
+
+    snapshot: Snapshot
+    prometheus: "PrometheusSettings | None"
+
+
+def knows_a_cluster(settings: "Settings") -> bool:
+    """Tell whether there are credentials for a cluster, whatever they are worth."""
+    if settings.kubeconfig is not None:
+        return True
+    try:
+        account_of(None)
+    except BadInput:
+        return False
+    return True
+
+
+def read_cluster(settings: "Settings", prometheus: Prometheus, prometheus_url: str | None = None) -> Live:
+    """Read the whole cluster, and find its Prometheus unless an address is set.
+
+    Raises BadInput, Throttled, Unavailable; BadInput also where Prometheus is needed and not found.
+    """
+    return asyncio.run(_read(settings, prometheus, prometheus_url))
+
+
+async def _read(settings: "Settings", prometheus: Prometheus, prometheus_url: str | None) -> Live:
+    async with connect(settings.kube()) as client:
+        # What is missing is better known before the long reading than after it.
+        found = None
+        if prometheus is not Prometheus.NOT:
+            try:
+                found = await prometheus_of(client, settings, prometheus_url)
+            except BadInput:
+                if prometheus is Prometheus.NEEDED:
+                    raise
+        return Live(await snapshot_of(client), found)
+
+
+async def prometheus_of(
+    client: KubeClient, settings: "Settings", prometheus_url: str | None = None
+) -> "PrometheusSettings":
+    """Return how Prometheus is asked: at the address that is set, else found by the labels of its Service.
+
+    Raises BadInput where there is none, besides the client's errors.
+    """
+    if prometheus_url is not None or settings.prometheus_url is not None:
+        return settings.prometheus(prometheus_url)
+    hint = "give --prometheus-url URL, or set prometheus_url"
+    try:
+        place = await find_prometheus(client)
+    except Refused as error:
+        raise BadInput(f"Services may not be listed, so Prometheus cannot be found: {hint} ({error})") from error
+    if place is None:
+        raise BadInput(f"no Service of the cluster is labelled as Prometheus or its like: {hint}")
+    return _settings_for(place, settings, proxied=not client.in_cluster)
+
+
+def _settings_for(place: PrometheusPlace, settings: "Settings", proxied: bool) -> "PrometheusSettings":
+    known = settings.prometheus(place.url)
+    headers = {**known.headers, **place.headers}
+    if not proxied:
+        return replace(known, headers=headers)
+    # The API server takes its own credentials and hands on none, so others would be in their way.
+    return replace(
+        known,
+        headers=headers,
+        token_file=None,
+        user=None,
+        password=None,
+        ca_file=Path(place.ca_file) if place.ca_file is not None else None,
+        insecure_tls=place.insecure_tls,
+        client_certificate=place.client_certificate,
+        by_get=True,
+    )
+
+
+async def snapshot_of(client: KubeClient) -> Snapshot:
+    """Read the whole cluster through a client, and say on standard error what cannot be read."""
+    with quiet_logs(), _counting() as show:
+        seen = await look(client, show)
+    if seen.unreadable:
+        first, count = seen.unreadable[0], len(seen.unreadable)
+        more = f", and {count - 1:,} more" if count > 1 else ""
+        complain(f"left aside, as it cannot be read: {first.problem}{more}")
+    return seen.snapshot
+
+
+@contextmanager
+def _counting() -> Iterator[Callable[[str, int], None]]:
+    """Show how much was read, where people look on."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda kind, count: None
+        return
+    counts: dict[str, int] = {}
+    console = Console(stderr=True, highlight=False, markup=False)
+    with console.status("reading the cluster") as status:
+
+        def show(kind: str, count: int) -> None:
+            counts[kind] = count
+            read = ", ".join(f"{counts[name]:,} {name}" for name in ("nodes", "pods") if name in counts)
+            status.update(f"reading the cluster: {read or f'{sum(counts.values()):,} objects'}")
+
+        yield show

@@ -1,0 +1,142 @@
+"""Statistics for one look at a cluster, read from a Prometheus server with a bar that tells how long it takes."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.app.clock import wall_clock
+from cruise.cli.terminal import quiet_logs
+from cruise.decisions.oom import learn_from
+from cruise.domain.actions import Action
+from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.usage import HourlyPeaks, PartitionProgress, StatisticsTable, UsageAdvance
+from cruise.errors import BadInput, Refused, Throttled, Unavailable
+from cruise.runtime.usage.reading import ReadingProgress, UsageReading
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.settings.forms import parse_duration
+from cruise.simulation.store.store import MemoryStore
+
+if TYPE_CHECKING:
+    from cruise.adapters.prometheus.settings import PrometheusSettings
+
+HOUR_SECONDS = 3600
+# A chunk that failed is asked for once more; what fails twice would make the report a half-truth.
+_PASSES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCluster:
+    """A cluster as it was recorded: it can be looked at, and nothing can be done to it."""
+
+    recorded: Snapshot
+
+    async def snapshot(self) -> Snapshot:
+        """Return the recording."""
+        return self.recorded
+
+    async def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod as it was recorded."""
+        wanted = (namespace, name)
+        return next((pod for pod in self.recorded.pods if (pod.namespace, pod.name) == wanted), None)
+
+    async def oom_kills(self) -> AsyncIterator[OomKill]:
+        """Yield the kills that the pods' statuses show."""
+        for kill in self.recorded.oom_kills:
+            yield kill
+
+    async def perform(self, action: Action) -> None:
+        """Refuse: there is nothing behind a recording."""
+        raise Refused(f"a recorded cluster takes no {type(action).__name__}", "ReadOnly")
+
+
+def read_usage_of(
+    snapshot: Snapshot, prometheus: "PrometheusSettings", history: str, now: datetime | None, policy: Policy
+) -> tuple[StatisticsTable, datetime, str]:
+    """Read `history` of usage up to `now` (by default the clock); return statistics, time, and source in words.
+
+    Raises BadInput for everything that keeps the server from answering in full.
+    """
+    at = now or wall_clock()
+    try:
+        with quiet_logs():
+            table = asyncio.run(_read(snapshot, prometheus, parse_duration(history), at, policy))
+    except (Throttled, Unavailable) as error:
+        raise BadInput(f"{error}; try again later, or give --usage") from error
+    if not table.keys:
+        raise BadInput(
+            f"Prometheus at {prometheus.url} has no usage of this cluster's containers in the last {history}: "
+            "see the label names and prometheus_matchers, and whether snapshot and server are of one cluster"
+        )
+    return table, at, f"{history} of usage from Prometheus at {prometheus.url}"
+
+
+async def _read(
+    snapshot: Snapshot, prometheus: "PrometheusSettings", history: timedelta, now: datetime, policy: Policy
+) -> StatisticsTable:
+    cluster, store, state = RecordedCluster(snapshot), MemoryStore(), UsageState()
+    reading = UsageReading(
+        step_seconds=prometheus.step_seconds,
+        samples_per_chunk=prometheus.max_samples_per_query,
+        partitions_at_once=prometheus.concurrency,
+    )
+    start = int((now - history).timestamp()) // HOUR_SECONDS * HOUR_SECONDS
+    source = PrometheusSource(prometheus)
+    try:
+        for partition in await source.partitions(snapshot):
+            # What was read before the start is nothing: so reading goes on from there, and not from a week ago.
+            await store.record_usage(UsageAdvance(partition, PartitionProgress(start, start), _NO_PEAKS, None))
+        for kill in snapshot.oom_kills:
+            await store.record_oom(learn_from(kill, None))
+        with usage_bar() as show:
+            for _ in range(_PASSES):
+                table = await usage_pass(cluster, source, store, state, policy, now, reading, show)
+                if not state.failures:
+                    return table
+    finally:
+        source.close()
+    failure = state.failures[0]
+    raise Unavailable(f"{failure.why} ({len(state.failures)} of the reads failed twice)")
+
+
+_NO_PEAKS = HourlyPeaks((), np.empty(0, np.int64), np.empty(0), np.empty(0))
+
+
+class _Shown:
+    """The bar on standard error, where people look on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        # How much there is to read is not known yet, and the columns have no words for that.
+        self._bar = progress.add_task("reading usage", visible=False)
+
+    def __call__(self, read: ReadingProgress) -> None:
+        """Move the bar."""
+        done, total = read.done_container_hours, read.total_container_hours
+        self._progress.update(self._bar, completed=done, total=total, visible=True)
+
+
+@contextmanager
+def usage_bar() -> "Iterator[_Shown | None]":
+    """Show how far the reading of usage is, where people look on."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} container-hours"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _Shown(progress)

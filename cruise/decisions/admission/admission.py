@@ -1,0 +1,241 @@
+"""What a pod that is being created shall ask for: its workload's peak."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
+from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
+from cruise.decisions.sizing.recommendation import memory_limits_fall
+from cruise.decisions.sizing.resize import becomes_guaranteed
+from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.arrays import UNBOUNDED
+from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod, Quota
+from cruise.domain.overrides import Guidance, Unreadable
+from cruise.domain.policy import Policy
+from cruise.domain.qos import qos_class
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.scheduling import OVERLOADED
+from cruise.domain.sizes import with_sizes
+from cruise.domain.usage import Statistic, StatisticsTable
+
+# Taints that Kubernetes itself puts on and takes off: not ready, under pressure, cordoned.
+_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The pod is created as it is, with the reason."""
+
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutate:
+    """The pod is created with other resources: the whole requests and limits of each sized container."""
+
+    containers: tuple[ContainerTarget, ...]
+
+
+def decide_admission(
+    pod: Pod,
+    scope: Scope,
+    statistics: StatisticsTable,
+    nodes: Sequence[Node],
+    limit_ranges: Sequence[LimitRangeItem],
+    policy: Policy,
+    quotas: Sequence[Quota] = (),
+) -> Mutate | Leave:
+    """Size a pod at its creation: requests from the peak, memory limit from the 7-day maximum, no CPU limit.
+
+    Deciding again on the mutated pod leaves it. `nodes` are those that exist now; `limit_ranges` and `quotas` are
+    those of the pod's namespace.
+    """
+    guidance = scope.guidance_of(pod)
+    reason = scope.why_untouchable_at_admission(pod)
+    if reason is not None or isinstance(guidance, Unreadable):
+        detail = guidance.detail if isinstance(guidance, Unreadable) else ""
+        return Leave(reason or Reason.UNREADABLE_ANNOTATION, detail)
+    managed = scope.managed(pod)
+    if not managed:
+        return Leave(Reason.AUTOSCALED)
+    sized = [container for container in pod.containers if container.role is not ContainerRole.INIT]
+    rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
+    reason = scope.why_statistics_forbid(pod, rows)
+    if reason is not None:
+        return Leave(reason)
+    known = [statistics.row(row) for row in rows if row is not None]
+    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, quotas, nodes, policy)
+    decision = _judged(pod, sized, _within_largest_node(pod, targets, managed, nodes), limit_ranges)
+    if quotas and isinstance(decision, Mutate) and breaks_quota(pod, decision.containers, quotas):
+        return Leave(Reason.QUOTA)
+    return decision
+
+
+def _judged(
+    pod: Pod, sized: Sequence[Container], targets: list[ContainerTarget], limit_ranges: Sequence[LimitRangeItem]
+) -> Mutate | Leave:
+    """Leave the pod where the API server would refuse the sizes, or where they change nothing."""
+    if limit_ranges and breaks_limit_range(pod, targets, limit_ranges):
+        return Leave(Reason.LIMIT_RANGE)
+    if becomes_guaranteed(pod, targets):
+        return Leave(Reason.QOS_CHANGE)
+    if all(_unchanged(container, target) for container, target in zip(sized, targets, strict=True)):
+        return Leave(Reason.SETTLED)
+    return Mutate(tuple(targets))
+
+
+def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
+    """Return the pod as it is created after a mutation, with annotations added; its own win."""
+    sized = with_sizes(replace(pod, annotations={**annotations, **pod.annotations}), mutation.containers)
+    qos = qos_class(sized)
+    return sized if qos is sized.qos else replace(sized, qos=qos)
+
+
+def _targets(
+    pod: Pod,
+    sized: Sequence[Container],
+    known: Sequence[Statistic],
+    guidance: Guidance,
+    managed: frozenset[ResourceName],
+    limit_ranges: Sequence[LimitRangeItem],
+    quotas: Sequence[Quota],
+    nodes: Sequence[Node],
+    policy: Policy,
+) -> list[ContainerTarget]:
+    targets = []
+    cpu_limit_demanded = _demands_cpu_limit(limit_ranges)
+    cpu_limit_counted = counts_cpu_limits(quotas)
+    for container, statistic in zip(sized, known, strict=True):
+        bounds = container_bounds(guidance, container.name, limit_ranges, policy.floor)
+        requests, limits = container.requests, container.limits
+        cpu, cpu_limit = requests.cpu_millicores, limits.cpu_millicores
+        memory, memory_limit = requests.memory_bytes, limits.memory_bytes
+        if ResourceName.CPU in managed:
+            cpu = _clamp(statistic.cpu_peak_millicores, bounds.whole[0], bounds.whole[1])
+            if cpu_limit_counted and cpu_limit is not None:
+                # Without one the API server would refuse the container, and a larger one would use up the quota.
+                cpu_limit = max(cpu, min(cpu_limit, _cpu_limit(cpu, bounds, nodes)))
+            else:
+                cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
+        if ResourceName.MEMORY in managed:
+            memory = _memory_request(statistic, bounds)
+            memory_limit = _memory_limit(statistic, memory, memory_limit, bounds, policy)
+        # Built whole: to replace fields one by one takes several times as long, at every admission.
+        requests, limits = Amounts(cpu, memory), Amounts(cpu_limit, memory_limit)
+        targets.append(ContainerTarget(container.name, container.role, requests, limits))
+    return targets
+
+
+def _memory_request(statistic: Statistic, bounds: ContainerBounds) -> int:
+    peak = max(statistic.memory_peak_bytes, statistic.oom_memory_bytes)
+    return _clamp(_up(peak), bounds.whole[2], bounds.whole[3])
+
+
+def _memory_limit(
+    statistic: Statistic, request: int, stated: int | None, bounds: ContainerBounds, policy: Policy
+) -> int:
+    wanted = _up(2 * max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes))
+    known, at = np.array([statistic.history_since]), np.array([statistic.updated_at])
+    if stated is not None and not memory_limits_fall(known, at, policy)[0]:
+        wanted = max(wanted, stated)
+    capped = min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted)))
+    return max(capped, request)
+
+
+def _demands_cpu_limit(limit_ranges: Sequence[LimitRangeItem]) -> bool:
+    """Tell whether containers must state a CPU limit.
+
+    A largest limit or a ratio makes the API server refuse a container without one. A default is put back on a
+    container that lost its limit, since LimitRanger runs again after a webhook, and may be under the new request.
+    """
+    return any(
+        not item.of_pod
+        and (
+            item.maximum.cpu_millicores is not None
+            or item.max_cpu_ratio is not None
+            or item.default_limits.cpu_millicores is not None
+        )
+        for item in limit_ranges
+    )
+
+
+def _cpu_limit(request: int, bounds: ContainerBounds, nodes: Sequence[Node]) -> int:
+    """Return the largest CPU limit that the LimitRanges allow, and that any node could need."""
+    most = max((node.allocatable.cpu_millicores for node in nodes), default=UNBOUNDED)
+    return int(max(request, min(bounds.whole[4], request * bounds.ratios[0], most)))
+
+
+def _within_largest_node(
+    pod: Pod, targets: Sequence[ContainerTarget], managed: frozenset[ResourceName], nodes: Sequence[Node]
+) -> list[ContainerTarget]:
+    """Scale requests down to the largest node that the pod could run on, so that it does not stay pending for good."""
+    need = counted_requests(with_sizes(pod, targets))
+    rooms = []
+    for node in nodes:
+        if _could_hold(node, pod):
+            # Mostly the first node does, and there may be thousands.
+            if need.fits_in(node.allocatable):
+                return list(targets)
+            rooms.append(node.allocatable)
+    if not rooms:
+        return list(targets)
+    largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
+    room = largest - pod.overhead
+    asked = NO_RESOURCES
+    for target in targets:
+        asked += target.requests.resources
+    return [_scaled(target, asked, room, managed) for target in targets]
+
+
+def _could_hold(node: Node, pod: Pod) -> bool:
+    """Tell whether the pod may run on the node, whatever keeps pods off it for a while."""
+    lasting = [
+        taint for taint in node.taints if taint != OVERLOADED and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
+    ]
+    return pod.placement.admits(node.name, node.labels) and pod.placement.tolerates_all(lasting)
+
+
+def _share(room: Resources, need: Resources) -> float:
+    """Return how much of the need a node holds, by its scarcer resource."""
+    return min(
+        1.0,
+        room.cpu_millicores / max(1, need.cpu_millicores),
+        room.memory_bytes / max(1, need.memory_bytes),
+    )
+
+
+def _scaled(
+    target: ContainerTarget, asked: Resources, room: Resources, managed: frozenset[ResourceName]
+) -> ContainerTarget:
+    requests = target.requests
+    if ResourceName.CPU in managed and asked.cpu_millicores > room.cpu_millicores:
+        cpu = requests.resources.cpu_millicores * room.cpu_millicores // asked.cpu_millicores
+        requests = replace(requests, cpu_millicores=max(1, cpu))
+    if ResourceName.MEMORY in managed and asked.memory_bytes > room.memory_bytes:
+        memory = requests.resources.memory_bytes * room.memory_bytes // asked.memory_bytes
+        requests = replace(requests, memory_bytes=max(MEBIBYTE, memory // MEBIBYTE * MEBIBYTE))
+    return replace(target, requests=requests)
+
+
+def _unchanged(container: Container, target: ContainerTarget) -> bool:
+    return container.requests == target.requests and container.limits == target.limits
+
+
+def _clamp(value: int, least: int, most: int) -> int:
+    return min(max(value, least), most)
+
+
+def _up(value: int) -> int:
+    return -(-value // MEBIBYTE) * MEBIBYTE
+
+
+def original_amounts(pod: Pod, mutation: Mutate) -> dict[str, tuple[Amounts, Amounts]]:
+    """Return requests and limits that a mutation replaces, by container name."""
+    named = {target.container for target in mutation.containers}
+    return {c.name: (c.requests, c.limits) for c in pod.containers if c.name in named}

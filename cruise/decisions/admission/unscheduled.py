@@ -1,0 +1,110 @@
+"""Pods that no node can hold: shrunk where they wait, to what they would be created with today."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from cruise.decisions.admission.admission import Leave, decide_admission
+from cruise.decisions.guidance.eligibility import Scope, StoredOverrides
+from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused
+from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
+from cruise.domain.cluster import Container, ContainerRole, Pod, Snapshot
+from cruise.domain.overrides import Guidance
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import NO_RESOURCES, Amounts
+from cruise.domain.usage import StatisticsTable
+
+
+def decide_unscheduled(
+    snapshot: Snapshot,
+    statistics: StatisticsTable,
+    policy: Policy,
+    now: datetime,
+    *,
+    stored: StoredOverrides | None = None,
+    refused: Mapping[str, RefusedTarget] | None = None,
+) -> tuple[list[ResizePod], list[Hold]]:
+    """Return the resizes of unschedulable pods and the pods held, both in the pods' order.
+
+    Requests only fall, to the workload's peak; limits stay. kube-scheduler tries a pod again once it has shrunk.
+    """
+    waiting = [pod for pod in snapshot.pods if _waits_for_room(pod)]
+    if not waiting:
+        return [], []
+    scope = Scope(snapshot, statistics, stored or {}, policy, now)
+    decided = [_decide(pod, scope, statistics, snapshot, policy, refused or {}) for pod in waiting]
+    return (
+        [one for one in decided if isinstance(one, ResizePod)],
+        [one for one in decided if isinstance(one, Hold)],
+    )
+
+
+def _waits_for_room(pod: Pod) -> bool:
+    over = pod.terminal or pod.terminating
+    return pod.node is None and pod.unschedulable_since is not None and not pod.scheduling_gated and not over
+
+
+def _decide(
+    pod: Pod,
+    scope: Scope,
+    statistics: StatisticsTable,
+    snapshot: Snapshot,
+    policy: Policy,
+    refused: Mapping[str, RefusedTarget],
+) -> ResizePod | Hold:
+    ranges = snapshot.limit_ranges.get(pod.namespace, ())
+    decision = decide_admission(pod, scope, statistics, snapshot.nodes, ranges, policy)
+    if isinstance(decision, Leave):
+        return Hold(pod.namespace, pod.name, decision.reason, decision.detail)
+    guidance = scope.guidance_of(pod)
+    if isinstance(guidance, Guidance) and guidance.mode < Mode.RESIZE:
+        return Hold(pod.namespace, pod.name, Reason.MODE_INITIAL)
+    containers = [container for container in pod.containers if container.role is not ContainerRole.INIT]
+    pairs = list(zip(containers, decision.containers, strict=True))
+    targets = tuple(_shrunk(container, target) for container, target in pairs)
+    reason = _why_not(pod, containers, targets, policy)
+    if reason is None and ranges and breaks_limit_range(pod, targets, ranges):
+        reason = Reason.LIMIT_RANGE
+    earlier = refused.get(pod.uid)
+    if reason is None and earlier is not None and was_refused(targets, earlier, policy):
+        reason = Reason.REFUSED
+    if reason is not None:
+        return Hold(pod.namespace, pod.name, reason)
+    return ResizePod(pod.namespace, pod.name, pod.uid, None, pod.workload, targets, NO_RESOURCES, Reason.RIGHTSIZED)
+
+
+def _why_not(
+    pod: Pod, containers: Sequence[Container], targets: Sequence[ContainerTarget], policy: Policy
+) -> Reason | None:
+    moves = any(_leaves_band(container, target, policy) for container, target in zip(containers, targets, strict=True))
+    if not moves:
+        return Reason.SETTLED
+    return Reason.QOS_CHANGE if becomes_guaranteed(pod, targets) else None
+
+
+def _shrunk(container: Container, target: ContainerTarget) -> ContainerTarget:
+    requests = Amounts(
+        _lower(container.requests.cpu_millicores, target.requests.cpu_millicores),
+        _lower(container.requests.memory_bytes, target.requests.memory_bytes),
+    )
+    return replace(target, requests=requests, limits=container.limits)
+
+
+def _lower(stated: int | None, wanted: int | None) -> int | None:
+    """Return the smaller of two; what is not stated stays so, since a resize must not change the QoS class."""
+    return stated if stated is None or wanted is None else min(stated, wanted)
+
+
+def _leaves_band(container: Container, target: ContainerTarget, policy: Policy) -> bool:
+    pairs = (
+        (container.requests.cpu_millicores, target.requests.cpu_millicores, policy.dead_band.cpu_millicores),
+        (container.requests.memory_bytes, target.requests.memory_bytes, policy.dead_band.memory_bytes),
+    )
+    return any(
+        stated is not None
+        and wanted is not None
+        and stated - wanted >= least
+        and stated - wanted >= stated * policy.dead_band_share
+        for stated, wanted, least in pairs
+    )

@@ -1,0 +1,1 @@
+"""Which pods leave a node that cannot hold them all."""

@@ -1,0 +1,106 @@
+"""What is told about pods where their owners look: one short line on each pod that something was done to or refused."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cruise.domain.actions import Announcement, ContainerTarget, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.cluster import Container, Pod
+from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
+from cruise.domain.resources import NO_AMOUNTS, Amounts
+
+PodKey = tuple[str, str]
+
+_WHY = {
+    Reason.RIGHTSIZED: "sized by use",
+    Reason.WITHDRAWN: "its node could not take up the last resize",
+    Reason.OOM_KILLED: "after it ran out of memory",
+    Reason.REVERTED: "back to its original sizes",
+    Reason.DOES_NOT_FIT: "its node does not hold all of its pods",
+    Reason.PACKED: "makes room for pods that no node could hold",
+}
+# What the operator has to mend is no business of a pod's owner.
+_OPERATORS = frozenset({Reason.FORBIDDEN, Reason.THROTTLED})
+_MOST_CONTAINERS = 4
+# Kubernetes takes 1024 bytes of an event's message.
+_LONGEST = 500
+
+
+def announcements_of(
+    outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Mapping[PodKey, Pod]
+) -> list[Announcement]:
+    """Return what to tell, sorted by namespace and pod, one line a pod at most.
+
+    Told is what was done or refused, and annotations that cannot be read; never what was only observed or waits.
+    `pods` are the pods as they were before.
+    """
+    found: dict[PodKey, Announcement] = {}
+    for outcome in outcomes:
+        announcement = _of_outcome(outcome, pods)
+        if announcement is not None:
+            found.setdefault((announcement.namespace, announcement.pod), announcement)
+    for hold in holds:
+        pod = pods.get((hold.namespace, hold.pod))
+        if hold.reason is Reason.UNREADABLE_ANNOTATION and pod is not None:
+            message = _shortened(f"not resized: annotation of the {hold.detail}")
+            told = Announcement(hold.namespace, hold.pod, pod.uid, hold.reason, message, True)
+            found.setdefault((hold.namespace, hold.pod), told)
+    return [found[key] for key in sorted(found)]
+
+
+def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | None:
+    action = outcome.action
+    if not isinstance(action, ResizePod | EvictPod) or outcome.verdict not in (Verdict.DONE, Verdict.REFUSED):
+        return None
+    refused = outcome.verdict is Verdict.REFUSED
+    if refused and outcome.reason in _OPERATORS:
+        return None
+    before = pods.get((action.namespace, action.pod))
+    if refused:
+        asked = f" ({_changes(action, before)})" if isinstance(action, ResizePod) else ""
+        message = f"not {_done(action)}{asked}: {outcome.detail or outcome.reason.value}"
+    elif isinstance(action, EvictPod):
+        short_of = "" if action.reason is Reason.PACKED else f" ({action.resource.value})"
+        message = f"evicted: {_WHY.get(action.reason, action.reason.value)}{short_of}"
+    else:
+        detail = f" ({outcome.detail})" if outcome.detail else ""
+        message = f"{_changes(action, before)}: {_WHY.get(action.reason, action.reason.value)}{detail}"
+    return Announcement(action.namespace, action.pod, action.uid, outcome.reason, _shortened(message), refused)
+
+
+def _done(action: ResizePod | EvictPod) -> str:
+    return "resized" if isinstance(action, ResizePod) else "evicted"
+
+
+def _changes(action: ResizePod, before: Pod | None) -> str:
+    """Write what a resize changes, as `cpu 500m -> 130m, memory 512Mi -> 270Mi`; containers by name if several."""
+    known = {one.name: one for one in before.containers} if before is not None and before.uid == action.uid else {}
+    parts = [
+        (target.container, list(_of_container(target, known.get(target.container)))) for target in action.containers
+    ]
+    changed = [(name, changes) for name, changes in parts if changes]
+    if not changed:
+        return "as it was"
+    if len(action.containers) == 1:
+        return ", ".join(changed[0][1])
+    told = "; ".join(f"{name} {', '.join(changes)}" for name, changes in changed[:_MOST_CONTAINERS])
+    more = len(changed) - _MOST_CONTAINERS
+    return f"{told}; and {more} more" if more > 0 else told
+
+
+def _of_container(target: ContainerTarget, before: Container | None) -> Iterable[str]:
+    requests, limits = (NO_AMOUNTS, NO_AMOUNTS) if before is None else (before.requests, before.limits)
+    yield from _of_amounts("", target.requests, requests)
+    yield from _of_amounts(" limit", target.limits, limits)
+
+
+def _of_amounts(suffix: str, wanted: Amounts, now: Amounts) -> Iterable[str]:
+    pairs = (
+        ("cpu", wanted.cpu_millicores, now.cpu_millicores, format_cpu_millicores),
+        ("memory", wanted.memory_bytes, now.memory_bytes, format_memory_bytes),
+    )
+    for name, value, old, text in pairs:
+        if value is not None and value != old:
+            yield f"{name}{suffix} {text(value)}" if old is None else f"{name}{suffix} {text(old)} -> {text(value)}"
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"

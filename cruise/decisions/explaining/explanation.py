@@ -1,0 +1,309 @@
+"""Why a pod has, gets or keeps its numbers: the node pass taken again for its node, with every step laid open.
+
+What is done is the node plan's; the steps to it are read off the same functions that decide.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
+from cruise.decisions.eviction.ranking import Contender, need_of, rank_for_eviction
+from cruise.decisions.guidance.eligibility import Scope, StoredOverrides, Touchable
+from cruise.decisions.guidance.override_sources import Statement, override_sources
+from cruise.decisions.sizing.headroom.model import Headroom
+from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.sizing.size_steps import ContainerSteps, NodeSteps, of
+from cruise.domain.actions import EvictPod, Hold, RefusedTarget, ResizePod
+from cruise.domain.cluster import Container, Node, Pod, Snapshot
+from cruise.domain.overrides import Guidance
+from cruise.domain.policy import EvictionRanking, HeadroomModel, Mode, Policy
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.usage import Statistic, StatisticsTable
+
+
+class Fate(StrEnum):
+    """What the node pass does with a pod."""
+
+    RESIZED = "resized"
+    SETTLED = "settled"  # sized, but no value moves far enough
+    HELD = "held"
+    EVICTED = "evicted"
+    PENDING = "pending"  # on no node, so the node pass has nothing to decide
+
+
+@dataclass(frozen=True, slots=True)
+class Spike:
+    """The largest headroom of a resource on a node, and whose it is."""
+
+    amount: int
+    namespace: str
+    pod: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One pod in the order of eviction for a resource.
+
+    `goes` is the resource on whose account it goes, which may be the other one, None where it stays; `immovable` says
+    why it may not go, None where it may.
+    """
+
+    namespace: str
+    pod: str
+    ranking: EvictionRanking
+    headroom: int
+    base: int
+    goes: ResourceName | None
+    immovable: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExplanation:
+    """The sums of a node: `fixed` is what pods that are not sized and all overheads take from its allocatable.
+
+    `base` and `headroom` are those of all pods that take part, before anybody goes: the largest single headroom, which
+    the fit goes by. `staying_base` and `staying_headroom` are those of the pods that stay, the headroom being what
+    they share, found by the rule in `rules`. `spikes` and `rankings` are by resource, a ranking empty where the
+    node needs nobody to go.
+    """
+
+    name: str
+    allocatable: Resources
+    fixed: Resources
+    available: Resources
+    base: Resources
+    headroom: Resources
+    staying_base: Resources
+    staying_headroom: Resources
+    rules: Mapping[ResourceName, HeadroomModel]
+    fits: bool
+    sized_pods: int
+    held_pods: int
+    spikes: Mapping[ResourceName, Spike | None]
+    rankings: Mapping[ResourceName, tuple[Ranked, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldContainer:
+    """A container that is not sized: what it asks for, and its statistic where there is one."""
+
+    container: Container
+    statistic: Statistic | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One pod's fate and all that led to it.
+
+    `steps` has its containers where it is sized, `held` where it is not; `hold` why it is left alone or held back;
+    `admission` what a pod in its place would be created with, for a pod that is pending.
+    """
+
+    pod: Pod
+    fate: Fate
+    statements: tuple[Statement, ...]
+    guidance: Guidance | None
+    ranking: EvictionRanking | None
+    unmovable: str | None
+    hold: Hold | None
+    node: NodeExplanation | None
+    steps: tuple[ContainerSteps, ...]
+    held: tuple[HeldContainer, ...]
+    resize: ResizePod | None
+    eviction: EvictPod | None
+    admission: Mutate | Leave | None
+
+
+def explain(
+    pod: Pod,
+    snapshot: Snapshot,
+    statistics: StatisticsTable,
+    policy: Policy,
+    now: datetime,
+    *,
+    stored: StoredOverrides | None = None,
+    refused: Mapping[str, RefusedTarget] | None = None,
+    headroom: Headroom = SHARED_MAX,
+) -> Explanation:
+    """Explain one pod of the snapshot; `headroom` is the model as the node pass would prepare it."""
+    scope = Scope(snapshot, statistics, stored or {}, policy, now)
+    statements = override_sources(pod, snapshot, stored or {}, policy)
+    guidance = scope.guidance_of(pod)
+    known = guidance if isinstance(guidance, Guidance) else None
+    node = next((node for node in snapshot.nodes if node.name == pod.node), None)
+    if node is None:
+        admission = decide_admission(
+            pod, scope, statistics, snapshot.nodes, snapshot.limit_ranges.get(pod.namespace, ()), policy
+        )
+        return Explanation(
+            pod=pod,
+            fate=Fate.PENDING,
+            statements=statements,
+            guidance=known,
+            ranking=None,
+            unmovable=None,
+            hold=None,
+            node=None,
+            steps=(),
+            held=_held(pod, statistics),
+            resize=None,
+            eviction=None,
+            admission=admission,
+        )
+    [plan] = decide_node_plans(
+        snapshot,
+        statistics,
+        policy,
+        now,
+        stored=stored,
+        refused=refused,
+        nodes=frozenset({node.name}),
+        headroom=headroom,
+    )
+    verdicts = [(other, scope.of(other)) for other in snapshot.pods if other.node == node.name]
+    touchable = [verdict for _, verdict in verdicts if isinstance(verdict, Touchable)]
+    steps = NodeSteps(snapshot, node, plan, touchable, statistics, policy)
+    own = next((verdict for verdict in touchable if verdict.pod is pod), None)
+    name = (pod.namespace, pod.name)
+    resize = next((one for one in plan.resize if (one.namespace, one.pod) == name), None)
+    eviction = next((one for one in plan.evict if (one.namespace, one.pod) == name), None)
+    hold = next((one for one in plan.hold if (one.namespace, one.pod) == name), None)
+    sized = own is not None and eviction is None
+    return Explanation(
+        pod=pod,
+        fate=_fate(resize, eviction, hold),
+        statements=statements,
+        guidance=known,
+        ranking=scope.ranking_of(pod, known) if known is not None else None,
+        unmovable=scope.why_unmovable(pod),
+        hold=hold,
+        node=_node(node, plan, touchable, steps, scope, len(verdicts), headroom),
+        steps=steps.of_pod(own) if own is not None and sized else (),
+        held=() if sized else _held(pod, statistics),
+        resize=resize,
+        eviction=eviction,
+        admission=None,
+    )
+
+
+def _fate(resize: ResizePod | None, eviction: EvictPod | None, hold: Hold | None) -> Fate:
+    if eviction is not None:
+        return Fate.EVICTED
+    if resize is not None:
+        return Fate.RESIZED
+    return Fate.HELD if hold is not None else Fate.SETTLED
+
+
+def _held(pod: Pod, statistics: StatisticsTable) -> tuple[HeldContainer, ...]:
+    found = []
+    for container in pod.containers:
+        row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+        found.append(HeldContainer(container, statistics.row(row) if row is not None else None))
+    return tuple(found)
+
+
+def _node(
+    node: Node,
+    plan: NodePlan,
+    touchable: Sequence[Touchable],
+    steps: NodeSteps,
+    scope: Scope,
+    pods: int,
+    headroom: Headroom,
+) -> NodeExplanation:
+    contenders = contenders_of(touchable, steps, scope)
+    everyone = need_of(contenders)
+    base = NO_RESOURCES
+    for contender in contenders:
+        base += contender.base
+    return NodeExplanation(
+        name=node.name,
+        allocatable=plan.allocatable,
+        fixed=plan.allocatable - plan.available,
+        available=plan.available,
+        base=base,
+        headroom=everyone - base,
+        staying_base=plan.base,
+        staying_headroom=plan.headroom,
+        rules={resource: headroom.rule(resource) for resource in ResourceName},
+        fits=plan.fits,
+        sized_pods=len(touchable),
+        held_pods=pods - len(touchable),
+        spikes={resource: _spike(plan, resource) for resource in ResourceName},
+        rankings={
+            resource: _ranking(contenders, touchable, plan, scope, resource) if plan.evict or not plan.fits else ()
+            for resource in (ResourceName.MEMORY, ResourceName.CPU)
+        },
+    )
+
+
+def contenders_of(touchable: Sequence[Touchable], steps: NodeSteps, scope: Scope) -> list[Contender]:
+    """Return the pods as the fit of their node sees them."""
+    table, columns = steps.table, steps.columns
+    base = columns.pod_sums(table.cpu.base, table.memory.base)
+    headroom = {
+        ResourceName.CPU: columns.pod_maximum(table.cpu.headroom),
+        ResourceName.MEMORY: columns.pod_maximum(table.memory.headroom),
+    }
+    contenders = []
+    for at, pod in enumerate(touchable):
+        may_go = frozenset(resource for resource in ResourceName if _why_it_stays(pod, scope, resource) is None)
+        contenders.append(
+            Contender(
+                pod.pod.namespace,
+                pod.pod.name,
+                scope.ranking_of(pod.pod, pod.guidance),
+                Resources(int(base[ResourceName.CPU][at]), int(base[ResourceName.MEMORY][at])),
+                Resources(int(headroom[ResourceName.CPU][at]), int(headroom[ResourceName.MEMORY][at])),
+                may_go,
+            )
+        )
+    return contenders
+
+
+def _why_it_stays(pod: Touchable, scope: Scope, resource: ResourceName) -> str | None:
+    managed = pod.manages_cpu if resource is ResourceName.CPU else pod.manages_memory
+    if scope.ranking_of(pod.pod, pod.guidance) is EvictionRanking.NEVER:
+        return "eviction-ranking never"
+    if pod.guidance.mode < Mode.FULL:
+        return f"mode {pod.guidance.mode.label} evicts nobody"
+    return scope.why_unmovable(pod.pod) or (None if managed else f"its {resource} is not managed")
+
+
+def _spike(plan: NodePlan, resource: ResourceName) -> Spike | None:
+    largest: Spike | None = None
+    for target in plan.targets:
+        amount = target.cpu_headroom_millicores if resource is ResourceName.CPU else target.memory_headroom_bytes
+        if amount > (largest.amount if largest is not None else 0):
+            largest = Spike(amount, target.namespace, target.pod, target.container)
+    return largest
+
+
+def _ranking(
+    contenders: Sequence[Contender],
+    touchable: Sequence[Touchable],
+    plan: NodePlan,
+    scope: Scope,
+    resource: ResourceName,
+) -> tuple[Ranked, ...]:
+    """Return the candidates in their order, then those that may not go."""
+    gone = {(one.namespace, one.pod): one.resource for one in plan.evict}
+    candidates = rank_for_eviction(contenders, resource)
+    others = [index for index in range(len(contenders)) if index not in set(candidates)]
+    return tuple(
+        Ranked(
+            contender.namespace,
+            contender.name,
+            contender.ranking,
+            of(contender.headroom, resource),
+            of(contender.base, resource),
+            gone.get((contender.namespace, contender.name)),
+            _why_it_stays(touchable[index], scope, resource),
+        )
+        for index in [*candidates, *others]
+        for contender in [contenders[index]]
+    )

@@ -1,0 +1,87 @@
+"""What in the cluster contradicts what is left of a plan: then it is dropped whole and solved anew."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from cruise.decisions.guidance.eligibility import StoredOverrides
+from cruise.decisions.packing.execution.places import Places, rest_of
+from cruise.decisions.packing.execution.rest import PodsByUid, is_bound, need_of, sizes_of
+from cruise.decisions.packing.judging.leaving import Leaving
+from cruise.decisions.packing.judging.replay import Replay
+from cruise.domain.actions import ResizePod
+from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
+from cruise.domain.policy import Policy
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES
+
+
+def find_contradictions(
+    plan: PackingPlan, snapshot: Snapshot, places: Places, policy: Policy, stored: StoredOverrides
+) -> tuple[str, ...]:
+    """Judge all that is left of a plan whose present stage has evicted nobody yet.
+
+    What disruption budgets allow now is not judged: they allow more again once who was evicted before is ready.
+    """
+    settled = _settled_by_itself(plan, places.pods)
+    if settled is not None:
+        return (settled,)
+    if any(places.pod_of(one) is None and one.uid in places.left for one in plan.proposal.stages[plan.stage].arrivals):
+        # Who is to come in the place of a pending pod is not there yet.
+        return ()
+    rest = rest_of(plan, places)
+    later: list[Arrival | Preemption | ResizePod] = [*rest.placed, *rest.moves, *rest.preempted, *rest.resizes]
+    gone = {f"pod {one.namespace}/{one.pod} is gone" for one in later if one.uid not in places.pods}
+    if gone:
+        return tuple(sorted(gone))
+    replay = Replay(snapshot, rest, Leaving(snapshot, policy, stored))
+    replay.run()
+    return tuple(replay.objections)
+
+
+def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator[str]:
+    """Say what keeps pods of the present stage from where they are to arrive, without judging the whole plan.
+
+    Room is looked at once evictions have begun: until then it may be made yet.
+    """
+    if not places.evicting:
+        named: list[Arrival | Preemption | ResizePod] = [*stage.resizes, *stage.leaves, *stage.arrivals]
+        gone = {one.uid: one for one in named if one.uid not in places.pods and one.uid not in places.left}
+        yield from (f"pod {one.namespace}/{one.pod} is gone" for one in gone.values())
+    nodes = {node.name: node for node in snapshot.nodes}
+    waiting: defaultdict[str, list[Arrival]] = defaultdict(list)
+    for one in stage.arrivals:
+        if places.node_of(one) is None:
+            waiting[one.target].append(one)
+    leaving = {one.uid for one in stage.leaves}
+    staying: defaultdict[str | None, list[Pod]] = defaultdict(list)
+    for pod in snapshot.pods if places.evicting else ():
+        if pod.node in waiting and not pod.terminal and pod.uid not in leaving:
+            staying[pod.node].append(pod)
+    for target, arriving in sorted(waiting.items()):
+        node = nodes.get(target)
+        if node is None:
+            yield f"node {target} is gone"
+        elif not node.ready or node.unschedulable:
+            yield f"node {target} takes no pods"
+        elif places.evicting and not _has_room(node, stage, arriving, staying[target], places):
+            yield f"node {target} has no room any more for who is to arrive"
+
+
+def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Sequence[Pod], places: Places) -> bool:
+    taken = NO_RESOURCES
+    for pod in staying:
+        taken += counted_requests(pod)
+    for arrival in arriving:
+        pictured = places.pictured(arrival)
+        if pictured is not None:
+            taken += need_of(pictured, sizes_of(stage, arrival))
+    return taken.fits_in(node.allocatable) and len(staying) + len(arriving) <= node.allocatable_pods
+
+
+def _settled_by_itself(plan: PackingPlan, pods: PodsByUid) -> str | None:
+    """Say who has found a node in the meantime, where others would be evicted for nothing."""
+    stages = plan.proposal.stages[plan.stage :]
+    evicting = next((number for number, stage in enumerate(stages) if stage.leaves), len(stages))
+    found = next((one for stage in stages[evicting:] for one in stage.arrivals if is_bound(one, pods)), None)
+    return None if found is None else f"pod {found.namespace}/{found.pod} has found a node by itself"

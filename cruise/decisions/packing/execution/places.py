@@ -1,0 +1,158 @@
+"""Where the pods of a stage are: those that wait, and those that come in place of who was evicted."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cruise.decisions.packing.execution.rest import PodsByUid, pods_of
+from cruise.domain.actions import ResizePod
+from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.overrides import STEERED
+from cruise.domain.packing import Arrival, Landing, PackingPlan, Preemption, Proposal, Stage, Steering
+
+
+def steered_note(one: Steering) -> str:
+    """Return what is written down on a pod that is steered."""
+    return f"{one.replaces} {one.node}"
+
+
+def who_left(plan: PackingPlan, stage: Stage, pods: PodsByUid) -> frozenset[str]:
+    """Return the uids of who was evicted in the present stage, or went by themselves when that was about to begin."""
+    departed = {departure.uid for departure in plan.departed}
+    if plan.ready_at is not None:
+        # After a restart nobody may know who was evicted last.
+        leaving = {leave.uid for leave in stage.leaves} | {one.replaces for one in plan.expected}
+        departed |= {uid for uid in leaving if uid not in pods or pods[uid].terminating}
+    return frozenset(departed)
+
+
+class Places:
+    """The arrivals of a stage and the pods that they have become."""
+
+    def __init__(self, plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> None:
+        self.pods = pods_of(snapshot)
+        self.left = who_left(plan, stage, self.pods)
+        self.evicting = any(leave.uid in self.left for leave in stage.leaves)
+        self._plan = plan
+        self._stage = stage
+        self._become: dict[str, Pod] = {}
+        self._find_known()
+        self._find_new(snapshot.pods)
+
+    @property
+    def landed(self) -> tuple[Landing, ...]:
+        """What has come in whose place, in the order of arrival."""
+        found = ((one, self.pod_of(one)) for one in self._stage.arrivals)
+        return tuple(
+            Landing(one.uid, pod.uid, pod.node)
+            for one, pod in found
+            if pod is not None and (pod.node is not None or one.uid in self.left)
+        )
+
+    def pod_of(self, arrival: Arrival) -> Pod | None:
+        """Return the pod that an arrival is now, None while who left is not replaced yet, or who waited is gone."""
+        if arrival.uid in self.left:
+            return self._become.get(arrival.uid)
+        return self.pods.get(arrival.uid) if arrival.source is None else None
+
+    def node_of(self, arrival: Arrival) -> str | None:
+        """Return the node that an arrival is bound to, None while it is to none."""
+        pod = self.pod_of(arrival)
+        return None if pod is None else pod.node
+
+    def pictured(self, arrival: Arrival) -> Pod | None:
+        """Return the pod that an arrival is now, or the one in whose place it comes as long as that one is known."""
+        return self.pod_of(arrival) or self.pods.get(arrival.uid)
+
+    def all_gone(self) -> bool:
+        """Tell whether nobody who left holds room any more."""
+        return not any(uid in self.pods for uid in self.left)
+
+    def still_to_leave(self) -> list[Arrival | Preemption]:
+        """Return who has not left yet, in the plan's order."""
+        return [leave for leave in self._stage.leaves if leave.uid not in self.left]
+
+    def still_to_recreate(self) -> list[Arrival]:
+        """Return the pending pods that are to be created anew and are not yet."""
+        expected = {one.replaces for one in self._plan.expected}
+        return [
+            one
+            for one in self._stage.arrivals
+            if one.source is None and one.uid in expected and one.uid not in self.left and self.node_of(one) is None
+        ]
+
+    def _find_known(self) -> None:
+        for landing in self._plan.landed:
+            pod = self.pods.get(landing.by)
+            if pod is not None and _counts(pod) and landing.uid != landing.by:
+                self._become[landing.uid] = pod
+
+    def _find_new(self, pods: Sequence[Pod]) -> None:
+        """Take who says so for a replacement, then whoever came since and nobody else is known to expect."""
+        waited_for = [
+            one for one in self._plan.expected if one.replaces in self.left and one.replaces not in self._become
+        ]
+        if not waited_for:
+            return
+        before = set(self._plan.bystanders) | {pod.uid for pod in self._become.values()}
+        new = [pod for pod in pods if pod.uid not in before and pod.owner_name is not None and _counts(pod)]
+        notes = {steered_note(one) for one in self._plan.expected}
+        for one in waited_for:
+            theirs = [pod for pod in new if _could_replace(pod, one)]
+            marked = [pod for pod in theirs if pod.annotations.get(STEERED) == steered_note(one)]
+            unmarked = [pod for pod in theirs if pod.annotations.get(STEERED) not in notes]
+            for pod in (*marked, *unmarked)[:1]:
+                self._become[one.replaces] = pod
+                new.remove(pod)
+
+
+def _counts(pod: Pod) -> bool:
+    return not (pod.terminal or pod.terminating)
+
+
+def _could_replace(pod: Pod, one: Steering) -> bool:
+    same = (pod.namespace, pod.owner_kind, pod.owner_name) == (one.namespace, one.owner_kind, one.owner_name)
+    return same and one.pod in (None, pod.name)
+
+
+def rest_of(plan: PackingPlan, places: Places) -> Proposal:
+    """Return the stages that are left as a plan of their own, before anybody of the present one was evicted.
+
+    Who waited and has a node already is not in it; who was created anew is there by the new name.
+    """
+    stages = tuple(_without_bound(stage, places) for stage in plan.proposal.stages[plan.stage :])
+    leaves = [leave for stage in stages for leave in stage.leaves]
+    arrivals = [arrival for stage in stages for arrival in stage.arrivals]
+    return replace(
+        plan.proposal,
+        placed=_sorted([one for one in arrivals if one.source is None]),
+        moves=_sorted([one for one in arrivals if one.source is not None]),
+        preempted=tuple(sorted((one for one in leaves if isinstance(one, Preemption)), key=_name)),
+        resizes=tuple(sorted((one for stage in stages for one in stage.resizes), key=_name)),
+        unplaced=(),
+        stages=tuple(stage for stage in stages if stage != Stage((), (), ())),
+    )
+
+
+def _without_bound(stage: Stage, places: Places) -> Stage:
+    arrivals = tuple(_as_now(one, places) for one in stage.arrivals if places.node_of(one) is None)
+    resizes = tuple(one for one in stage.resizes if _still_to_resize(one, places))
+    return replace(stage, resizes=resizes, arrivals=arrivals)
+
+
+def _still_to_resize(one: ResizePod, places: Places) -> bool:
+    """Tell whether a resize is of any use: who waited and has a node, or was created anew, is not resized any more."""
+    pod = places.pods.get(one.uid)
+    return one.uid not in places.left and not (one.node is None and pod is not None and pod.node is not None)
+
+
+def _as_now(arrival: Arrival, places: Places) -> Arrival:
+    pod = places.pod_of(arrival) if arrival.uid in places.left else None
+    return arrival if pod is None else replace(arrival, pod=pod.name, uid=pod.uid, source=None)
+
+
+def _sorted(arrivals: Sequence[Arrival]) -> tuple[Arrival, ...]:
+    return tuple(sorted(arrivals, key=_name))
+
+
+def _name(one: Arrival | Preemption | ResizePod) -> tuple[str, str]:
+    return (one.namespace, one.pod)

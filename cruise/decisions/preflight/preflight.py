@@ -1,0 +1,122 @@
+"""Whether cruise can work here in its mode: facts in, a list of items with their fixes out."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from cruise.decisions.preflight.items import CheckItem, Level
+from cruise.decisions.preflight.objects import object_items
+from cruise.decisions.preflight.usage import usage_items
+from cruise.domain.policy import Mode
+from cruise.domain.preflight import AccessFacts, ServerFacts, StoreFacts, Surroundings, WebhookFacts
+
+_AREAS = ("cluster", "rights", "metrics", "database", "webhook", "objects")
+_SOON = timedelta(days=3)
+_MOST_NAMED = 4
+
+
+def decide_preflight(found: Surroundings, mode: Mode, now: datetime) -> list[CheckItem]:
+    """Judge the surroundings for a mode; in the order in which they are to be mended."""
+    items: list[CheckItem] = []
+    if found.server is not None:
+        items += _server(found.server, mode)
+    if found.access is not None:
+        items.append(_access(found.access, mode))
+    if found.prometheus is not None:
+        items += usage_items(found.prometheus, now)
+    if found.store is not None:
+        items.append(_store(found.store, mode))
+    if found.webhook is not None:
+        items += _webhook(found.webhook, mode, now)
+    if found.snapshot is not None:
+        items += object_items(found.snapshot, found.vertical_autoscalers, mode)
+    if found.unreadable:
+        fix = "mend them: until then they are left aside, and what they are about is left alone"
+        words = f"{len(found.unreadable):,} cannot be read, such as {found.unreadable[0]}"
+        items.append(CheckItem("objects", "readable", Level.WARN, words, fix))
+    items += _problems(found)
+    return sorted(items, key=lambda item: _AREAS.index(item.area))
+
+
+def _server(facts: ServerFacts, mode: Mode) -> Iterator[CheckItem]:
+    if facts.resizes_pods:
+        yield CheckItem("cluster", "resize", Level.OK, f"{facts.version} resizes pods in place")
+    else:
+        level = Level.RED if mode >= Mode.RESIZE else Level.WARN
+        fix = "upgrade to 1.33 or newer, or stay in mode initial: only pods that are created are sized"
+        yield CheckItem("cluster", "resize", level, f"{facts.version} does not serve pods/resize", fix)
+    if not facts.evicts_pods and mode >= Mode.FULL:
+        fix = "stay in mode resize"
+        yield CheckItem("cluster", "eviction", Level.RED, f"{facts.version} does not serve pods/eviction", fix)
+
+
+def _access(facts: AccessFacts, mode: Mode) -> CheckItem:
+    who = facts.who or "this account"
+    if not facts.denied:
+        return CheckItem("rights", "RBAC", Level.OK, f"{who} may do all that `cruise serve` needs in mode {mode.label}")
+    denied = [str(need) for need in facts.denied]
+    more = f" and {len(denied) - _MOST_NAMED} more" if len(denied) > _MOST_NAMED else ""
+    words = f"{who} may not {', '.join(denied[:_MOST_NAMED])}{more}"
+    files = " ".join(f"-f deploy/rbac/{one.label}.yaml" for one in Mode if Mode.OBSERVE <= one <= mode)
+    fix = f"kubectl apply {files}; to see what cruise's own account may, run this in its pod"
+    return CheckItem("rights", "RBAC", Level.RED, words, fix)
+
+
+def _store(facts: StoreFacts, mode: Mode) -> CheckItem:
+    if facts.problem:
+        return CheckItem("database", "postgres", Level.RED, facts.problem, "set database_url to one that answers")
+    if facts.embedded:
+        words = f"{facts.place} {'is there' if facts.exists else 'is made at the first start'}"
+        if mode <= Mode.OBSERVE:
+            return CheckItem("database", "postgres", Level.OK, words)
+        fix = "set database_url to one Postgres for `cruise serve` and `cruise webhook`; an embedded one is not shared"
+        return CheckItem("database", "postgres", Level.WARN, words, fix)
+    if facts.revision is None:
+        return CheckItem("database", "postgres", Level.OK, f"{facts.place} answers; its tables are made at the start")
+    if facts.revision == facts.expected:
+        return CheckItem("database", "postgres", Level.OK, f"{facts.place} answers, schema {facts.revision}")
+    words = f"{facts.place} answers; its schema is {facts.revision}, this cruise's is {facts.expected}"
+    return CheckItem("database", "postgres", Level.WARN, words, "an older one is brought up to date at the next start")
+
+
+def _webhook(facts: WebhookFacts, mode: Mode, now: datetime) -> Iterator[CheckItem]:
+    wanted = mode >= Mode.INITIAL
+    if not facts.present:
+        if wanted:
+            words = "no MutatingWebhookConfiguration: new pods are created as they are sent"
+            fix = "kubectl apply -f deploy/webhook.yaml -f deploy/rbac/initial.yaml"
+            yield CheckItem("webhook", "registration", Level.RED, words, fix)
+        else:
+            yield CheckItem("webhook", "registration", Level.OK, f"not registered, as mode {mode.label} needs none")
+        return
+    yield CheckItem("webhook", "registration", Level.OK, "the MutatingWebhookConfiguration is there")
+    if not facts.fails_open:
+        fix = "set failurePolicy: Ignore; otherwise no pod is created while the webhook is away"
+        yield CheckItem("webhook", "fails open", Level.RED, "failurePolicy is not Ignore", fix)
+    yield _certificate(facts, now)
+
+
+def _certificate(facts: WebhookFacts, now: datetime) -> CheckItem:
+    restart = "see the log of `cruise webhook`: it publishes its CA itself, unless tls_dir gives the certificate"
+    if not facts.published:
+        return CheckItem("webhook", "certificate", Level.RED, "no caBundle is published: no call gets through", restart)
+    if facts.trusts is None:
+        words = "a caBundle is published; the certificate itself cannot be looked at from here"
+        return CheckItem("webhook", "certificate", Level.OK, words)
+    if not facts.trusts:
+        words = "the caBundle does not vouch for the certificate in use: no call gets through"
+        return CheckItem("webhook", "certificate", Level.RED, words, restart)
+    if facts.expires_at is not None and facts.expires_at - now <= _SOON:
+        words = f"the certificate ends at {facts.expires_at:%Y-%m-%d %H:%M} UTC"
+        level = Level.RED if facts.expires_at <= now else Level.WARN
+        return CheckItem("webhook", "certificate", level, words, restart)
+    return CheckItem("webhook", "certificate", Level.OK, "the caBundle vouches for the certificate in use")
+
+
+def _problems(found: Surroundings) -> Iterator[CheckItem]:
+    for area, name, problem in found.problems:
+        # Without these nothing works; the rest could only not be looked at.
+        if area in ("cluster", "metrics", "database"):
+            yield CheckItem(area, name, Level.RED, problem, "mend this first: what depends on it was not looked at")
+        else:
+            fix = "run `cruise check` with an account that may look, such as your own"
+            yield CheckItem(area, name, Level.WARN, f"not looked at: {problem}", fix)

@@ -1,0 +1,1 @@
+"""What a first look at a cluster finds: risk, waste, pending pods."""

@@ -1,0 +1,170 @@
+"""Which containers are in danger as they are sized now: killed, about to be, throttled, or without any claim."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from cruise.decisions.sizing.node_plans import NodePlan
+from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod, Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.usage import StatisticsTable
+
+NEAR_LIMIT = 0.9
+
+
+class RiskKind(StrEnum):
+    """What threatens a container, worst first."""
+
+    OOM_KILLED = "oom-killed"
+    MEMORY_NEAR_LIMIT = "memory-near-limit"
+    MEMORY_UNDER_REQUESTED = "memory-under-requested"
+    CPU_THROTTLED = "cpu-throttled"
+    CPU_STARVED = "cpu-starved"
+    NO_REQUESTS = "no-requests"
+
+
+_ORDER = {kind: place for place, kind in enumerate(RiskKind)}
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """One danger to one container of a workload, over all of its pods that share it.
+
+    `observed` and `allowed` are the worst pod's, in bytes or millicores by kind: the limit at the kill (0: none) and
+    nothing; the largest use and the limit; base and request. `killed_at` and `restarts` belong to kills, `missing`
+    names what has no request.
+    """
+
+    kind: RiskKind
+    namespace: str
+    workload: str
+    container: str
+    worst_pod: str
+    observed: int = 0
+    allowed: int = 0
+    killed_at: datetime | None = None
+    restarts: int = 0
+    missing: tuple[str, ...] = ()
+    pods: int = 1
+    of_pods: int = 1
+
+    @property
+    def ratio(self) -> float:
+        """How far the observed is over what is allowed."""
+        return self.observed / self.allowed if self.allowed else float(self.observed)
+
+
+def rank_risks(
+    snapshot: Snapshot, statistics: StatisticsTable, plans: Sequence[NodePlan], policy: Policy, now: datetime
+) -> tuple[Risk, ...]:
+    """Return all risks, one for each kind and container of a workload, worst first.
+
+    Statistics older than `policy.max_age` say nothing. A container without any statistic may still be known to have
+    been killed, or to have no requests.
+    """
+    crowded = frozenset(plan.node for plan in plans if plan.evict or not plan.fits)
+    kills = _latest_kills(snapshot.oom_kills)
+    judge = _Judge(statistics, crowded, kills, policy, now)
+    live = [pod for pod in snapshot.pods if pod.node is not None and not pod.terminal and not pod.terminating]
+    counts: dict[tuple[str, str, str], int] = {}
+    found: dict[tuple[RiskKind, str, str, str], Risk] = {}
+    for pod in live:
+        workload = str(pod.workload) if pod.workload is not None else f"Pod/{pod.name}"
+        for container in pod.containers:
+            if container.role is ContainerRole.INIT:
+                continue
+            place = (pod.namespace, workload, container.name)
+            counts[place] = counts.get(place, 0) + 1
+            for risk in judge.risks_of(pod, workload, container):
+                key = (risk.kind, *place)
+                found[key] = _joined(found[key], risk) if key in found else risk
+    risks = [replace(risk, of_pods=counts[risk.namespace, risk.workload, risk.container]) for risk in found.values()]
+    return tuple(sorted(risks, key=_severity))
+
+
+def _severity(risk: Risk) -> tuple[int, float, int, str, str, str]:
+    recent = -risk.killed_at.timestamp() if risk.killed_at is not None else 0.0
+    worst = recent if risk.kind is RiskKind.OOM_KILLED else -risk.ratio
+    return (_ORDER[risk.kind], worst, -risk.pods, risk.namespace, risk.workload, risk.container)
+
+
+def _joined(known: Risk, other: Risk) -> Risk:
+    """Join the risks of two pods; the worse one's figures stay."""
+    worse = other if _severity(other) < _severity(known) else known
+    return replace(worse, pods=known.pods + other.pods, restarts=max(known.restarts, other.restarts))
+
+
+def _latest_kills(kills: Iterable[OomKill]) -> Mapping[tuple[str, str, str], OomKill]:
+    latest: dict[tuple[str, str, str], OomKill] = {}
+    for kill in kills:
+        key = (kill.namespace, kill.pod, kill.container)
+        if key not in latest or kill.finished_at > latest[key].finished_at:
+            latest[key] = kill
+    return latest
+
+
+class _Judge:
+    """Judges single containers; the statistics' columns as plain numbers, since there may be 225,000."""
+
+    def __init__(
+        self,
+        statistics: StatisticsTable,
+        crowded: frozenset[str],
+        kills: Mapping[tuple[str, str, str], OomKill],
+        policy: Policy,
+        now: datetime,
+    ) -> None:
+        self._find = statistics.find
+        self._oldest_seconds = int((now - policy.max_age).timestamp())
+        self._crowded = crowded
+        self._kills = kills
+        self._excluded = policy.excluded_namespaces
+        self._updated_at = statistics.updated_at.tolist()
+        self._cpu_base = statistics.cpu_base_millicores.tolist()
+        self._cpu_peak = statistics.cpu_peak_millicores.tolist()
+        self._memory_base = statistics.memory_base_bytes.tolist()
+        self._memory_peak = statistics.memory_peak_bytes.tolist()
+        self._memory_7d_max = statistics.memory_7d_max_bytes.tolist()
+        self._oom_memory = statistics.oom_memory_bytes.tolist()
+
+    def risks_of(self, pod: Pod, workload: str, container: Container) -> Iterator[Risk]:
+        """Yield what threatens one container of a running pod."""
+        row = self._find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+        place = (pod.namespace, workload, container.name, pod.name)
+        kill = self._kills.get((pod.namespace, pod.name, container.name))
+        fresh = row is not None and self._updated_at[row] >= self._oldest_seconds
+        remembered = self._oom_memory[row] if row is not None and fresh else 0
+        if kill is not None:
+            limit = kill.memory_limit_bytes or 0
+            yield Risk(RiskKind.OOM_KILLED, *place, limit, killed_at=kill.finished_at, restarts=container.restart_count)
+        elif remembered:
+            yield Risk(RiskKind.OOM_KILLED, *place, remembered, restarts=container.restart_count)
+        if row is not None and fresh:
+            yield from self._by_use(place, pod.node, container, row)
+        missing = tuple(
+            name
+            for name, amount in (
+                ("CPU", container.requests.cpu_millicores),
+                ("memory", container.requests.memory_bytes),
+            )
+            if not amount and pod.pod_requests is None
+        )
+        if missing and pod.namespace not in self._excluded:
+            yield Risk(RiskKind.NO_REQUESTS, *place, observed=len(missing), missing=missing)
+
+    def _by_use(
+        self, place: tuple[str, str, str, str], node: str | None, container: Container, row: int
+    ) -> Iterator[Risk]:
+        requests, limits = container.requests, container.limits
+        largest = max(self._memory_peak[row], self._memory_7d_max[row])
+        if limits.memory_bytes and largest >= NEAR_LIMIT * limits.memory_bytes:
+            yield Risk(RiskKind.MEMORY_NEAR_LIMIT, *place, largest, limits.memory_bytes)
+        base = self._memory_base[row]
+        if requests.memory_bytes and base > requests.memory_bytes:
+            yield Risk(RiskKind.MEMORY_UNDER_REQUESTED, *place, base, requests.memory_bytes)
+        # Demand counts the time spent waiting for a CPU, so it can pass the limit that use itself never passes.
+        if limits.cpu_millicores and self._cpu_peak[row] > limits.cpu_millicores:
+            yield Risk(RiskKind.CPU_THROTTLED, *place, self._cpu_peak[row], limits.cpu_millicores)
+        if requests.cpu_millicores and node in self._crowded and self._cpu_base[row] > requests.cpu_millicores:
+            yield Risk(RiskKind.CPU_STARVED, *place, self._cpu_base[row], requests.cpu_millicores)

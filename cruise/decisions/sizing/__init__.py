@@ -1,0 +1,1 @@
+"""From statistics to the sizes of the pods of a node, and which of them are written now."""

@@ -1,0 +1,99 @@
+"""What each container of a node shall have, row by row for those who look at single containers."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
+
+from cruise.decisions.sizing.resize import PodSizes
+from cruise.domain.cluster import ContainerRole
+from cruise.domain.usage import ContainerKey
+
+
+class ContainerSize(NamedTuple):
+    """What one container shall have; `memory_limit_bytes` is 0 where it has no limit and gets none.
+
+    The bases and headrooms say how the requests came about: base + share of the node's headroom, rounded, clamped.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    role: ContainerRole
+    cpu_millicores: int
+    memory_bytes: int
+    memory_limit_bytes: int
+    cpu_base_millicores: int
+    cpu_headroom_millicores: int
+    memory_base_bytes: int
+    memory_headroom_bytes: int
+
+
+class ContainerSizes(Sequence[ContainerSize]):
+    """The sizes of the surviving containers of some pods, sorted by namespace, pod and container.
+
+    The rows are made from the columns when somebody first looks, which a pass over a cluster never does.
+    """
+
+    __slots__ = ("_pods", "_rows", "_sizes")
+
+    def __init__(self, sizes: PodSizes, pods: Sequence[int]) -> None:
+        """Take the containers of the pods with these indices."""
+        self._sizes = sizes
+        self._pods = pods
+        self._rows: tuple[ContainerSize, ...] | None = None
+
+    def containers(self) -> Iterator[ContainerKey]:
+        """Yield the containers without their sizes, pod by pod, at a fraction of the cost."""
+        for at in self._pods:
+            if self._sizes.stays[at]:
+                pod = self._sizes.table.pods[at]
+                for container in pod.sized:
+                    yield ContainerKey(pod.pod.namespace, pod.pod.name, container.name)
+
+    @overload
+    def __getitem__(self, index: int) -> ContainerSize: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ContainerSize, ...]: ...
+    def __getitem__(self, index: int | slice) -> ContainerSize | tuple[ContainerSize, ...]:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[ContainerSize]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+    def _all(self) -> tuple[ContainerSize, ...]:
+        if self._rows is None:
+            self._rows = tuple(sorted(self._made()))
+        return self._rows
+
+    def _made(self) -> Iterator[ContainerSize]:
+        sizes, table = self._sizes, self._sizes.table
+        staying = [at for at in self._pods if sizes.stays[at]]
+        named = [
+            (pod.pod.namespace, pod.pod.name, container.name, container.role)
+            for pod in map(table.pods.__getitem__, staying)
+            for container in pod.sized
+        ]
+        first = table.first_container
+        places = [int(first[at]) + nth for at in staying for nth in range(len(table.pods[at].sized))]
+        columns = (
+            sizes.cpu_millicores,
+            sizes.memory_bytes,
+            sizes.memory_limit_bytes,
+            table.cpu.raw_base,
+            table.cpu.headroom,
+            table.memory.raw_base,
+            table.memory.headroom,
+        )
+        values = zip(*(column[places].tolist() for column in columns), strict=True)
+        return (ContainerSize._make(name + numbers) for name, numbers in zip(named, values, strict=True))

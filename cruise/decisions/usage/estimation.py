@@ -1,0 +1,234 @@
+"""From usage samples to statistics: base, peaks and age of every container, in columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.decisions.usage.peaks import Peaks, estimate_peaks
+from cruise.decisions.usage.percentiles import largest_of_groups, percentile_of_rows
+from cruise.decisions.usage.statistics_table import joined_tables
+from cruise.decisions.usage.usage_columns import KnownPeaks, LiveContainers, RecentUsage
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.usage import PeakKey, StatisticColumns, StatisticKey, StatisticsTable
+
+CPU_BASE_SECONDS = 600
+MEMORY_BASE_SECONDS = 1800
+BASE_SHARE = 0.75
+# Of a window's samples, before a pod is judged by them alone.
+ENOUGH = 0.8
+# A counter's growth comes with the rounding error of large numbers: below this share it is not rounded up.
+CPU_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """75th percentiles, one entry a row: NaN for rows that have too few samples or are not of a live pod."""
+
+    cpu: Float64Array
+    memory: Float64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Gauged:
+    """What the usage up to a time says, before it is told whose it is.
+
+    `is_live` has one entry a row: whether it is of a pod that exists and was sampled lately.
+    """
+
+    at: int
+    recent: RecentUsage
+    known: KnownPeaks
+    is_live: BoolArray
+    bases: Bases
+    peaks: Peaks
+
+
+def estimate_statistics(
+    recent: RecentUsage,
+    known: KnownPeaks,
+    live: LiveContainers,
+    oom_memory: Mapping[PeakKey, int],
+    at: int,
+    step: int,
+    max_age_seconds: int,
+    new_workload_seconds: int,
+) -> StatisticsTable:
+    """Estimate the statistics of all live containers, and of all workloads with live containers or known peaks.
+
+    A container whose last sample is older than `max_age_seconds` has no row. One with too few samples to be judged by
+    them alone takes its workload's base, or has no row where that is not known either, or where samples have ceased.
+    Containers come in the order of `live`, then workloads sorted by key.
+    """
+    if not known.keys:
+        return StatisticsTable.of_rows([])
+    oom = np.zeros(len(known.keys), dtype=np.int64)
+    for number, key in enumerate(known.keys) if oom_memory else ():
+        oom[number] = oom_memory.get(key, 0)
+    gauged = gauge_usage(recent, known, live.rows, oom, at, step, max_age_seconds, new_workload_seconds)
+    chosen, containers = estimate_containers(gauged, live.rows)
+    numbers, workloads = estimate_workloads(gauged, _resting(known, live))
+    keys = [known.keys[number] for number in numbers.tolist()]
+    shared = [place for place, key in enumerate(keys) if not is_bare(key)]
+    shared.sort(key=keys.__getitem__)
+    return joined_tables(
+        StatisticsTable.of_columns(containers, [live.keys[index] for index in chosen.tolist()]),
+        StatisticsTable.of_columns(
+            workloads.take(np.array(shared, dtype=np.int64)),
+            [workload_statistic(keys[place]) for place in shared],
+        ),
+    )
+
+
+def gauge_usage(
+    recent: RecentUsage,
+    known: KnownPeaks,
+    live_rows: Int64Array,
+    oom: Int64Array,
+    at: int,
+    step: int,
+    max_age_seconds: int,
+    new_workload_seconds: int,
+) -> Gauged:
+    """Find bases by row and peaks by number, of which there is at least one.
+
+    `live_rows` has the rows of the containers that exist, -1 for one without; `oom` what kills taught, one entry a
+    number, 0 where there was none.
+    """
+    is_live = np.zeros(len(recent.number), dtype=np.bool_)
+    is_live[live_rows[live_rows >= 0]] = True
+    is_live &= recent.newest >= at - max_age_seconds
+    peaks = estimate_peaks(recent, known, oom, at, step, new_workload_seconds)
+    return Gauged(at, recent, known, is_live, _bases(recent, is_live, step), peaks)
+
+
+def estimate_containers(gauged: Gauged, live_rows: Int64Array) -> tuple[Int64Array, StatisticColumns]:
+    """Return which of the live containers can be judged, as places in `live_rows`, and their statistics."""
+    recent, bases = gauged.recent, gauged.bases
+    cpu, memory = bases.cpu, bases.memory
+    lacking = np.isnan(cpu) | np.isnan(memory)
+    if (lacking & gauged.is_live).any():
+        parents = gauged.known.parent[recent.number]
+        of_workload = _bases_of(bases, parents, len(gauged.known.keys))
+        cpu = np.where(np.isnan(cpu), of_workload.cpu[parents], cpu)
+        memory = np.where(np.isnan(memory), of_workload.memory[parents], memory)
+    # A container that was measured well until a moment ago is better spoken for by what was known then.
+    ceased = lacking & (recent.newest < gauged.at)
+    usable = np.append(gauged.is_live & ~ceased & ~np.isnan(cpu) & ~np.isnan(memory), False)
+    chosen = np.flatnonzero(usable[live_rows])
+    rows = live_rows[chosen]
+    columns = _columns(
+        recent.newest[rows],
+        Bases(cpu[rows], memory[rows]),
+        gauged.peaks,
+        recent.number[rows],
+        _last_memory(recent, rows),
+        recent.psi_known[rows],
+    )
+    return chosen, columns
+
+
+def estimate_workloads(gauged: Gauged, resting: BoolArray) -> tuple[Int64Array, StatisticColumns]:
+    """Return the numbers that something is known of, ascending, and their statistics.
+
+    `resting` tells which numbers are of workloads without a live pod, such as a CronJob between two runs. No sample of
+    theirs is missing, so nothing about them is stale: the next pod is sized from the peaks that are known.
+    """
+    recent, known, bases, peaks = gauged.recent, gauged.known, gauged.bases, gauged.peaks
+    count = len(known.keys)
+    own = _bases_of(bases, recent.number, count)
+    whole = _bases_of(bases, known.parent[recent.number], count)
+    is_whole = known.parent == np.arange(count)
+    cpu = np.where(resting, peaks.cpu, np.where(is_whole, whole.cpu, own.cpu))
+    memory = np.where(resting, peaks.memory, np.where(is_whole, whole.memory, own.memory))
+    numbers = np.flatnonzero(~np.isnan(cpu) & ~np.isnan(memory))
+    rows = np.flatnonzero(gauged.is_live & (recent.number >= 0))
+    newest, psi_known, last_memory = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_), np.zeros(count)
+    memory_of_rows = _last_memory(recent, rows)
+    for groups in (recent.number[rows], known.parent[recent.number[rows]]):
+        np.maximum.at(newest, groups, recent.newest[rows])
+        np.logical_and.at(psi_known, groups, recent.psi_known[rows])
+        np.fmax.at(last_memory, groups, memory_of_rows)
+    newest[resting] = gauged.at
+    columns = _columns(
+        newest[numbers],
+        Bases(cpu[numbers], memory[numbers]),
+        peaks,
+        numbers,
+        last_memory[numbers],
+        psi_known[numbers],
+    )
+    return numbers, columns
+
+
+def workload_statistic(key: PeakKey) -> StatisticKey:
+    """Return the key of the statistic that speaks for all pods of a workload, or of one identity of it."""
+    return StatisticKey(key.namespace, "", key.workload, key.container, key.identity)
+
+
+def is_bare(key: PeakKey) -> bool:
+    """Tell whether a key is of a pod without a controller, which no other pod inherits from."""
+    return key.workload.startswith("Pod/")
+
+
+def _bases(recent: RecentUsage, is_live: BoolArray, step: int) -> Bases:
+    cpu_columns = recent.columns[-(CPU_BASE_SECONDS // step) :]
+    memory_columns = recent.columns[-(MEMORY_BASE_SECONDS // step) :]
+    cpu, cpu_samples = percentile_of_rows(recent.cpu_demand_millicores[:, cpu_columns], BASE_SHARE)
+    memory, memory_samples = percentile_of_rows(recent.memory_bytes[:, memory_columns], BASE_SHARE)
+    cpu[~is_live | (cpu_samples < ENOUGH * len(cpu_columns))] = np.nan
+    memory[~is_live | (memory_samples < ENOUGH * len(memory_columns))] = np.nan
+    return Bases(cpu, memory)
+
+
+def _resting(known: KnownPeaks, live: LiveContainers) -> BoolArray:
+    running = {(key.namespace, key.workload, key.container) for key in live.keys}
+    return np.array([(key.namespace, key.workload, key.container) not in running for key in known.keys], dtype=np.bool_)
+
+
+def _bases_of(bases: Bases, groups: Int64Array, count: int) -> Bases:
+    return Bases(
+        largest_of_groups(bases.cpu, groups, count),
+        largest_of_groups(bases.memory, groups, count),
+    )
+
+
+def _last_memory(recent: RecentUsage, rows: Int64Array) -> Float64Array:
+    """Return the newest memory sample of each row, 0 where there is none."""
+    last: Float64Array = recent.memory_bytes[rows, recent.columns[-1]]
+    late = np.flatnonzero(np.isnan(last))
+    if len(late):
+        newest_first = recent.memory_bytes[np.ix_(rows[late], recent.columns[::-1])]
+        place = (~np.isnan(newest_first)).argmax(axis=1)
+        last[late] = np.nan_to_num(newest_first[np.arange(len(late)), place])
+    return last
+
+
+def _columns(
+    updated_at: Int64Array,
+    bases: Bases,
+    peaks: Peaks,
+    numbers: Int64Array,
+    last_memory: Float64Array,
+    psi_known: BoolArray,
+) -> StatisticColumns:
+    cpu = _rounded_up(np.stack((bases.cpu, peaks.cpu[numbers])) * (1 - CPU_ROUNDING))
+    memory = _rounded_up(
+        np.stack((bases.memory, peaks.memory[numbers], peaks.memory_7d_max[numbers], last_memory)),
+    )
+    return StatisticColumns(
+        updated_at=updated_at,
+        history_since=peaks.history_since[numbers],
+        cpu_base_millicores=cpu[0],
+        cpu_peak_millicores=cpu[1],
+        memory_base_bytes=memory[0],
+        memory_peak_bytes=memory[1],
+        memory_7d_max_bytes=memory[2],
+        oom_memory_bytes=peaks.oom[numbers],
+        memory_last_bytes=memory[3],
+        psi_known=psi_known,
+    )
+
+
+def _rounded_up(values: Float64Array) -> Int64Array:
+    return np.ceil(np.where(np.isnan(values), 0.0, values)).astype(np.int64)

@@ -1,0 +1,140 @@
+"""Peaks: the largest samples of the last hour and of the hours that count, and how far back they reach."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.decisions.usage.percentiles import largest_of_groups
+from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, RecentUsage
+from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.domain.usage import HourlyPeaks, PeakKey, SampleBlock
+
+HOUR_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """Peaks and age at one time, one entry a number."""
+
+    cpu: Float64Array
+    memory: Float64Array
+    memory_7d_max: Float64Array
+    history_since: Int64Array
+    oom: Int64Array
+
+
+def peak_hours(at: int, look_ahead_seconds: int) -> frozenset[int]:
+    """Return the hours whose peaks count at a time, as hours since the Unix epoch.
+
+    They are the clock hour on each of the previous 7 days, and the next one where the look-ahead reaches into it. A
+    sample belongs to the hour of its time stamp.
+    """
+    reached = {at // HOUR_SECONDS, (at + look_ahead_seconds) // HOUR_SECONDS}
+    return frozenset(hour - 24 * days for hour in reached for days in range(1, 8))
+
+
+def first_hour_of_history(at: int) -> int:
+    """Return the clock hour 7 days ago, the oldest that counts: it is read whole, also what is older than 7 days."""
+    return at // HOUR_SECONDS - 7 * 24
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedPeaks:
+    """Largest samples of clock hours, one row a (number, hour), sorted by both; NaN where a resource had no sample."""
+
+    numbers: Int64Array
+    hours: Int64Array
+    cpu_demand_millicores: Float64Array
+    memory_bytes: Float64Array
+
+
+def numbered_peaks(
+    times: Int64Array, cpu: NDArray[np.floating], memory: NDArray[np.floating], numbers: Int64Array
+) -> NumberedPeaks:
+    """Return the largest samples of each clock hour for the numbers of some containers, -1 being nobody's.
+
+    The matrices have one row a container and one column a time.
+    """
+    hours, starts = np.unique(times // HOUR_SECONDS, return_index=True)
+    ours = np.flatnonzero(numbers >= 0)
+    if not len(ours):
+        nothing = np.empty(0)
+        return NumberedPeaks(nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing)
+    order = ours[np.argsort(numbers[ours], kind="stable")]
+    found, firsts = np.unique(numbers[order], return_index=True)
+
+    def largest(samples: NDArray[np.floating]) -> Float64Array:
+        by_hour = np.fmax.reduceat(samples[order], starts, axis=1)
+        peaks: Float64Array = np.fmax.reduceat(by_hour, firsts, axis=0).ravel().astype(np.float64)
+        return peaks
+
+    largest_cpu, largest_memory = largest(cpu), largest(memory)
+    sampled = np.flatnonzero(~(np.isnan(largest_cpu) & np.isnan(largest_memory)))
+    return NumberedPeaks(
+        found[sampled // len(hours)], hours[sampled % len(hours)], largest_cpu[sampled], largest_memory[sampled]
+    )
+
+
+def hourly_peaks(block: SampleBlock, numbers: Int64Array, keys: Sequence[PeakKey]) -> HourlyPeaks:
+    """Return the largest samples of each clock hour of a block, for the number of each of its containers.
+
+    `keys` has the key of each number; a container of number -1 is left out. Sorted by number and hour.
+    """
+    peaks = numbered_peaks(block.times, block.cpu_demand_millicores, block.memory_bytes, numbers)
+    return HourlyPeaks(
+        keys=[keys[number] for number in peaks.numbers.tolist()],
+        hours=peaks.hours,
+        cpu_demand_millicores=peaks.cpu_demand_millicores,
+        memory_bytes=peaks.memory_bytes,
+    )
+
+
+def estimate_peaks(
+    recent: RecentUsage,
+    known: KnownPeaks,
+    oom: Int64Array,
+    at: int,
+    step: int,
+    new_workload_seconds: int,
+) -> Peaks:
+    """Put the last hour and the hours of the peak window together, and hand down what an identity does not have yet.
+
+    `oom` is what kills taught, one entry a number, 0 where there was none.
+    """
+    count, parent = len(known.keys), known.parent
+    cpu_last_hour = np.fmax.reduce(recent.cpu_demand_millicores, axis=1, initial=np.nan).astype(np.float64)
+    memory_last_hour = np.fmax.reduce(recent.memory_bytes, axis=1, initial=np.nan)
+    memory_last_hour = largest_of_groups(memory_last_hour, recent.number, count)
+    cpu = np.fmax(known.cpu_peak_millicores, largest_of_groups(cpu_last_hour, recent.number, count))
+    memory = np.fmax(known.memory_peak_bytes, memory_last_hour)
+    memory_7d_max = np.fmax(known.memory_7d_max_bytes, memory_last_hour)
+    oom = oom.copy()
+    since = _history_since(recent, known, at, step)
+    of_workload = since.copy()
+    np.minimum.at(of_workload, parent, since)
+    # Until it has a history of its own, an identity has its workload's.
+    inherits = (since > at - new_workload_seconds) & (parent != np.arange(count))
+    for values in (cpu, memory, memory_7d_max, oom):
+        np.fmax.at(values, parent, values.copy())
+        values[inherits] = values[parent[inherits]]
+    return Peaks(cpu, np.fmax(memory, oom), memory_7d_max, of_workload[parent], oom)
+
+
+def _history_since(recent: RecentUsage, known: KnownPeaks, at: int, step: int) -> Int64Array:
+    """Return the time of each number's first sample: to the step where it is within the last hour, else to the hour."""
+    columns = recent.columns
+    oldest = at - step * (len(columns) - 1)
+    # What began before the hour, or in a part of the clock hour before it, needs no look at single samples.
+    began = known.first_hour >= oldest // HOUR_SECONDS
+    rows = np.flatnonzero((recent.number >= 0) & began[recent.number])
+    places = np.ix_(rows, columns)
+    sampled = ~(np.isnan(recent.cpu_demand_millicores[places]) & np.isnan(recent.memory_bytes[places]))
+    first = np.where(sampled.any(axis=1), oldest + step * sampled.argmax(axis=1), NEVER)
+    in_window = np.full(len(known.keys), NEVER)
+    np.minimum.at(in_window, recent.number[rows], first)
+    by_hour = np.where(known.first_hour == NEVER, in_window, known.first_hour * HOUR_SECONDS)
+    # A first sample in the oldest column may not have been the first.
+    exact = began & (in_window > oldest) & (in_window != NEVER)
+    return np.where(exact, in_window, by_hour)

@@ -1,0 +1,1 @@
+"""A backtest as table, documents, page and pictures."""

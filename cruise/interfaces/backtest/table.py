@@ -1,0 +1,113 @@
+"""A backtest for people at a terminal: one table a recording, one row a policy."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cruise.decisions.pareto import find_dominated
+from cruise.domain.backtest import BacktestResult, PolicyScore
+from cruise.interfaces.amounts import money_text, percent_text, rate_text
+from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, cost_a_month
+from cruise.interfaces.backtest.words import DEFINITIONS, dominated_note, recording_line, terms_line, verdict, warnings
+
+DOMINATED = "×"
+_UNKNOWN = "–"
+_WIDE_COLUMNS = 136
+_STYLES = {"cruise": "bold", "oracle": "italic"}
+# Heading in a wide and in a narrow table; two lines each, the unit below.
+_HEADINGS = (
+    ("CPU\nSLACK %", "SLACK\nCPU%"),
+    ("MEMORY\nSLACK %", "SLACK\nMEM%"),
+    ("CPU\nSTARVED %", "STARV\nCPU%"),
+    ("CPU\nSHORT %", "SHORT\nCPU%"),
+    ("MEMORY\nSHORT %", "SHORT\nMEM%"),
+    ("OOM KILLS\n/1,000 C·D", "OOM\n/1k"),
+    ("RESIZES\n/C·D", "RESIZ\n/day"),
+    ("REVERSED\n%", ""),
+    ("EVICTIONS\n/1,000 P·D", "EVICT\n/1k"),
+    ("NODES\nMEAN", "NODES\nMEAN"),
+    ("\nPEAK", "\nPEAK"),
+)
+
+
+def backtest_table(report: BacktestReport, console: Console, watched: str | None = None) -> Iterator[RenderableType]:
+    """Yield the parts of the report; `watched` is the node whose time line was asked for."""
+    wide = console.width >= _WIDE_COLUMNS
+    dominated = False
+    for at, result in enumerate(report.results):
+        losers = find_dominated(result.policies)
+        dominated = dominated or bool(losers)
+        yield Text.assemble("\n" if at else "", (result.trace, "bold"), f": {recording_line(result)}.")
+        told = verdict(result)
+        if told is not None:
+            yield Text(told)
+        yield ""
+        yield _table(result, losers, wide, report.have_cost)
+        costs = None if wide else _costs(result)
+        if costs is not None:
+            yield costs
+        for warning in warnings(result, watched):
+            yield Text(f"Note: {warning}.", style="yellow")
+    yield from _notes(report, dominated)
+
+
+def _table(result: BacktestResult, losers: Mapping[str, str], wide: bool, cost: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
+    table.add_column("\nPOLICY", overflow="fold", header_style="dim")
+    for long, short in _HEADINGS:
+        if wide or short:
+            table.add_column(long if wide else short, justify="right", no_wrap=True, header_style="dim")
+    if wide and cost:
+        table.add_column("COST\n/MONTH", justify="right", no_wrap=True, header_style="dim")
+    for name, score in result.policies.items():
+        style = "dim" if name in losers else _STYLES.get(name, "")
+        label = Text(f"{name} {DOMINATED}" if name in losers else name)
+        cells = [cell for cell, (_, short) in zip(figures(score), _HEADINGS, strict=True) if wide or short]
+        if wide and cost:
+            cells.append(_money(score, result))
+        table.add_row(label, *cells, style=style)
+    return table
+
+
+def figures(score: PolicyScore) -> Sequence[str]:
+    """Return a policy's figures in words, in the order of every table; what was not recorded is `–`."""
+    memory = score.memory
+    return (
+        percent_text(score.cpu.relative_slack),
+        percent_text(memory.relative_slack) if memory is not None else _UNKNOWN,
+        percent_text(score.cpu.starved_share),
+        percent_text(score.cpu.short_share),
+        percent_text(memory.short_share) if memory is not None else _UNKNOWN,
+        rate_text(score.oom_per_1000_container_days) if memory is not None else _UNKNOWN,
+        rate_text(score.resizes_per_container_day),
+        percent_text(score.resize_reversal_share),
+        rate_text(score.evictions_per_1000_pod_days),
+        rate_text(score.nodes_mean),
+        f"{score.nodes_peak:,}",
+    )
+
+
+def _money(score: PolicyScore, result: BacktestResult) -> str:
+    cost = cost_a_month(score, result)
+    return money_text(cost) if cost is not None else _UNKNOWN
+
+
+def _costs(result: BacktestResult) -> Text | None:
+    """Say in a line what a table of few columns has no room for."""
+    known = [(name, score) for name, score in result.policies.items() if score.cost is not None]
+    if not known:
+        return None
+    return Text(f"Cost a month: {', '.join(f'{name} {_money(score, result)}' for name, score in known)}.")
+
+
+def _notes(report: BacktestReport, dominated: bool) -> Iterator[Text]:
+    yield Text(f"\nReplayed with {terms_line(report.terms)}.", style="dim")
+    if dominated:
+        yield Text(f"{DOMINATED} dominated: {dominated_note()}.", style="dim")
+    if any("oracle" in result.policies for result in report.results):
+        yield Text("oracle knows the next interval: a bound, and nothing to choose.", style="dim")
+    yield Text(DEFINITIONS, style="dim")
+    if report.have_cost:
+        yield Text(f"Cost is {COST_NOTE}.", style="dim")

@@ -1,0 +1,1 @@
+"""Explanations as text and documents."""

@@ -1,0 +1,135 @@
+"""An explanation as one JSON document."""
+
+from datetime import datetime
+
+import msgspec
+
+from cruise.decisions.admission.admission import Leave, Mutate
+from cruise.decisions.explaining.explanation import Explanation, HeldContainer
+from cruise.decisions.explaining.past import Past
+from cruise.decisions.sizing.size_steps import ContainerSteps
+from cruise.domain.actions import Hold
+from cruise.domain.usage import Statistic, StatisticsTable
+from cruise.interfaces.reasons import in_words
+from cruise.interfaces.shapes import Shape, shape
+from cruise.kube_json.objects.original_resources import amounts_json
+from cruise.kube_json.patches.resize_patch import resize_patch
+
+
+def explanation_json(explanation: Explanation, now: datetime, past: Past | None) -> bytes:
+    """Return the document; amounts are millicores and bytes."""
+    pod = explanation.pod
+    document: dict[str, object] = {
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "workload": str(pod.workload) if pod.workload is not None else None,
+        "nodeName": pod.node,
+        "at": shape(now),
+        "fate": explanation.fate,
+        "hold": _hold(explanation.hold),
+        "overrides": shape(explanation.statements),
+        "guidance": shape(explanation.guidance),
+        "evictionRanking": shape(explanation.ranking),
+        "unmovable": explanation.unmovable,
+        "eviction": shape(explanation.eviction.resource) if explanation.eviction is not None else None,
+        "node": shape(explanation.node),
+        "containers": [_steps(steps) for steps in explanation.steps] or [_held(held) for held in explanation.held],
+        "patch": resize_patch(explanation.resize) if explanation.resize is not None else None,
+        "admission": _admission(explanation.admission),
+        "past": _past(past),
+    }
+    return msgspec.json.encode(document) + b"\n"
+
+
+def stored_json(namespace: str, pod: str, statistics: StatisticsTable, past: Past) -> bytes:
+    """Return what the store alone knows of a pod."""
+    rows = [_statistic(statistics.row(row)) for row in range(len(statistics.keys))]
+    document = {"namespace": namespace, "pod": pod, "statistics": rows, "past": _past(past)}
+    return msgspec.json.encode(document) + b"\n"
+
+
+def _hold(hold: Hold | None) -> Shape:
+    if hold is None:
+        return None
+    return {
+        "reason": hold.reason.value,
+        "words": in_words(hold.reason),
+        "detail": hold.detail,
+        "until": shape(hold.until),
+    }
+
+
+def _steps(steps: ContainerSteps) -> Shape:
+    return {
+        "container": steps.container,
+        "statistic": _statistic(steps.statistic),
+        "ofWorkload": steps.of_workload,
+        "cpuMillicores": shape(steps.cpu),
+        "memoryBytes": shape(steps.memory),
+        "memoryLimitBytes": shape(steps.memory_limit),
+        "cpuLimitMillicores": shape(steps.cpu_limit),
+    }
+
+
+def _held(held: HeldContainer) -> Shape:
+    container = held.container
+    return {
+        "container": container.name,
+        "role": container.role.value,
+        "requests": dict(amounts_json(container.requests)),
+        "limits": dict(amounts_json(container.limits)),
+        "statistic": _statistic(held.statistic) if held.statistic is not None else None,
+    }
+
+
+def _statistic(statistic: Statistic) -> Shape:
+    document = shape(statistic)
+    assert isinstance(document, dict)
+    key = statistic.key
+    document["key"] = {
+        "namespace": key.namespace,
+        "pod": key.pod,
+        "workload": key.workload,
+        "container": key.container,
+        "identity": key.identity,
+    }
+    return document
+
+
+def _admission(admission: Mutate | Leave | None) -> Shape:
+    match admission:
+        case None:
+            return None
+        case Leave(reason, detail):
+            return {"leave": reason.value, "words": in_words(reason, detail)}
+        case Mutate(containers):
+            return {
+                "containers": [
+                    {
+                        "name": target.container,
+                        "requests": dict(amounts_json(target.requests)),
+                        "limits": dict(amounts_json(target.limits)),
+                    }
+                    for target in containers
+                ]
+            }
+
+
+def _past(past: Past | None) -> object:
+    if past is None:
+        return None
+    return {
+        "outcomes": [
+            {
+                "at": shape(outcome.at),
+                "action": type(outcome.action).__name__,
+                "why": outcome.action.reason.value,
+                "verdict": outcome.verdict.value,
+                "reason": outcome.reason.value,
+                "detail": outcome.detail,
+            }
+            for outcome in past.outcomes
+        ],
+        "kills": shape(past.kills),
+        "hourlyPeaks": shape(past.profiles),
+    }

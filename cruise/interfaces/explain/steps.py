@@ -1,0 +1,144 @@
+"""The steps to one container's sizes, with the formula and its numbers."""
+
+from datetime import UTC, datetime
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cruise.decisions.sizing.size_steps import ContainerSteps, CpuLimitSteps, DeadBand, MemoryLimitSteps, RequestSteps
+from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import Statistic
+from cruise.interfaces.amounts import age_text, exact_text
+
+_CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
+
+
+def container_steps(steps: ContainerSteps, policy: Policy, now: datetime, node_fits: bool) -> RenderableType:
+    """Return the steps of one container as rows of name and formula."""
+    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    rows.add_column(no_wrap=True)
+    rows.add_column(overflow="fold")
+    whose = "of its workload" if steps.of_workload else "its own"
+    rows.add_row("  statistic", Text(f"{whose}, {_freshness(steps.statistic, policy, now)}"))
+    for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):
+        rows.add_row()
+        _request(rows, resource, request, node_fits)
+        if resource is _MEMORY:
+            _memory_limit(rows, steps.memory_limit)
+        elif steps.cpu_limit.current:
+            _cpu_limit(rows, steps.cpu_limit)
+    return rows
+
+
+def statistic_line(statistic: Statistic, now: datetime) -> str:
+    """Return a statistic and its age in one line."""
+    return (
+        f"base {exact_text(_CPU, statistic.cpu_base_millicores)} and "
+        f"{exact_text(_MEMORY, statistic.memory_base_bytes)}, "
+        f"peak {exact_text(_CPU, statistic.cpu_peak_millicores)} and "
+        f"{exact_text(_MEMORY, statistic.memory_peak_bytes)}, "
+        f"updated {age_text(now, datetime.fromtimestamp(statistic.updated_at, UTC))}"
+    )
+
+
+def _freshness(statistic: Statistic, policy: Policy, now: datetime) -> str:
+    updated = datetime.fromtimestamp(statistic.updated_at, UTC)
+    parts = [f"updated {age_text(now, updated)} (at most {age_text(updated + policy.max_age, updated, ago=False)})"]
+    if statistic.history_since:
+        parts.append(f"history since {datetime.fromtimestamp(statistic.history_since, UTC):%Y-%m-%d %H:%M}")
+    if not statistic.psi_known:
+        parts.append("CPU pressure unknown, taken as 0")
+    return ", ".join(parts)
+
+
+def _request(rows: Table, resource: ResourceName, steps: RequestSteps, node_fits: bool) -> None:
+    name = "CPU" if resource is _CPU else "memory"
+
+    def amount(value: float) -> str:
+        return exact_text(resource, value)
+
+    if not steps.managed:
+        rows.add_row(f"  {name}", Text(f"{amount(steps.current)}, not managed", style="dim"))
+        return
+    factor = "" if steps.headroom_factor == 1 else f" × {steps.headroom_factor:g}"
+    rows.add_row(f"  {name} base", amount(steps.base))
+    rows.add_row(
+        "  headroom",
+        f"max(0, peak {amount(steps.peak)} − base {amount(steps.base)}){factor} = {amount(steps.headroom)}",
+    )
+    if steps.total:
+        share = (
+            f"the node's {amount(steps.largest)} × own {amount(steps.headroom)} / sum {amount(steps.total)} "
+            f"= {amount(steps.share)}"
+        )
+    else:
+        share = "nobody on the node has any headroom"
+    rows.add_row("  share", share)
+    exact = f"{amount(steps.base)} + {amount(steps.share)} = {amount(steps.base + steps.share)}"
+    rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
+    if steps.clamped != steps.rounded or steps.lower.source != "floor" or steps.upper.value is not None:
+        rows.add_row("  bounds", _bounds(steps, amount(steps.clamped), resource, node_fits))
+    if steps.trimmed:
+        rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of what is written fits the node")
+    rows.add_row("", _verdict(resource, steps.dead_band))
+
+
+def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName, node_fits: bool) -> str:
+    low = f"{exact_text(resource, steps.lower.value or 0)} ({steps.lower.source})"
+    high = "none" if steps.upper.value is None else f"{exact_text(resource, steps.upper.value)} ({steps.upper.source})"
+    text = f"from {low} to {high} → {clamped}"
+    return (
+        text
+        if node_fits
+        else f"{text}; the node does not fit, so nothing grows above {exact_text(resource, steps.current)}"
+    )
+
+
+def _memory_limit(rows: Table, steps: MemoryLimitSteps) -> None:
+    def amount(value: float) -> str:
+        return exact_text(_MEMORY, value)
+
+    if not steps.managed:
+        return
+    rows.add_row(
+        "  limit",
+        f"2 × max(7-day maximum {amount(steps.memory_7d_max)}, OOM memory {amount(steps.oom_memory)}) "
+        f"= {amount(steps.wanted)}",
+    )
+    notes = [f"at least the request, and 1.2 × the working set now, {amount(steps.safe)}"]
+    if steps.cap is not None:
+        notes.append(f"a LimitRange allows {amount(steps.cap)}")
+    if steps.kept:
+        notes.append("this kubelet can neither add nor lower a limit in place")
+    if steps.young:
+        notes.append("not lowered on a history this short (memory_limit_history)")
+    rows.add_row("", Text("; ".join(notes), style="dim"))
+    rows.add_row("", _verdict(_MEMORY, steps.dead_band))
+
+
+def _cpu_limit(rows: Table, steps: CpuLimitSteps) -> None:
+    if not steps.managed:
+        return
+    rows.add_row(
+        "  limit",
+        f"a CPU limit cannot be removed in place, so it is raised towards the node's "
+        f"{exact_text(_CPU, steps.node_allocatable)}",
+    )
+    rows.add_row("", _verdict(_CPU, steps.dead_band))
+
+
+def _verdict(resource: ResourceName, band: DeadBand) -> Text:
+    def amount(value: float) -> str:
+        return exact_text(resource, value) if value else "none"
+
+    least = f"{band.least_share:.0%} and {exact_text(resource, band.least)}"
+    change = Text.assemble((f"{amount(band.before)} → {amount(band.after)}", "bold"))
+    step = abs(band.after - band.before)
+    if not step:
+        return change.append(": as it is", style="dim")
+    moves = f": moves by {amount(step)}"
+    if band.leaves:
+        return change.append(f"{moves}, over {least}: reason enough", style="cyan")
+    return change.append(f"{moves}, under {least}: no reason by itself", style="dim")

@@ -1,0 +1,148 @@
+"""How a running process is doing, as frozen values: what `/metrics` and the status of the API are made from."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.packing import PackingPlan, Phase
+from cruise.domain.policy import Mode
+from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.runtime.packing.packing_pass import PackingPass
+from cruise.runtime.sizing.node_pass import NodePass
+
+OutcomeKind = tuple[str, Verdict, Reason]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """A job since the process began; `seconds` is the sum over its runs, `error` why the latest run was dropped."""
+
+    name: str
+    runs: int = 0
+    failures: int = 0
+    failures_in_a_row: int = 0
+    seconds: float = 0.0
+    last_seconds: float = 0.0
+    last_ended_at: datetime | None = None
+    last_success_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassFigures:
+    """What the last node pass saw: nodes, those that nothing makes fit, sums, and the pods left alone by reason."""
+
+    at: datetime
+    nodes: int
+    oversubscribed: int
+    requested: Resources
+    allocatable: Resources
+    held: Mapping[Reason, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PackingFigures:
+    """The packing passes since the process began.
+
+    `plans` counts those that ended by phase and proof, `placed` pods that plans brought onto nodes. Of the last pass:
+    how many pods `waiting` were the reason for it, what `seconds` solving took, how many pods its plan places, and how
+    many no plan surpasses.
+    """
+
+    passes: int = 0
+    plans: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    placed: int = 0
+    waiting: int = 0
+    seconds: float | None = None
+    planned: int | None = None
+    bound: int | None = None
+
+    def with_pass(self, done: PackingPass) -> "PackingFigures":
+        """Count a pass."""
+        figures = replace(self, passes=self.passes + 1, waiting=done.waiting)
+        if done.plan is None:
+            return replace(figures, seconds=None, planned=None, bound=None)
+        proposal = done.plan.proposal
+        placed = sum(line.placed for line in proposal.by_priority)
+        most = sum(line.most for line in proposal.by_priority)
+        more = most - placed + len(proposal.placed)
+        return replace(figures, seconds=done.plan.seconds, planned=len(proposal.placed), bound=more)
+
+    def with_plan(self, plan: PackingPlan) -> "PackingFigures":
+        """Count a plan that ended, or was shown."""
+        kind = (plan.phase.value, plan.proposal.status.value)
+        plans = {**self.plans, kind: self.plans.get(kind, 0) + 1}
+        finished = plan.phase is Phase.FINISHED
+        return replace(self, plans=plans, placed=self.placed + (len(plan.proposal.placed) if finished else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerFigures:
+    """The controller now. `outcomes` counts since the process began, by `kind_of_outcome`.
+
+    `statistics_at` is when the statistics were last brought up to date, `watch_lag_seconds` how old the view of the
+    cluster may be at most (None where nothing is watched, infinity before the first list).
+    """
+
+    mode: Mode
+    leader: bool
+    jobs: Sequence[JobFigures] = ()
+    outcomes: Mapping[OutcomeKind, int] = field(default_factory=dict)
+    last_pass: PassFigures | None = None
+    statistics_at: datetime | None = None
+    watch_lag_seconds: float | None = None
+    paused: bool | None = None
+    packing: PackingFigures = PackingFigures()
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookFigures:
+    """The webhook since the process began.
+
+    `answers` counts by (answer, reason): `mutated` and `left` with the decision's reason (empty for a mutation),
+    `failed` with a short word for what failed. `duration_buckets` has the upper bounds in seconds with how many
+    answers took so long at most, ascending and cumulative, without the last one for all.
+    """
+
+    answers: Mapping[tuple[str, str], int]
+    duration_buckets: Sequence[tuple[float, int]] = ()
+    duration_seconds: float = 0.0
+    statistics_at: datetime | None = None
+    certificate_expires_at: datetime | None = None
+    watch_lag_seconds: float | None = None
+
+
+def kind_of_outcome(outcome: Outcome) -> OutcomeKind:
+    """Return what an outcome is counted under."""
+    return (action_name(outcome), outcome.verdict, outcome.reason)
+
+
+def action_name(outcome: Outcome) -> str:
+    """Return the action of an outcome in one word."""
+    match outcome.action:
+        case ResizePod():
+            return "resize"
+        case EvictPod():
+            return "evict"
+        case TaintNode():
+            return "taint"
+        case _:
+            return "untaint"
+
+
+def pass_figures(done: NodePass) -> PassFigures:
+    """Sum up a node pass."""
+    requested, allocatable = NO_RESOURCES, NO_RESOURCES
+    for plan in done.plans:
+        requested += plan.counted
+        allocatable += plan.allocatable
+    return PassFigures(
+        at=done.at,
+        nodes=len(done.plans),
+        oversubscribed=sum(not plan.fits for plan in done.plans),
+        requested=requested,
+        allocatable=allocatable,
+        held=Counter(hold.reason for plan in done.plans for hold in plan.hold),
+    )

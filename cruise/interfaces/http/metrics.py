@@ -1,0 +1,167 @@
+"""Prometheus' text of a process's figures: made anew at each scrape, so that nothing is counted in two places."""
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from cruise.domain.policy import Mode
+from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
+
+
+def metrics_text(
+    version: str,
+    now: datetime,
+    controller: ControllerFigures | None = None,
+    webhook: WebhookFigures | None = None,
+) -> bytes:
+    """Return the figures of one process as Prometheus reads them, with those of the process itself."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Figures(version, now, controller, webhook))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Figures(Collector):
+    def __init__(
+        self, version: str, now: datetime, controller: ControllerFigures | None, webhook: WebhookFigures | None
+    ) -> None:
+        self._version = version
+        self._now = now
+        self._controller = controller
+        self._webhook = webhook
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family."""
+        build = GaugeMetricFamily("cruise_build_info", "The version that runs; always 1.", labels=["version"])
+        build.add_metric([self._version], 1)
+        yield build
+        if self._controller is not None:
+            yield from _controller(self._controller, self._now)
+        if self._webhook is not None:
+            yield from _webhook(self._webhook, self._now)
+
+
+def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
+    yield GaugeMetricFamily("cruise_leader", "1 where this process is the one that writes.", int(figures.leader))
+    mode = GaugeMetricFamily("cruise_mode", "The cluster's mode: 1 for the one that holds.", labels=["mode"])
+    for one in Mode:
+        if one is not Mode.OFF:
+            mode.add_metric([one.label], int(one is figures.mode))
+    yield mode
+    if figures.paused is not None:
+        yield GaugeMetricFamily("cruise_paused", "1 where every write is stopped.", int(figures.paused))
+    yield from _jobs(figures.jobs)
+    outcomes = CounterMetricFamily(
+        "cruise_outcomes", "Actions by how they ended.", labels=["action", "verdict", "reason"]
+    )
+    for (action, verdict, reason), count in sorted(figures.outcomes.items()):
+        outcomes.add_metric([action, verdict.value, reason.value], count)
+    yield outcomes
+    if figures.last_pass is not None:
+        yield from _pass(figures.last_pass)
+    if figures.packing.passes:
+        yield from _packing(figures.packing)
+    yield from _freshness("cruise", figures.statistics_at, figures.watch_lag_seconds, now)
+
+
+def _jobs(jobs: Sequence[JobFigures]) -> Iterator[Metric]:
+    runs = CounterMetricFamily("cruise_job_runs", "Runs of a job that came to an end.", labels=["job"])
+    failures = CounterMetricFamily("cruise_job_failures", "Runs of a job that were dropped.", labels=["job"])
+    success = GaugeMetricFamily(
+        "cruise_job_last_success_timestamp_seconds", "When a job last went through.", labels=["job"]
+    )
+    duration = SummaryMetricFamily("cruise_job_duration_seconds", "How long a job's runs took.", labels=["job"])
+    for job in jobs:
+        runs.add_metric([job.name], job.runs)
+        failures.add_metric([job.name], job.failures)
+        duration.add_metric([job.name], count_value=job.runs, sum_value=job.seconds)
+        if job.last_success_at is not None:
+            success.add_metric([job.name], job.last_success_at.timestamp())
+    yield from (runs, failures, success, duration)
+
+
+def _pass(figures: PassFigures) -> Iterator[Metric]:
+    held = GaugeMetricFamily("cruise_pods_held", "Pods that the last pass left alone.", labels=["reason"])
+    for reason, count in sorted(figures.held.items()):
+        held.add_metric([reason.value], count)
+    yield held
+    yield GaugeMetricFamily("cruise_nodes", "Nodes in the last pass.", figures.nodes)
+    yield GaugeMetricFamily(
+        "cruise_nodes_oversubscribed", "Nodes that no eviction would make fit.", figures.oversubscribed
+    )
+    sums = (
+        ("cruise_requested", "What kube-scheduler counts on all nodes.", figures.requested),
+        ("cruise_allocatable", "What all nodes can give to pods.", figures.allocatable),
+    )
+    for name, words, amounts in sums:
+        family = GaugeMetricFamily(name, words, labels=["resource", "unit"])
+        family.add_metric(["cpu", "core"], amounts.cpu_millicores / 1000)
+        family.add_metric(["memory", "byte"], amounts.memory_bytes)
+        yield family
+
+
+def _packing(figures: PackingFigures) -> Iterator[Metric]:
+    plans = CounterMetricFamily(
+        "cruise_packing_plans", "Packing plans by how they ended, and what was proved.", labels=["outcome", "proof"]
+    )
+    for (outcome, proof), count in sorted(figures.plans.items()):
+        plans.add_metric([outcome, proof], count)
+    yield plans
+    yield CounterMetricFamily(
+        "cruise_packing_placed", "Pods that finished packing plans brought onto nodes.", figures.placed
+    )
+    gauges = (
+        ("cruise_packing_waiting", "Unschedulable pods that the last packing pass was made for.", figures.waiting),
+        ("cruise_packing_solve_seconds", "How long solving took in the last packing pass.", figures.seconds),
+        ("cruise_packing_planned", "Pods that the last packing plan places.", figures.planned),
+        ("cruise_packing_bound", "Pods that no packing plan could have surpassed in placing.", figures.bound),
+    )
+    for name, words, value in gauges:
+        if value is not None:
+            yield GaugeMetricFamily(name, words, value)
+
+
+def _webhook(figures: WebhookFigures, now: datetime) -> Iterator[Metric]:
+    answers = CounterMetricFamily(
+        "cruise_webhook_answers", "Admission reviews by what was answered.", labels=["answer", "reason"]
+    )
+    for (answer, reason), count in sorted(figures.answers.items()):
+        answers.add_metric([answer, reason], count)
+    yield answers
+    total = sum(figures.answers.values())
+    buckets = [(f"{bound:g}", float(count)) for bound, count in figures.duration_buckets] + [("+Inf", float(total))]
+    yield HistogramMetricFamily(
+        "cruise_webhook_duration_seconds",
+        "How long an admission review took.",
+        buckets=buckets,
+        sum_value=figures.duration_seconds,
+    )
+    if figures.certificate_expires_at is not None:
+        yield GaugeMetricFamily(
+            "cruise_webhook_certificate_expiry_timestamp_seconds",
+            "When the certificate in use ends.",
+            figures.certificate_expires_at.timestamp(),
+        )
+    yield from _freshness("cruise_webhook", figures.statistics_at, figures.watch_lag_seconds, now)
+
+
+def _freshness(
+    prefix: str, statistics_at: datetime | None, lag_seconds: float | None, now: datetime
+) -> Iterator[Metric]:
+    if statistics_at is not None:
+        age = max(0.0, (now - statistics_at).total_seconds())
+        yield GaugeMetricFamily(f"{prefix}_statistics_age_seconds", "How old the statistics are.", age)
+    if lag_seconds is not None:
+        lag = lag_seconds if not math.isnan(lag_seconds) else math.inf
+        yield GaugeMetricFamily(f"{prefix}_watch_lag_seconds", "How old the view of the cluster may be.", lag)

@@ -1,0 +1,142 @@
+"""Stored overrides through the API: written as annotations are, and read by the very same parser."""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from starlette.requests import ClientDisconnect
+
+from cruise.decisions.guidance.override_sources import settings_of
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.overrides import PREFIX, RECORDS, Unreadable, parse_overrides
+from cruise.domain.policy import Overrides
+from cruise.interfaces.http.models import OverrideEntry, OverridePage
+from cruise.interfaces.http.requests import Kind, Name, Namespace, Offset, failures
+from cruise.interfaces.http.view import ApiView, in_time
+
+_LARGEST_BODY_BYTES = 64 * 1024
+_MOST_SETTINGS = 500
+_EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}
+# Pods may have controllers of other kinds, but nobody means one that is a slip of the pen away from these.
+_USUAL_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "ReplicationController")
+_ALIKE = 0.85
+_SETTINGS = msgspec.json.Decoder(dict[str, str | int | float])
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "Settings by the names of their annotations, with or without cruise.io/ before them.",
+        "content": {
+            "application/json": {
+                "schema": {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
+                "example": _EXAMPLE,
+            }
+        },
+    }
+}
+
+
+def override_routes(view: ApiView, may_write: Callable[..., None]) -> APIRouter:
+    """Return the routes under /overrides."""
+    routes = APIRouter(prefix="/overrides", tags=["overrides"])
+
+    @routes.get("", responses=failures(422, 503))
+    async def overrides(
+        offset: Offset = 0, limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 200
+    ) -> OverridePage:
+        """List what is stored, by namespace, kind and name."""
+        stored = sorted((await in_time(view.store.overrides())).items())
+        items = [_entry(namespace, workload, one) for (namespace, workload), one in stored[offset : offset + limit]]
+        return OverridePage(len(stored), offset, items)
+
+    @routes.get("/{namespace}/{kind}/{name}", responses=failures(404, 422, 503))
+    async def override(namespace: Namespace, kind: Kind, name: Name) -> OverrideEntry:
+        """Return what is stored for one workload."""
+        workload = WorkloadRef(kind, name)
+        stored = (await in_time(view.store.overrides())).get((namespace, workload))
+        if stored is None:
+            raise HTTPException(404, f"nothing is stored for {workload} in {namespace}")
+        return _entry(namespace, workload, stored)
+
+    @routes.put(
+        "/{namespace}/{kind}/{name}",
+        dependencies=[Depends(may_write)],
+        responses=failures(400, 401, 403, 413, 422, 503),
+        openapi_extra=_BODY,
+    )
+    async def put_override(namespace: Namespace, kind: Kind, name: Name, request: Request) -> OverrideEntry:
+        """Store settings for one workload, in place of those that were stored; annotations still win over them."""
+        _refuse_misspelt(kind)
+        workload = WorkloadRef(kind, name)
+        found = read_settings(await _body(request))
+        await in_time(view.store.put_override(namespace, workload, found))
+        return _entry(namespace, workload, found)
+
+    @routes.delete(
+        "/{namespace}/{kind}/{name}",
+        dependencies=[Depends(may_write)],
+        responses=failures(401, 403, 422, 503),
+        status_code=204,
+    )
+    async def delete_override(namespace: Namespace, kind: Kind, name: Name) -> Response:
+        """Remove what is stored for one workload; nothing stored is no error."""
+        await in_time(view.store.put_override(namespace, WorkloadRef(kind, name), None))
+        return Response(status_code=204)
+
+    return routes
+
+
+def read_settings(body: bytes) -> Overrides:
+    """Read an override. Raises HTTPException 422 with the setting and the fix."""
+    try:
+        settings = _SETTINGS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HTTPException(422, f"the body is no JSON object of settings, such as {_example()}: {error}") from error
+    if not settings:
+        raise HTTPException(422, f"the body has no settings; write e.g. {_example()}, or DELETE what is stored")
+    if len(settings) > _MOST_SETTINGS:
+        raise HTTPException(422, f"{len(settings)} settings are more than {_MOST_SETTINGS}")
+    annotations = {key if key.startswith(PREFIX) else f"{PREFIX}{key}": text for key, text in settings.items()}
+    if len(annotations) < len(settings):
+        raise HTTPException(422, f"a setting is there twice, with {PREFIX} and without")
+    for record in sorted(RECORDS & annotations.keys()):
+        raise HTTPException(422, f"{record} is a record of cruise's own and no setting")
+    if any("\0" in key for key in annotations):
+        raise HTTPException(422, "the name of a setting holds a NUL")
+    found = parse_overrides({key: _text(value) for key, value in annotations.items()})
+    if isinstance(found, Unreadable):
+        raise HTTPException(422, found.detail)
+    return found
+
+
+def _refuse_misspelt(kind: str) -> None:
+    alike = [] if kind in _USUAL_KINDS else get_close_matches(kind, _USUAL_KINDS, n=1, cutoff=_ALIKE)
+    if alike:
+        raise HTTPException(422, f"kind: there are hardly workloads of kind {kind}; did you mean {alike[0]}?")
+
+
+def _text(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:g}" if float(f"{value:g}") == value else repr(value)
+
+
+def _example() -> str:
+    return msgspec.json.encode(_EXAMPLE).decode()
+
+
+def _entry(namespace: str, workload: WorkloadRef, override: Overrides) -> OverrideEntry:
+    settings: Mapping[str, str] = dict(settings_of(override))
+    return OverrideEntry(namespace, workload.kind, workload.name, settings)
+
+
+async def _body(request: Request) -> bytes:
+    """Read the body, as much as settings can take. Raises HTTPException 400 and 413."""
+    body = bytearray()
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _LARGEST_BODY_BYTES:
+                raise HTTPException(413, f"the body is larger than {_LARGEST_BODY_BYTES // 1024} KiB")
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the body broke off") from error
+    return bytes(body)

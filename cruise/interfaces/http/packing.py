@@ -1,0 +1,22 @@
+"""The packer's last plan and its progress, through the API."""
+
+import msgspec
+from fastapi import APIRouter, Response
+
+from cruise.interfaces.http.requests import failures
+from cruise.interfaces.http.view import ApiView, in_time
+from cruise.interfaces.packing.progress_document import PackingPage, packing_document
+
+
+def packing_routes(view: ApiView) -> APIRouter:
+    """Return the route at /packing."""
+    routes = APIRouter(prefix="/packing", tags=["packing"])
+
+    @routes.get("", response_model=PackingPage, responses=failures(503))
+    async def packing() -> Response:
+        """Return the last plan for pods that no node could hold, and how far it is carried out."""
+        plan = await in_time(view.store.packing())
+        page = {"plan": None if plan is None else packing_document(plan)}
+        return Response(msgspec.json.encode(page), media_type="application/json")
+
+    return routes

@@ -1,0 +1,67 @@
+"""What the API shows, and how it asks for it."""
+
+import asyncio
+from collections.abc import Awaitable
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.usage import StatisticsTable
+from cruise.errors import Unavailable
+from cruise.interfaces.http.figures import ControllerFigures
+from cruise.runtime.ports import Store
+from cruise.runtime.sizing.node_pass import NodePass
+
+_STORE_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class ApiView(Protocol):
+    """A running controller as the API sees it."""
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        ...
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decides."""
+        ...
+
+    @property
+    def token_file(self) -> Path | None:
+        """Where the token for writes is, None where the API is read-only."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time of the controller."""
+        ...
+
+    def figures(self) -> ControllerFigures:
+        """Return how the controller is doing; whether it is paused may be left open."""
+        ...
+
+    def last_pass(self) -> NodePass | None:
+        """Return the last node pass of this process, None before the first one and where another process leads."""
+        ...
+
+    async def snapshot(self) -> Snapshot:
+        """Return the cluster as it is known now. Raises Unavailable."""
+        ...
+
+    async def statistics(self) -> StatisticsTable:
+        """Return the statistics as of their last refresh. Raises Unavailable."""
+        ...
+
+
+async def in_time(answer: Awaitable[T]) -> T:
+    """Wait for the store no longer than a person would. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(_STORE_SECONDS):
+            return await answer
+    except TimeoutError as error:
+        raise Unavailable(f"the store did not answer within {_STORE_SECONDS:g} s") from error

@@ -1,0 +1,1 @@
+"""One pass of `cruise serve --once`, as table and document."""

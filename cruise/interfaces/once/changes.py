@@ -1,0 +1,48 @@
+"""What one pass did, container by container: sizes before and after, and how it ended."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cruise.domain.actions import Outcome, ResizePod
+from cruise.domain.cluster import Pod
+from cruise.domain.resources import NO_AMOUNTS, Amounts
+from cruise.runtime.sizing.node_pass import NodePass
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerChange:
+    """One container of a resize; an amount that the resize leaves as it is stands on both sides."""
+
+    container: str
+    requests_before: Amounts
+    requests_after: Amounts
+    limits_before: Amounts
+    limits_after: Amounts
+
+
+def changes_of(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Iterator[ContainerChange]:
+    """Yield what a resize changes or would have changed, nothing for any other action."""
+    action = outcome.action
+    if not isinstance(action, ResizePod):
+        return
+    pod = pods.get((action.namespace, action.pod))
+    known = {container.name: container for container in pod.containers} if pod is not None else {}
+    for target in action.containers:
+        container = known.get(target.container)
+        requests = container.requests if container is not None else NO_AMOUNTS
+        limits = container.limits if container is not None else NO_AMOUNTS
+        yield ContainerChange(
+            target.container, requests, _over(requests, target.requests), limits, _over(limits, target.limits)
+        )
+
+
+def pods_of(done: NodePass) -> dict[tuple[str, str], Pod]:
+    """Return the pods that a pass saw, by (namespace, name)."""
+    return {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
+
+
+def _over(before: Amounts, written: Amounts) -> Amounts:
+    return Amounts(
+        before.cpu_millicores if written.cpu_millicores is None else written.cpu_millicores,
+        before.memory_bytes if written.memory_bytes is None else written.memory_bytes,
+    )

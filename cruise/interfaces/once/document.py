@@ -1,0 +1,89 @@
+"""One pass as the JSON document of `cruise serve --once`: the plans of `cruise plan`, and what became of them."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from cruise.domain.actions import EvictPod, Hold, Outcome, ResizePod
+from cruise.domain.cluster import Pod
+from cruise.domain.policy import Mode
+from cruise.domain.resources import Amounts
+from cruise.interfaces.http.figures import action_name
+from cruise.interfaces.once.changes import changes_of, pods_of
+from cruise.interfaces.packing.progress_document import packing_document
+from cruise.interfaces.plan.document import node_document
+from cruise.interfaces.shapes import shape
+from cruise.runtime.packing.packing_pass import PackingPass
+from cruise.runtime.sizing.node_pass import NodePass
+
+Json = dict[str, object]
+
+
+def once_json(
+    done: NodePass,
+    mode: Mode,
+    paused: bool,
+    packing: PackingPass | None = None,
+    packed: Sequence[Outcome] = (),
+) -> bytes:
+    """Return the document, with the outcomes in the order in which they were tried.
+
+    `packing` is the packing pass after it, where there was one, and `packed` what that did.
+    """
+    pods = pods_of(done)
+    plans = sorted(done.plans, key=lambda plan: plan.node)
+    document = {
+        "at": shape(done.at),
+        "mode": mode.label,
+        "paused": paused,
+        "nodes": [node_document(plan) for plan in plans],
+        "waiting": [_hold(hold) for hold in sorted(done.waiting, key=lambda hold: (hold.namespace, hold.pod))],
+        "outcomes": [_outcome(outcome, pods) for outcome in done.outcomes],
+        "packing": None if packing is None else _packing(packing, packed, pods),
+    }
+    return msgspec.json.encode(document) + b"\n"
+
+
+def _packing(done: PackingPass, packed: Sequence[Outcome], pods: dict[tuple[str, str], Pod]) -> Json:
+    return {
+        "waiting": done.waiting,
+        "why": done.why,
+        "plan": None if done.plan is None else packing_document(done.plan),
+        "outcomes": [_outcome(outcome, pods) for outcome in packed],
+    }
+
+
+def _hold(hold: Hold) -> Json:
+    return {"namespace": hold.namespace, "pod": hold.pod, "reason": hold.reason.value}
+
+
+def _outcome(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Json:
+    action = outcome.action
+    said: Json = {"action": action_name(outcome), "node": action.node}
+    if isinstance(action, ResizePod | EvictPod):
+        said |= {"namespace": action.namespace, "pod": action.pod}
+    said |= {
+        "why": action.reason.value,
+        "verdict": outcome.verdict.value,
+        "reason": outcome.reason.value,
+        "detail": outcome.detail,
+    }
+    if isinstance(action, ResizePod):
+        said["containers"] = [
+            {
+                "container": change.container,
+                "before": _sizes(change.requests_before, change.limits_before),
+                "after": _sizes(change.requests_after, change.limits_after),
+            }
+            for change in changes_of(outcome, pods)
+        ]
+    return said
+
+
+def _sizes(requests: Amounts, limits: Amounts) -> Mapping[str, int | None]:
+    return {
+        "cpuMillicores": requests.cpu_millicores,
+        "memoryBytes": requests.memory_bytes,
+        "cpuLimitMillicores": limits.cpu_millicores,
+        "memoryLimitBytes": limits.memory_bytes,
+    }

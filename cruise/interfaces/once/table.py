@@ -1,0 +1,131 @@
+"""One pass for people: what was done to which container, and who was left as it is, by reason."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cruise.domain.actions import EvictPod, Hold, Outcome, ResizePod, Verdict
+from cruise.domain.cluster import Pod
+from cruise.domain.policy import Mode
+from cruise.interfaces.amounts import count_text, cpu_text, memory_text
+from cruise.interfaces.once.changes import ContainerChange, changes_of, pods_of
+from cruise.interfaces.once.packing import packing_parts
+from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
+from cruise.interfaces.reasons import WORDS, in_words
+from cruise.runtime.packing.packing_pass import PackingPass
+from cruise.runtime.sizing.node_pass import NodePass
+
+_MOST_ROWS = 200
+_STYLES = {
+    Verdict.DONE: "green",
+    Verdict.OBSERVED: "dim",
+    Verdict.HELD: "yellow",
+    Verdict.REFUSED: "red",
+    Verdict.FAILED: "bold red",
+}
+
+
+def once_table(
+    done: NodePass,
+    mode: Mode,
+    paused: bool,
+    console: Console,
+    packing: PackingPass | None = None,
+    packed: Sequence[Outcome] = (),
+) -> Iterator[RenderableType]:
+    """Yield the parts of the report; `packing` is the packing pass after it, and `packed` what that did."""
+    wide = console.width >= WIDE_COLUMNS
+    yield Text(_headline(done, mode, paused))
+    if done.outcomes:
+        yield _outcomes(done.outcomes, done, wide)
+    if packing is not None:
+        yield from packing_parts(packing)
+        if packed:
+            yield _outcomes(packed, done, wide)
+    holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
+    if holds:
+        yield _holds(holds)
+
+
+def _headline(done: NodePass, mode: Mode, paused: bool) -> str:
+    ended = Counter(outcome.verdict for outcome in done.outcomes)
+    parts = ", ".join(f"{ended[verdict]:,} {verdict.value}" for verdict in Verdict if ended[verdict])
+    oversubscribed = sum(not plan.fits for plan in done.plans)
+    why_not = " Nothing was written: cruise is paused." if paused else ""
+    if mode is Mode.OBSERVE:
+        why_not = " Nothing was written: mode observe."
+    return (
+        f"{count_text(len(done.plans), 'node')}, {oversubscribed:,} oversubscribed; mode {mode.label}; "
+        f"{count_text(len(done.outcomes), 'action')}{f': {parts}' if parts else ''}.{why_not}"
+    )
+
+
+def _outcomes(outcomes: Sequence[Outcome], done: NodePass, wide: bool) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    if wide:
+        table.add_column("NODE", overflow="ellipsis", no_wrap=True)
+    table.add_column("POD", overflow="fold")
+    table.add_column("CONTAINER" if wide else "CONT", overflow="ellipsis", no_wrap=True)
+    table.add_column("CPU", no_wrap=True)
+    table.add_column("MEMORY", no_wrap=True)
+    table.add_column("VERDICT", no_wrap=True)
+    table.add_column("REASON", overflow="fold")
+    pods = pods_of(done)
+    shown = outcomes[:_MOST_ROWS]
+    for outcome in shown:
+        for cells in _rows(outcome, pods):
+            table.add_row(*(cells if wide else cells[1:]))
+    if len(shown) < len(outcomes):
+        more = f"{len(outcomes) - len(shown):,} more actions: --format json has all."
+        return Group("", table, Text(more, style="dim"))
+    return Group("", table)
+
+
+def _rows(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Iterator[Sequence[RenderableType]]:
+    action = outcome.action
+    ending = (Text(outcome.verdict.value, style=_STYLES[outcome.verdict]), Text(_why(outcome)))
+    match action:
+        case ResizePod():
+            name = f"{action.namespace}/{action.pod}"
+            for change in changes_of(outcome, pods):
+                yield (action.node or "–", name, change.container, *_sizes(change), *ending)
+        case EvictPod():
+            yield (action.node or "–", f"{action.namespace}/{action.pod}", "all", "evict", "", *ending)
+        case _:
+            yield (action.node, "–", "–", "taint", "", *ending)
+
+
+def _sizes(change: ContainerChange) -> tuple[Text, Text]:
+    before, after = change.requests_before, change.requests_after
+    memory = arrow(memory_text(before.memory_bytes or 0), memory_text(after.memory_bytes or 0))
+    limit = change.limits_after.memory_bytes
+    if before == after and limit is not None and limit != change.limits_before.memory_bytes:
+        # Else the row would show nothing of what the resize is about.
+        memory = Text(f"limit {memory_text(limit)}")
+    return arrow(cpu_text(before.cpu_millicores or 0), cpu_text(after.cpu_millicores or 0)), memory
+
+
+def _why(outcome: Outcome) -> str:
+    if outcome.verdict in (Verdict.DONE, Verdict.OBSERVED):
+        return in_words(outcome.action.reason, outcome.detail)
+    return in_words(outcome.reason, outcome.detail)
+
+
+def _holds(holds: Sequence[Hold]) -> RenderableType:
+    table = Table(
+        title="Left as they are",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
+    table.add_column("REASON", no_wrap=True)
+    table.add_column("PODS", justify="right")
+    table.add_column("MEANING", style="dim")
+    for reason, number in Counter(hold.reason for hold in holds).most_common():
+        table.add_row(reason.value, f"{number:,}", WORDS[reason])
+    return Group("", table)

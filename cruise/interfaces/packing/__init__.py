@@ -1,0 +1,1 @@
+"""Packing plans as tables and documents."""

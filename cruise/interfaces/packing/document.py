@@ -1,0 +1,88 @@
+"""A packing plan as the JSON document that scripts read; its keys are a contract."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cruise.domain.packing import Proposal
+from cruise.interfaces.packing.sizes import Pods, sizes_after
+
+_DECIMALS = 3
+
+
+class _Json(msgspec.Struct, gc=False, rename="camel"):
+    """Root of the shapes below: names in Python's style, keys in JSON's."""
+
+
+class _Placed(_Json):
+    namespace: str
+    pod: str
+    node: str
+
+
+class _Move(_Json):
+    namespace: str
+    pod: str
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+
+
+class _Preempted(_Json):
+    namespace: str
+    pod: str
+    source: str = msgspec.field(name="from")
+
+
+class _Resize(_Json):
+    namespace: str
+    pod: str
+    node: str
+    cpu_millicores: int
+    memory_bytes: int
+
+
+class _Unplaced(_Json):
+    namespace: str
+    pod: str
+    blocked_by: list[str]
+
+
+class _Tier(_Json):
+    priority: int
+    placed: int
+    bound: int
+
+
+class _Packing(_Json):
+    status: str
+    sizes: str
+    seconds: float
+    placed: list[_Placed]
+    moves: list[_Move]
+    preempted: list[_Preempted]
+    resizes: list[_Resize]
+    unplaced: list[_Unplaced]
+    by_priority: list[_Tier]
+
+
+def pack_json(proposal: Proposal, pods: Pods, seconds: float) -> Iterator[bytes]:
+    """Yield the document; `pods` are the snapshot's by (namespace, name), `seconds` what solving took.
+
+    A resize has what will count for the whole pod. A tier's `bound` is what no plan surpasses.
+    """
+    document = _Packing(
+        status=proposal.status.value,
+        sizes=proposal.sizes.value,
+        seconds=round(seconds, _DECIMALS),
+        placed=[_Placed(one.namespace, one.pod, one.target) for one in proposal.placed],
+        moves=[_Move(one.namespace, one.pod, one.source or "", one.target) for one in proposal.moves],
+        preempted=[_Preempted(one.namespace, one.pod, one.source) for one in proposal.preempted],
+        resizes=[
+            _Resize(namespace, pod, node, size.cpu_millicores, size.memory_bytes)
+            for (namespace, pod), (node, size) in sorted(sizes_after(proposal, pods).items())
+        ],
+        unplaced=[_Unplaced(one.namespace, one.pod, list(one.blocked_by)) for one in proposal.unplaced],
+        by_priority=[_Tier(tier.priority, tier.placed, tier.most) for tier in proposal.by_priority],
+    )
+    yield msgspec.json.encode(document)
+    yield b"\n"

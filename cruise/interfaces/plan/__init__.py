@@ -1,0 +1,1 @@
+"""Node plans as tables and documents."""

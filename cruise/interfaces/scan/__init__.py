@@ -1,0 +1,1 @@
+"""A scan as table, documents and page."""

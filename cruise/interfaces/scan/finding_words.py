@@ -1,0 +1,77 @@
+"""What a scan found, in words: one line a finding."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from cruise.decisions.scan.pending import Obstacle, PendingPod
+from cruise.decisions.scan.risks import Risk, RiskKind
+from cruise.interfaces.amounts import age_text, count_text, cpu_text, memory_text
+
+RISK_TITLES: Mapping[RiskKind, str] = {
+    RiskKind.OOM_KILLED: "OOM-killed",
+    RiskKind.MEMORY_NEAR_LIMIT: "near its limit",
+    RiskKind.MEMORY_UNDER_REQUESTED: "over its request",
+    RiskKind.CPU_THROTTLED: "throttled",
+    RiskKind.CPU_STARVED: "starved",
+    RiskKind.NO_REQUESTS: "no requests",
+}
+_OBSTACLES: Mapping[Obstacle, str] = {
+    Obstacle.CORDONED: "cordoned",
+    Obstacle.PLACEMENT: "outside its node selector",
+    Obstacle.TAINTS: "with taints it does not tolerate",
+    Obstacle.PODS: "with no place for one more pod",
+    Obstacle.EXTENDED: "without its extended resources",
+    Obstacle.CPU: "short of CPU",
+    Obstacle.MEMORY: "short of memory",
+}
+
+
+def why_at_risk(risk: Risk, now: datetime) -> str:
+    """Say in one line what threatens a container, with the worst pod's numbers."""
+    match risk.kind:
+        case RiskKind.OOM_KILLED:
+            return _killed(risk, now)
+        case RiskKind.MEMORY_NEAR_LIMIT:
+            return f"peak {memory_text(risk.observed)}, {risk.ratio:.0%} of limit {memory_text(risk.allowed)}"
+        case RiskKind.MEMORY_UNDER_REQUESTED:
+            return f"uses {memory_text(risk.observed)}, requests {memory_text(risk.allowed)}"
+        case RiskKind.CPU_THROTTLED:
+            return f"wants up to {cpu_text(risk.observed)}, is limited to {cpu_text(risk.allowed)}"
+        case RiskKind.CPU_STARVED:
+            return f"uses {cpu_text(risk.observed)}, requests {cpu_text(risk.allowed)} on a node that is full"
+        case RiskKind.NO_REQUESTS:
+            return f"requests no {' and no '.join(risk.missing)}: nothing is kept for it"
+
+
+def _killed(risk: Risk, now: datetime) -> str:
+    where = f"at {memory_text(risk.observed)}" if risk.observed else "without a limit of its own"
+    when = age_text(now, risk.killed_at) if risk.killed_at is not None else "in the last 7 days"
+    restarts = f", {count_text(risk.restarts, 'restart')}" if risk.restarts else ""
+    return f"killed {where} {when}{restarts}"
+
+
+def why_pending(pod: PendingPod) -> str:
+    """Say in one line which nodes lack what."""
+    if pod.gated:
+        return "held by a scheduling gate"
+    if not pod.nodes:
+        return "there are no nodes"
+    if pod.fits_now:
+        return (
+            f"room on {pod.fits_now:,} of {count_text(pod.nodes, 'node')}: volumes, spreading or affinity may forbid it"
+        )
+    parts = [f"{count:,} {_OBSTACLES[obstacle]}" for obstacle, count in pod.obstacles.items()]
+    return f"of {count_text(pod.nodes, 'node')}: {', '.join(parts)}"
+
+
+def where_room(pod: PendingPod) -> str:
+    """Say in one line whether shrinking the pods that are there would make room."""
+    if pod.gated or pod.fits_now:
+        return ""
+    if pod.best is None:
+        return "no, whatever its neighbours are sized to"
+    freed = pod.best_freed
+    return (
+        f"yes, on {count_text(pod.room_after, 'node')}: sizing {pod.best} frees {cpu_text(freed.cpu_millicores)} "
+        f"and {memory_text(freed.memory_bytes)}"
+    )

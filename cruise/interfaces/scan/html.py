@@ -1,0 +1,117 @@
+"""A scan's findings as one self-contained page: no script, style or picture comes from elsewhere."""
+
+from dataclasses import dataclass
+
+from cruise import __version__
+from cruise.decisions.scan.risks import RiskKind
+from cruise.decisions.scan.waste import Totals
+from cruise.domain.resources import Resources
+from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, money_text, share_text
+from cruise.interfaces.page_template import page_template
+from cruise.interfaces.reasons import WORDS
+from cruise.interfaces.scan.finding_words import RISK_TITLES, where_room, why_at_risk, why_pending
+from cruise.interfaces.scan.report import ESTIMATE, ScanReport
+from cruise.interfaces.scan.table import basis_line
+
+# A browser sorts and searches this many rows without a pause; the documents for programs have all.
+_MOST_ROWS = 1000
+_COLOURS = {
+    RiskKind.OOM_KILLED: "red",
+    RiskKind.MEMORY_NEAR_LIMIT: "red",
+    RiskKind.MEMORY_UNDER_REQUESTED: "amber",
+    RiskKind.CPU_THROTTLED: "amber",
+    RiskKind.CPU_STARVED: "amber",
+    RiskKind.NO_REQUESTS: "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    kind: str
+    width: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """One resource of the whole cluster: its amounts in words, and the parts of its bar in percent."""
+
+    title: str
+    used: str
+    recommended: str
+    requested: str
+    allocatable: str
+    parts: tuple[_Part, ...]
+
+
+def scan_html(report: ScanReport) -> bytes:
+    """Return the page."""
+    findings = report.findings
+    page = page_template("scan.html.j2").render(
+        findings=findings,
+        totals=findings.totals,
+        reclaimable=findings.totals.reclaimable,
+        month=findings.prices.month(findings.totals.reclaimable),
+        workloads=[row for row in findings.workloads if row.requested != Resources()],
+        rescued=sum(pod.best is not None for pod in findings.pending),
+        rooms=_rooms(findings.totals),
+        basis=basis_line(findings.basis),
+        rests_on=report.rests_on,
+        estimate=ESTIMATE,
+        titles=RISK_TITLES,
+        colours=_COLOURS,
+        reasons=WORDS,
+        most=_MOST_ROWS,
+        version=__version__,
+        cores=cores_text,
+        gib=gibibytes_text,
+        share=share_text,
+        money=money_text,
+        count=count_text,
+        why_at_risk=why_at_risk,
+        why_pending=why_pending,
+        where_room=where_room,
+    )
+    return page.encode()
+
+
+def _rooms(totals: Totals) -> tuple[_Room, ...]:
+    return tuple(
+        _Room(
+            title=title,
+            used=write(used),
+            recommended=write(recommended),
+            requested=write(requested),
+            allocatable=write(allocatable),
+            parts=_parts(used, recommended, requested, allocatable),
+        )
+        for title, write, used, recommended, requested, allocatable in (
+            (
+                "CPU, cores",
+                cores_text,
+                totals.used.cpu_millicores,
+                totals.recommended.cpu_millicores,
+                totals.requested.cpu_millicores,
+                totals.allocatable.cpu_millicores,
+            ),
+            (
+                "Memory, GiB",
+                gibibytes_text,
+                totals.used.memory_bytes,
+                totals.recommended.memory_bytes,
+                totals.requested.memory_bytes,
+                totals.allocatable.memory_bytes,
+            ),
+        )
+    )
+
+
+def _parts(used: int, recommended: int, requested: int, allocatable: int) -> tuple[_Part, ...]:
+    """Return the widths of used, kept and reclaimable as shares of the longest amount."""
+    whole = max(used, recommended, requested, allocatable, 1)
+    kept = max(recommended, used)
+    ends = (("used", used), ("keep", kept), ("free", max(requested, kept)))
+    parts, start = [], 0
+    for kind, end in ends:
+        parts.append(_Part(kind, f"{100 * (end - start) / whole:.3f}"))
+        start = end
+    return tuple(parts)

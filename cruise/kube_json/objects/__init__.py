@@ -1,0 +1,1 @@
+"""Each kind of object, from its wire form to the domain."""

@@ -1,0 +1,151 @@
+"""Objects around pods: workloads, disruption budgets, autoscalers, limit ranges."""
+
+from sys import intern
+
+import msgspec
+
+from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, Workload, WorkloadRef
+from cruise.domain.resources import ResourceName
+from cruise.errors import BadInput
+from cruise.kube_json.objects.annotations import trimmed
+from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, controller_of
+from cruise.kube_json.objects.quantity import read_amounts, read_cpu
+from cruise.kube_json.objects.selectors import read_selector
+from cruise.kube_json.refusals import explained, label_of
+from cruise.kube_json.wire import objects as wire_objects
+from cruise.kube_json.wire import pods_and_nodes as wire
+
+_NO_SPEC = wire_objects.WorkloadSpec()
+_V1_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
+_SIZED = frozenset(ResourceName)
+
+
+def kind_of(document: wire_objects.WorkloadObject) -> str:
+    """Return the kind that a workload's struct stands for."""
+    return str(document.__struct_config__.tag)
+
+
+def decode_workload(document: wire_objects.WorkloadObject) -> Workload:
+    """Return a workload; a DaemonSet has no replicas, Jobs have their parallelism."""
+    metadata, spec, kind = document.metadata, document.spec or _NO_SPEC, kind_of(document)
+    replicas: int | None
+    match kind:
+        case "DaemonSet":
+            replicas = None
+        case "Job":
+            replicas = 1 if spec.parallelism is None else spec.parallelism
+        case "CronJob":
+            template = spec.job_template.spec if spec.job_template else None
+            replicas = 1 if template is None or template.parallelism is None else template.parallelism
+        case _:
+            replicas = 1 if spec.replicas is None else spec.replicas
+    return Workload(
+        namespace=metadata.namespace or "default",
+        ref=WorkloadRef(kind, metadata.name),
+        replicas=replicas,
+        annotations=trimmed(metadata.annotations),
+        created_at=metadata.creation_timestamp,
+    )
+
+
+def control_of(document: wire_objects.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:
+    """Return who controls a ReplicaSet or Job; None for kinds that are topmost themselves."""
+    kind = kind_of(document)
+    if kind not in INTERMEDIATE_KINDS:
+        return None
+    metadata = document.metadata
+    controller = controller_of(metadata.owner_references)
+    key = (metadata.namespace or "default", kind, metadata.name)
+    return key, WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None
+
+
+def decode_budget(document: wire_objects.BudgetObject) -> DisruptionBudget | None:
+    """Return a disruption budget; None where it has no selector and so covers no pod.
+
+    Raises BadInput that names budget, place and fix.
+    """
+    selector = document.spec.selector if document.spec else None
+    if selector is None:
+        return None
+    metadata = document.metadata
+    namespace = metadata.namespace or "default"
+    try:
+        return DisruptionBudget(
+            namespace=namespace,
+            name=metadata.name,
+            selector=read_selector(selector),
+            disruptions_allowed=document.status.disruptions_allowed if document.status else 0,
+        )
+    except BadInput as error:
+        raise BadInput(f"{label_of('PodDisruptionBudget', namespace, metadata.name)}: {error}") from error
+
+
+def decode_autoscaler(document: wire_objects.AutoscalerObject) -> Autoscaler:
+    """Return an autoscaler of autoscaling/v2 or v1; without metrics Kubernetes targets CPU utilisation.
+
+    Raises BadInput where v1's metrics annotation cannot be read.
+    """
+    metadata, spec = document.metadata, document.spec
+    namespace = metadata.namespace or "default"
+    label = label_of("HorizontalPodAutoscaler", namespace, metadata.name)
+    metrics = spec.metrics
+    if metrics is None and metadata.annotations and _V1_METRICS in metadata.annotations:
+        try:
+            metrics = msgspec.json.decode(metadata.annotations[_V1_METRICS], type=tuple[wire_objects.Metric, ...])
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{label}: annotation {_V1_METRICS}: {explained(error)}") from error
+        except msgspec.DecodeError as error:
+            raise BadInput(f"{label}: annotation {_V1_METRICS} is not JSON; remove it") from error
+    targeted = {name for metric in metrics or () if (name := _utilisation_target(metric)) is not None}
+    if spec.target_cpu_utilization_percentage is not None or not metrics:
+        targeted.add(ResourceName.CPU)
+    return Autoscaler(
+        namespace=namespace,
+        name=metadata.name,
+        target=WorkloadRef(spec.scale_target_ref.kind, spec.scale_target_ref.name),
+        utilisation_of=frozenset(targeted),
+    )
+
+
+def _utilisation_target(metric: wire_objects.Metric) -> ResourceName | None:
+    """Return the resource on whose utilisation a metric scales, None for any other metric."""
+    resource = metric.resource or metric.container_resource
+    if resource is None or resource.name not in _SIZED:
+        return None
+    by_utilisation = resource.target_average_utilization is not None or (
+        resource.target is not None and resource.target.type == "Utilization"
+    )
+    return ResourceName(resource.name) if by_utilisation else None
+
+
+def decode_limit_range(document: wire_objects.LimitRangeObject) -> tuple[LimitRangeItem, ...]:
+    """Return the bounds of a limit range for containers and pods. Raises BadInput that names the place."""
+    metadata = document.metadata
+    entries = document.spec.limits if document.spec else None
+    try:
+        return tuple(
+            _limit_range_item(entry, f"spec.limits[{index}]")
+            for index, entry in enumerate(entries or ())
+            if entry.type in ("Container", "Pod")
+        )
+    except BadInput as error:
+        label = label_of("LimitRange", metadata.namespace or "default", metadata.name)
+        raise BadInput(f"{label}: {error}") from error
+
+
+def _limit_range_item(entry: wire_objects.LimitRangeEntry, place: str) -> LimitRangeItem:
+    ratios = entry.max_limit_request_ratio or {}
+    return LimitRangeItem(
+        of_pod=entry.type == "Pod",
+        minimum=read_amounts(entry.min, f"{place}.min"),
+        maximum=read_amounts(entry.max, f"{place}.max"),
+        max_cpu_ratio=_ratio(ratios.get("cpu"), f"{place}.maxLimitRequestRatio.cpu"),
+        max_memory_ratio=_ratio(ratios.get("memory"), f"{place}.maxLimitRequestRatio.memory"),
+        default_limits=read_amounts(entry.default, f"{place}.default"),
+    )
+
+
+def _ratio(value: wire.QuantityText | None, place: str) -> float | None:
+    """Read a ratio of limit to request to the thousandth."""
+    thousandths = read_cpu(value, place)
+    return None if thousandths is None else thousandths / 1000

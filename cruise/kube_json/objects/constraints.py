@@ -1,0 +1,235 @@
+"""What pods ask of their neighbours and of their node's ports and volumes, as kube-scheduler reads it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from sys import intern
+
+from cruise.domain.colocation import UNCONSTRAINED, HostPort, PodConstraints, PodTerm, SpreadConstraint
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.errors import BadInput
+from cruise.kube_json.objects.selectors import read_selector
+from cruise.kube_json.objects.shared_values import SharedValues
+from cruise.kube_json.wire import pods_and_nodes as wire
+
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+_EVERY_ADDRESS = "0.0.0.0"
+_MOST_PORT = 65535
+_POLICIES = ("Honor", "Ignore")
+# Pods with claims of their own are all different; only the latest are kept, for replicas that share theirs.
+_LATEST = 4096
+
+_Ports = tuple[HostPort, ...]
+_Terms = tuple[wire.PodAffinityTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintReader:
+    """Reads constraints; equal ones are one object."""
+
+    _known: SharedValues[tuple[object, ...], PodConstraints] = field(default_factory=SharedValues)
+    _latest: dict[tuple[int, tuple[str, ...]], tuple[PodConstraints, PodConstraints]] = field(default_factory=dict)
+
+    def read(self, spec: wire.PodSpec, pod: str, namespace: str, labels: Mapping[str, str]) -> PodConstraints:
+        """Return what a pod of that name, namespace and labels asks. Raises BadInput that names the place."""
+        affinity, anti_affinity = _required_terms(spec.affinity)
+        spread = spec.topology_spread_constraints or ()
+        ports = _host_ports(spec)
+        constraints = UNCONSTRAINED
+        if affinity or anti_affinity or spread or ports:
+            spread_key = tuple([_spread_key(one, labels) for one in spread])
+            key = (namespace, _terms_key(affinity, labels), _terms_key(anti_affinity, labels), spread_key, ports)
+            known = self._known.get(key)
+            constraints = self._known.keep(key, _read(spec, namespace, labels, ports)) if known is None else known
+        claims = _claims(spec, pod) if spec.volumes or spec.resource_claims else ()
+        return self._with_claims(constraints, claims) if claims else constraints
+
+    def _with_claims(self, constraints: PodConstraints, claims: tuple[str, ...]) -> PodConstraints:
+        # What a number stands for is kept beside its result, so that it stays the number of that object.
+        key = (id(constraints), claims)
+        entry = self._latest.get(key)
+        if entry is None:
+            if len(self._latest) >= _LATEST:
+                self._latest.clear()
+            entry = self._latest[key] = (constraints, replace(constraints, claims=claims))
+        return entry[1]
+
+
+def _required_terms(affinity: wire.Affinity | None) -> tuple[_Terms, _Terms]:
+    if affinity is None:
+        return (), ()
+    near, far = affinity.pod_affinity, affinity.pod_anti_affinity
+    return (
+        (near.required_during_scheduling_ignored_during_execution or ()) if near else (),
+        (far.required_during_scheduling_ignored_during_execution or ()) if far else (),
+    )
+
+
+def _selector_key(selector: wire.Selector | None) -> tuple[object, ...] | None:
+    if selector is None:
+        return None
+    return tuple(selector.match_labels.items()) if selector.match_labels else (), selector.match_expressions
+
+
+def _terms_key(terms: _Terms, labels: Mapping[str, str]) -> tuple[object, ...]:
+    return tuple(
+        [
+            (
+                term.topology_key,
+                _selector_key(term.label_selector),
+                term.namespaces,
+                _selector_key(term.namespace_selector),
+                _own(labels, term.match_label_keys),
+                _own(labels, term.mismatch_label_keys),
+            )
+            for term in terms
+        ]
+    )
+
+
+def _spread_key(one: wire.SpreadConstraint, labels: Mapping[str, str]) -> tuple[object, ...]:
+    return (
+        one.topology_key,
+        one.max_skew,
+        one.when_unsatisfiable,
+        _selector_key(one.label_selector),
+        one.min_domains,
+        _own(labels, one.match_label_keys),
+        one.node_affinity_policy,
+        one.node_taints_policy,
+    )
+
+
+def _own(labels: Mapping[str, str], keys: tuple[str, ...] | None) -> tuple[tuple[str, str], ...]:
+    """Return those of a pod's labels that a constraint goes by; keys that the pod lacks count for nothing."""
+    return tuple([(key, labels[key]) for key in keys if key in labels]) if keys else ()
+
+
+def _read(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str], ports: _Ports) -> PodConstraints:
+    affinity, anti_affinity = _required_terms(spec.affinity)
+    spread = [
+        _spread(one, labels, f"spec.topologySpreadConstraints[{index}]")
+        for index, one in enumerate(spec.topology_spread_constraints or ())
+    ]
+    constraints = PodConstraints(
+        affinity=_read_terms(affinity, namespace, labels, "spec.affinity.podAffinity"),
+        anti_affinity=_read_terms(anti_affinity, namespace, labels, "spec.affinity.podAntiAffinity"),
+        spread=tuple([one for one in spread if one is not None]),
+        host_ports=ports,
+    )
+    return UNCONSTRAINED if constraints == UNCONSTRAINED else constraints
+
+
+def _read_terms(terms: _Terms, namespace: str, labels: Mapping[str, str], place: str) -> tuple[PodTerm, ...]:
+    return tuple([_term(term, namespace, labels, f"{place}[{index}]") for index, term in enumerate(terms)])
+
+
+def _term(term: wire.PodAffinityTerm, namespace: str, labels: Mapping[str, str], place: str) -> PodTerm:
+    selector = None
+    if term.label_selector is not None:
+        selector = read_selector(term.label_selector, f"{place}.labelSelector")
+        selector = _joined(selector, _own(labels, term.match_label_keys), Operator.IN)
+        selector = _joined(selector, _own(labels, term.mismatch_label_keys), Operator.NOT_IN)
+    others, namespaces = term.namespace_selector, frozenset(map(intern, term.namespaces or ()))
+    return PodTerm(
+        topology_key=_topology_key(term.topology_key, place),
+        selector=selector,
+        namespaces=namespaces if namespaces or others is not None else frozenset((namespace,)),
+        namespace_selector=None if others is None else read_selector(others, f"{place}.namespaceSelector"),
+    )
+
+
+def _joined(selector: LabelSelector, own: Iterable[tuple[str, str]], operator: Operator) -> LabelSelector:
+    """Add a pod's own labels to a selector; newer API servers have done so already when the pod was created."""
+    stated = {requirement.key for requirement in selector.requirements if requirement.operator is operator}
+    added = [Requirement(intern(key), operator, (value,)) for key, value in own if key not in stated]
+    return LabelSelector((*selector.requirements, *added)) if added else selector
+
+
+def _spread(one: wire.SpreadConstraint, labels: Mapping[str, str], place: str) -> SpreadConstraint | None:
+    """Read a spread constraint; None for one that only prefers."""
+    if one.when_unsatisfiable == "ScheduleAnyway":
+        return None
+    if one.when_unsatisfiable != "DoNotSchedule":
+        _refuse(one.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"), f"{place}.whenUnsatisfiable")
+    selector = None
+    if one.label_selector is not None:
+        selector = read_selector(one.label_selector, f"{place}.labelSelector")
+        selector = _joined(selector, _own(labels, one.match_label_keys), Operator.IN)
+    return SpreadConstraint(
+        topology_key=_topology_key(one.topology_key, place),
+        # kube-scheduler counts no pods for a selector that selects all.
+        selector=selector if selector and selector.requirements else None,
+        max_skew=_at_least_one(one.max_skew, f"{place}.maxSkew"),
+        min_domains=1 if one.min_domains is None else _at_least_one(one.min_domains, f"{place}.minDomains"),
+        honours_node_affinity=_honours(one.node_affinity_policy, f"{place}.nodeAffinityPolicy", otherwise=True),
+        honours_node_taints=_honours(one.node_taints_policy, f"{place}.nodeTaintsPolicy", otherwise=False),
+    )
+
+
+def _topology_key(key: str, place: str) -> str:
+    if not key:
+        raise BadInput(f"{place}: has no topologyKey; name a label of nodes")
+    return intern(key)
+
+
+def _at_least_one(value: int, place: str) -> int:
+    if value < 1:
+        raise BadInput(f"{place}: {value} is too small; write 1 or more")
+    return value
+
+
+def _honours(policy: str | None, place: str, *, otherwise: bool) -> bool:
+    if not policy:
+        return otherwise
+    if policy not in _POLICIES:
+        _refuse(policy, _POLICIES, place)
+    return policy == "Honor"
+
+
+def _refuse(value: str, allowed: Sequence[str], place: str) -> None:
+    raise BadInput(f'{place}: "{value}" is unknown; write one of {", ".join(allowed)}')
+
+
+def _host_ports(spec: wire.PodSpec) -> _Ports:
+    """Return the ports that a pod takes for as long as it runs, sorted: those of sidecars and of main containers."""
+    found: list[HostPort] = []
+    for index, container in enumerate(spec.containers):
+        if container.ports:
+            _add_host_ports(found, container.ports, spec.host_network, f"spec.containers[{index}]")
+    for index, container in enumerate(spec.init_containers or ()):
+        if container.ports and container.restart_policy == "Always":
+            _add_host_ports(found, container.ports, spec.host_network, f"spec.initContainers[{index}]")
+    return tuple(sorted(set(found))) if found else ()
+
+
+def _add_host_ports(
+    found: list[HostPort], ports: Sequence[wire.ContainerPort], on_host: bool | None, container: str
+) -> None:
+    for index, port in enumerate(ports):
+        number = port.host_port or (port.container_port if on_host else 0)
+        if not number:
+            continue
+        place, protocol = f"{container}.ports[{index}]", port.protocol or "TCP"
+        if not 0 < number <= _MOST_PORT:
+            raise BadInput(f"{place}: {number} is no port; write 1 to {_MOST_PORT}")
+        if protocol not in _PROTOCOLS:
+            _refuse(protocol, _PROTOCOLS, f"{place}.protocol")
+        address = "" if port.host_ip in (None, _EVERY_ADDRESS) else port.host_ip
+        found.append(HostPort(intern(protocol), number, address or ""))
+
+
+def _claims(spec: wire.PodSpec, pod: str) -> tuple[str, ...]:
+    """Return the claims of a pod, sorted.
+
+    Devices, and disks without a claim that no two nodes can have, stand here by names that no claim can have: like
+    claims that were not seen, they keep the pod from being judged.
+    """
+    names = {f"resource claim {claim.name}" for claim in spec.resource_claims or ()}
+    for volume in spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            names.add(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            names.add(f"{pod}-{volume.name}")
+        elif volume.gce_persistent_disk or volume.aws_elastic_block_store or volume.rbd or volume.iscsi:
+            names.add(f"disk {volume.name}")
+    return tuple(sorted(names))

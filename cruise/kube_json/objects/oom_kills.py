@@ -1,0 +1,45 @@
+"""Out-of-memory kills that a pod's status still shows."""
+
+from collections.abc import Iterator, Sequence
+
+from cruise.domain.cluster import OomKill, Pod
+from cruise.kube_json.wire.pods_and_nodes import PodStatus, Terminated
+
+_REASON = "OOMKilled"
+_SIGKILL_EXIT = 137
+
+
+def oom_kills_of(pod: Pod, status: PodStatus | None) -> Sequence[OomKill]:
+    """Return the kills in `lastState` and `state` of every container, by container.
+
+    A container that ended by another signal after a child's kill also says OOMKilled, so exit code 137 is required.
+    The limit in force at the kill is not recorded: it is what the container has now.
+    """
+    if status is None:
+        return ()
+    kills: list[OomKill] = []
+    for report in (status.init_container_statuses or ()) + (status.container_statuses or ()):
+        for state in (report.last_state, report.state):
+            if state is not None and state.terminated is not None:
+                kills += _kills(pod, report.name, state.terminated)
+    return kills
+
+
+def _kills(pod: Pod, name: str, ended: Terminated) -> Iterator[OomKill]:
+    if ended.reason != _REASON or ended.exit_code != _SIGKILL_EXIT or ended.finished_at is None:
+        return
+    for container in pod.containers:
+        if container.name == name:
+            limits, requests = container.actual_limits or container.limits, container.actual or container.requests
+            yield OomKill(
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                container=name,
+                workload=pod.workload,
+                identity=pod.identity,
+                node=pod.node,
+                finished_at=ended.finished_at,
+                memory_limit_bytes=limits.memory_bytes,
+                memory_request_bytes=requests.memory_bytes,
+            )

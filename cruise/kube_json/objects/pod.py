@@ -1,0 +1,188 @@
+"""Pods: one decoder for watch events, admission reviews and snapshot files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from sys import intern
+from typing import Any
+
+from cruise.domain.cluster import (
+    NO_RESIZE,
+    Container,
+    ContainerRole,
+    Pod,
+    QosClass,
+    ResizePending,
+    ResizeState,
+    WorkloadRef,
+)
+from cruise.domain.qos import qos_class
+from cruise.domain.resources import NO_RESOURCES, Amounts
+from cruise.errors import BadInput
+from cruise.kube_json.objects.annotations import MIRROR_ANNOTATION, StringMaps
+from cruise.kube_json.objects.constraints import ConstraintReader
+from cruise.kube_json.objects.containers import ContainerReader, stated_or
+from cruise.kube_json.objects.owners import NO_OWNERS, Owners, controller_of, identity_of
+from cruise.kube_json.objects.placement import PlacementReader, pinned_node
+from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, read_preempting
+from cruise.kube_json.objects.quantity import read_amounts
+from cruise.kube_json.objects.shared_values import SharedValues
+from cruise.kube_json.refusals import convert, label_of, one_line
+from cruise.kube_json.wire.pods_and_nodes import Condition, PodObject, PodSpec, PodStatus
+
+OS_LABEL = "kubernetes.io/os"
+_NO_STATUS = PodStatus()
+_READ_CONDITIONS = frozenset({"PodScheduled", "PodResizePending", "PodResizeInProgress"})
+_QOS_CLASSES = {stated.value: stated for stated in QosClass}
+
+
+@dataclass(frozen=True, slots=True)
+class PodReader:
+    """Decodes pods and shares what is equal between those that are still held.
+
+    A pod that states no priority has that of its class, as far as `classes` are known when it is read.
+    """
+
+    owners: Owners = NO_OWNERS
+    maps: StringMaps = field(default_factory=StringMaps)
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+    _containers: ContainerReader = field(default_factory=ContainerReader)
+    _placements: PlacementReader = field(default_factory=PlacementReader)
+    _constraints: ConstraintReader = field(default_factory=ConstraintReader)
+    _workloads: SharedValues[WorkloadRef, WorkloadRef] = field(default_factory=SharedValues)
+
+    def read(self, document: PodObject) -> Pod:
+        """Return the pod. Raises BadInput that names pod, place and fix."""
+        try:
+            return self._read(document)
+        except BadInput as error:
+            metadata = document.metadata
+            label = label_of("Pod", metadata.namespace or "default", metadata.name)
+            raise BadInput(one_line(f"{label}: {error}")) from error
+
+    def _read(self, document: PodObject) -> Pod:
+        metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
+        namespace = intern(metadata.namespace or "default")
+        node = intern(spec.node_name) if spec.node_name else None
+        labels = self.maps.labels(metadata.labels)
+        annotations = self.maps.annotations(metadata.annotations)
+        owner = controller_of(metadata.owner_references)
+        owner_kind, owner_name = (intern(owner.kind), intern(owner.name)) if owner else (None, None)
+        workload = self.owners.workload_of(namespace, owner_kind, owner_name, labels)
+        placement = self._placements.read(spec)
+        identity = identity_of(owner_kind, metadata.name, node or pinned_node(placement))
+        containers, extended = self._containers.read_all(spec, status)
+        pod_requests, pod_limits = _pod_level(spec, containers)
+        given = class_of(spec.priority_class_name or "", self.classes) if spec.priority is None else None
+        preempts = read_preempting(spec.preemption_policy, "spec.preemptionPolicy")
+        phase = status.phase or ("Running" if node else "Pending")
+        conditions = [condition for condition in status.conditions or () if condition.type in _READ_CONDITIONS]
+        pod = Pod(
+            namespace=namespace,
+            name=metadata.name,
+            uid=metadata.uid or "",
+            containers=containers,
+            node=node,
+            workload=self._workloads.one(workload, lambda: workload) if workload else None,
+            owner_kind=owner_kind,
+            owner_name=owner_name,
+            identity=intern(identity),
+            labels=labels,
+            annotations=annotations,
+            phase=intern(phase),
+            terminating=metadata.deletion_timestamp is not None,
+            created_at=metadata.creation_timestamp,
+            priority=given.priority if given else spec.priority or 0,
+            qos=_stated_qos(status) or QosClass.BURSTABLE,
+            overhead=read_amounts(spec.overhead, "spec.overhead").resources if spec.overhead else NO_RESOURCES,
+            pod_requests=pod_requests,
+            pod_limits=pod_limits,
+            extended_requests=extended,
+            windows=_is_windows(spec),
+            mirror=owner_kind == "Node" or MIRROR_ANNOTATION in annotations,
+            resize=_resize_state(status.resize, conditions),
+            placement=placement,
+            unschedulable_since=_unschedulable_since(conditions, metadata.creation_timestamp),
+            scheduling_gated=bool(spec.scheduling_gates),
+            constraints=self._constraints.read(spec, metadata.name, namespace, labels),
+            preempts=preempts and (given is None or given.preempts),
+        )
+        return pod if status.qos_class else replace(pod, qos=qos_class(pod))
+
+
+def decode_pod(document: PodObject | Mapping[str, Any], owners: Owners = NO_OWNERS) -> Pod:
+    """Return one pod from its decoded JSON or its struct; a pod in creation may have no name yet.
+
+    Raises BadInput that names pod, place and fix.
+    """
+    return PodReader(owners).read(document if isinstance(document, PodObject) else convert(document, PodObject))
+
+
+def _pod_level(spec: PodSpec, containers: tuple[Container, ...]) -> tuple[Amounts | None, Amounts | None]:
+    """Read pod-level requests and limits, None where there are none.
+
+    Absent requests are what kube-apiserver makes them: the containers' sum where a container states any, else the
+    limit.
+    """
+    stated = spec.resources
+    if stated is None or not (stated.requests or stated.limits):
+        return None, None
+    requests = read_amounts(stated.requests, "spec.resources.requests")
+    limits = read_amounts(stated.limits, "spec.resources.limits")
+    limited = Amounts(
+        _sum_or(limits.cpu_millicores, [container.requests.cpu_millicores for container in _running(containers)]),
+        _sum_or(limits.memory_bytes, [container.requests.memory_bytes for container in _running(containers)]),
+    )
+    return stated_or(requests, limited), limits if stated.limits else None
+
+
+def _running(containers: tuple[Container, ...]) -> list[Container]:
+    return [container for container in containers if container.role is not ContainerRole.INIT]
+
+
+def _sum_or(limit: int | None, requests: list[int | None]) -> int | None:
+    stated = [request for request in requests if request is not None]
+    return limit if limit is None or not stated else sum(stated)
+
+
+def _stated_qos(status: PodStatus) -> QosClass | None:
+    if not status.qos_class:
+        return None
+    stated = _QOS_CLASSES.get(status.qos_class)
+    if stated is None:
+        raise BadInput(f'status.qosClass: "{status.qos_class}" is no class; write one of {", ".join(QosClass)}')
+    return stated
+
+
+def _is_windows(spec: PodSpec) -> bool:
+    return (spec.os is not None and spec.os.name == "windows") or (
+        spec.node_selector is not None and spec.node_selector.get(OS_LABEL) == "windows"
+    )
+
+
+def _resize_state(word: str | None, conditions: Sequence[Condition]) -> ResizeState:
+    """Read the resize conditions, or the one word that servers up to 1.32 write."""
+    pending, since, in_progress, error = None, None, False, False
+    if word:
+        pending, in_progress = _pending(word), word == "InProgress"
+    for condition in conditions:
+        if condition.status != "True":
+            continue
+        if condition.type == "PodResizePending":
+            pending, since = _pending(condition.reason), condition.last_transition_time
+        elif condition.type == "PodResizeInProgress":
+            in_progress, error = True, condition.reason == "Error"
+    if pending is None and not in_progress:
+        return NO_RESIZE
+    return ResizeState(pending, since, in_progress, error)
+
+
+def _pending(reason: str | None) -> ResizePending | None:
+    return ResizePending(reason) if reason in ("Deferred", "Infeasible") else None
+
+
+def _unschedulable_since(conditions: Sequence[Condition], created_at: datetime | None) -> datetime | None:
+    for condition in conditions:
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            return condition.last_transition_time or created_at
+    return None

@@ -1,0 +1,244 @@
+"""Volumes, claims, storage classes and drivers, and what they make of a claim for kube-scheduler."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from sys import intern
+
+from cruise.domain.colocation import Claim, Surroundings
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
+from cruise.errors import BadInput
+from cruise.kube_json.objects.selectors import read_node_terms
+from cruise.kube_json.refusals import label_of
+from cruise.kube_json.wire import storage as wire_storage
+
+_Terms = tuple[NodeSelectorTerm, ...] | None
+AttachLimits = Mapping[str, int]
+"""How many volumes of each driver a node attaches; drivers without a limit are left out."""
+
+_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+_MADE_BY_HAND = "kubernetes.io/no-provisioner"
+_ONE_POD = "ReadWriteOncePod"
+_WAITS, _AT_ONCE = "WaitForFirstConsumer", "Immediate"
+# The CSI drivers that have taken over from those inside Kubernetes.
+_SUCCESSORS = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+}
+_NEW_KEYS = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+_ZONE_KEYS = (*_NEW_KEYS, *_NEW_KEYS.values())
+_UNZONED = NodeSelectorTerm(tuple(Requirement(key, Operator.DOES_NOT_EXIST) for key in _ZONE_KEYS))
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A PersistentVolume: where it may be used, and as what it counts against which driver's limit."""
+
+    name: str
+    terms: _Terms
+    driver: str | None
+    handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClass:
+    """A StorageClass; `makes_volumes` is False where somebody makes them by hand."""
+
+    name: str
+    waits: bool
+    provisioner: str
+    terms: _Terms
+
+    @property
+    def makes_volumes(self) -> bool:
+        """Tell whether there is a driver that makes a volume where one is wanted."""
+        return bool(self.provisioner) and self.provisioner != _MADE_BY_HAND
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """A claim by itself: `volume`, `storage_class` and `selected_node` are names, empty where it has none."""
+
+    namespace: str
+    name: str
+    volume: str
+    bound: bool
+    usable: bool
+    storage_class: str
+    selected_node: str
+    single_pod: bool
+
+
+def decode_volume(document: wire_storage.VolumeObject) -> Volume:
+    """Return a volume. Raises BadInput that names volume, place and fix."""
+    spec, name = document.spec or wire_storage.VolumeSpec(), document.metadata.name
+    required = spec.node_affinity.required if spec.node_affinity else None
+    try:
+        terms = None if required is None else read_node_terms(required, "spec.nodeAffinity")
+    except BadInput as error:
+        raise BadInput(f"{label_of('PersistentVolume', None, name)}: {error}") from error
+    for key in _ZONE_KEYS:
+        zones = (document.metadata.labels or {}).get(key)
+        if zones is not None:
+            terms = _both(terms, _in_zones(key, tuple(zones.split("__"))))
+    driver, handle = _driver_of(spec)
+    return Volume(intern(name), terms, intern(driver) if driver else None, handle or name)
+
+
+def _in_zones(key: str, zones: tuple[str, ...]) -> _Terms:
+    """Return where a volume with a zone label may be used: there, and on nodes that know of no zones at all."""
+    terms = [NodeSelectorTerm((Requirement(key, Operator.IN, zones),)), _UNZONED]
+    if key in _NEW_KEYS:
+        by_new_key = (Requirement(key, Operator.DOES_NOT_EXIST), Requirement(_NEW_KEYS[key], Operator.IN, zones))
+        terms.append(NodeSelectorTerm(by_new_key))
+    return tuple(terms)
+
+
+def _driver_of(spec: wire_storage.VolumeSpec) -> tuple[str | None, str]:
+    if spec.csi is not None:
+        return spec.csi.driver, spec.csi.volume_handle
+    for disk, old in (
+        (spec.aws_elastic_block_store, "kubernetes.io/aws-ebs"),
+        (spec.azure_disk, "kubernetes.io/azure-disk"),
+        (spec.cinder, "kubernetes.io/cinder"),
+        (spec.gce_persistent_disk, "kubernetes.io/gce-pd"),
+        (spec.vsphere_volume, "kubernetes.io/vsphere-volume"),
+    ):
+        if disk is not None:
+            return _SUCCESSORS[old], disk.volume_id or disk.pd_name or disk.disk_name or disk.volume_path
+    return None, ""
+
+
+def decode_claim(document: wire_storage.ClaimObject) -> ClaimRequest:
+    """Return a claim by itself."""
+    metadata, spec = document.metadata, document.spec or wire_storage.ClaimSpec()
+    annotations = metadata.annotations or {}
+    phase = (document.status.phase if document.status else None) or ""
+    volume = spec.volume_name or ""
+    return ClaimRequest(
+        namespace=intern(metadata.namespace or "default"),
+        name=metadata.name,
+        volume=volume,
+        bound=bool(volume) and (phase == "Bound" or _BIND_COMPLETED in annotations),
+        usable=phase != "Lost" and metadata.deletion_timestamp is None,
+        storage_class=intern(annotations.get(_OLD_CLASS) or spec.storage_class_name or ""),
+        selected_node=intern(annotations.get(_SELECTED_NODE, "")),
+        single_pod=_ONE_POD in (spec.access_modes or ()),
+    )
+
+
+def decode_storage_class(document: wire_storage.StorageClassObject) -> StorageClass:
+    """Return a storage class. Raises BadInput that names class, place and fix."""
+    name, mode = document.metadata.name, document.volume_binding_mode
+    if mode not in (None, "", _WAITS, _AT_ONCE):
+        label = label_of("StorageClass", None, name)
+        raise BadInput(f'{label}: volumeBindingMode: "{mode}" is unknown; write one of {_AT_ONCE}, {_WAITS}')
+    terms = [
+        NodeSelectorTerm(tuple(Requirement(intern(r.key), Operator.IN, r.values) for r in expressions))
+        for term in document.allowed_topologies or ()
+        if (expressions := term.match_label_expressions or ())
+    ]
+    return StorageClass(
+        name=intern(name),
+        waits=mode == _WAITS,
+        provisioner=intern(_SUCCESSORS.get(document.provisioner, document.provisioner)),
+        terms=tuple(terms) if document.allowed_topologies else None,
+    )
+
+
+def decode_attach_limits(document: wire_storage.NodeDriversObject) -> AttachLimits:
+    """Return a node's limits. Raises BadInput that names node, place and fix."""
+    limits = {}
+    for index, driver in enumerate(document.spec.drivers or () if document.spec else ()):
+        count = driver.allocatable.count if driver.allocatable else None
+        if count is None:
+            continue
+        if count < 0:
+            place = f"{label_of('CSINode', None, document.metadata.name)}: spec.drivers[{index}].allocatable.count"
+            raise BadInput(f"{place}: {count} is negative; write 0 or more")
+        limits[intern(driver.name)] = count
+    return limits
+
+
+def surroundings_of(
+    claims: Iterable[ClaimRequest],
+    volumes: Mapping[str, Volume],
+    classes: Mapping[str, StorageClass],
+    limits: Mapping[str, AttachLimits],
+    namespace_labels: Mapping[str, Mapping[str, str]],
+    blind: Collection[str] = (),
+) -> Surroundings:
+    """Resolve claims; `volumes` and `classes` are by name, `limits` by node, `blind` are nodes with unreadable limits.
+
+    A claim of which not all is known is left out: its volume or class was not seen, volumes of its class are made by
+    hand, or its driver may have limits but no node's were seen, though every kubelet tells its own.
+    """
+    found = {}
+    for request in claims:
+        claim = _resolved(request, volumes, classes)
+        if claim is not None and (claim.driver is None or limits or blind):
+            found[(claim.namespace, claim.name)] = claim
+    drivers = sorted({claim.driver for claim in found.values() if claim.driver is not None})
+    nothing = dict.fromkeys(drivers, 0)
+    return Surroundings(
+        claims=found,
+        attach_limits={node: of_node for node, of_node in limits.items() if of_node} | dict.fromkeys(blind, nothing),
+        namespace_labels=namespace_labels,
+    )
+
+
+def _resolved(
+    request: ClaimRequest, volumes: Mapping[str, Volume], classes: Mapping[str, StorageClass]
+) -> Claim | None:
+    if request.volume:
+        volume = volumes.get(request.volume)
+        if volume is None:
+            return None
+        return Claim(
+            request.namespace,
+            request.name,
+            bound=request.bound and request.usable,
+            terms=volume.terms,
+            driver=volume.driver,
+            volume=volume.handle,
+            single_pod=request.single_pod,
+        )
+    storage = classes.get(request.storage_class)
+    if storage is None and request.storage_class:
+        return None
+    waits = request.usable and storage is not None and storage.waits
+    if waits and storage is not None and not storage.makes_volumes:
+        return None
+    terms = storage.terms if storage else None
+    if request.selected_node:
+        by_name = Requirement("metadata.name", Operator.IN, (request.selected_node,))
+        terms = _both(terms, (NodeSelectorTerm(fields=(by_name,)),))
+    return Claim(
+        request.namespace,
+        request.name,
+        bound=False,
+        waits=waits,
+        terms=terms,
+        driver=storage.provisioner if storage and storage.makes_volumes else None,
+        volume=f"{request.namespace}/{request.name}",
+        single_pod=request.single_pod,
+    )
+
+
+def _both(one: _Terms, other: _Terms) -> _Terms:
+    """Return terms that hold where both do; an empty term holds nowhere and takes others with it."""
+    if one is None or other is None:
+        return other if one is None else one
+    return tuple(
+        NodeSelectorTerm(a.expressions + b.expressions, a.fields + b.fields)
+        for a, b in product(one, other)
+        if (a.expressions or a.fields) and (b.expressions or b.fields)
+    )

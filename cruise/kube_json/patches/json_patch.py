@@ -1,0 +1,171 @@
+"""From a pod as it was submitted to the pod as it shall be created: a JSON Patch, tried out before it is sent.
+
+kube-apiserver refuses the pod if a patch does not apply, whatever the webhook's failure policy; so what is not certain
+to apply, and to give what was decided, is not sent. Source: RFC 6902, RFC 6901.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cruise.domain.cluster import Pod
+from cruise.domain.resources import Amounts
+from cruise.domain.scheduling import Toleration
+from cruise.errors import BadInput
+from cruise.kube_json.objects.original_resources import amounts_json
+
+Json = dict[str, Any]
+Operation = dict[str, Any]
+
+
+def pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
+    """Return the operations that give a submitted pod the resources, annotations and added tolerations of `after`.
+
+    `before` is `submitted`, read. Parents that the submitted object lacks, or has as null, are added.
+    """
+    operations = [*_annotation_operations(submitted, before, after), *_toleration_operations(submitted, before, after)]
+    places = _places(submitted)
+    for place, old, new in zip(places, before.containers, after.containers, strict=True):
+        if (old.requests, old.limits) != (new.requests, new.limits):
+            path, container = place
+            wanted = {"requests": (old.requests, new.requests), "limits": (old.limits, new.limits)}
+            operations += _resource_operations(f"{path}/resources", container.get("resources"), wanted)
+    return operations
+
+
+def apply_patch(submitted: Json, operations: Sequence[Operation]) -> None:
+    """Do `add` operations on members of objects in place.
+
+    Raises BadInput where one does not apply; those before it are done then.
+    """
+    for operation in operations:
+        path: str = operation["path"]
+        target: Any = submitted
+        *parents, key = path.split("/")[1:]
+        for parent in parents:
+            target = _member(target, _unescaped(parent), path)
+        if not isinstance(target, dict):
+            raise BadInput(f"{path}: {key} has no parent")
+        target[_unescaped(key)] = operation["value"]
+
+
+def tried_patch(
+    submitted: Json, before: Pod, after: Pod, read: Callable[[Json], Pod], beside: Sequence[Operation] = ()
+) -> bytes:
+    """Return the patch's bytes once it was applied to `submitted` and gave exactly `after`; empty for no change.
+
+    `read` reads a pod's JSON as `before` was read; `beside` are operations on what it does not read. Raises BadInput
+    for a patch that is better not sent.
+    """
+    operations = [*pod_patch(submitted, before, after), *beside]
+    if not operations:
+        return b""
+    patch = msgspec.json.encode(operations)
+    apply_patch(submitted, operations)
+    outcome = read(submitted)
+    if outcome != after:
+        raise BadInput("the patched pod is not what was decided")
+    if outcome.qos is not before.qos:
+        raise BadInput(f"the patch would turn the pod from {before.qos} into {outcome.qos}")
+    for old, container in zip(before.containers, outcome.containers, strict=True):
+        if container != old and _exceeds(container.requests, container.limits):
+            raise BadInput(f"container {container.name} would request more than its limit")
+    return patch
+
+
+def _annotation_operations(submitted: Json, before: Pod, after: Pod) -> Iterator[Operation]:
+    added = {key: text for key, text in after.annotations.items() if before.annotations.get(key) != text}
+    if not added:
+        return
+    if submitted["metadata"].get("annotations") is None:
+        yield _add("/metadata/annotations", added)
+        return
+    for key, text in added.items():
+        yield _add(f"/metadata/annotations/{_escaped(key)}", text)
+
+
+def _toleration_operations(submitted: Json, before: Pod, after: Pod) -> Iterator[Operation]:
+    added = after.placement.tolerations[len(before.placement.tolerations) :]
+    if added:
+        written = [_toleration_json(toleration) for toleration in added]
+        yield _add("/spec/tolerations", [*(submitted["spec"].get("tolerations") or ()), *written])
+
+
+def _toleration_json(toleration: Toleration) -> Json:
+    stated = {
+        "key": toleration.key,
+        "operator": "Exists" if toleration.exists else "Equal",
+        "value": toleration.value,
+        "effect": toleration.effect.value if toleration.effect else "",
+    }
+    return {key: text for key, text in stated.items() if text}
+
+
+def _places(submitted: Json) -> list[tuple[str, Json]]:
+    """Return path and JSON of every container, in the order of `Pod.containers`."""
+    spec = submitted["spec"]
+    return [
+        (f"/spec/{field}/{index}", container)
+        for field in ("initContainers", "containers")
+        for index, container in enumerate(spec.get(field) or ())
+    ]
+
+
+def _resource_operations(
+    path: str, stated: Json | None, wanted: Mapping[str, tuple[Amounts, Amounts]]
+) -> Iterator[Operation]:
+    """Write requests and limits whole, each with what stands there besides."""
+    existing = {name: (stated or {}).get(name) for name in wanted}
+    merged = {name: _merged(existing[name] or {}, *amounts) for name, amounts in wanted.items()}
+    if stated is None:
+        yield _add(path, {name: amounts for name, amounts in merged.items() if amounts})
+        return
+    for name, amounts in merged.items():
+        if amounts != (existing[name] or {}):
+            yield _add(f"{path}/{name}", amounts)
+
+
+def _merged(existing: Json, old: Amounts, new: Amounts) -> Json:
+    """Return a resource list with new amounts; one that stays keeps its own notation."""
+    if old == new:
+        # A request that was read from its limit is not there, and would follow the limit.
+        missing = {resource: text for resource, text in amounts_json(new).items() if existing.get(resource) is None}
+        return existing | missing
+    before, after = amounts_json(old), amounts_json(new)
+    changed = {
+        resource: text
+        for resource, text in after.items()
+        if before.get(resource) != text or existing.get(resource) is None
+    }
+    gone = before.keys() - after.keys()
+    return {resource: value for resource, value in existing.items() if resource not in gone} | changed
+
+
+def _add(path: str, value: object) -> Operation:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _unescaped(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~") if "~" in part else part
+
+
+def _member(node: object, key: str, path: str) -> object:
+    """Return what stands at a key of an object, or at an index of an array. Raises BadInput."""
+    if isinstance(node, dict) and key in node:
+        return node[key]
+    if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+        return node[int(key)]
+    raise BadInput(f"{path}: there is no {key}")
+
+
+def _exceeds(requests: Amounts, limits: Amounts) -> bool:
+    return _above(requests.cpu_millicores, limits.cpu_millicores) or _above(requests.memory_bytes, limits.memory_bytes)
+
+
+def _above(request: int | None, limit: int | None) -> bool:
+    return request is not None and limit is not None and request > limit

@@ -1,0 +1,1 @@
+"""Lists, watches and snapshot files, decoded without holding them whole."""

@@ -1,0 +1,221 @@
+"""A snapshot put together from objects that come one by one, in any order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from cruise.domain.cluster import (
+    Autoscaler,
+    DisruptionBudget,
+    LimitRangeItem,
+    Node,
+    OomKill,
+    Pod,
+    Snapshot,
+    Workload,
+    WorkloadRef,
+)
+from cruise.errors import BadInput
+from cruise.kube_json.objects.annotations import StringMaps, trimmed, with_name
+from cruise.kube_json.objects.around_pods import (
+    control_of,
+    decode_autoscaler,
+    decode_budget,
+    decode_limit_range,
+    decode_workload,
+)
+from cruise.kube_json.objects.node import decode_node
+from cruise.kube_json.objects.oom_kills import oom_kills_of
+from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
+from cruise.kube_json.objects.pod import OS_LABEL, PodReader
+from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, decode_priority_class
+from cruise.kube_json.objects.storage import (
+    AttachLimits,
+    ClaimRequest,
+    StorageClass,
+    Volume,
+    decode_attach_limits,
+    decode_claim,
+    decode_storage_class,
+    decode_volume,
+    surroundings_of,
+)
+from cruise.kube_json.refusals import label_of
+from cruise.kube_json.wire import objects as wire_objects
+from cruise.kube_json.wire import pods_and_nodes as wire
+from cruise.kube_json.wire import storage as wire_storage
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Objects decoded so far; equal parts of pods are shared for as long as it lives."""
+
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    workloads: dict[tuple[str, WorkloadRef], Workload] = field(default_factory=dict)
+    controllers: dict[OwnerKey, WorkloadRef | None] = field(default_factory=dict)
+    budgets: list[DisruptionBudget] = field(default_factory=list)
+    autoscalers: list[Autoscaler] = field(default_factory=list)
+    oom_kills: list[OomKill] = field(default_factory=list)
+    limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    namespace_annotations: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    namespace_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    claims: list[ClaimRequest] = field(default_factory=list)
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    storage_classes: dict[str, StorageClass] = field(default_factory=dict)
+    attach_limits: dict[str, AttachLimits] = field(default_factory=dict)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    # For each pod the class that its priority comes from, empty for the default; None where it states one.
+    _class_names: list[str | None] = field(default_factory=list)
+    _maps: StringMaps = field(default_factory=StringMaps)
+    _pod_reader: PodReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Share labels between nodes and pods."""
+        self._pod_reader = PodReader(maps=self._maps)
+
+    def add(self, document: wire_objects.AnyObject) -> None:
+        """Decode one object. Raises BadInput that names object, place and fix."""
+        if not document.metadata.name:
+            kind, namespace = document.__struct_config__.tag, document.metadata.namespace
+            where = f"{kind} in namespace {namespace}" if namespace else kind
+            raise BadInput(f"{where}: has no name; add metadata.name")
+        match document:
+            case wire.PodObject():
+                pod = self._pod_reader.read(document)
+                self.pods.append(pod)
+                stated = document.spec.priority is not None
+                self._class_names.append(None if stated else document.spec.priority_class_name or "")
+                self.oom_kills.extend(oom_kills_of(pod, document.status))
+            case wire.NodeObject():
+                self.nodes.append(decode_node(document, self._maps))
+            case wire_objects.WorkloadObject():
+                self._add_workload(document)
+            case wire_objects.BudgetObject():
+                budget = decode_budget(document)
+                self.budgets += [budget] if budget else []
+            case wire_objects.AutoscalerObject():
+                self.autoscalers.append(decode_autoscaler(document))
+            case wire_objects.LimitRangeObject() | wire_objects.NamespaceObject():
+                self._add_namespaced(document)
+            case wire_storage.PriorityClassObject():
+                self.priority_classes[document.metadata.name] = decode_priority_class(document)
+            case _:
+                self._add_storage(document)
+
+    def _add_storage(self, document: wire_storage.AnyStorage) -> None:
+        name = document.metadata.name
+        match document:
+            case wire_storage.ClaimObject():
+                self.claims.append(decode_claim(document))
+            case wire_storage.VolumeObject():
+                self.volumes[name] = decode_volume(document)
+            case wire_storage.StorageClassObject():
+                self.storage_classes[name] = decode_storage_class(document)
+            case wire_storage.NodeDriversObject():
+                self.attach_limits[name] = decode_attach_limits(document)
+
+    def _add_workload(self, document: wire_objects.WorkloadObject) -> None:
+        control = control_of(document)
+        if control is not None:
+            key, controller = control
+            self.controllers[key] = controller
+            if controller is not None:
+                return
+        workload = decode_workload(document)
+        self.workloads[(workload.namespace, workload.ref)] = workload
+
+    def _add_namespaced(self, document: wire_objects.LimitRangeObject | wire_objects.NamespaceObject) -> None:
+        if isinstance(document, wire_objects.NamespaceObject):
+            name = document.metadata.name
+            annotations = trimmed(document.metadata.annotations)
+            if annotations:
+                self.namespace_annotations[name] = annotations
+            self.namespace_labels[name] = self._maps.labels(with_name(document.metadata.labels, name))
+            return
+        namespace = document.metadata.namespace or "default"
+        self.limit_ranges[namespace] = self.limit_ranges.get(namespace, ()) + decode_limit_range(document)
+
+    def snapshot(self) -> Snapshot:
+        """Return everything as one snapshot, sorted, with owners followed to the top.
+
+        Pods that have finished or are going, on a node that is gone already, are left out: they hold nothing.
+        Raises BadInput for duplicates and for other pods on unknown nodes.
+        """
+        nodes = sorted(self.nodes, key=lambda node: node.name)
+        _refuse_duplicates("Node", [("", node.name) for node in nodes])
+        pods = sorted(self._finished_pods(nodes), key=lambda pod: (pod.namespace, pod.name))
+        _refuse_duplicates("Pod", [(pod.namespace, pod.name) for pod in pods])
+        return Snapshot(
+            nodes=tuple(nodes),
+            pods=tuple(pods),
+            workloads=self.workloads,
+            budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
+            autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
+            limit_ranges=self.limit_ranges,
+            namespace_annotations=self.namespace_annotations,
+            oom_kills=tuple(_with_workloads(self.oom_kills, pods)),
+            surroundings=surroundings_of(
+                self.claims,
+                self.volumes,
+                self.storage_classes,
+                self.attach_limits,
+                {pod.namespace: with_name(None, pod.namespace) for pod in pods} | self.namespace_labels,
+            ),
+        )
+
+    def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
+        """Yield the pods with what only the other objects tell: the topmost controller, the node's system."""
+        owners = Owners(self.controllers)
+        windows = {node.name: node.labels.get(OS_LABEL) == "windows" for node in nodes}
+        for pod, class_name in zip(self.pods, self._class_names, strict=True):
+            on_windows = False
+            if pod.node is not None:
+                if pod.node not in windows:
+                    if pod.terminal or pod.terminating:
+                        continue
+                    label = label_of("Pod", pod.namespace, pod.name)
+                    raise BadInput(
+                        f"{label}: is on node {pod.node}, which is not in the list; print nodes and pods together"
+                    )
+                on_windows = windows[pod.node]
+            changes: dict[str, object] = {}
+            if pod.owner_kind in INTERMEDIATE_KINDS:
+                workload = owners.workload_of(pod.namespace, pod.owner_kind, pod.owner_name, pod.labels)
+                if workload != pod.workload:
+                    changes["workload"] = workload
+            if on_windows and not pod.windows:
+                changes["windows"] = True
+            if class_name is not None:
+                changes |= self._from_class(pod, class_name)
+            yield replace(pod, **changes) if changes else pod  # type: ignore[arg-type]
+
+    def _from_class(self, pod: Pod, name: str) -> Mapping[str, object]:
+        """Return what a pod has from the class called `name`."""
+        given = class_of(name, self.priority_classes)
+        if given is None and name:
+            label = label_of("Pod", pod.namespace, pod.name)
+            raise BadInput(
+                f'{label}: spec.priorityClassName: "{name}" is not in the list; '
+                "print priorityclasses too, or add spec.priority"
+            )
+        if given is None or (given.priority, given.preempts) == (pod.priority, True):
+            return {}
+        return {"priority": given.priority, "preempts": pod.preempts and given.preempts}
+
+
+def _with_workloads(kills: Iterable[OomKill], pods: Iterable[Pod]) -> Iterable[OomKill]:
+    """Yield the kills of `pods` in the pods' order, with the workloads that the pods were found to have."""
+    of_pods: dict[tuple[str, str], list[OomKill]] = {}
+    for kill in kills:
+        of_pods.setdefault((kill.namespace, kill.pod), []).append(kill)
+    for pod in pods if of_pods else ():
+        for kill in of_pods.get((pod.namespace, pod.name), ()):
+            yield replace(kill, workload=pod.workload)
+
+
+def _refuse_duplicates(kind: str, names: Sequence[tuple[str, str]]) -> None:
+    """Refuse two equal neighbours in sorted names."""
+    for earlier, later in pairwise(names):
+        if earlier == later:
+            raise BadInput(f"{label_of(kind, *later)}: is in the list twice; keep one of the two")

@@ -1,0 +1,1 @@
+"""UsageStatistics files."""

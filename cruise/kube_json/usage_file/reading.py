@@ -1,0 +1,226 @@
+"""UsageStatistics files: statistics of containers, checked against the snapshot that they belong to."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+import msgspec
+import numpy as np
+
+from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import StatisticKey, StatisticsTable, index_of_containers, index_of_workloads
+from cruise.errors import BadInput
+from cruise.kube_json.objects.quantity import MOST
+from cruise.kube_json.reading.decode import broken_input, decode_items
+from cruise.kube_json.reading.split import BrokenJson, ItemList
+from cruise.kube_json.refusals import explained, one_line
+from cruise.kube_json.usage_file.item import UsageItem
+from cruise.kube_json.usage_file.keys import KeyReader
+
+API_VERSION = "cruise.io/v1"
+KIND = "UsageStatistics"
+CLOCK_TOLERANCE = timedelta(minutes=1)
+LONGEST_AHEAD_OF_MEDIAN = timedelta(days=366)
+
+_HOW = f'a usage file starts with {{"apiVersion":"{API_VERSION}","kind":"{KIND}","items":[…'
+_AT_ONCE = 8192
+_DECODER: msgspec.json.Decoder[list[UsageItem]] = msgspec.json.Decoder(list[UsageItem])
+
+
+def read_usage(
+    chunks: Iterable[bytes], name: str, snapshot: Snapshot | None = None, now: datetime | None = None
+) -> tuple[StatisticsTable, datetime]:
+    """Read statistics from the chunks of one document called `name`, and the time they are judged at.
+
+    With a snapshot every item must speak for something that is in it. `now` defaults to the newest `updatedAt`;
+    fractions are rounded up. Raises BadInput, one line that names file, place and fix.
+    """
+    items = ItemList(chunks)
+    reading = _Reading(KeyReader.of(snapshot))
+    try:
+        try:
+            for batch in _batches(reading.counted(decode_items(items, _decoder_of, reading.decode_one))):
+                reading.add(batch)
+        except BrokenJson as error:
+            _refuse_other_documents(items.fields)
+            raise broken_input(error, reading.last_label, f"write it again: {_HOW}") from error
+        _refuse_other_documents({"kind": None, "apiVersion": None} | items.fields)
+        table = reading.table()
+        return table, _time_of(table, now)
+    except BadInput as error:
+        raise BadInput(one_line(f"{name}: {error}")) from error
+
+
+def _batches(items: Iterator[UsageItem]) -> Iterator[list[UsageItem]]:
+    while batch := list(islice(items, _AT_ONCE)):
+        yield batch
+
+
+def _decoder_of(fields: Mapping[str, object]) -> msgspec.json.Decoder[list[UsageItem]]:
+    _refuse_other_documents(fields)
+    return _DECODER
+
+
+def _refuse_other_documents(fields: Mapping[str, object]) -> None:
+    """Refuse a document by its kind or version, as soon as that was read."""
+    for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if fields.get(field, wanted) != wanted:
+            stated = fields[field]
+            found = f"has no {field}" if stated is None else f"has {field} {stated}, not {wanted}"
+            raise BadInput(f"{found}; {_HOW}")
+
+
+class _Reading:
+    """The rows read so far."""
+
+    def __init__(self, keys: KeyReader) -> None:
+        self._last: UsageItem | None = None
+        self._key_reader = keys
+        self._seen = 0
+        self._keys: list[StatisticKey] = []
+        self._amounts: list[Float64Array] = []
+        self._times: list[Int64Array] = []
+
+    def counted(self, items: Iterator[UsageItem]) -> Iterator[UsageItem]:
+        """Count items as they pass, so that a refused one can be told by its number."""
+        for item in items:
+            self._seen += 1
+            self._last = item
+            yield item
+
+    @property
+    def last_label(self) -> str:
+        """Name the last item that was whole."""
+        return "" if self._last is None else _label(self._seen - 1, self._last)
+
+    def decode_one(self, document: object) -> UsageItem:
+        """Decode an item that did not decode with the others. Raises BadInput that names it."""
+        try:
+            return msgspec.convert(document, UsageItem)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{_label(self._seen, document)}: {explained(error)}") from error
+
+    def add(self, items: Sequence[UsageItem]) -> None:
+        """Take over a batch of items. Raises BadInput that names the first that cannot be used."""
+        rows = [_amounts(item) for item in items]
+        try:
+            amounts = np.array(rows, dtype=np.float64)
+        except OverflowError:
+            amounts = np.full((len(rows), len(_AMOUNT_NAMES)), math.inf)
+        first = len(self._keys)
+        # NaN is neither, so it is not usable.
+        if not ((amounts >= 0) & (amounts <= MOST)).all():
+            for index, (item, row) in enumerate(zip(items, rows, strict=True)):
+                _refuse_unusable(item, row, first + index)
+        for index, item in enumerate(items):
+            try:
+                self._keys.append(self._key_reader.read(item))
+            except BadInput as error:
+                raise BadInput(f"{_label(first + index, item)}: {error}") from error
+        self._amounts.append(np.ceil(amounts))
+        self._times.append(np.array([_times(item) for item in items], dtype=np.int64))
+
+    def table(self) -> StatisticsTable:
+        """Return all rows. Raises BadInput where two speak for the same."""
+        amounts = np.concatenate([np.empty((0, len(_AMOUNT_NAMES))), *self._amounts]).astype(np.int64)
+        times = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._times])
+        of_containers, of_workloads = index_of_containers(self._keys), index_of_workloads(self._keys)
+        if len(of_containers) + len(of_workloads) < len(self._keys):
+            _refuse_duplicates(self._keys)
+        columns = {name: np.ascontiguousarray(amounts[:, column]) for column, name in enumerate(_AMOUNT_NAMES)}
+        return StatisticsTable(
+            keys=self._keys,
+            updated_at=np.ascontiguousarray(times[:, 0]),
+            history_since=np.ascontiguousarray(times[:, 1]),
+            cpu_base_millicores=columns["cpu.baseMillicores"],
+            cpu_peak_millicores=columns["cpu.peakMillicores"],
+            memory_base_bytes=columns["memory.baseBytes"],
+            memory_peak_bytes=columns["memory.peakBytes"],
+            memory_7d_max_bytes=columns["memory.max7dBytes"],
+            oom_memory_bytes=columns["memory.oomBytes"],
+            memory_last_bytes=columns["memory.lastBytes"],
+            psi_known=np.ones(len(self._keys), dtype=np.bool_),
+            row_of_container=of_containers,
+            row_of_workload=of_workloads,
+        )
+
+
+_AMOUNT_NAMES = (
+    "cpu.baseMillicores",
+    "cpu.peakMillicores",
+    "memory.baseBytes",
+    "memory.peakBytes",
+    "memory.max7dBytes",
+    "memory.oomBytes",
+    "memory.lastBytes",
+)
+
+
+def _amounts(item: UsageItem) -> tuple[float, ...]:
+    """Return the amounts of an item in the order of `_AMOUNT_NAMES`."""
+    cpu, memory = item.cpu, item.memory
+    last = memory.base_bytes if memory.last_bytes is None else memory.last_bytes
+    return (
+        cpu.base_millicores,
+        cpu.peak_millicores,
+        memory.base_bytes,
+        memory.peak_bytes,
+        memory.max7d_bytes,
+        memory.oom_bytes,
+        last,
+    )
+
+
+def _times(item: UsageItem) -> tuple[int, int]:
+    since = item.history_since
+    return int(item.updated_at.timestamp()), 0 if since is None else int(since.timestamp())
+
+
+def _refuse_unusable(item: UsageItem, row: Sequence[float], index: int) -> None:
+    for name, amount in zip(_AMOUNT_NAMES, row, strict=True):
+        if not 0 <= amount <= MOST:
+            problem = "is negative" if amount < 0 else "is more than any machine has"
+            problem = problem if -math.inf < amount < math.inf else "is no amount"
+            raise BadInput(f"{_label(index, item)}: {name}: {amount!s:.40} {problem}; write a number of 0 or more")
+
+
+def _refuse_duplicates(keys: Sequence[StatisticKey]) -> None:
+    seen: dict[tuple[str, str, str], int] = {}
+    for index, key in enumerate(keys):
+        speaks_for = (key.namespace, key.pod or f"all pods of {key.workload}", key.container)
+        if speaks_for in seen:
+            namespace, pod, container = speaks_for
+            place = f"items[{index}] ({namespace}/{pod} {container})"
+            raise BadInput(f"{place}: speaks for the same as items[{seen[speaks_for]}]; keep one of the two")
+        seen[speaks_for] = index
+
+
+def _label(index: int, item: object) -> str:
+    """Name an item, of whatever shape it is, by its number and by whom it speaks for."""
+    fields: Mapping[str, object] = {}
+    if isinstance(item, UsageItem):
+        fields = {name: getattr(item, name) for name in ("namespace", "pod", "workload", "container")}
+    elif isinstance(item, Mapping):
+        fields = item
+    parts = (fields.get("namespace"), fields.get("pod") or fields.get("workload"), fields.get("container"))
+    return f"items[{index}] ({parts[0]}/{parts[1]} {parts[2]})" if all(parts) else f"items[{index}]"
+
+
+def _time_of(table: StatisticsTable, now: datetime | None) -> datetime:
+    """Return the time that the statistics are judged at. Raises BadInput where a clock must be wrong."""
+    if not len(table.keys):
+        if now is None:
+            raise BadInput("has no items, so nothing tells the time; add --now")
+        return now
+    row = int(np.argmax(table.updated_at))
+    newest = datetime.fromtimestamp(int(table.updated_at[row]), UTC)
+    key = table.keys[row]
+    place = f"items[{row}] ({key.namespace}/{key.pod or key.workload} {key.container}): updatedAt {newest:%FT%TZ}"
+    median = datetime.fromtimestamp(int(np.median(table.updated_at)), UTC)
+    if newest - median > LONGEST_AHEAD_OF_MEDIAN:
+        raise BadInput(f"{place} is more than a year after most others ({median:%FT%TZ}): a clock in the future?")
+    if now is not None and newest > now + CLOCK_TOLERANCE:
+        raise BadInput(f"{place} is later than now ({now.astimezone(UTC):%FT%TZ}): a clock in the future? check --now")
+    return newest if now is None else now

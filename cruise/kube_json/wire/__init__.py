@@ -1,0 +1,1 @@
+"""The fields that cruise reads, as msgspec structs."""

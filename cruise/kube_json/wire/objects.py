@@ -1,0 +1,167 @@
+"""The few fields that cruise reads of the objects around pods, as msgspec structs, and the union of all kinds."""
+
+from msgspec import field
+
+from cruise.kube_json.wire.pods_and_nodes import Metadata, NodeObject, PodObject, QuantityMap, Selector, Wire
+from cruise.kube_json.wire.storage import AnyStorage, PriorityClassObject
+
+
+class JobTemplateSpec(Wire, frozen=True):
+    """The spec of a CronJob's jobs."""
+
+    parallelism: int | None = None
+
+
+class JobTemplate(Wire, frozen=True):
+    """A CronJob's template."""
+
+    spec: JobTemplateSpec | None = None
+
+
+class WorkloadSpec(Wire, frozen=True):
+    """What tells the number of replicas, over all workload kinds."""
+
+    replicas: int | None = None
+    parallelism: int | None = None
+    job_template: JobTemplate | None = None
+
+
+class WorkloadObject(Wire, frozen=True):
+    """What all workload kinds share."""
+
+    metadata: Metadata
+    spec: WorkloadSpec | None = None
+
+
+class DeploymentObject(WorkloadObject, frozen=True, tag_field="kind", tag="Deployment"):
+    """A Deployment."""
+
+
+class ReplicaSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="ReplicaSet"):
+    """A ReplicaSet."""
+
+
+class StatefulSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="StatefulSet"):
+    """A StatefulSet."""
+
+
+class DaemonSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="DaemonSet"):
+    """A DaemonSet."""
+
+
+class JobObject(WorkloadObject, frozen=True, tag_field="kind", tag="Job"):
+    """A Job."""
+
+
+class CronJobObject(WorkloadObject, frozen=True, tag_field="kind", tag="CronJob"):
+    """A CronJob."""
+
+
+class BudgetSpec(Wire, frozen=True):
+    """A disruption budget's spec."""
+
+    selector: Selector | None = None
+
+
+class BudgetStatus(Wire, frozen=True):
+    """A disruption budget's status."""
+
+    disruptions_allowed: int = 0
+
+
+class BudgetObject(Wire, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
+    """A PodDisruptionBudget."""
+
+    metadata: Metadata
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
+class ScaleTarget(Wire, frozen=True):
+    """What an autoscaler scales."""
+
+    kind: str
+    name: str
+
+
+class MetricTarget(Wire, frozen=True):
+    """The target of a metric."""
+
+    type: str = ""
+
+
+class ResourceMetric(Wire, frozen=True):
+    """A Resource or ContainerResource metric; `targetAverageUtilization` is the form inside v1's annotation."""
+
+    name: str
+    target: MetricTarget | None = None
+    target_average_utilization: int | None = None
+
+
+class Metric(Wire, frozen=True):
+    """One metric of an autoscaler."""
+
+    type: str
+    resource: ResourceMetric | None = None
+    container_resource: ResourceMetric | None = None
+
+
+class AutoscalerSpec(Wire, frozen=True):
+    """An autoscaler's spec, v2 and v1 together."""
+
+    scale_target_ref: ScaleTarget
+    metrics: tuple[Metric, ...] | None = None
+    target_cpu_utilization_percentage: int | None = field(name="targetCPUUtilizationPercentage", default=None)
+
+
+class AutoscalerObject(Wire, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
+    """A HorizontalPodAutoscaler."""
+
+    metadata: Metadata
+    spec: AutoscalerSpec
+
+
+class LimitRangeEntry(Wire, frozen=True):
+    """One entry of a LimitRange."""
+
+    type: str
+    min: QuantityMap | None = None
+    max: QuantityMap | None = None
+    default: QuantityMap | None = None
+    max_limit_request_ratio: QuantityMap | None = None
+
+
+class LimitRangeSpec(Wire, frozen=True):
+    """A LimitRange's spec."""
+
+    limits: tuple[LimitRangeEntry, ...] | None = None
+
+
+class LimitRangeObject(Wire, frozen=True, tag_field="kind", tag="LimitRange"):
+    """A LimitRange."""
+
+    metadata: Metadata
+    spec: LimitRangeSpec | None = None
+
+
+class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
+    """A Namespace."""
+
+    metadata: Metadata
+
+
+AnyWorkload = ReplicaSetObject | DeploymentObject | StatefulSetObject | DaemonSetObject | JobObject | CronJobObject
+"""Every object that may own pods."""
+
+AnyObject = (
+    PodObject
+    | NodeObject
+    | AnyWorkload
+    | BudgetObject
+    | AutoscalerObject
+    | LimitRangeObject
+    | NamespaceObject
+    | AnyStorage
+    | PriorityClassObject
+)
+"""Every object that a snapshot is made of."""

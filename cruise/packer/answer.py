@@ -1,0 +1,73 @@
+"""What the packer answers: a node for every pod, what that achieves, and what is proved about it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.packer.instance import IntArray
+from cruise.packer.plan import TierFigures
+from cruise.packer.problem import Objective, Problem
+from cruise.packer.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an assignment achieves: for each priority from the highest, and the weight of all evictions."""
+
+    tiers: tuple[TierFigures, ...]
+    eviction_weight: int
+
+    def key(self, objective: Objective) -> tuple[int, ...]:
+        """What decides which of two is better: the greater one, entry by entry."""
+        if objective is Objective.PAPER:
+            return tuple(figure for tier in self.tiers for figure in (tier.placed, tier.stayed))
+        return (*(tier.placed for tier in self.tiers), -self.eviction_weight)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packing:
+    """An assignment that obeys every rule of its problem; `pod_node[pod]` is -1 where a pod has no place.
+
+    `bound` has for each entry of the figures' key what no assignment surpasses that is as good in the entries before.
+    `needs_evictions` tells that it is proved that none without evictions is as good, even where more stays open.
+    `notes` are for people: what was left out, and why.
+    """
+
+    pod_node: IntArray
+    now: Figures
+    after: Figures
+    bound: tuple[int, ...]
+    status: Status
+    needs_evictions: bool = False
+    notes: tuple[str, ...] = ()
+
+
+# Called with every packing that is better, or whose bound is, than the one before.
+Report = Callable[[Packing], None]
+
+
+def figures_of(problem: Problem, pod_node: IntArray) -> Figures:
+    """What an assignment achieves."""
+    priorities = problem.priorities[problem.pod_class]
+    placed, ran = pod_node >= 0, problem.pod_node >= 0
+    stayed = ran & (pod_node == problem.pod_node)
+    tiers = tuple(
+        TierFigures(priority, int((mine & placed).sum()), int((mine & stayed).sum()))
+        for priority in np.unique(problem.priorities)[::-1].tolist()
+        for mine in (priorities == priority,)
+    )
+    return Figures(tiers, int(problem.weights[problem.pod_class[ran & ~stayed]].sum()))
+
+
+def packing_of(problem: Problem, pod_node: IntArray, bound: tuple[int, ...], notes: tuple[str, ...] = ()) -> Packing:
+    """The packing that an assignment and its bound make."""
+    now, after = figures_of(problem, problem.pod_node), figures_of(problem, pod_node)
+    better = after.key(problem.objective) > now.key(problem.objective)
+    proved = after.key(problem.objective) == bound
+    if better:
+        status = Status.OPTIMAL if proved else Status.FEASIBLE
+    else:
+        status = Status.ALREADY_OPTIMAL if proved else Status.NO_IMPROVEMENT
+    needs_evictions = problem.objective is Objective.OPERATOR and bound[-1] < 0
+    return Packing(pod_node, now, after, bound, status, needs_evictions, notes)

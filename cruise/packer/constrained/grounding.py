@@ -1,0 +1,131 @@
+"""What a model asks of pods that want company: each arrival finds it there, in some order of arriving."""
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from cruise.packer.constrained.cells import Cells, Literal, is_always, is_never, opposite
+from cruise.packer.instance import IntArray
+from cruise.packer.problem import Attraction
+
+Cell = tuple[int, int]
+
+
+def keep_grounded(cells: Cells) -> None:
+    """Add the attractions that open nodes can break.
+
+    Where classes want each other, or their own first pod, arrivals get levels: each one has company of a lower level.
+    """
+    problem = cells.layout.problem
+    if not problem.rules.attractions:
+        return
+    ranks = cells.layout.ruling.ranks
+    levels = _Levels(cells, ranks)
+    concerned = {
+        int(ranks[a.holder])
+        for a in problem.rules.attractions
+        if a.holder in cells.nodes_of or any(t in cells.nodes_of for t in a.targets.tolist())
+    }
+    for attraction in problem.rules.attractions:
+        if ranks[attraction.holder] in concerned:
+            _ground(cells, attraction, levels)
+
+
+class _Levels:
+    """When the copies of a class that arrive on a node do so, as far as it matters."""
+
+    def __init__(self, cells: Cells, ranks: IntArray) -> None:
+        self.ranks = ranks
+        self.top = max(int((cells.fixed_arrive > 0).sum()) + len(cells.arrive), 1)
+        self._model = cells.model
+        self._known: dict[Cell, cp_model.IntVar] = {}
+
+    def of(self, cell: Cell) -> cp_model.IntVar:
+        if cell not in self._known:
+            self._known[cell] = self._model.new_int_var(0, self.top, "")
+        return self._known[cell]
+
+
+def _arriving(cells: Cells, classes: tuple[int, ...], nodes: tuple[int, ...]) -> dict[Cell, Literal]:
+    found = {(c, n): cells.arrives((c,), (n,)) for c in classes for n in nodes}
+    return {cell: literal for cell, literal in found.items() if not is_never(literal)}
+
+
+def _ground(cells: Cells, attraction: Attraction, levels: _Levels) -> None:
+    holder, targets = attraction.holder, tuple(sorted(attraction.targets.tolist()))
+    everywhere = tuple(range(cells.layout.problem.node_count))
+    holders = _arriving(cells, (holder,), everywhere)
+    if not holders:
+        return
+    founders = {}
+    if holder in targets:
+        # Who is in no domain of any topology does not keep another from being the first.
+        counted = (cells.layout.problem.rules.topologies[list(attraction.topologies)] >= 0).any(axis=0)
+        founders = _founders(cells, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
+    for topology in attraction.topologies:
+        domain_of = cells.layout.problem.rules.topologies[topology]
+        for domain, nodes in cells.layout.ruling.domains[topology].items():
+            here = {cell: literal for cell, literal in holders.items() if domain_of[cell[1]] == domain}
+            if here:
+                _give_company(cells, holder, targets, nodes, here, founders, levels)
+
+
+def _give_company(
+    cells: Cells,
+    holder: int,
+    targets: tuple[int, ...],
+    nodes: tuple[int, ...],
+    here: dict[Cell, Literal],
+    founders: dict[Cell, cp_model.IntVar],
+    levels: _Levels,
+) -> None:
+    """Each arrival in a domain is a founder or finds company there."""
+    model = cells.model
+    stays = cells.stays(targets, nodes)
+    if stays.known:
+        return
+    reasons: list[cp_model.IntVar] = []
+    level = model.new_int_var(0, levels.top, "")
+    if stays.terms:
+        stayer = model.new_bool_var("")
+        cells.require(stays.expression() >= 1, stayer)
+        reasons.append(stayer)
+    tied = False
+    for cell, arrives in _arriving(cells, targets, nodes).items():
+        witness = model.new_bool_var("")
+        if not is_always(arrives):
+            cells.require(cells.arrivals((cell[0],), (cell[1],)).expression() >= 1, witness)
+        if levels.ranks[cell[0]] == levels.ranks[holder]:
+            cells.require(levels.of(cell) + 1 <= level, witness)
+            tied = True
+        reasons.append(witness)
+    company = model.new_bool_var("")
+    cells.require(cp_model.LinearExpr.sum(reasons) >= 1 if reasons else False, company)
+    for cell, arrives in here.items():
+        conditions = [arrives, *([opposite(founders[cell])] if cell in founders else [])]
+        cells.require(company >= 1, *conditions)
+        if tied:
+            cells.require(levels.of(cell) >= level, *conditions)
+
+
+def _founders(
+    cells: Cells, targets: tuple[int, ...], holders: dict[Cell, Literal], counted: tuple[int, ...], levels: _Levels
+) -> dict[Cell, cp_model.IntVar]:
+    """Which arrival is the first of all targets on counted nodes, if any: none stays there, and others come later."""
+    model = cells.model
+    stays = cells.stays(targets, counted)
+    if stays.known:
+        return {}
+    founders = {cell: model.new_bool_var("") for cell in holders}
+    some = model.new_bool_var("")
+    model.add(cp_model.LinearExpr.sum(list(founders.values())) == some)
+    if stays.terms:
+        cells.require(stays.expression() <= 0, some)
+    first = model.new_int_var(0, levels.top, "")
+    for cell, founder in founders.items():
+        cells.require(cells.arrivals((cell[0],), (cell[1],)).expression() >= 1, founder)
+        cells.require(levels.of(cell) == first, founder)
+    for cell, arrives in _arriving(cells, targets, counted).items():
+        conditions = [some, *([opposite(founders[cell])] if cell in founders else []), arrives]
+        cells.require(levels.of(cell) >= first + 1, *conditions)
+        cells.stay_before_arriving(cell)
+    return founders

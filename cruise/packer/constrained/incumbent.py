@@ -1,0 +1,87 @@
+"""The best assignment so far with what bounds it, told to whoever listens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.packer.answer import Packing, Report, packing_of
+from cruise.packer.constrained.layout import Layout, pods_of
+from cruise.packer.instance import IntArray
+from cruise.packer.problem import Objective
+
+
+@dataclass(slots=True)
+class Incumbent:
+    """An assignment of copies, its key, and the bound of each of the key's entries."""
+
+    layout: Layout
+    assignment: IntArray
+    key: tuple[int, ...]
+    bound: list[int]
+    report: Report
+    relaxed: tuple[int, ...] = ()
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is better."""
+        return self.key == tuple(self.bound)
+
+    def offer(self, assignment: IntArray, *, equal_too: bool = False) -> None:
+        """Take an assignment that is better, and report it; take an equally good one where another is of use."""
+        key = key_of(self.layout, assignment)
+        if key > self.key:
+            self.assignment, self.key = assignment, key
+            self.relax()
+            self.report(self.packing())
+        elif equal_too and key == self.key:
+            self.assignment = assignment
+
+    def lower(self, entry: int, bound: int) -> None:
+        """Take a bound of an entry if it says more than the one before."""
+        bound = max(bound, self.key[entry])
+        if bound < self.bound[entry]:
+            self.bound[entry] = bound
+            self.report(self.packing())
+
+    def relax(self) -> None:
+        """Take the bounds of the problem with fewer rules: an entry's holds where all before are as good as there."""
+        for entry, bound in enumerate(self.relaxed):
+            self.bound[entry] = max(min(self.bound[entry], bound), self.key[entry])
+            if self.key[entry] < bound:
+                return
+
+    def packing(self) -> Packing:
+        """It in terms of pods."""
+        return packing_of(self.layout.problem, pods_of(self.layout, self.assignment), tuple(self.bound))
+
+
+def incumbent_of(layout: Layout, assignment: IntArray, report: Report, relaxed: tuple[int, ...] = ()) -> Incumbent:
+    """An assignment with the bounds that hold for any: nothing more is placed, or stays, than there is."""
+    problem = layout.problem
+    bound: list[int] = []
+    reachable = np.minimum(layout.counts, (layout.running + layout.most).sum(axis=1))
+    for tier in _tiers(layout):
+        bound.append(int(reachable[tier].sum()))
+        if problem.objective is Objective.PAPER:
+            bound.append(int(layout.running[tier].sum()))
+    if problem.objective is Objective.OPERATOR:
+        bound.append(0)
+    incumbent = Incumbent(layout, assignment, key_of(layout, assignment), bound, report, relaxed)
+    incumbent.relax()
+    return incumbent
+
+
+def key_of(layout: Layout, assignment: IntArray) -> tuple[int, ...]:
+    """The entries of the objective's key for an assignment."""
+    problem = layout.problem
+    placed = assignment.sum(axis=1)
+    stayed = np.minimum(assignment, layout.running).sum(axis=1)
+    if problem.objective is Objective.PAPER:
+        return tuple(int(copies[tier].sum()) for tier in _tiers(layout) for copies in (placed, stayed))
+    evicted = int((problem.weights * (layout.running.sum(axis=1) - stayed)).sum())
+    return (*(int(placed[tier].sum()) for tier in _tiers(layout)), -evicted)
+
+
+def _tiers(layout: Layout) -> list[IntArray]:
+    priorities = layout.problem.priorities
+    return [np.flatnonzero(priorities == priority) for priority in np.unique(priorities)[::-1].tolist()]

@@ -1,0 +1,172 @@
+"""A model of all rules on some open nodes, what is maximised in it, and one call of the solver."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from cruise.packer.budget import Meter
+from cruise.packer.constrained.between_pods import keep_between_pods
+from cruise.packer.constrained.cells import Cells, Count, Part
+from cruise.packer.constrained.grounding import keep_grounded
+from cruise.packer.constrained.layout import Layout
+from cruise.packer.constrained.room import keep_preemption_to_those_who_may, keep_to_capacity, keep_to_counts
+from cruise.packer.instance import IntArray
+from cruise.packer.problem import Objective
+
+# What a second of CP-SAT's deterministic time costs in work units.
+EFFORT_UNIT = 1e9
+# About how long a model takes to be built, with its rules.
+SECONDS_A_VARIABLE = 5e-5
+
+Found = Callable[[IntArray], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call found: an assignment, the objective's value, and what it surpasses nowhere; None for nothing."""
+
+    assignment: IntArray | None
+    value: int
+    bound: int | None
+
+
+class Model:
+    """All rules for a part; `entries` are the objective's key less what is fixed, the most urgent first."""
+
+    def __init__(self, layout: Layout, part: Part) -> None:
+        self.layout = layout
+        self.cells = Cells(layout, part)
+        keep_to_counts(self.cells)
+        keep_to_capacity(self.cells)
+        keep_preemption_to_those_who_may(self.cells)
+        keep_between_pods(self.cells)
+        keep_grounded(self.cells)
+        self.entries = _entries(self.cells)
+
+    def demand(self, entry: int, least: int) -> None:
+        """From now on an entry of the key is to be at least so much."""
+        self.cells.require(self.entries[entry].expression() >= least)
+
+    def cap(self, entry: int, most: int) -> None:
+        """From now on an entry of the key is to be no more than what is known to bound it."""
+        self.cells.require(self.entries[entry].expression() <= most)
+
+    @property
+    def effort(self) -> float:
+        """What building it stands for in work units."""
+        return EFFORT_UNIT * SECONDS_A_VARIABLE * len(self.cells.model.proto.variables)
+
+    def hint(self, assignment: IntArray) -> None:
+        """Start the search from an assignment."""
+        model, running = self.cells.model, self.layout.running
+        model.clear_hints()  # type: ignore[no-untyped-call]
+        for cell, variable in self.cells.stay.items():
+            model.add_hint(variable, int(min(assignment[cell], running[cell]) - self.cells.fixed_stay[cell]))
+        for cell, variable in self.cells.arrive.items():
+            arrivals = int(max(assignment[cell] - running[cell], 0))
+            model.add_hint(variable, arrivals - int(self.cells.fixed_arrive[cell]))
+
+    def complete_hint(self, assignment: IntArray, meter: Meter) -> bool:
+        """Hint at every variable, and tell whether the model allows the assignment at all."""
+        self.hint(assignment)
+        self.cells.model.clear_objective()  # type: ignore[no-untyped-call]
+        solver = _solver(meter)
+        solver.parameters.fix_variables_to_their_hinted_value = True
+        status = _solve(solver, self.cells.model, meter)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return False
+        self._hint_all(solver)
+        # What has no variable, or is more than its variable may be, was not hinted at.
+        return bool((self.read(solver.value) == assignment).all())
+
+    def maximise(self, objective: cp_model.LinearExprT, meter: Meter, found: Found | None = None) -> Answer:
+        """Look for the greatest value of an expression; what is found is hinted at from now on if somebody listens."""
+        self.cells.model.maximize(objective)
+        solver = _solver(meter)
+        status = _solve(solver, self.cells.model, meter, None if found is None else _Listener(self, found))
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            # Without a solution the solver's bound may be no more than where it begins to count.
+            return Answer(None, 0, None)
+        if found is not None:
+            self._hint_all(solver)
+        return Answer(self.read(solver.value), round(solver.objective_value), _floor(solver.best_objective_bound))
+
+    def read(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
+        """The assignment that the variables' values make."""
+        cells = self.cells
+        assignment: IntArray = cells.fixed_stay + cells.fixed_arrive
+        for variables in (cells.stay, cells.arrive):
+            for cell, variable in variables.items():
+                assignment[cell] += value(variable)
+        return assignment
+
+    def _hint_all(self, solver: cp_model.CpSolver) -> None:
+        model = self.cells.model
+        model.clear_hints()  # type: ignore[no-untyped-call]
+        solution = solver.response_proto.solution
+        for index, level in enumerate(solution):
+            model.add_hint(model.get_int_var_from_proto_index(index), level)
+
+
+def _floor(bound: float) -> int | None:
+    return math.floor(bound + 1e-6) if math.isfinite(bound) else None
+
+
+class _Listener(cp_model.CpSolverSolutionCallback):
+    def __init__(self, model: Model, found: Found) -> None:
+        super().__init__()
+        self._model, self._found = model, found
+
+    def on_solution_callback(self) -> None:
+        self._found(self._model.read(self.value))
+
+
+def _entries(cells: Cells) -> list[Count]:
+    problem, classes = cells.layout.problem, list(cells.nodes_of)
+    entries = []
+    for priority in np.unique(problem.priorities)[::-1].tolist():
+        tier = [pod_class for pod_class in classes if problem.priorities[pod_class] == priority]
+        entries.append(_sum_of(cells, (cells.stay, cells.arrive), dict.fromkeys(tier, 1)))
+        if problem.objective is Objective.PAPER:
+            entries.append(_sum_of(cells, (cells.stay,), dict.fromkeys(tier, 1)))
+    if problem.objective is Objective.OPERATOR:
+        weights = {c: int(problem.weights[c]) for c in classes if problem.weights[c]}
+        entries.append(_sum_of(cells, (cells.stay,), weights))
+    return entries
+
+
+def _sum_of(cells: Cells, kinds: tuple[dict[tuple[int, int], cp_model.IntVar], ...], weights: dict[int, int]) -> Count:
+    """What is decided of some classes, at their weights."""
+    count = Count()
+    for variables in kinds:
+        most = cells.stay_most if variables is cells.stay else cells.arrive_most
+        for pod_class, weight in weights.items():
+            for node in cells.nodes_of[pod_class]:
+                cell = pod_class, node
+                if cell in variables:
+                    count.take(variables[cell], most[cell], weight)
+    return count
+
+
+def _solver(meter: Meter) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 1
+    solver.parameters.linearization_level = 2
+    seconds = meter.remaining_seconds()
+    if seconds < math.inf:
+        solver.parameters.max_time_in_seconds = max(seconds, 0.001)
+    if meter.work_left < math.inf:
+        solver.parameters.max_deterministic_time = max(meter.work_left / EFFORT_UNIT, 0.001)
+    return solver
+
+
+def _solve(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, meter: Meter, listener: _Listener | None = None
+) -> cp_model.CpSolverStatus:
+    status = solver.solve(model, listener)
+    meter.spend(EFFORT_UNIT * float(solver.response_proto.deterministic_time))
+    return status

@@ -1,0 +1,93 @@
+"""What a model asks of nodes and classes alone: how many copies exist, capacity with headroom, who is preempted."""
+
+import numpy as np
+
+from cruise.packer.constrained.cells import Cells, Count, Literal, is_never
+from cruise.packer.constrained.layout import headroom_of
+
+
+def keep_to_counts(cells: Cells) -> None:
+    """No class has more copies than exist, and those that may not be preempted all keep a place."""
+    layout = cells.layout
+    for pod_class in cells.nodes_of:
+        held = cells.held((pod_class,))
+        placed = held.known + int(cells.free[pod_class])
+        if held.most > placed:
+            cells.require(held.expression() <= placed)
+        ran = int(layout.running[pod_class].sum())
+        if ran and not layout.problem.preemptible[pod_class]:
+            cells.require(held.expression() >= ran)
+
+
+def keep_to_capacity(cells: Cells) -> None:
+    """Demands and the largest headroom fit each open node; one that holds too much already takes nothing more."""
+    layout, problem = cells.layout, cells.layout.problem
+    opened = np.flatnonzero(cells.open_nodes)
+    fixed = cells.fixed_stay[:, opened] + cells.fixed_arrive[:, opened]
+    kept = dict(zip(opened.tolist(), headroom_of(problem, fixed), strict=True))
+    taken = dict(zip(opened.tolist(), fixed.T @ problem.demands, strict=True))
+    on_node: dict[int, list[int]] = {}
+    for pod_class, nodes in cells.nodes_of.items():
+        for node in nodes:
+            on_node.setdefault(node, []).append(pod_class)
+    for node, here in on_node.items():
+        for resource in range(len(problem.resources)):
+            demands = {c: int(problem.demands[c, resource]) for c in here}
+            headroom = {c: int(problem.headroom[c, resource]) for c in here}
+            load = _load(cells, node, {c: demand for c, demand in demands.items() if demand})
+            load.know(int(taken[node][resource]))
+            least, capacity = int(kept[node][resource]), int(problem.capacities[node, resource])
+            if load.most + max(least, *headroom.values()) <= capacity:
+                continue
+            condition: Literal = True
+            if layout.overfull[node, resource]:
+                condition = cells.arrives(tuple(c for c in here if demands[c] or headroom[c]), (node,))
+            larger = {c: much for c, much in headroom.items() if much > least}
+            _keep_back(cells, load, node, larger, least)
+            cells.require(load.expression() <= capacity, condition)
+
+
+def keep_preemption_to_those_who_may(cells: Cells) -> None:
+    """Who leaves a node where a class arrives that may not preempt, arrives elsewhere."""
+    layout, problem = cells.layout, cells.layout.problem
+    polite = tuple(np.flatnonzero(~problem.preempt).tolist())
+    if not polite:
+        return
+    guarded = {node: cells.arrives(polite, (node,)) for node in range(problem.node_count)}
+    for pod_class in np.flatnonzero(problem.preemptible & problem.movable & layout.running.any(axis=1)).tolist():
+        must = Count()
+        for node in np.flatnonzero(layout.running[pod_class]).tolist():
+            runs, guard = int(layout.running[pod_class, node]), guarded[node]
+            stays = cells.stays((pod_class,), (node,))
+            if is_never(guard) or (not stays.terms and stays.known == runs):
+                continue
+            leaving = cells.model.new_int_var(0, runs, "")
+            cells.require(leaving >= runs - stays.expression(), guard)
+            must.take(leaving, runs)
+        if must.terms:
+            for node in cells.nodes_of.get(pod_class, ()):
+                cells.stay_before_arriving((pod_class, node))
+            cells.require(must.expression() <= cells.arrivals((pod_class,)).expression())
+
+
+def _load(cells: Cells, node: int, demands: dict[int, int]) -> Count:
+    load = Count()
+    for pod_class, demand in demands.items():
+        cell = pod_class, node
+        if cell in cells.stay:
+            load.take(cells.stay[cell], cells.stay_most[cell], demand)
+        if cell in cells.arrive:
+            load.take(cells.arrive[cell], cells.arrive_most[cell], demand)
+    return load
+
+
+def _keep_back(cells: Cells, load: Count, node: int, larger: dict[int, int], least: int) -> None:
+    """Add the largest headroom on a node to its load: `least` in any case, what is `larger` with its class."""
+    if not larger:
+        load.know(least)
+        return
+    most = max(larger.values())
+    headroom = cells.model.new_int_var(least, most, "")
+    for pod_class, much in larger.items():
+        cells.require(headroom >= much, cells.is_on(pod_class, node))
+    load.take(headroom, most)

@@ -1,0 +1,78 @@
+"""The best packing under all rules: by neighbourhoods where there are many nodes, then entry by entry with a proof."""
+
+import math
+
+import numpy as np
+
+from cruise.packer.answer import Packing, Report
+from cruise.packer.budget import Budget, Meter
+from cruise.packer.constrained.cells import whole
+from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
+from cruise.packer.constrained.layout import layout_of
+from cruise.packer.constrained.model import EFFORT_UNIT, SECONDS_A_VARIABLE, Model
+from cruise.packer.constrained.neighbourhoods import improve
+from cruise.packer.instance import IntArray
+from cruise.packer.problem import Problem
+
+# A model of no more variables is solved as a whole from the beginning.
+_FEW_VARIABLES = 300
+_SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY, _SHARE_OF_BUILDING = 0.4, 0.7, 0.4, 0.3
+_PATIENCE = 60
+
+
+def solve_constrained(
+    problem: Problem,
+    start: IntArray,
+    budget: Budget,
+    report: Report,
+    *,
+    relaxed: tuple[int, ...] = (),
+) -> Packing:
+    """Pack as well as the budget lets, never worse than `start` or than what runs now.
+
+    `start[pod]` is a node or -1, and obeys every rule. `relaxed` is the bound of the same problem without some of its
+    rules. With work units, and no deadline, the answer repeats exactly.
+    """
+    layout = layout_of(problem)
+    meter = Meter(budget.deadline_seconds, budget.work_units)
+    generator = np.random.default_rng(budget.seed)
+    incumbent = incumbent_of(layout, layout.running, report, relaxed)
+    incumbent.offer(layout.counted(start))
+    variables = int((layout.running > layout.stuck).sum() + (layout.most > 0).sum())
+    if variables > _FEW_VARIABLES:
+        with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
+            improve(incumbent, generator, part, _PATIENCE)
+    if not incumbent.proved and _pays(variables, meter):
+        with meter.part(_SHARE_OF_THE_WHOLE) as part:
+            _prove(incumbent, part)
+    improve(incumbent, generator, meter, math.inf)
+    return incumbent.packing()
+
+
+def _pays(variables: int, meter: Meter) -> bool:
+    """Whether a model of so many variables is built in a small part of what is left."""
+    building = variables * SECONDS_A_VARIABLE / _SHARE_OF_BUILDING
+    return not meter.over() and building < min(meter.remaining_seconds(), meter.work_left / EFFORT_UNIT)
+
+
+def _prove(incumbent: Incumbent, meter: Meter) -> None:
+    """Maximise one entry of the key after the other, those before held at what is reached."""
+    part = whole(incumbent.layout)
+    fixed = key_of(incumbent.layout, part.fixed)
+    model = Model(incumbent.layout, part)
+    meter.spend(model.effort)
+    if not model.complete_hint(incumbent.assignment, meter):
+        return
+    last = len(incumbent.key) - 1
+    for entry in range(last + 1):
+        if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
+            model.cap(entry, incumbent.bound[entry] - fixed[entry])
+            with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as own:
+                answer = model.maximise(model.entries[entry].expression(), own, incumbent.offer)
+            if answer.assignment is not None:
+                incumbent.offer(answer.assignment)
+            if answer.bound is not None:
+                incumbent.lower(entry, answer.bound + fixed[entry])
+        if incumbent.proved or meter.over():
+            return
+        model.demand(entry, incumbent.key[entry] - fixed[entry])

@@ -1,0 +1,125 @@
+"""Problems whose pods are free of each other: solved as classes on nodes, answered pod by pod."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cruise.packer.answer import Packing, Report, figures_of, packing_of
+from cruise.packer.budget import Budget, Meter
+from cruise.packer.dense.certificate import Solution
+from cruise.packer.dense.classing import assignment_of, barred, instance_of, is_allowed, pod_node_of, unit_of
+from cruise.packer.dense.solving import solve
+from cruise.packer.instance import Instance, IntArray
+from cruise.packer.problem import Objective, Problem
+
+NO_RESCUE = "no plan without evictions places as many: proved"
+# Of what is left, for plans without evictions, and for plans without the two rules that no filling of a node expresses.
+_STILL_SHARE, _RELAXED_SHARE = 0.3, 0.5
+
+
+def solve_dense(problem: Problem, start: IntArray, budget: Budget, report: Report) -> Packing:
+    """The best packing found within the budget, no worse than the assignment `start` of pods to nodes.
+
+    For problems whose rules do not bind; memory grows with classes times nodes.
+    """
+    best, meter = _Best(problem, start, report), Meter(budget.deadline_seconds, budget.work_units)
+    relaxed, closed = instance_of(problem), barred(problem)
+    strict = replace(relaxed, most=np.where(closed, 0, relaxed.most))
+    if not relaxed.running[relaxed.movable].any():
+        # With nobody to go, what is short stays so, and nobody is preempted.
+        best.solve(strict, _share(meter, 1.0, budget.seed), bounds_hold=True)
+        return best.packing
+    if problem.objective is Objective.OPERATOR:
+        still = replace(strict, movable=np.zeros_like(strict.movable))
+        best.refute(best.solve(still, _share(meter, _STILL_SHARE, budget.seed), bounds_hold=False))
+        if best.proved:
+            return best.packing
+    if not closed.any() and problem.preempt.all():
+        best.solve(relaxed, _share(meter, 1.0, budget.seed), bounds_hold=True)
+    else:
+        best.solve(relaxed, _share(meter, _RELAXED_SHARE, budget.seed), bounds_hold=True)
+        if not best.proved:
+            best.solve(strict, _share(meter, 1.0, budget.seed), bounds_hold=False)
+    return best.packing
+
+
+def _share(meter: Meter, share: float, seed: int) -> Budget:
+    """A budget of a share of what is left; its work is taken off in advance."""
+    with meter.part(share) as part:
+        budget = Budget(part.deadline_seconds, part.work_left, seed)
+        part.work_left = 0.0
+    return budget
+
+
+class _Best:
+    """The best packing that was allowed so far, and the least bounds."""
+
+    def __init__(self, problem: Problem, start: IntArray, report: Report) -> None:
+        self.problem, self.report = problem, report
+        self.pod_node, self.key = start, figures_of(problem, start).key(problem.objective)
+        everything = figures_of(problem, np.where(problem.pod_node < 0, 0, problem.pod_node))
+        self.most = self.bounds = everything.key(problem.objective)
+        self.still: Solution | None = None
+        self.packing = packing_of(problem, self.pod_node, self.bounds)
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is better."""
+        return self.key == self.bounds
+
+    def solve(self, instance: Instance, budget: Budget, *, bounds_hold: bool) -> Solution:
+        """Solve one reading of the problem; `bounds_hold` tells whether its bounds are the problem's."""
+
+        def listen(assignment: IntArray, bounds: IntArray) -> None:
+            self._learn(assignment, bounds if bounds_hold else None)
+
+        incumbent = assignment_of(self.problem, self.pod_node)
+        solution = solve(instance, budget, incumbent if self._obeys(instance, incumbent) else None, listen)
+        bounds = np.array(solution.bounds, dtype=np.int64)
+        self._learn(solution.plan.assignment, bounds if bounds_hold else None)
+        return solution
+
+    def refute(self, still: Solution) -> None:
+        """Keep what was found out about plans without evictions."""
+        self.still = still
+        self.packing = replace(self.packing, notes=self._notes())
+
+    def _obeys(self, instance: Instance, assignment: IntArray) -> bool:
+        stuck = ~instance.movable
+        return bool((assignment[stuck] >= instance.running[stuck]).all())
+
+    def _learn(self, assignment: IntArray, bounds: IntArray | None) -> None:
+        pod_node = pod_node_of(self.problem, assignment)
+        key = figures_of(self.problem, pod_node).key(self.problem.objective)
+        better = key > self.key and is_allowed(self.problem, pod_node)
+        if better:
+            self.pod_node, self.key = pod_node, key
+        known = self.bounds if bounds is None else self._bounds_beside(key, self._named(bounds))
+        if better or known != self.bounds:
+            self.bounds = known
+            self.packing = packing_of(self.problem, self.pod_node, self.bounds, self._notes())
+            self.report(self.packing)
+
+    def _named(self, bounds: IntArray) -> tuple[int, ...]:
+        """The bounds on the key: on weights of evictions, where those on weights of stays are found."""
+        named = tuple(bounds.tolist())
+        if self.problem.objective is Objective.PAPER or not named:
+            return named
+        unit, ran = unit_of(self.problem), self.problem.pod_class[self.problem.pod_node >= 0]
+        return (*named[:-1], unit * named[-1] - int(self.problem.weights[ran].sum()))
+
+    def _bounds_beside(self, key: tuple[int, ...], bounds: tuple[int, ...]) -> tuple[int, ...]:
+        """What bounds beside a key that is not allowed say: nothing any more after the first entry that differs."""
+        for entry, (mine, theirs) in enumerate(zip(self.key, key, strict=True)):
+            if mine != theirs:
+                return bounds[: entry + 1] + self.most[entry + 1 :]
+        return bounds
+
+    def _notes(self) -> tuple[str, ...]:
+        """Tell that evictions were proved to be needed, if they were."""
+        if self.still is None:
+            return ()
+        for mine, key, bound in zip(self.key[:-1], self.still.key, self.still.bounds, strict=False):
+            if not mine == key == bound:
+                return (NO_RESCUE,) if bound < mine else ()
+        return ()

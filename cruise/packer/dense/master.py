@@ -1,0 +1,228 @@
+"""The linear master of a phase: which fillings to use how often, and what that proves."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.packer.budget import PIVOT_CELL, Meter
+from cruise.packer.dense.phase import Phase, prices_of
+from cruise.packer.instance import FloatArray, IntArray
+from cruise.packer.kernels.simplex import AT_LOWER, BASIC, INTERRUPTED, OPTIMAL, Tableau, empty_tableau, optimise
+
+T = TypeVar("T", np.int64, np.float64)
+
+FREE = 1e30
+_REFACTOR_PIVOTS = 400
+_ZERO = 1e-7
+
+
+@dataclass(slots=True)
+class Master:
+    """The columns so far: count variables, surpluses, artificials and slacks up to `first`, fillings from there.
+
+    `groups[k]` and `fillings[k, class]` describe filling column `first + k`. Every row but the convexity rows, which
+    come last, asks for at least its right-hand side.
+    """
+
+    phase: Phase
+    tableau: Tableau
+    right: FloatArray
+    first: int
+    convexity: int
+    count_columns: IntArray
+    artificials: IntArray
+    convexity_slacks: IntArray
+    groups: list[int] = field(default_factory=list)
+    fillings: list[IntArray] = field(default_factory=list)
+    seen: set[bytes] = field(default_factory=set)
+    since_refactor: int = 0
+
+    def levels(self) -> FloatArray:
+        """The value of every column."""
+        t = self.tableau
+        size = int(t.size[0])
+        values = np.where(t.state[:size] == AT_LOWER, 0.0, t.upper[:size])
+        values[t.basis] = t.level
+        return values
+
+    def objective(self) -> float:
+        """The master's value, artificials and bonuses included."""
+        return float(self.tableau.cost[: self.tableau.size[0]] @ self.levels())
+
+    def artificial(self) -> float:
+        """How much of the demands only artificials meet."""
+        values = self.levels()
+        return float(values[self.artificials].sum())
+
+    def add(self, group: int, filling: IntArray) -> bool:
+        """Add a column, unless it is there already."""
+        key = group.to_bytes(4, "little") + filling.tobytes()
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        phase, classes = self.phase, len(self.phase.classes)
+        stays = np.minimum(filling, phase.running[group])
+        used = np.flatnonzero(filling)
+        entries = [(int(c), float(filling[c])) for c in used]
+        for need in np.flatnonzero(phase.need_stays).tolist():
+            total = float(stays[phase.need_members[need]].sum())
+            if total:
+                entries.append((classes + need, total))
+        entries.append((self.convexity + group, 1.0))
+        self._append(entries, float(stays @ phase.kept), FREE)
+        self.groups.append(group)
+        self.fillings.append(filling.copy())
+        return True
+
+    def add_all(self, groups: IntArray, fillings: IntArray) -> None:
+        """Add many columns at once, to a master that is never asked which fillings it has."""
+        phase, classes, count = self.phase, len(self.phase.classes), len(groups)
+        stays = np.minimum(fillings, phase.running[groups])
+        entries = np.zeros((count, len(self.right)))
+        entries[:, :classes] = fillings
+        for need in np.flatnonzero(phase.need_stays).tolist():
+            entries[:, classes + need] = stays[:, phase.need_members[need]].sum(axis=1)
+        entries[np.arange(count), self.convexity + groups] = 1.0
+        columns, rows = np.nonzero(entries)
+        first = int(self.tableau.size[0])
+        start = int(self.tableau.starts[first])
+        t = self.tableau
+        while first + count + 1 >= len(t.cost) or start + len(rows) >= len(t.rows):
+            t = self.tableau = _grown(t)
+        t.rows[start : start + len(rows)] = rows
+        t.values[start : start + len(rows)] = entries[columns, rows]
+        added = slice(first, first + count)
+        t.starts[first + 1 : first + count + 1] = start + np.cumsum(np.bincount(columns, minlength=count))
+        t.cost[added], t.upper[added], t.state[added] = stays @ phase.kept, FREE, AT_LOWER
+        t.size[0] = first + count
+
+    def _append(self, entries: list[tuple[int, float]], cost: float, upper: float) -> int:
+        t = self.tableau
+        j, start = int(t.size[0]), int(t.starts[t.size[0]])
+        end = start + len(entries)
+        if j + 1 >= len(t.cost) or end >= len(t.rows):
+            t = self.tableau = _grown(t)
+        for k, (row, value) in enumerate(entries):
+            t.rows[start + k] = row
+            t.values[start + k] = value
+        t.starts[j + 1], t.cost[j], t.upper[j], t.state[j] = end, cost, upper, AT_LOWER
+        t.size[0] = j + 1
+        return j
+
+    def solve(self, meter: Meter) -> bool:
+        """Bring the master to its optimum; False when the budget ended first."""
+        m = len(self.right)
+        while True:
+            before = int(self.tableau.pivots[0])
+            state = optimise(self.tableau, _REFACTOR_PIVOTS - self.since_refactor, meter.deadline_seconds)
+            pivots = int(self.tableau.pivots[0]) - before
+            meter.spend(PIVOT_CELL * m * m * (pivots + 2))
+            self.since_refactor += pivots
+            if state == OPTIMAL:
+                return True
+            if meter.over():
+                return False
+            if state != INTERRUPTED or not self._refactor():
+                return False
+
+    def _refactor(self) -> bool:
+        t = self.tableau
+        m = len(self.right)
+        basis = np.zeros((m, m))
+        for i, j in enumerate(t.basis.tolist()):
+            span = slice(t.starts[j], t.starts[j + 1])
+            basis[t.rows[span], i] = t.values[span]
+        try:
+            t.inverse[:, :] = np.linalg.inv(basis)
+        except np.linalg.LinAlgError:
+            return False
+        self.since_refactor = 0
+        return True
+
+    def dearest(self) -> float:
+        """What a unit of an unmet demand costs; 0 where there are no demands."""
+        return float(-self.tableau.cost[self.artificials].min()) if len(self.artificials) else 0.0
+
+    def worths(self) -> FloatArray:
+        """What one unit less of each demand would be worth: the duals, turned to be at least 0."""
+        return np.maximum(-self.tableau.duals[: self.convexity], 0.0)
+
+    def raise_artificials(self, factor: float) -> None:
+        """Make unmet demands dearer."""
+        self.tableau.cost[self.artificials] *= factor
+
+    def bound(self, duals: FloatArray, group_bounds: FloatArray) -> float:
+        """What no answer can surpass, from duals of at least 0 and the most valuable filling of each group at them."""
+        phase, classes = self.phase, len(self.phase.classes)
+        gain = phase.counted.astype(np.float64) - duals[:classes]
+        for need in np.flatnonzero(~phase.need_stays).tolist():
+            gain += phase.need_members[need] * duals[classes + need]
+        optional = ~phase.must
+        counts = float((phase.counts[optional] * np.maximum(gain[optional], 0.0)).sum())
+        return float(counts - duals[: self.convexity] @ self.right[: self.convexity] + phase.group_size @ group_bounds)
+
+    def prices(self, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What a copy of each class is worth at some duals, and what it is worth more where it stays."""
+        return prices_of(self.phase, duals)
+
+
+def master_of(phase: Phase, generator: np.random.Generator) -> Master:
+    """A master without fillings, with a basis of artificials, surpluses and slacks.
+
+    The right-hand sides that the simplex sees are relaxed a little, each by another amount, against degeneracy; bounds
+    are computed from the true ones.
+    """
+    classes, needs, groups = len(phase.classes), len(phase.need_least), len(phase.group_size)
+    convexity, m = classes + needs, classes + needs + groups
+    right = np.concatenate([np.where(phase.must, phase.counts, 0), phase.need_least, phase.group_size]).astype(float)
+    shift = generator.uniform(1e-5, 1e-4, m)
+    shift[:convexity] *= -1
+    master = Master(
+        phase=phase,
+        tableau=empty_tableau(right + shift, 4 * m + 1024, 16 * m + 16384),
+        right=right,
+        first=0,
+        convexity=convexity,
+        count_columns=np.full(classes, -1, dtype=np.int64),
+        artificials=np.zeros(0, dtype=np.int64),
+        convexity_slacks=np.zeros(groups, dtype=np.int64),
+    )
+    t = master.tableau
+    for c in np.flatnonzero(~phase.must).tolist():
+        entries = [(c, -1.0)]
+        for need in np.flatnonzero(~phase.need_stays & phase.need_members[:, c]).tolist():
+            entries.append((classes + need, 1.0))
+        master.count_columns[c] = master._append(entries, float(phase.counted[c]), float(phase.counts[c]))
+    artificials = []
+    for row in range(m):
+        slack = master._append([(row, -1.0 if row < convexity else 1.0)], 0.0, FREE)
+        basic = slack
+        if row >= convexity:
+            master.convexity_slacks[row - convexity] = slack
+        if row < convexity and right[row] > 0:
+            basic = master._append([(row, 1.0)], -phase.unit, FREE)
+            artificials.append(basic)
+        t = master.tableau
+        t.basis[row] = basic
+        t.state[basic] = BASIC
+        t.inverse[row, row] = t.values[t.starts[basic]]
+    master.artificials = np.array(artificials, dtype=np.int64)
+    master.first = int(t.size[0])
+    return master
+
+
+def _grown(t: Tableau) -> Tableau:
+    return t._replace(
+        starts=_longer(t.starts),
+        rows=_longer(t.rows),
+        values=_longer(t.values),
+        cost=_longer(t.cost),
+        upper=_longer(t.upper),
+        state=_longer(t.state),
+    )
+
+
+def _longer(array: NDArray[T]) -> NDArray[T]:
+    return np.concatenate([array, np.zeros_like(array)])

@@ -1,0 +1,17 @@
+"""What a decision about a target says."""
+
+from dataclasses import dataclass
+
+from cruise.packer.instance import IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """Whether the target can be reached (None: not decided in time), by how many uses of each filling, at what effort.
+
+    Effort is in CP-SAT's deterministic seconds, which repeat exactly.
+    """
+
+    reachable: bool | None
+    uses: IntArray
+    effort: float = 0.0

@@ -1,0 +1,69 @@
+"""Calling every kernel once with the types that solves use, so that no solve waits for a compiler."""
+
+import numpy as np
+
+from cruise.packer.budget import Budget, Meter
+from cruise.packer.dense.answering import answer_phase
+from cruise.packer.dense.closing import closer_of
+from cruise.packer.dense.cpsat import decide_target
+from cruise.packer.dense.generation import generation_of
+from cruise.packer.dense.greedy import start
+from cruise.packer.dense.phase import patterns_of, phase_of
+from cruise.packer.dense.residual import residual_of
+from cruise.packer.dense.search import search_of
+from cruise.packer.dense.solving import solve
+from cruise.packer.instance import Instance, plain_instance
+from cruise.packer.kernels.clock import seconds
+
+_NODES, _CLASSES, _COPIES, _CAPACITY = 5, 12, 2, 20
+_SEED = 3
+_WORK_UNITS, _MOST_SECONDS = 1e9, 600.0
+
+
+def warm_up() -> None:
+    """Compile every kernel, or load it from the cache, and load CP-SAT: a minute the first time, then a second."""
+    instance = _example()
+    # A deadline, since a budget without one never reads the clock from here.
+    deadline = seconds() + _MOST_SECONDS
+    solve(instance, Budget(deadline, _WORK_UNITS, _SEED))
+    meter, generator = Meter(deadline, _WORK_UNITS), np.random.default_rng(_SEED)
+    residual = residual_of(instance)
+    state = generator.integers(1, 2**63, 1, dtype=np.uint64)
+    search = search_of(residual, 1, state, start(residual))
+    phase = phase_of(residual, search.best, 1)
+    generation = generation_of(phase, generator)
+    generation.take(*patterns_of(phase, search.best))
+    generation.generate(phase.answer - 1, meter)
+    closer = closer_of(generation, generator)
+    listed = closer.enumerate(generation.ceiling, meter)
+    if listed is not None:
+        closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
+        decide_target(phase, listed[0], listed[1], generation.ceiling, 1.0, 1.0)
+    answer_phase(search, 0, generator, meter, _nothing)
+
+
+def _nothing() -> None:
+    """Nobody waits for what warming up finds."""
+
+
+def _example() -> Instance:
+    """A cluster that is a little too full, on which each part of the solver has something to do."""
+    draws = np.random.default_rng(_SEED)
+    demands = draws.integers(2, 9, (_CLASSES, 2))
+    running = np.zeros((_CLASSES, _NODES), dtype=np.int64)
+    capacities = np.full((_NODES, 2), _CAPACITY, dtype=np.int64)
+    free = capacities.copy()
+    for c in range(_CLASSES):
+        node = int(np.argmax(free.min(axis=1)))
+        if (demands[c] <= free[node]).all():
+            running[c, node] = 1
+            free[node] -= demands[c]
+    return plain_instance(
+        demands=demands,
+        priorities=np.zeros(_CLASSES, dtype=np.int64),
+        counts=np.full(_CLASSES, _COPIES, dtype=np.int64),
+        movable=np.ones(_CLASSES, dtype=np.bool_),
+        running=running,
+        most=np.full((_CLASSES, _NODES), _COPIES, dtype=np.int64),
+        capacities=capacities,
+    )

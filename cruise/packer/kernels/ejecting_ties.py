@@ -1,0 +1,139 @@
+"""The rules between pods, as counts per domain that kernels keep in step."""
+
+from cruise.packer.instance import IntArray
+from cruise.packer.kernels.compiling import lean
+
+# All of it is one array, since each array more that kernels hand on costs seconds of compiling: table `X` begins at
+# t[X]. Lists of a class are X[X_STARTS[c]:X_STARTS[c + 1]]. DOMAINS[topology * NODES + node] is -1 without a label.
+# TIED classes have rules, CLOSED ones are left as they are. A counter k counts the pods of the classes that list it in
+# COUNTED, at COUNTS[BASE[k] + domain] of topology SCALE[k]. Where a counter of BANNED is above 0 the class does not
+# arrive, nor beside a class of SHUNNED on a node. A spread s over topology ACROSS[s] counts, on the nodes of
+# MASKS[MASK[s]], the classes that list it in SEEN, from COUNTS[LEVEL[s]] on; LEAST[s] is the fewest in its domains
+# (0 where FROM_ZERO), which FEWEST[s] of them have; its holders that arrived are at COUNTS[CAME[s]] on, ARRIVED[s] in
+# all. An attraction a wants each counter of WANTS above 0; it is held by the classes that list it in PULLED, of which
+# FOLLOWED[a] pods arrived, and served by those that list it in PULLING.
+NODES, DOMAINS, TIED, CLOSED, SCALE, BASE = range(0, 6)
+COUNTS, COUNTED_STARTS, COUNTED, BANNED_STARTS, BANNED, SHUNNED_STARTS = range(6, 12)
+SHUNNED, MASKS, MASK, ACROSS, LEVEL, CAME = range(12, 18)
+SKEW, ITSELF, FROM_ZERO, LEAST, FEWEST, ARRIVED = range(18, 24)
+DOMAIN_STARTS, DOMAIN, HELD_STARTS, HELD, SEEN_STARTS, SEEN = range(24, 30)
+PULLED_STARTS, PULLED, PULLING_STARTS, PULLING, WANTS_STARTS, WANTS = range(30, 36)
+FOLLOWED = 36
+TABLE_COUNT = 37
+
+
+@lean
+def tally(t: IntArray, c: int, n: int, step: int, arrived: bool) -> None:
+    """Count a pod of a class that comes to a node (`step` 1) or leaves it (-1)."""
+    for i in range(t[t[COUNTED_STARTS] + c], t[t[COUNTED_STARTS] + c + 1]):
+        k = t[t[COUNTED] + i]
+        d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
+        if d >= 0:
+            t[t[COUNTS] + t[t[BASE] + k] + d] += step
+    for i in range(t[t[SEEN_STARTS] + c], t[t[SEEN_STARTS] + c + 1]):
+        s = t[t[SEEN] + i]
+        d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
+        if d >= 0 and t[t[MASKS] + t[t[MASK] + s] * t[NODES] + n]:
+            _level(t, s, d, step)
+    if arrived:
+        for i in range(t[t[HELD_STARTS] + c], t[t[HELD_STARTS] + c + 1]):
+            s = t[t[HELD] + i]
+            t[t[ARRIVED] + s] += step
+            d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
+            if d >= 0:
+                t[t[COUNTS] + t[t[CAME] + s] + d] += step
+        for i in range(t[t[PULLED_STARTS] + c], t[t[PULLED_STARTS] + c + 1]):
+            t[t[FOLLOWED] + t[t[PULLED] + i]] += step
+
+
+@lean
+def _level(t: IntArray, s: int, d: int, step: int) -> None:
+    before = t[t[COUNTS] + t[t[LEVEL] + s] + d]
+    t[t[COUNTS] + t[t[LEVEL] + s] + d] = before + step
+    if t[t[FROM_ZERO] + s]:
+        return
+    if before == t[t[LEAST] + s]:
+        t[t[FEWEST] + s] -= 1
+    if before + step < t[t[LEAST] + s]:
+        t[t[LEAST] + s], t[t[FEWEST] + s] = before + step, 1
+    elif before + step == t[t[LEAST] + s]:
+        t[t[FEWEST] + s] += 1
+    if t[t[FEWEST] + s] == 0:
+        find_least(t, s)
+
+
+@lean
+def find_least(t: IntArray, s: int) -> None:
+    """Find the fewest that a domain of a spread has."""
+    t[t[LEAST] + s], t[t[FEWEST] + s] = 0, 0
+    for i in range(t[t[DOMAIN_STARTS] + s], t[t[DOMAIN_STARTS] + s + 1]):
+        there = t[t[COUNTS] + t[t[LEVEL] + s] + t[t[DOMAIN] + i]]
+        if t[t[FEWEST] + s] == 0 or there < t[t[LEAST] + s]:
+            t[t[LEAST] + s], t[t[FEWEST] + s] = there, 1
+        elif there == t[t[LEAST] + s]:
+            t[t[FEWEST] + s] += 1
+
+
+@lean
+def may_come(t: IntArray, c: int, n: int, home: bool) -> bool:
+    """Whether the rules let a pod of a class come to a node, what shares the node apart; `home`: it ran there."""
+    for i in range(t[t[BANNED_STARTS] + c], t[t[BANNED_STARTS] + c + 1]):
+        k = t[t[BANNED] + i]
+        d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
+        if d >= 0 and t[t[COUNTS] + t[t[BASE] + k] + d] > 0:
+            return False
+    for i in range(t[t[SEEN_STARTS] + c], t[t[SEEN_STARTS] + c + 1]):
+        s = t[t[SEEN] + i]
+        d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
+        if (
+            d >= 0
+            and t[t[COUNTS] + t[t[CAME] + s] + d] > 0
+            and t[t[COUNTS] + t[t[LEVEL] + s] + d] + 1 - t[t[LEAST] + s] > t[t[SKEW] + s]
+        ):
+            return False
+    return home or (_is_even(t, c, n) and _is_drawn(t, c, n))
+
+
+@lean
+def _is_even(t: IntArray, c: int, n: int) -> bool:
+    for i in range(t[t[HELD_STARTS] + c], t[t[HELD_STARTS] + c + 1]):
+        s = t[t[HELD] + i]
+        d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
+        if d < 0 or not t[t[MASKS] + t[t[MASK] + s] * t[NODES] + n]:
+            return False
+        if t[t[COUNTS] + t[t[LEVEL] + s] + d] + t[t[ITSELF] + s] - t[t[LEAST] + s] > t[t[SKEW] + s]:
+            return False
+    return True
+
+
+@lean
+def _is_drawn(t: IntArray, c: int, n: int) -> bool:
+    for i in range(t[t[PULLED_STARTS] + c], t[t[PULLED_STARTS] + c + 1]):
+        a = t[t[PULLED] + i]
+        for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
+            k = t[t[WANTS] + j]
+            d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
+            if d < 0 or t[t[COUNTS] + t[t[BASE] + k] + d] == 0:
+                return False
+    return True
+
+
+@lean
+def may_go(t: IntArray, c: int, n: int) -> bool:
+    """Whether no pod that arrived depends on one of a class staying on a node."""
+    for i in range(t[t[PULLING_STARTS] + c], t[t[PULLING_STARTS] + c + 1]):
+        if t[t[FOLLOWED] + t[t[PULLING] + i]] > 0:
+            return False
+    for i in range(t[t[SEEN_STARTS] + c], t[t[SEEN_STARTS] + c + 1]):
+        s = t[t[SEEN] + i]
+        d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
+        if t[t[ARRIVED] + s] == 0 or d < 0 or not t[t[MASKS] + t[t[MASK] + s] * t[NODES] + n] or t[t[FROM_ZERO] + s]:
+            continue
+        fewer = t[t[COUNTS] + t[t[LEVEL] + s] + d] - 1
+        if fewer < t[t[LEAST] + s]:
+            for j in range(t[t[DOMAIN_STARTS] + s], t[t[DOMAIN_STARTS] + s + 1]):
+                e = t[t[DOMAIN] + j]
+                there = t[t[COUNTS] + t[t[LEVEL] + s] + e] - (1 if e == d else 0)
+                if t[t[COUNTS] + t[t[CAME] + s] + e] > 0 and there - fewer > t[t[SKEW] + s]:
+                    return False
+    return True

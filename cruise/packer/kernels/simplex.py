@@ -1,0 +1,217 @@
+"""A bounded primal simplex with an explicit inverse, for masters of a few hundred rows that gain columns."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cruise.packer.instance import FloatArray, IntArray
+from cruise.packer.kernels.clock import seconds
+from cruise.packer.kernels.compiling import inlined, lean
+
+AT_LOWER, AT_UPPER, BASIC = 0, 1, 2
+OPTIMAL, INTERRUPTED, UNBOUNDED = 0, 1, 2
+REDUCED_COST_TOLERANCE = 1e-7
+_PIVOT_TOLERANCE = 1e-9
+_CANDIDATES = 32
+_CHECK_EVERY = 32
+
+
+class Tableau(NamedTuple):
+    """A maximisation over columns with bounds 0 and `upper`, every row an equation.
+
+    Column j's entries are `rows[starts[j]:starts[j + 1]]` and `values` there; `size[0]` columns are in use.
+    `basis[row]` is a column, `level[row]` its value, `inverse` that of the basis, `duals` its prices; `state[j]` tells
+    where column j stands. `scratch[0]` holds a direction; `candidates` are columns worth a look.
+    """
+
+    starts: IntArray
+    rows: IntArray
+    values: FloatArray
+    cost: FloatArray
+    upper: FloatArray
+    state: IntArray
+    size: IntArray
+    right: FloatArray
+    basis: IntArray
+    level: FloatArray
+    inverse: FloatArray
+    duals: FloatArray
+    direction: FloatArray
+    candidates: IntArray
+    pivots: IntArray
+
+
+@inlined
+def reduced_cost(t: Tableau, j: int) -> float:
+    """What a unit of column j would add at the present duals."""
+    value = t.cost[j]
+    for k in range(t.starts[j], t.starts[j + 1]):
+        value -= t.duals[t.rows[k]] * t.values[k]
+    return float(value)
+
+
+@inlined
+def _pull(t: Tableau, j: int) -> float:
+    """How much the objective gains by moving column j off its bound; 0 for a column that may not move."""
+    if t.state[j] == BASIC or t.upper[j] <= 0.0:
+        return 0.0
+    d = reduced_cost(t, j)
+    return float(d if t.state[j] == AT_LOWER else -d)
+
+
+@lean
+def refresh(t: Tableau) -> None:
+    """Compute levels and duals anew from the inverse, after a change of columns, costs or bounds."""
+    m = len(t.basis)
+    for i in range(m):
+        t.direction[i] = t.right[i]
+        t.duals[i] = 0.0
+    for j in range(t.size[0]):
+        if t.state[j] == AT_UPPER:
+            for k in range(t.starts[j], t.starts[j + 1]):
+                t.direction[t.rows[k]] -= t.upper[j] * t.values[k]
+    for i in range(m):
+        total, c = 0.0, t.cost[t.basis[i]]
+        for k in range(m):
+            total += t.inverse[i, k] * t.direction[k]
+            t.duals[k] += c * t.inverse[i, k]
+        t.level[i] = total
+
+
+@inlined
+def _entering(t: Tableau, held: int) -> tuple[int, int]:
+    """The best of the candidates, which are gathered anew once they are used up; -1 when no column gains."""
+    best, best_pull = -1, REDUCED_COST_TOLERANCE
+    kept = 0
+    for k in range(held):
+        j = t.candidates[k]
+        pull = _pull(t, j)
+        if pull > REDUCED_COST_TOLERANCE:
+            t.candidates[kept] = j
+            kept += 1
+            if pull > best_pull:
+                best, best_pull = j, pull
+    if best >= 0:
+        return best, kept
+    # Gather: every column is looked at, the first ones that beat half of the best so far are kept.
+    kept = 0
+    for j in range(t.size[0]):
+        pull = _pull(t, j)
+        if pull > REDUCED_COST_TOLERANCE:
+            if pull > best_pull:
+                best, best_pull = j, pull
+            if kept < _CANDIDATES:
+                t.candidates[kept] = j
+                kept += 1
+            elif pull > 0.5 * best_pull:
+                t.candidates[j % _CANDIDATES] = j
+    return best, kept
+
+
+@inlined
+def _leaving(t: Tableau, sign: float, most: float) -> tuple[int, float]:
+    """The row whose column first meets a bound while the entering one moves, and how far; -1 for its own bound."""
+    row, step, pivot = -1, most, 0.0
+    for i in range(len(t.basis)):
+        d = sign * t.direction[i]
+        if d > _PIVOT_TOLERANCE:
+            reach = max(t.level[i], 0.0) / d
+        elif d < -_PIVOT_TOLERANCE and t.upper[t.basis[i]] < 1e30:
+            reach = max(t.upper[t.basis[i]] - t.level[i], 0.0) / -d
+        else:
+            continue
+        if reach < step - 1e-12 or (reach <= step + 1e-12 and abs(d) > pivot):
+            row, step, pivot = i, min(reach, step), abs(d)
+    return row, step
+
+
+@inlined
+def _pivot(t: Tableau, j: int, row: int, gain: float) -> None:
+    """Let column j into the basis for the one of a row."""
+    m = len(t.basis)
+    scale = 1.0 / t.direction[row]
+    for k in range(m):
+        t.inverse[row, k] *= scale
+        t.duals[k] += gain * t.inverse[row, k]
+    for i in range(m):
+        d = t.direction[i]
+        if i != row and d != 0.0:
+            for k in range(m):
+                t.inverse[i, k] -= d * t.inverse[row, k]
+    t.basis[row] = j
+    t.state[j] = BASIC
+
+
+@lean
+def optimise(t: Tableau, most_pivots: int, deadline: float) -> int:
+    """Pivot until no column gains; `OPTIMAL`, or `INTERRUPTED` by the number of pivots or the deadline."""
+    refresh(t)
+    m = len(t.basis)
+    held = 0
+    for turn in range(most_pivots):
+        if turn % _CHECK_EVERY == 0 and seconds() > deadline:
+            return INTERRUPTED
+        j, held = _entering(t, held)
+        if j < 0:
+            return OPTIMAL
+        gain = reduced_cost(t, j)
+        rising = t.state[j] == AT_LOWER
+        sign = 1.0 if rising else -1.0
+        for i in range(m):
+            total = 0.0
+            for k in range(t.starts[j], t.starts[j + 1]):
+                total += t.inverse[i, t.rows[k]] * t.values[k]
+            t.direction[i] = total
+        row, step = _leaving(t, sign, t.upper[j])
+        if row < 0 and step > 1e29:
+            return UNBOUNDED
+        for i in range(m):
+            t.level[i] -= sign * step * t.direction[i]
+        t.pivots[0] += 1
+        if row < 0:
+            t.state[j] = AT_UPPER if rising else AT_LOWER
+            continue
+        old = t.basis[row]
+        t.state[old] = AT_LOWER if sign * t.direction[row] > 0.0 else AT_UPPER
+        _pivot(t, j, row, gain)
+        t.level[row] = step if rising else t.upper[j] - step
+    return INTERRUPTED
+
+
+@lean
+def best_known(t: Tableau, prices: FloatArray, first: int, first_convexity: int, best: FloatArray) -> None:
+    """For each convexity row, the greatest value at other prices of a column from `first` on, at least 0."""
+    for g in range(len(best)):
+        best[g] = 0.0
+    for j in range(first, t.size[0]):
+        value, group = t.cost[j], -1
+        for k in range(t.starts[j], t.starts[j + 1]):
+            row = t.rows[k]
+            if row >= first_convexity:
+                group = row - first_convexity
+            else:
+                value += prices[row] * t.values[k]
+        if group >= 0:
+            best[group] = max(best[group], value)
+
+
+def empty_tableau(right: FloatArray, columns: int, entries: int) -> Tableau:
+    """A tableau with room for some columns and entries, and none yet."""
+    m = len(right)
+    return Tableau(
+        starts=np.zeros(columns + 1, np.int64),
+        rows=np.zeros(entries, np.int64),
+        values=np.zeros(entries),
+        cost=np.zeros(columns),
+        upper=np.zeros(columns),
+        state=np.zeros(columns, np.int64),
+        size=np.zeros(1, np.int64),
+        right=right,
+        basis=np.zeros(m, np.int64),
+        level=np.zeros(m),
+        inverse=np.zeros((m, m)),
+        duals=np.zeros(m),
+        direction=np.zeros(m),
+        candidates=np.zeros(_CANDIDATES, np.int64),
+        pivots=np.zeros(1, np.int64),
+    )

@@ -1,0 +1,121 @@
+"""Large problems: priority after priority by ejections, then what was moved without need goes home."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from cruise.packer.answer import Packing, Report, packing_of
+from cruise.packer.budget import Meter
+from cruise.packer.instance import IntArray
+from cruise.packer.kernels.ejecting import place_pods
+from cruise.packer.kernels.ejecting_board import Yard
+from cruise.packer.kernels.ejecting_weaker import bring_home, preempt_for
+from cruise.packer.large.bounds import counted_bound
+from cruise.packer.large.census import census_of
+from cruise.packer.large.kernel_cluster import yard_of
+from cruise.packer.large.quick import pending_order
+from cruise.packer.problem import Objective, Problem
+
+# What one unit of the kernels' own counting stands for, in units of work: about as many nanoseconds.
+_LOOK = 10
+_DEPTHS = (1, 2, 3)
+# What fits nowhere may take this share of what is left, so that time remains for all priorities.
+_SHARE = 0.5
+# Largest first comes first; a second search, smallest first, gets what is left.
+_FIRST_SHARE = 0.6
+# So far below a pod's rank that this excludes nobody.
+_ANYBODY = -(1 << 30)
+
+
+def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
+    """Pack by chains of ejections from what runs now, no worse than that or `start`; memory grows with pods alone."""
+    with meter.part(_FIRST_SHARE) as part:
+        search = _Ejections(problem, start, part, report, smallest_first=False)
+        search.run()
+    if not (search.packing.pod_node < 0).any() or meter.over():
+        return search.packing
+    # Where not all have room, the small ones leave more of it to others.
+    again = _Ejections(problem, search.packing.pod_node, meter, report, smallest_first=True)
+    again.run()
+    return again.packing
+
+
+class _Ejections:
+    """The board of the search, the best packing so far, and what is left of the budget."""
+
+    def __init__(
+        self, problem: Problem, start: IntArray, meter: Meter, report: Report, *, smallest_first: bool
+    ) -> None:
+        self.problem, self.meter, self.report, self.smallest_first = problem, meter, report, smallest_first
+        self.yard: Yard = yard_of(problem, census_of(problem), problem.pod_node)
+        self.bound = counted_bound(problem)
+        self.packing = packing_of(problem, start, self.bound)
+
+    def run(self) -> None:
+        """Place what can be placed, one priority after the other, then bring home what was moved without need."""
+        priorities = np.unique(self.problem.priorities)[::-1]
+        if self.problem.objective is Objective.OPERATOR:
+            # First what needs no eviction, for all; then the fewest evictions, of whomever.
+            self.yard.rooted[0] = True
+            self.place(priorities, _ANYBODY)
+            self.yard.rooted[0] = False
+            for priority in priorities.tolist():
+                self.place(np.array([priority]), _ANYBODY)
+                self.preempt(priority)
+        else:
+            # That a pod stays outranks whatever becomes of lower priorities.
+            for priority in priorities.tolist():
+                self.place(np.array([priority]), 1)
+                self.preempt(priority)
+                self.place(np.array([priority]), 0)
+        self.bring_home()
+
+    def place(self, priorities: IntArray, below: int) -> None:
+        """Place what can be placed of these priorities, by deeper and deeper ejections of what is so far below."""
+        for depth in _DEPTHS:
+            pods = self._waiting(priorities)
+            if len(pods) == 0 or self.meter.over():
+                return
+            with self.meter.part(1.0 if depth == 1 else _SHARE) as part:
+                self._act(part, partial(place_pods, self.yard, pods, depth, below))
+            self._offer()
+
+    def preempt(self, priority: int) -> None:
+        """Place what is left of a priority where lower ones give way."""
+        pods = self._waiting(np.array([priority]))
+        if len(pods) and self.problem.preemptible[self.problem.priorities < priority].any():
+            self._act(self.meter, partial(preempt_for, self.yard, pods))
+            self._offer()
+
+    def bring_home(self) -> None:
+        """Undo moves that nothing depends on, the costliest first."""
+        home, classes = self.problem.pod_node, self.problem.pod_class
+        came = 1
+        while came and not self.meter.over():
+            away = np.flatnonzero((home >= 0) & (self.yard.at != home))
+            cost = self.problem.weights[classes[away]]
+            order = away[np.lexsort((away, -cost, -self.problem.priorities[classes[away]]))]
+            came = self._act(self.meter, partial(bring_home, self.yard, order))
+        self._offer()
+
+    def _waiting(self, priorities: IntArray) -> IntArray:
+        order = np.array(pending_order(self.problem, self.yard.at), dtype=np.int64)
+        if self.smallest_first:
+            order = order[::-1]
+            order = order[np.argsort(-self.problem.priorities[self.problem.pod_class[order]], kind="stable")]
+        return order[np.isin(self.problem.priorities[self.problem.pod_class[order]], priorities)]
+
+    def _act(self, meter: Meter, kernel: Callable[[float, float], int]) -> int:
+        spent = self.yard.spent
+        spent[0] = 0
+        done = kernel(meter.deadline_seconds, meter.work_left / _LOOK)
+        meter.spend(float(spent[0]) * _LOOK)
+        return done
+
+    def _offer(self) -> None:
+        packing = packing_of(self.problem, self.yard.at.copy(), self.bound)
+        objective = self.problem.objective
+        if packing.after.key(objective) > self.packing.after.key(objective):
+            self.packing = packing
+            self.report(packing)

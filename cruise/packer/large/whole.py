@@ -1,0 +1,117 @@
+"""The best answer for the whole of a problem, put together from its parts' answers and judged before anyone sees it."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cruise.packer.answer import Packing, Report, figures_of, packing_of
+from cruise.packer.instance import IntArray
+from cruise.packer.large.bounds import counted_bound, least_evictions
+from cruise.packer.large.obeying import find_faults
+from cruise.packer.large.parts import Part
+from cruise.packer.problem import Objective, Problem
+
+
+class Whole:
+    """The best assignment of all pods so far, and what each part has proved."""
+
+    def __init__(self, problem: Problem, parts: tuple[Part, ...], start: IntArray, report: Report) -> None:
+        self.problem, self.parts, self.report = problem, parts, report
+        self.notes: tuple[str, ...] = ()
+        self.most = [counted_bound(part.problem) for part in parts]
+        self.bounds = list(self.most)
+        self.keys = [_key(part.problem, part.assignment(start)) for part in parts]
+        self.counted = counted_bound(problem)
+        self._weighs_evictions = problem.objective is Objective.OPERATOR
+        self.pod_node = start
+        self.packing = packing_of(problem, start, self._bound())
+
+    def proved(self, index: int) -> bool:
+        """Whether nothing is better in a part."""
+        return self.keys[index] == self.bounds[index]
+
+    def assignment(self, index: int) -> IntArray:
+        """The best of a part so far."""
+        return self.parts[index].assignment(self.pod_node)
+
+    def offer(self, index: int, pod_node: IntArray) -> bool:
+        """Take a part's assignment over if it obeys every rule and is better; tell whether it obeys them."""
+        part = self.parts[index]
+        faults = find_faults(part.problem, pod_node)
+        if faults:
+            self.notes = (f"a packing was dropped: {faults[0]}",)
+            return False
+        key = _key(part.problem, pod_node)
+        if key > self.keys[index]:
+            self.keys[index] = key
+            self.pod_node = part.spread_into(self.pod_node, pod_node)
+            self._tell()
+        return True
+
+    def bound(self, index: int, key: tuple[int, ...], bound: tuple[int, ...]) -> None:
+        """Take a bound over that was proved for a part beside an assignment of this key."""
+        known, mine = self.bounds[index], self.keys[index]
+        fresh: list[int] = []
+        for entry, (value, theirs) in enumerate(zip(mine, key, strict=True)):
+            fresh.append(min(bound[entry], known[entry]))
+            if value != theirs:
+                # From here on it speaks of assignments that are as good as another one.
+                fresh += known[entry + 1 :]
+                break
+        if tuple(fresh) != known:
+            self.bounds[index] = tuple(fresh)
+            self._tell()
+
+    def refute_rescue(self, index: int, rooted: Packing) -> None:
+        """Take over what a solve with nothing movable proved: that as much is not placed without an eviction."""
+        problem, mine = self.parts[index].problem, self.keys[index]
+        for value, theirs, bound in zip(mine[:-1], rooted.after.key(problem.objective), rooted.bound, strict=False):
+            if bound < value:
+                running = problem.pod_class[problem.pod_node >= 0]
+                least = int(problem.weights[running[problem.movable[running]]].min(initial=np.iinfo(np.int64).max))
+                self.bound(index, mine, (*self.bounds[index][:-1], max(-least, mine[-1])))
+                return
+            if not value == theirs == bound:
+                return
+
+    def count_evictions(self, index: int) -> None:
+        """Where a part places all its pods, take over how little weight that can cost at least."""
+        part, mine = self.parts[index], self.keys[index]
+        if part.problem.objective is Objective.OPERATOR and sum(mine[:-1]) == part.problem.pod_count:
+            least = least_evictions(part.problem)
+            self.bound(index, mine, (*self.bounds[index][:-1], max(-least, mine[-1])))
+
+    def _tell(self) -> None:
+        packing = packing_of(self.problem, self.pod_node, self._bound(), self.notes)
+        self.packing = replace(packing, needs_evictions=self._needs_evictions())
+        self.report(self.packing)
+
+    def _needs_evictions(self) -> bool:
+        """Whether each part that evicts has proved that it has to: the whole's bound may not show it."""
+        evicting = [index for index, key in enumerate(self.keys) if self._weighs_evictions and key[-1] < 0]
+        return bool(evicting) and all(self.bounds[index][-1] < 0 for index in evicting)
+
+    def _bound(self) -> tuple[int, ...]:
+        """The sum of the parts' bounds, up to the first entry that one leaves open; then what is there at most."""
+        paper = self.problem.objective is Objective.PAPER
+        rows = {int(priority): row for row, priority in enumerate(np.unique(self.problem.priorities)[::-1])}
+        each = 2 if paper else 1
+        sure, most = np.zeros(len(self.counted), np.int64), np.zeros(len(self.counted), np.int64)
+        reached = np.zeros(len(self.counted), np.int64)
+        for index, part in enumerate(self.parts):
+            tiers = np.unique(part.problem.priorities)[::-1].tolist()
+            entries = [each * rows[tier] + k for tier in tiers for k in range(each)]
+            entries += [] if paper else [len(self.counted) - 1]
+            np.add.at(sure, entries, self.bounds[index])
+            np.add.at(most, entries, self.most[index])
+            np.add.at(reached, entries, self.keys[index])
+        bound, tight = [], True
+        for entry in range(len(self.counted)):
+            limit = int(sure[entry] if tight else most[entry])
+            bound.append(min(limit, self.counted[entry]))
+            tight = tight and sure[entry] == reached[entry]
+        return tuple(bound)
+
+
+def _key(problem: Problem, pod_node: IntArray) -> tuple[int, ...]:
+    return figures_of(problem, pod_node).key(problem.objective)

@@ -1,0 +1,170 @@
+"""The packer: a whole packing at once, then the best that the budget allows, by whichever way fits each part of it."""
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cruise.packer.answer import Packing, Report, figures_of, packing_of
+from cruise.packer.instance import IntArray
+from cruise.packer.large.bounds import counted_bound
+from cruise.packer.large.obeying import find_faults
+from cruise.packer.large.parts import parts_of
+from cruise.packer.large.quick import quick_assignment
+from cruise.packer.large.whole import Whole
+from cruise.packer.problem import Objective, Problem, Rules
+
+# The compiled solvers are imported where they are needed: the quick way answers without them.
+if TYPE_CHECKING:
+    from cruise.packer.budget import Budget, Meter
+
+# Up to so many classes times nodes, a part is solved as a whole; beyond, by ejections and some nodes at a time.
+_DENSE_CELLS = 40_000
+_RULED_CELLS = 20_000
+# After ejections, up to so many are tried without rules.
+_RELAXED_CELLS, _LEAST_SECONDS = 300_000, 1.5
+# Of the budget, for all search: the rest is for judging and for what ends a little late.
+_SEARCH_SHARE = 0.95
+# Of a part's: for plans without any eviction, for the part without its rules, for ejections alone.
+_RESCUE_SHARE, _RELAXED_SHARE, _EJECTIONS_SHARE = 0.3, 0.4, 0.5
+
+
+def quick_packing(problem: Problem) -> Packing:
+    """A whole feasible packing without compiled code, never worse than what runs now: milliseconds for small ones."""
+    pod_node = quick_assignment(problem)
+    bound = counted_bound(problem)
+    now, after = figures_of(problem, problem.pod_node), figures_of(problem, pod_node)
+    faults = find_faults(problem, pod_node)
+    if faults:
+        return packing_of(problem, problem.pod_node.copy(), bound, (f"a packing was dropped: {faults[0]}",))
+    worse = after.key(problem.objective) < now.key(problem.objective)
+    return packing_of(problem, problem.pod_node.copy() if worse else pod_node, bound)
+
+
+def pack(problem: Problem, budget: "Budget", report: Report) -> Packing:
+    """The best packing found within the budget, never worse than what runs now; each better one is reported."""
+    from cruise.packer.budget import Meter
+
+    quick = quick_packing(problem)
+    report(quick)
+    whole = Whole(problem, parts_of(problem), quick.pod_node, report)
+    waiting = [index for index in range(len(whole.parts)) if not whole.proved(index)]
+    # Small parts first: what they leave of their share goes to the others.
+    waiting.sort(key=lambda index: whole.parts[index].problem.pod_count)
+    left = float(sum(whole.parts[index].problem.pod_count for index in waiting))
+    with Meter(budget.deadline_seconds, budget.work_units).part(_SEARCH_SHARE) as meter:
+        for index in waiting:
+            pods = whole.parts[index].problem.pod_count
+            with meter.part(pods / left) as part:
+                _solve_part(whole, index, part, budget.seed)
+            left -= pods
+    return _judged(whole, quick)
+
+
+def _judged(whole: Whole, quick: Packing) -> Packing:
+    """The whole's packing if it obeys every rule, else the quick one with a note."""
+    faults = find_faults(whole.problem, whole.packing.pod_node)
+    if faults:
+        return replace(quick, notes=(*quick.notes, f"a packing was dropped: {faults[0]}"))
+    return replace(whole.packing, notes=whole.notes)
+
+
+def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+    problem = whole.parts[index].problem
+    cells = problem.class_count * problem.node_count
+    if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
+        _solve_large(whole, index, meter, seed)
+        return
+    rooted: Packing | None = None
+    if problem.objective is Objective.OPERATOR and (problem.pod_node >= 0).any():
+        with meter.part(_RESCUE_SHARE) as part:
+            # What nobody has to leave for is better than anything else that places as much.
+            nobody_moves = replace(problem, movable=np.zeros_like(problem.movable))
+            rooted = _solve_small(nobody_moves, problem.pod_node, part, seed, lambda k: _offer(whole, index, k))
+    if not whole.proved(index) and not meter.over():
+        _solve_small(problem, whole.assignment(index), meter, seed, lambda k: _learn(whole, index, k))
+    if rooted is not None:
+        whole.refute_rescue(index, rooted)
+
+
+def _solve_small(problem: Problem, start: IntArray, meter: "Meter", seed: int, report: Report) -> Packing:
+    """The best within what is left of the meter, exactly where that suffices; reported as well."""
+    from cruise.packer.constrained.solving import solve_constrained
+    from cruise.packer.dense.by_class import solve_dense
+    from cruise.packer.dense.classing import barred
+
+    if not problem.rules.bind:
+        # What no filling of a node expresses is left to the exact way: nodes too full, and pods that do not preempt.
+        expressed = bool(problem.preempt.all()) and not barred(problem).any()
+        with meter.part(1.0 if expressed else _RELAXED_SHARE) as part:
+            packing = solve_dense(problem, start, _all_of(part, seed), report)
+        report(packing)
+        if packing.after.key(problem.objective) == packing.bound or meter.over():
+            return packing
+        packing = solve_constrained(problem, packing.pod_node, _all_of(meter, seed), report, relaxed=packing.bound)
+        report(packing)
+        return packing
+    free = replace(problem, rules=Rules(problem.rules.topologies))
+    with meter.part(_RELAXED_SHARE) as part:
+        relaxed = solve_dense(free, start, _all_of(part, seed), _ignore)
+    key = relaxed.after.key(problem.objective)
+    if not find_faults(problem, relaxed.pod_node):
+        # Without its rules nothing is better, so nothing is with them.
+        report(relaxed)
+        if key == relaxed.bound or meter.over():
+            return relaxed
+        start = relaxed.pod_node
+    packing = solve_constrained(problem, start, _all_of(meter, seed), report, relaxed=relaxed.bound)
+    report(packing)
+    return packing
+
+
+def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+    from cruise.packer.dense.by_class import solve_dense
+    from cruise.packer.large.solving import solve_large
+
+    problem, start = whole.parts[index].problem, whole.assignment(index)
+    cells = problem.class_count * problem.node_count
+    relaxes = cells <= _RELAXED_CELLS
+    with meter.part(_EJECTIONS_SHARE if relaxes else 1.0) as part:
+        _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k)))
+    whole.count_evictions(index)
+    # What is laid out for that takes a moment that no clock interrupts.
+    hasty = cells > _DENSE_CELLS and meter.remaining_seconds() < _LEAST_SECONDS
+    if whole.proved(index) or meter.over() or hasty or not relaxes:
+        return
+    # Without its rules it may be small enough for a proof, or the answer obey them all the same.
+    free = replace(problem, rules=Rules(problem.rules.topologies))
+    relaxed = solve_dense(free, whole.assignment(index), _all_of(meter, seed), lambda k: _try(whole, index, k))
+    _try(whole, index, relaxed)
+
+
+def _all_of(meter: "Meter", seed: int) -> "Budget":
+    """A budget of all that a meter has left, which it then has no more."""
+    from cruise.packer.budget import Budget
+
+    budget = Budget(meter.deadline_seconds, meter.work_left, seed)
+    if meter.work_left < math.inf:
+        meter.spend(meter.work_left)
+    return budget
+
+
+def _try(whole: Whole, index: int, packing: Packing) -> None:
+    """Learn from an answer to the part without its rules, which may break them."""
+    if not find_faults(whole.parts[index].problem, packing.pod_node):
+        whole.offer(index, packing.pod_node)
+    whole.bound(index, packing.after.key(whole.problem.objective), packing.bound)
+
+
+def _offer(whole: Whole, index: int, packing: Packing) -> None:
+    whole.offer(index, packing.pod_node)
+
+
+def _learn(whole: Whole, index: int, packing: Packing) -> None:
+    if whole.offer(index, packing.pod_node):
+        whole.bound(index, packing.after.key(whole.problem.objective), packing.bound)
+
+
+def _ignore(packing: Packing) -> None:
+    """Nobody is told of packings that may break a rule."""

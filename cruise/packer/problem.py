@@ -1,0 +1,130 @@
+"""A cluster as the packer sees it: pods in classes of equal ones, nodes, and every rule that a plan obeys."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cruise.packer.instance import BoolArray, IntArray
+
+
+class Objective(StrEnum):
+    """What is better, compared entry by entry.
+
+    PAPER: for each priority from the highest, more pods placed, then more left where they are. OPERATOR: for each
+    priority from the highest, more pods placed; then the least weight of evictions, moves included.
+    """
+
+    PAPER = "paper"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exclusion:
+    """No pod of class `holder` and pod of one of the `targets` share a domain of a topology, whoever came first.
+
+    A class among its own targets has at most one pod in a domain. Only a pod that arrives is held to it: what runs
+    together already may stay together. Anti-affinity between pods and host ports become this.
+    """
+
+    topology: int
+    holder: int
+    targets: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attraction:
+    """A pod of class `holder` arrives only where each of the `topologies` has one of the `targets` in its domain.
+
+    A holder among its own targets may be the first anywhere, as long as no pod of the targets is in a domain of any
+    of the topologies.
+    """
+
+    topologies: tuple[int, ...]
+    holder: int
+    targets: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """A pod of class `holder` arrives in a domain only if this then has at most `max_skew` targets more than the least.
+
+    The least is over the domains of the `eligible[node]` nodes, 0 where there are fewer than `min_domains`; targets
+    count on eligible nodes alone.
+    """
+
+    topology: int
+    holder: int
+    targets: IntArray
+    max_skew: int
+    min_domains: int
+    eligible: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvictionLimit:
+    """At most `allowed` running pods of the `members` are evicted by a whole plan; `name` is for people."""
+
+    name: str
+    members: IntArray
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """The rules between pods. `topologies[topology, node]` is the node's domain, -1 where it lacks the label."""
+
+    topologies: IntArray
+    exclusions: tuple[Exclusion, ...] = ()
+    attractions: tuple[Attraction, ...] = ()
+    spreads: tuple[Spread, ...] = ()
+    eviction_limits: tuple[EvictionLimit, ...] = ()
+
+    @property
+    def bind(self) -> bool:
+        """Tell whether some pods are not free of each other."""
+        return bool(self.exclusions or self.attractions or self.spreads or self.eviction_limits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """All pods and nodes of a cluster, or of a part of it.
+
+    Nodes and resources are in each resource's own whole unit; a pod takes one of resource `pods`. On a node
+    `demands` of its pods sum up, and the largest `headroom` among them is kept once (all zero where sizes are fixed);
+    a node over its capacity already takes nothing more of what is short. `admits[sites[class], node]` tells where a
+    class may arrive, `most_on_node[class]` how many of it one node holds. Running pods of a class that is not `movable`
+    stay; of one that is not `preemptible` they may move, and are placed in every plan. Where something is preempted
+    from a node, no pod of a class arrives there that does not `preempt`. `weights[class]` is what one eviction
+    costs. `pod_node[pod]` is -1 while pending.
+    """
+
+    resources: tuple[str, ...]
+    capacities: IntArray
+    demands: IntArray
+    headroom: IntArray
+    priorities: IntArray
+    movable: BoolArray
+    preemptible: BoolArray
+    preempt: BoolArray
+    weights: IntArray
+    most_on_node: IntArray
+    sites: IntArray
+    admits: BoolArray
+    pod_class: IntArray
+    pod_node: IntArray
+    rules: Rules
+    objective: Objective = Objective.PAPER
+
+    @property
+    def class_count(self) -> int:
+        """How many classes there are."""
+        return int(self.demands.shape[0])
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return int(self.capacities.shape[0])
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods there are."""
+        return int(self.pod_class.shape[0])

@@ -1,0 +1,1 @@
+"""Admission of new pods: statistics and cluster gathered, reviews answered."""

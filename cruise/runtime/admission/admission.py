@@ -1,0 +1,111 @@
+"""Admission of one pod: its workload's statistics and the cluster around it in, the pod as it is created out."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+
+from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
+from cruise.decisions.admission.steering import steered
+from cruise.decisions.guidance.eligibility import Scope, StoredOverrides
+from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.packing import Steering
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.qos import qos_class
+from cruise.domain.usage import StatisticsTable
+from cruise.kube_json.objects.original_resources import format_original_resources
+
+
+class Admitter:
+    """Admits pods under one state of cluster, statistics and overrides; prepared once, for many pods."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        statistics: StatisticsTable,
+        stored: StoredOverrides,
+        policy: Policy,
+        now: datetime,
+    ) -> None:
+        self._scope = Scope(snapshot, statistics, stored, policy, now)
+        self._snapshot = snapshot
+        self._statistics = statistics
+        self._policy = policy
+        self._now = now
+
+    def holds_until(self) -> float:
+        """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
+        return _next_change(self._snapshot, self._statistics, self._policy, self._now)
+
+    def admit_steered(self, pod: Pod, one: Steering) -> tuple[Pod, bool]:
+        """Return the pod as it is created under the policy where a packing plan expects it, and whether it is steered.
+
+        Below mode full nobody is.
+        """
+        created, decision = self.admit(pod)
+        if self._policy.mode < Mode.FULL:
+            return created, False
+        snapshot = self._snapshot
+        taints = next((node.taints for node in snapshot.nodes if node.name == one.node), ())
+        found = steered(pod, created, decision, one, snapshot.limit_ranges.get(pod.namespace, ()), taints)
+        if found is None:
+            return created, False
+        qos = qos_class(found)
+        return found if qos is found.qos else replace(found, qos=qos), True
+
+    def admit(self, pod: Pod) -> tuple[Pod, Mutate | Leave]:
+        """Return the pod as it is created under the policy, and the decision."""
+        snapshot = self._snapshot
+        decision = decide_admission(
+            pod,
+            self._scope,
+            self._statistics,
+            snapshot.nodes,
+            snapshot.limit_ranges.get(pod.namespace, ()),
+            self._policy,
+            snapshot.quotas.get(pod.namespace, ()),
+        )
+        if isinstance(decision, Leave) or self._policy.mode < Mode.INITIAL:
+            return pod, decision
+        return admitted(pod, decision, _annotations(pod, decision)), decision
+
+
+def admit_pod(
+    pod: Pod,
+    snapshot: Snapshot,
+    statistics: StatisticsTable,
+    stored: StoredOverrides,
+    policy: Policy,
+    now: datetime,
+) -> tuple[Pod, Mutate | Leave]:
+    """Admit a single pod."""
+    return Admitter(snapshot, statistics, stored, policy, now).admit(pod)
+
+
+def _next_change(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:
+    """Return the first moment after now at which a statistic grows stale, or a workload is new no longer."""
+    now_seconds = now.timestamp()
+    young_seconds = policy.new_workload_age.total_seconds()
+    # Ages are counted in whole seconds, and only what is older than `max_age` is stale.
+    moments = np.concatenate(
+        (
+            statistics.updated_at + (policy.max_age.total_seconds() + 1),
+            statistics.history_since + young_seconds,
+            np.array([at.timestamp() for at in _creations(snapshot)], dtype=np.float64) + young_seconds,
+        )
+    )
+    return float(np.min(moments[moments > now_seconds], initial=math.inf))
+
+
+def _creations(snapshot: Snapshot) -> Iterator[datetime]:
+    return (workload.created_at for workload in snapshot.workloads.values() if workload.created_at is not None)
+
+
+def _annotations(pod: Pod, decision: Mutate) -> Mapping[str, str]:
+    """Keep what the first mutation replaced; a later one must not overwrite it."""
+    if ORIGINAL_RESOURCES in pod.annotations:
+        return {}
+    return {ORIGINAL_RESOURCES: format_original_resources(original_amounts(pod, decision))}

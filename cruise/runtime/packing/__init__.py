@@ -1,0 +1,1 @@
+"""The packing pass, the process that solves, and the execution of a plan."""

@@ -1,0 +1,147 @@
+"""Where compiled kernels are kept: a directory for exactly this release, writable, and nobody else's."""
+
+import hashlib
+import os
+import platform
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import cruise.packer.kernels
+
+KERNELS = Path(cruise.packer.kernels.__file__).parent
+_WARM = "warm"
+_KEY_CHARACTERS = 16
+_UNUSED_SECONDS = 30 * 86400.0
+
+
+def kernels_key(kernels: Path = KERNELS) -> str:
+    """What compiled kernels depend on: all their sources at once, the interpreter, the compiler and the processor.
+
+    The compiler's own cache asks only for the file of each function, and would go on with what another file's
+    functions were when they were compiled into it.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(kernels.rglob("*.py")):
+        digest.update(f"{path.relative_to(kernels)}\0".encode() + path.read_bytes() + b"\0")
+    digest.update(f"{sys.version}\0{_compiler()}\0{platform.machine()}\0{_processor()}".encode())
+    return digest.hexdigest()[:_KEY_CHARACTERS]
+
+
+def choose_cache(environ: Mapping[str, str], kernels: Path = KERNELS) -> Path | None:
+    """Return a directory for the compiled kernels of this release, made and filled where it can be; None if nowhere.
+
+    What NUMBA_CACHE_DIR names comes first, then the place beside the sources that an installation fills, then the
+    user's cache directory, then the one for temporary files. What an installation that cannot be written has
+    compiled is copied.
+    """
+    key = kernels_key(kernels)
+    beside = kernels / "__pycache__" / f"compiled-{key}"
+    for root in _roots(environ, beside.parent):
+        directory = root / f"compiled-{key}"
+        if _prepared(directory, beside):
+            _drop_unused(directory)
+            return directory
+    return None
+
+
+def is_warm(directory: Path | None) -> bool:
+    """Tell whether every kernel has been compiled into the directory."""
+    return directory is not None and (directory / _WARM).exists()
+
+
+def mark_warm(directory: Path) -> None:
+    """Note that every kernel is in the directory, and that it is in use."""
+    try:
+        (directory / _WARM).touch()
+    except OSError:
+        # A full disk: the next process takes what was kept for incomplete, and compiles the rest.
+        return
+
+
+def _roots(environ: Mapping[str, str], beside: Path) -> Iterator[Path]:
+    if chosen := environ.get("NUMBA_CACHE_DIR"):
+        yield Path(chosen)
+    yield beside
+    home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
+    if os.path.isabs(home):
+        yield Path(home) / "cruise"
+    yield Path(tempfile.gettempdir()) / f"cruise-{os.getuid()}"
+
+
+def _prepared(directory: Path, filled: Path) -> bool:
+    """Make a directory, from what another holds where that can be read; tell whether it may be used."""
+    try:
+        directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not directory.exists():
+            # An installation that cannot be read costs time, and nothing else.
+            with suppress(OSError):
+                if filled != directory and _is_of(filled, filled.parents[1].stat().st_uid):
+                    _copy(filled, directory)
+        directory.mkdir(mode=0o755, exist_ok=True)
+        if not (_is_of(directory.parent, os.getuid()) and _is_of(directory, os.getuid())):
+            return False
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError:
+        return False
+    return True
+
+
+def _is_of(directory: Path, owner: int) -> bool:
+    """Tell whether nobody but the owner can write what is run from here: kernels are code."""
+    found = directory.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == owner and not found.st_mode & 0o022
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy whole or not at all: another process may be about to do the same."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        shutil.copytree(source, Path(scratch) / "copy", copy_function=shutil.copyfile)
+        try:
+            os.rename(Path(scratch) / "copy", target)
+        except OSError:
+            if not target.is_dir():
+                raise
+
+
+def _drop_unused(directory: Path) -> None:
+    """Remove what other releases left and none has used for a month."""
+    for other in _siblings(directory):
+        try:
+            used = max(path.stat().st_mtime for path in (other, other / _WARM) if path.exists())
+        except (OSError, ValueError):
+            continue
+        if _age_seconds(used) > _UNUSED_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _siblings(directory: Path) -> Iterable[Path]:
+    return [path for path in directory.parent.glob("compiled-*") if path != directory]
+
+
+def _age_seconds(modified: float) -> float:
+    # Files are dated by the clock of the wall.
+    return time.clock_gettime(time.CLOCK_REALTIME) - modified
+
+
+def _compiler() -> str:
+    try:
+        return f"{version('numba')} {version('llvmlite')}"
+    except PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    """Model and abilities of the processor: a home directory may be shared by different machines."""
+    wanted = ("model name", "flags", "CPU part", "Features")
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))

@@ -1,0 +1,243 @@
+"""The packing pass: pods that are pending after rightsizing in, a plan for them out, proved, judged and stored."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from cruise.decisions.packing.building import Allowance, Built, Usage, build_problem
+from cruise.decisions.packing.execution import begun
+from cruise.decisions.packing.judging import Demand, find_objections
+from cruise.decisions.packing.proposing import NoOrder, propose
+from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
+from cruise.domain.packing import PackingPlan, Phase, Proposal, Sizes
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import Resources
+from cruise.errors import CruiseError
+from cruise.packer.answer import Packing
+from cruise.packer.problem import Objective, Problem
+from cruise.runtime.ports import Cluster, Store
+
+log = structlog.get_logger()
+
+_MOST_PROBLEMS = 4
+_LEAST_SECONDS = 0.5
+_EVICTION_WINDOW = timedelta(hours=1)
+UNPROVED = "it is not proved that this takes evictions"
+
+
+class Solver(Protocol):
+    """What solves packing problems: the warm process, or in tests something in this one."""
+
+    def pack(self, problem: Problem, seconds: float, /) -> Awaitable[Packing]:
+        """Return a packing that obeys every rule, the best that was found within `seconds`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PackingPass:
+    """What one packing pass came to: a plan, or in words why there is none; `waiting` pods were the reason for it."""
+
+    at: datetime
+    waiting: int
+    plan: PackingPlan | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What a problem is built from."""
+
+    snapshot: Snapshot
+    usage: Usage
+    policy: Policy
+    allowance: Allowance
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A plan, how long solving took, and whether it is proved that nothing places as much without an eviction."""
+
+    proposal: Proposal
+    seconds: float
+    proved_to_evict: bool
+
+    @property
+    def evicts_unproved(self) -> bool:
+        """Tell whether somebody would be evicted although another plan might need none."""
+        return bool(self.proposal.moves or self.proposal.preempted) and not self.proved_to_evict
+
+
+async def packing_pass(
+    cluster: Cluster,
+    store: Store,
+    solver: Solver,
+    policy: Policy,
+    now: datetime,
+    *,
+    seconds: float,
+    patience: timedelta | None = None,
+    enabled: bool = True,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> PackingPass:
+    """Make and store a plan where pods have been unschedulable for longer than `patience`, by default one node pass.
+
+    `seconds` is how long solving may take. In mode `observe` the plan is that of mode `full`, and only shown. Where a
+    plan is under way already, none is made. Raises Unavailable where cluster, store or solver are out of reach.
+    """
+    snapshot = await cluster.snapshot()
+    waiting = waiting_pods(snapshot, now, policy.pass_interval if patience is None else patience)
+    if not waiting:
+        return PackingPass(now, 0, why="nobody waits")
+    if policy.mode in (Mode.OFF, Mode.INITIAL):
+        return PackingPass(now, len(waiting), why=f"mode {policy.mode.label}")
+    last = await store.packing()
+    if last is not None and last.phase is Phase.UNDER_WAY:
+        return PackingPass(now, len(waiting), last, "a plan is under way")
+    scene = await _gathered(snapshot, store, policy, now)
+    try:
+        made = await _made(scene, solver, seconds, monotonic)
+        if not isinstance(made, str) and made.evicts_unproved:
+            made = await _without_evictions(made, scene, solver, seconds, monotonic)
+    except CruiseError:
+        raise
+    except Exception as mistake:
+        # What is odd about one cluster's pods must not keep the node passes from their work.
+        log.error("packing pass failed", error=repr(mistake), exc_info=True)
+        return PackingPass(now, len(waiting), why=f"failed: {mistake!r}")
+    if isinstance(made, str):
+        return PackingPass(now, len(waiting), why=made)
+    why_not = UNPROVED if made.evicts_unproved else ""
+    if not enabled:
+        why_not = "packing is switched off"
+    if await store.paused():
+        why_not = "paused"
+    plan = begun(made.proposal, now, now, made.seconds, policy.mode, why_not=why_not)
+    await store.save_packing(plan)
+    _log(plan, len(waiting))
+    return PackingPass(now, len(waiting), plan)
+
+
+async def _without_evictions(
+    made: "_Made", scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
+) -> "_Made":
+    """Return a plan that evicts nobody if it places somebody, else the one that was made, which is then only shown."""
+    nobody = replace(scene, policy=replace(scene.policy, mode=Mode.RESIZE))
+    rescue = await _made(nobody, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
+    if isinstance(rescue, str) or not rescue.proposal.placed:
+        return made
+    proposal = replace(
+        rescue.proposal, notes=(*rescue.proposal.notes, f"more would be placed by evictions, but {UNPROVED}")
+    )
+    return replace(rescue, proposal=proposal, seconds=made.seconds + rescue.seconds)
+
+
+async def _made(scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> "_Made | str":
+    """Return a plan that the judge lets through, or why there is none."""
+    took, unsizable = 0.0, scene.usage.unsizable
+    for left in reversed(range(_MOST_PROBLEMS)):
+        scene = replace(scene, usage=replace(scene.usage, unsizable=unsizable))
+        built = await asyncio.to_thread(_built, scene)
+        began = monotonic()
+        packing = await solver.pack(built.problem, max(_LEAST_SECONDS, seconds - took))
+        took += monotonic() - began
+        proposal, objections = await asyncio.to_thread(_proposed, scene, built, packing)
+        if not isinstance(proposal, NoOrder) or proposal.unsizable <= unsizable or not left:
+            break
+        # Some keep the sizes that they have, which is found out only where all are sized together.
+        unsizable |= proposal.unsizable
+    if objections:
+        # A plan that the judge does not let through is a mistake of ours: nobody is to see it.
+        log.error("packing plan dropped", objections=list(objections[:10]), count=len(objections))
+        return f"no plan: {objections[0]}"
+    if isinstance(proposal, NoOrder):
+        log.warning("no packing plan", why=proposal.reason)
+        return proposal.reason
+    return _Made(proposal, took, proved_to_evict=packing.needs_evictions)
+
+
+def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list[Pod]:
+    """Return the pods that kube-scheduler has found no node for, for longer than `patience`."""
+    return [
+        pod
+        for pod in snapshot.pods
+        if pod.node is None
+        and pod.unschedulable_since is not None
+        and now - pod.unschedulable_since >= patience
+        and not (pod.scheduling_gated or pod.terminal or pod.terminating)
+    ]
+
+
+async def _gathered(snapshot: Snapshot, store: Store, policy: Policy, now: datetime) -> _Scene:
+    decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
+    usage = Usage(await store.read_statistics(), now, await store.overrides(), await store.refused_targets())
+    spent = [line for line in await store.evictions_since(now - _EVICTION_WINDOW) if line.action.node is not None]
+    left = max(0, policy.max_evictions_per_hour - len(spent))
+    return _Scene(snapshot, usage, decided_as, Allowance(in_all=left, of_workloads=_disrupted(snapshot, policy)))
+
+
+def _disrupted(snapshot: Snapshot, policy: Policy) -> Mapping[tuple[str, WorkloadRef], int]:
+    """Return the workloads of which nobody may be evicted now: enough of their pods are away already."""
+    away: Counter[tuple[str, WorkloadRef]] = Counter(
+        (pod.namespace, pod.workload)
+        for pod in snapshot.pods
+        if pod.workload is not None and (pod.terminating or pod.phase == "Pending")
+    )
+    return {whose: 0 for whose, count in away.items() if count >= policy.max_evictions_per_workload}
+
+
+def _built(scene: _Scene) -> Built:
+    return build_problem(
+        scene.snapshot,
+        policy=scene.policy,
+        sizes=Sizes.RIGHTSIZED,
+        usage=scene.usage,
+        objective=Objective.OPERATOR,
+        allowance=scene.allowance,
+    )
+
+
+def _proposed(scene: _Scene, built: Built, packing: Packing) -> tuple[Proposal | NoOrder, Sequence[str]]:
+    proposal = propose(built, packing)
+    if isinstance(proposal, NoOrder):
+        return proposal, ()
+    objections = find_objections(
+        scene.snapshot, proposal, demands=demands_of(built), policy=scene.policy, stored=scene.usage.stored
+    )
+    return proposal, objections
+
+
+def demands_of(built: Built) -> dict[tuple[str, str], Demand]:
+    """Return what each pod of a problem needs on its node, for the judge."""
+    problem = built.problem
+    cpu, memory = problem.resources.index("cpu"), problem.resources.index("memory")
+    of_class = [
+        Demand(Resources(int(base[cpu]), int(base[memory])), Resources(int(share[cpu]), int(share[memory])))
+        for base, share in zip(problem.demands, problem.headroom, strict=True)
+    ]
+    return {
+        (pod.namespace, pod.name): of_class[number]
+        for pod, number in zip(built.pods, problem.pod_class.tolist(), strict=True)
+    }
+
+
+def _log(plan: PackingPlan, waiting: int) -> None:
+    proposal = plan.proposal
+    log.info(
+        "packing pass",
+        plan=plan.id,
+        status=proposal.status.value,
+        waiting=waiting,
+        placed=len(proposal.placed),
+        moves=len(proposal.moves),
+        preempted=len(proposal.preempted),
+        resizes=len(proposal.resizes),
+        seconds=round(plan.seconds, 3),
+        phase=plan.phase.value,
+        detail=plan.detail,
+    )

@@ -1,0 +1,115 @@
+"""Carries a packing plan out, step by step, each against the cluster as it is then; cruise never binds a pod."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from cruise.decisions.packing.execution import Step, decide_next_step, learnt, subjects_of
+from cruise.domain.actions import Outcome, Verdict
+from cruise.domain.packing import PackingPlan, Phase
+from cruise.domain.policy import Policy
+from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.gate import Gate
+
+log = structlog.get_logger()
+
+POLL_SECONDS = 1.0
+
+
+async def _tell_nobody(outcomes: Sequence[Outcome]) -> None:
+    """Tell nobody of outcomes."""
+
+
+class CarryingOut:
+    """Carries out one plan at a time; its progress is stored before and after each write.
+
+    Meanwhile the node passes that share `gate` leave the plan's nodes and pods alone. `tell` hears of each action.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        policy: Policy,
+        gate: Gate,
+        clock: Callable[[], datetime],
+        *,
+        tell: Callable[[Sequence[Outcome]], Awaitable[None]] = _tell_nobody,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._policy = policy
+        self._gate = gate
+        self._clock = clock
+        self._tell = tell
+        self._poll_seconds = poll_seconds
+
+    async def take_up(self) -> PackingPlan | None:
+        """Return the plan that somebody has begun and not ended, with its nodes and pods reserved; None without one."""
+        plan = await self._store.packing()
+        if plan is None or plan.phase is not Phase.UNDER_WAY:
+            self._gate.reserve()
+            return None
+        self._gate.reserve(*subjects_of(plan))
+        return plan
+
+    async def to_the_end(self, plan: PackingPlan) -> PackingPlan:
+        """Carry a plan out until it is finished or dropped; one that is only shown is returned as it is.
+
+        Raises what the world refuses: then the plan is as it was stored last, to be taken up again.
+        """
+        while plan.phase is Phase.UNDER_WAY:
+            plan, done = await self.step(plan)
+            if plan.phase is Phase.UNDER_WAY and not done:
+                await asyncio.sleep(self._poll_seconds)
+        return plan
+
+    async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
+        """Do what comes next for a plan under way; return it as it is then, and whether something was done."""
+        self._gate.reserve(*subjects_of(plan))
+        snapshot, stored = await self._cluster.snapshot(), await self._store.overrides()
+        now = self._clock()
+        # In a thread, since judging the rest of a plan in a large cluster takes a while.
+        try:
+            step = await asyncio.to_thread(decide_next_step, plan, snapshot, self._policy, now, stored)
+        except Exception as mistake:
+            log.error("packing plan not understood", plan=plan.id, error=repr(mistake), exc_info=True)
+            step = Step(replace(plan, phase=Phase.DROPPED, changed_at=now, detail=f"failed: {mistake!r}"))
+        if step.plan != plan:
+            await self._store.save_packing(step.plan)
+        after, done = step.plan, False
+        if step.actions:
+            outcomes = await apply(
+                step.actions,
+                snapshot,
+                self._cluster,
+                self._store,
+                self._policy,
+                now,
+                gate=self._gate,
+                pass_began=plan.at,
+            )
+            after = learnt(step.plan, outcomes, self._clock())
+            if after != step.plan:
+                await self._store.save_packing(after)
+            done = any(outcome.verdict is Verdict.DONE for outcome in outcomes)
+            await self._tell(outcomes)
+        _log_progress(plan, after)
+        if after.phase is not Phase.UNDER_WAY:
+            self._gate.reserve()
+        return after, done
+
+
+def _log_progress(before: PackingPlan, after: PackingPlan) -> None:
+    told = {"plan": after.id, "stage": after.stage, "stages": len(after.proposal.stages)}
+    if after.phase is Phase.DROPPED:
+        log.warning("packing plan dropped", **told, why=after.detail)
+    elif after.phase is Phase.FINISHED:
+        log.info("packing plan finished", **told)
+    elif after.stage != before.stage or after.detail != before.detail:
+        log.info("packing plan goes on", **told, doing=after.detail)

@@ -1,0 +1,168 @@
+"""The packing process itself: it loads the solver, compiles what is not compiled yet, then solves order by order."""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, BinaryIO
+
+from cruise.runtime.packing.kernel_cache import choose_cache, is_warm, mark_warm
+from cruise.runtime.packing.messages import (
+    HEADER_BYTES,
+    Answer,
+    Better,
+    Failed,
+    Message,
+    Order,
+    Ready,
+    Warming,
+    framed,
+    length_of,
+    unframed,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# An annealer finds better packings faster than anybody reads them.
+_REPORT_SECONDS = 0.05
+# Rather this process than the controller, where memory runs out: it can be started anew.
+_OOM_SCORE = 500
+
+
+def serve() -> None:
+    """Solve what comes in on standard input, answer on standard output, end when the other end is gone."""
+    _give_way()
+    # Ctrl-C is for whoever started this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    receiving, sending = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # What a library prints must not be taken for an answer.
+    os.dup2(2, 1)
+    orders: SimpleQueue[Order] = SimpleQueue()
+    threading.Thread(target=_receive, args=(receiving, orders), daemon=True).start()
+    outbox = _Outbox(sending)
+    _warm_up(outbox)
+    while True:
+        _solve(orders.get(), outbox)
+
+
+def compile_kernels() -> "Path | None":
+    """Compile every kernel into the cache that a packing process will use, and return where that is."""
+    cache = _use_cache()
+    _load()
+    if cache is not None:
+        mark_warm(cache)
+    return cache
+
+
+def _use_cache() -> "Path | None":
+    cache = choose_cache(os.environ)
+    if cache is not None:
+        os.environ["NUMBA_CACHE_DIR"] = str(cache)
+    else:
+        os.environ.pop("NUMBA_CACHE_DIR", None)
+    return cache
+
+
+def _load() -> None:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        # Uncompiled, kernels cannot even read the clock.
+        sys.exit("NUMBA_DISABLE_JIT is set")
+    # The compiler reads where its cache is when it is imported.
+    from cruise.packer.dense.warming import warm_up
+    from cruise.packer.large.warming import warm_up_large
+
+    warm_up()
+    warm_up_large()
+
+
+def _warm_up(outbox: "_Outbox") -> None:
+    cache = _use_cache()
+    outbox.send(Warming(compiling=not is_warm(cache)))
+    _load()
+    if cache is not None:
+        mark_warm(cache)
+    outbox.send(Ready())
+
+
+def _solve(order: Order, outbox: "_Outbox") -> None:
+    from cruise.packer.budget import Budget
+    from cruise.packer.pack import pack
+
+    budget = Budget(order.deadline_seconds, order.work_units, order.seed)
+    try:
+        packing = pack(order.problem, budget, lambda better: outbox.report(Better(order.number, better)))
+    except Exception as error:
+        outbox.finish(Failed(order.number, _line(error), traceback.format_exc()))
+        return
+    outbox.finish(Answer(order.number, packing))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+
+
+def _receive(receiving: BinaryIO, orders: "SimpleQueue[Order]") -> None:
+    """Take orders until the other process has ended, however it did; then end this one wherever it is."""
+    try:
+        while len(header := receiving.read(HEADER_BYTES)) == HEADER_BYTES:
+            order = unframed(receiving.read(length_of(header)))
+            assert isinstance(order, Order)
+            orders.put(order)
+    finally:
+        os._exit(0)
+
+
+def _give_way() -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(str(_OOM_SCORE))
+    except OSError:
+        # Not Linux, or forbidden: then it is as likely to be killed as any other.
+        return
+
+
+class _Outbox:
+    """Sends messages; of packings that come in quick succession only the last, a little later."""
+
+    def __init__(self, sending: BinaryIO) -> None:
+        self._sending = sending
+        self._writing = threading.Lock()
+        self._changed = threading.Condition()
+        self._latest: Better | None = None
+        threading.Thread(target=self._send_latest, daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """Send at once."""
+        try:
+            with self._writing:
+                self._sending.write(framed(message))
+                self._sending.flush()
+        except OSError:
+            # Nobody is left to answer to.
+            os._exit(0)
+
+    def report(self, message: Better) -> None:
+        """Send soon, unless a better one comes first; never waits for the reader."""
+        with self._changed:
+            self._latest = message
+            self._changed.notify()
+
+    def finish(self, message: Answer | Failed) -> None:
+        """Send what ends an order."""
+        with self._changed:
+            self._latest = None
+        self.send(message)
+
+    def _send_latest(self) -> None:
+        pause = threading.Event()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._latest is not None)
+                latest, self._latest = self._latest, None
+            if latest is not None:
+                self.send(latest)
+            pause.wait(_REPORT_SECONDS)

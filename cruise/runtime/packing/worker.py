@@ -1,0 +1,330 @@
+"""The warm process that packs: started once, asked again and again, killed to stop it, and started anew."""
+
+import asyncio
+import math
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import cruise
+from cruise.errors import Unavailable
+from cruise.packer.answer import Packing
+from cruise.packer.pack import quick_packing
+from cruise.packer.problem import Problem
+from cruise.packer.status import Status
+from cruise.runtime.packing.messages import (
+    HEADER_BYTES,
+    Answer,
+    Better,
+    Failed,
+    Message,
+    Order,
+    Ready,
+    Warming,
+    framed,
+    length_of,
+    unframed,
+)
+
+STILL_COMPILING = "solver still compiling: answered by the quick method"
+NO_TIME = "no time to search: answered by the quick method"
+OVERRAN = "stopped at the time limit: the best plan until then"
+# Loading compiled kernels takes seconds, and is no part of the time to solve in; compiling them takes a minute.
+_LOADING_SECONDS = 30.0
+# How long after its deadline a solver may still answer before it is stopped.
+_GRACE_SECONDS, _GRACE_SHARE = 1.0, 0.1
+_ATTEMPTS = 2
+_PROVED = (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
+# How long a process may take to end once its pipe is closed.
+_ENDING_SECONDS = 5.0
+_ROOT = str(Path(cruise.__file__).parent.parent)
+# Behind everything else in the search path, so that nothing in a checkout hides a library.
+_COMMAND = "import sys; sys.path.append(sys.argv[1]); from cruise.runtime.packing.process import serve; serve()"
+
+Progress = Callable[[Packing, float], None]
+
+
+class PackWorker:
+    """One packing process, for as long as the context lasts; it ends with this one, however that ends.
+
+    It starts loading at once and stays. A process that dies is replaced, and its order given once more.
+    """
+
+    def __init__(self) -> None:
+        self._turn, self._starting = asyncio.Lock(), asyncio.Lock()
+        self._numbers = count(1)
+        self._child: _Child | None = None
+        self._tasks = asyncio.TaskGroup()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        await self._living()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed = True
+        if self._child is not None:
+            self._child.kill()
+        # Whatever ended the context, its process is waited for.
+        await self._tasks.__aexit__(None, None, None)
+
+    @property
+    def process_id(self) -> int | None:
+        """The process that runs now, None while there is none."""
+        return self._child.process.pid if self._child is not None and not self._child.ended else None
+
+    @property
+    def warm(self) -> bool:
+        """Whether the solver is in memory, so that an order starts at once."""
+        return self._child is not None and self._child.warm
+
+    async def ready(self) -> bool:
+        """Wait until every kernel is loaded or compiled; tell whether the solver could be started at all."""
+        child = await self._living()
+        return await child.settle(math.inf)
+
+    async def pack(
+        self,
+        problem: Problem,
+        seconds: float,
+        on_progress: Progress | None = None,
+        *,
+        work_units: float = math.inf,
+        seed: int = 1,
+    ) -> Packing:
+        """Solve within `seconds` (infinite for replay by work units), and answer even where the solver cannot.
+
+        `on_progress` is called with every better packing, the answer last, and the seconds since solving began; what
+        a process needs to load compiled kernels is not among them. Cancelling stops the solver. Notes tell where the
+        answer is not the solver's own. Raises Unavailable where the solver fails.
+        """
+        async with self._turn:
+            run = _Run(problem, seconds, on_progress)
+            answer = await self._answer(run, work_units, seed)
+            run.tell(answer)
+            return answer
+
+    async def _answer(self, run: "_Run", work_units: float, seed: int) -> Packing:
+        complaint = NO_TIME
+        for _ in range(_ATTEMPTS):
+            if run.left() <= 0:
+                break
+            child = await self._living()
+            if not child.warm and run.seconds < math.inf and (await run.quick()).status in _PROVED:
+                # Nothing is left to find out, so the solver is not waited for.
+                return await run.quick()
+            complaint = await self._wait_for_kernels(child, run)
+            if complaint:
+                break
+            order = Order(next(self._numbers), run.problem, run.begun + run.seconds, work_units, seed)
+            answer = await self._ask(child, order, run)
+            if answer is not None:
+                return answer
+            complaint = f"the solver ended unexpectedly ({child.cause()}): answered by the quick method"
+        return _noted(await run.quick(), complaint)
+
+    async def _wait_for_kernels(self, child: "_Child", run: "_Run") -> str:
+        """Return nothing once the solver can start, otherwise why it cannot within its time."""
+        if child.warm:
+            return ""
+        run.tell(await run.quick())
+        loading = await child.loads_compiled()
+        warm = await child.settle(max(run.left(), _LOADING_SECONDS) if loading else run.left())
+        if warm and loading:
+            run.begun = time.monotonic()
+        if child.ended:
+            return f"the solver could not be started ({child.cause()}): answered by the quick method"
+        return "" if warm and run.left() > 0 else STILL_COMPILING
+
+    async def _ask(self, child: "_Child", order: Order, run: "_Run") -> Packing | None:
+        """Give an order and return its answer, None where the process died; whatever stops this stops the solver."""
+        best: Packing | None = None
+        done = False
+        try:
+            async with asyncio.timeout(run.patience()):
+                await child.send(order)
+                while (reply := await child.replies.get()) is not None:
+                    if reply.number != order.number:
+                        continue
+                    done = not isinstance(reply, Better)
+                    if isinstance(reply, Failed):
+                        error = Unavailable(f"the solver failed: {reply.message}")
+                        error.add_note(reply.trace)
+                        raise error
+                    if isinstance(reply, Answer):
+                        return reply.packing
+                    best = reply.packing
+                    run.tell(best)
+                done = True
+                return None
+        except TimeoutError:
+            return _noted(best if best is not None else await run.quick(), OVERRAN)
+        finally:
+            if not done:
+                self._replace(child)
+
+    async def _living(self) -> "_Child":
+        async with self._starting:
+            if self._child is None or self._child.ended:
+                self._child = await self._start()
+            return self._child
+
+    def _replace(self, child: "_Child") -> None:
+        """Stop a process in the middle of its work, and start loading another."""
+        child.kill()
+        if self._child is child and not self._closed:
+            self._child = None
+            self._tasks.create_task(self._start_again())
+
+    async def _start_again(self) -> None:
+        if not self._closed:
+            await self._living()
+
+    async def _start(self) -> "_Child":
+        errors = tempfile.TemporaryFile()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                _COMMAND,
+                _ROOT,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unavailable(f"the packing process cannot be started: {error.strerror}") from error
+        child = _Child(process, errors)
+        self._tasks.create_task(child.read())
+        if self._closed:
+            child.kill()
+        return child
+
+
+def _noted(packing: Packing, note: str) -> Packing:
+    return replace(packing, notes=(*packing.notes, note))
+
+
+class _Run:
+    """One problem on its way: since when, until when, who wants to know, and what the quick method makes of it."""
+
+    def __init__(self, problem: Problem, seconds: float, on_progress: Progress | None) -> None:
+        self.problem = problem
+        self.seconds = seconds
+        self.begun = time.monotonic()
+        self._on_progress = on_progress
+        self._quick: Packing | None = None
+
+    async def quick(self) -> Packing:
+        """What the quick method answers."""
+        if self._quick is None:
+            self._quick = await asyncio.to_thread(quick_packing, self.problem)
+        return self._quick
+
+    def tell(self, packing: Packing) -> None:
+        """Hand on a packing, with the seconds since solving began."""
+        if self._on_progress is not None:
+            self._on_progress(packing, time.monotonic() - self.begun)
+
+    def left(self) -> float:
+        """What is left of the time."""
+        return self.begun + self.seconds - time.monotonic()
+
+    def patience(self) -> float | None:
+        """How long an answer is waited for; None for as long as it takes."""
+        if self.seconds == math.inf:
+            return None
+        return self.left() + max(_GRACE_SECONDS, self.seconds * _GRACE_SHARE)
+
+
+class _Child:
+    """A packing process as seen from here: what it said of itself, and its replies in order, None at the end."""
+
+    def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes]) -> None:
+        self.process = process
+        self.replies: asyncio.Queue[Better | Answer | Failed | None] = asyncio.Queue()
+        self.warm, self.ended = False, False
+        self._compiling = True
+        self._spoke, self._settled = asyncio.Event(), asyncio.Event()
+        self._errors = errors
+
+    async def read(self) -> None:
+        """Take in messages until the process has ended, and clear away what is left of it."""
+        assert self.process.stdout is not None
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                length = length_of(await self.process.stdout.readexactly(HEADER_BYTES))
+                self._take(unframed(await self.process.stdout.readexactly(length)))
+        await self._wait()
+        self.warm, self.ended = False, True
+        self._spoke.set()
+        self._settled.set()
+        self.replies.put_nowait(None)
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Warming(compiling):
+                self._compiling = compiling
+                self._spoke.set()
+            case Ready():
+                self.warm = True
+                self._settled.set()
+            case Better() | Answer() | Failed():
+                self.replies.put_nowait(message)
+
+    async def send(self, order: Order) -> None:
+        """Give an order; that a process is gone is noticed by its replies."""
+        assert self.process.stdin is not None
+        with suppress(ConnectionError):
+            self.process.stdin.write(framed(order))
+            await self.process.stdin.drain()
+
+    async def loads_compiled(self) -> bool:
+        """Tell whether the process loads compiled kernels, once it has said so."""
+        await self._spoke.wait()
+        return not self._compiling
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait until the kernels are there or the process is gone, at most so long; tell whether they are there."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds == math.inf else max(seconds, 0.0)):
+                await self._settled.wait()
+        return self.warm
+
+    def cause(self) -> str:
+        """Why the process has ended, in words."""
+        code = self.process.returncode or 0
+        if code < 0:
+            return f"signal {-code}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit {code}"
+
+    def kill(self) -> None:
+        """End the process at once, wherever it is."""
+        # Popen's own kill looks first whether the process has ended, and may take its exit code from the event loop.
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
+
+    async def _wait(self) -> None:
+        """Wait for the end of a process that has nothing more to say."""
+        try:
+            async with asyncio.timeout(_ENDING_SECONDS):
+                await self.process.wait()
+        except TimeoutError:
+            self.kill()
+            await self.process.wait()

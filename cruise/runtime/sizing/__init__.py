@@ -1,0 +1,1 @@
+"""The node pass, and the headroom model that it learns."""

@@ -1,0 +1,108 @@
+"""The headroom model of the node passes: prepared for each from what was read of usage, and judged by what came."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cruise.decisions.sizing.container_sizes import ContainerSizes
+from cruise.decisions.sizing.headroom.choosing import headroom_of
+from cruise.decisions.sizing.headroom.model import Headroom
+from cruise.decisions.sizing.headroom.outcome import Expectation
+from cruise.decisions.sizing.headroom.past_demand import PastDemand
+from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
+from cruise.decisions.sizing.node_plans import NodePlan
+from cruise.decisions.usage.statistics_table import container_of
+from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.policy import HeadroomModel, Policy
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import ContainerKey, PeakKey, StatisticsTable
+from cruise.runtime.ports import Store
+from cruise.runtime.sizing.score_history import ScoreHistory
+from cruise.runtime.usage.peaks_by_hour import PeaksByHour
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.windows import WINDOW_SECONDS
+
+
+class PassHeadroom:
+    """What the node passes of one process keep of headroom; `usage` is the process's own, as its usage pass left it."""
+
+    def __init__(self, usage: UsageState) -> None:
+        self._usage = usage
+        self._hours = PeaksByHour()
+        self._scores: ScoreHistory | None = None
+        self._expected: Expectation | None = None
+        self._containers: list[ContainerKey] = []
+
+    async def prepare(self, store: Store, statistics: StatisticsTable, policy: Policy) -> Headroom:
+        """Return the model for a pass that decides from `statistics`, after judging what the last one expected."""
+        if policy.headroom is HeadroomModel.SHARED_MAX:
+            return SHARED_MAX
+        if policy.headroom is HeadroomModel.JOINT_PEAK:
+            await self._hours.load(store, self._usage.peaks.hours)
+        scores = self._scores = self._scores or ScoreHistory(await store.headroom_scores())
+        await asyncio.to_thread(self._judge, scores, int(policy.pass_interval.total_seconds()))
+        unsaved = scores.unsaved()
+        if unsaved:
+            await store.record_headroom_scores(unsaved)
+        past = await asyncio.to_thread(self._past, statistics, policy.headroom)
+        return headroom_of(policy, lambda: past, lambda: scores.margins(self._usage.windows.head, policy.risk_of))
+
+    def expect(self, plans: Sequence[NodePlan], policy: Policy) -> None:
+        """Remember what a pass was decided on, to judge it at the next."""
+        if policy.headroom is not HeadroomModel.RISK or not plans:
+            return
+        containers: list[ContainerKey] = []
+        counts = []
+        for plan in plans:
+            assert isinstance(plan.targets, ContainerSizes)
+            before = len(containers)
+            containers += plan.targets.containers()
+            counts.append(len(containers) - before)
+        bases = {
+            ResourceName.CPU: np.array([plan.base.cpu_millicores for plan in plans], dtype=np.int64),
+            ResourceName.MEMORY: np.array([plan.base.memory_bytes for plan in plans], dtype=np.int64),
+        }
+        extras = {
+            resource: np.array([plan.extras[place] for plan in plans], dtype=np.float64)
+            for place, resource in enumerate((ResourceName.CPU, ResourceName.MEMORY))
+        }
+        nodes = np.repeat(np.arange(len(plans), dtype=np.int64), counts)
+        # A container that was never sampled has no row yet.
+        unknown = np.full(len(containers), -1, dtype=np.int64)
+        self._expected = Expectation.of(self._usage.windows.head, unknown, nodes, bases, extras)
+        self._containers = containers
+
+    def _judge(self, scores: ScoreHistory, interval: int) -> None:
+        expected, containers, windows = self._expected, self._containers, self._usage.windows
+        self._expected, self._containers = None, []
+        if expected is None:
+            return
+        step = windows.step_seconds
+        read, wanted = (windows.head - expected.at) // step, max(1, interval // step)
+        # Half an interval is not judged as one, and of one that is longer ago than the windows reach nothing is known.
+        if 2 * read < wanted or windows.head - expected.at > WINDOW_SECONDS:
+            return
+        usage = windows.recent()
+        columns = usage.columns[len(usage.columns) - read :][:wanted]
+        scores.judge(
+            replace(expected, rows=windows.rows_of(containers)),
+            windows.head,
+            {
+                ResourceName.CPU: usage.cpu_demand_millicores[:, columns],
+                ResourceName.MEMORY: usage.memory_bytes[:, columns],
+            },
+        )
+
+    def _past(self, statistics: StatisticsTable, model: HeadroomModel) -> PastDemand:
+        keys, windows = statistics.keys, self._usage.windows
+        rows = windows.rows_of([container_of(key) for key in keys])
+        numbers: Int64Array = np.full(len(keys), -1, dtype=np.int64)
+        hours: dict[ResourceName, Float32Array] = {}
+        if model is HeadroomModel.JOINT_PEAK:
+            numbers = self._hours.columns_of(
+                [PeakKey(key.namespace, key.workload, key.container, key.identity) for key in keys]
+            )
+            hours = self._hours.matrices()
+        return PastDemand.of(windows.recent(), rows, numbers, hours)

@@ -1,0 +1,1 @@
+"""The usage pass, and what it keeps between passes."""

@@ -1,0 +1,214 @@
+"""Reading usage forward: what is new since each partition's progress, in bounded chunks that are each stored whole.
+
+The oldest hours come first, also at the first start. Counters then continue from chunk to chunk, one interval says what
+was read, and there are no statistics before the whole history is there: figures that knew the last hour alone would
+shrink what peaks every day.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from cruise.decisions.usage.attribution import Attribution
+from cruise.decisions.usage.peaks import HOUR_SECONDS, first_hour_of_history
+from cruise.domain.usage import CounterTail, PartitionProgress, SampleBlock
+from cruise.errors import BadInput, CruiseError
+from cruise.runtime.ports import Store, UsageSource
+from cruise.runtime.usage.state import FailedRead, UsageState
+
+T = TypeVar("T")
+
+Gap = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReading:
+    """How usage is read: on which grid, how long after the fact, and how much at once.
+
+    `step_seconds` divides an hour. A chunk is whole hours where its containers are few enough, between
+    `shortest_chunk_seconds` and `longest_chunk_seconds`.
+    """
+
+    step_seconds: int = 60
+    settle_seconds: int = 30
+    samples_per_chunk: int = 1_000_000
+    shortest_chunk_seconds: int = 900
+    longest_chunk_seconds: int = 24 * HOUR_SECONDS
+    partitions_at_once: int = 4
+
+    def last_complete(self, now_seconds: float) -> int:
+        """Return the last grid time that is over for long enough to have its samples."""
+        return int(now_seconds - self.settle_seconds) // self.step_seconds * self.step_seconds
+
+    def chunk_seconds(self, containers: int) -> int:
+        """Return how much time a chunk of a partition of so many containers spans."""
+        seconds = self.samples_per_chunk // max(1, containers) * self.step_seconds
+        seconds = min(max(seconds, self.shortest_chunk_seconds), self.longest_chunk_seconds)
+        unit = HOUR_SECONDS if seconds >= HOUR_SECONDS else self.step_seconds
+        return seconds // unit * unit
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingProgress:
+    """How much of what a pass has to read is read, in container-hours, each pod counted as if it had always been."""
+
+    done_container_hours: float
+    total_container_hours: float
+
+
+class UsageReader:
+    """One pass's reading of all partitions up to the grid time `at`."""
+
+    def __init__(
+        self,
+        source: UsageSource,
+        store: Store,
+        state: UsageState,
+        attribution: Attribution,
+        reading: UsageReading,
+        at: int,
+        on_progress: Callable[[ReadingProgress], None] | None,
+    ) -> None:
+        self._source, self._store, self._state = source, store, state
+        self._attribution, self._reading, self._at = attribution, reading, at
+        self._on_progress = on_progress
+        self._horizon = first_hour_of_history(at) * HOUR_SECONDS
+        self._at_once = asyncio.Semaphore(reading.partitions_at_once)
+        # Partitions share the peaks of workloads: two writes at once would wait for each other's rows.
+        self._writing = asyncio.Lock()
+        self._read_something = False
+        self._failures: list[tuple[FailedRead, CruiseError]] = []
+        self._unrecorded: dict[str, PartitionProgress] = {}
+        self._seconds_left: dict[str, int] = {}
+        self._seconds_in_all = 0
+        self._containers_each = 0.0
+
+    async def read(self, partitions: Sequence[str], containers: int) -> Sequence[FailedRead]:
+        """Read every partition as far as it goes; return what failed.
+
+        A failed chunk becomes a gap, and its partition waits for the next pass, which asks for the gap once more and
+        then goes on without it. Raises the source's error where nothing at all could be read: then nothing was asked
+        for in vain, and the next pass starts where this one did. Raises Unavailable where the store is lost.
+        """
+        self._containers_each = containers / max(1, len(partitions))
+        known = {partition: self._known_progress(partition) for partition in partitions}
+        self._seconds_left = {partition: self._at - one.read_until for partition, one in known.items()}
+        self._seconds_in_all = sum(self._seconds_left.values())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for partition, progress in known.items():
+                    group.create_task(self._read_partition(partition, progress))
+        except ExceptionGroup as failures:
+            refusals, others = failures.split(CruiseError)
+            if refusals is None or others is not None:
+                raise
+            raise refusals.exceptions[0] from failures
+        if self._failures and not self._read_something:
+            errors = [error for _, error in self._failures]
+            raise next((error for error in errors if isinstance(error, BadInput)), errors[0])
+        for partition, progress in self._unrecorded.items():
+            await self._state.record(self._store, partition, progress, None, self._attribution, self._at)
+        return [failure for failure, _ in self._failures]
+
+    def _known_progress(self, partition: str) -> PartitionProgress:
+        """Return how far a partition was read, without what is too old to count."""
+        known = self._state.progress.get(partition)
+        if known is None or known.read_until < self._horizon:
+            return PartitionProgress(self._horizon, self._horizon)
+        step = self._reading.step_seconds
+        gaps = tuple(gap for gap in known.gaps if gap[1] > self._horizon and not (gap[0] % step or gap[1] % step))
+        # Where the step was set to something else, reading goes on with the next time on the new grid.
+        read_until = -(-known.read_until // step) * step
+        return replace(known, read_from=max(known.read_from, self._horizon), read_until=read_until, gaps=gaps)
+
+    async def _read_partition(self, partition: str, progress: PartitionProgress) -> None:
+        for gap in [gap for gap in progress.gaps if gap[2] == 1]:
+            progress = await self._to_the_end(self._ask_again(partition, progress, gap))
+        for start, end in self._chunks(progress.read_until):
+            progress, succeeded = await self._to_the_end(self._read_chunk(partition, progress, start, end))
+            if not succeeded:
+                return
+
+    async def _ask_again(self, partition: str, progress: PartitionProgress, gap: Gap) -> PartitionProgress:
+        start, end, _ = gap
+        others = tuple(other for other in progress.gaps if other != gap)
+        read = await self._read(partition, start, end, progress.tail)
+        if read is None:
+            progress = replace(progress, gaps=joined_gaps((*others, (start, end, 2))))
+            self._unrecorded[partition] = progress
+            return progress
+        block, tail = read
+        tail = tail if end == progress.read_until else progress.tail
+        progress = replace(progress, gaps=others, tail=tail)
+        await self._record(partition, progress, block)
+        return progress
+
+    async def _read_chunk(
+        self, partition: str, progress: PartitionProgress, start: int, end: int
+    ) -> tuple[PartitionProgress, bool]:
+        read = await self._read(partition, start, end, progress.tail)
+        if read is None:
+            # The tail stays as it is: it continues the counters once the gap is asked for again.
+            gaps = joined_gaps((*progress.gaps, (start, end, 1)))
+            self._unrecorded[partition] = replace(progress, read_until=end, gaps=gaps)
+            return progress, False
+        block, tail = read
+        progress = replace(progress, read_until=end, tail=tail)
+        await self._record(partition, progress, block)
+        self._seconds_left[partition] = self._at - end
+        self._tell_progress()
+        return progress, True
+
+    async def _read(
+        self, partition: str, start: int, end: int, tail: CounterTail | None
+    ) -> tuple[SampleBlock, CounterTail | None] | None:
+        async with self._at_once:
+            try:
+                continues = tail if tail is not None and tail.at == start else None
+                read = await self._source.read(partition, start, end, continues)
+            except CruiseError as error:
+                self._failures.append((FailedRead(partition, start, end, str(error)), error))
+                return None
+        self._read_something = True
+        return read
+
+    async def _record(self, partition: str, progress: PartitionProgress, block: SampleBlock) -> None:
+        async with self._writing:
+            await self._state.record(self._store, partition, progress, block, self._attribution, self._at)
+        self._unrecorded.pop(partition, None)
+
+    def _chunks(self, start: int) -> Iterator[tuple[int, int]]:
+        length = self._reading.chunk_seconds(math.ceil(self._containers_each))
+        while start < self._at:
+            end = min(start + length, self._at)
+            yield start, end
+            start = end
+
+    def _tell_progress(self) -> None:
+        if self._on_progress is not None:
+            hours = self._containers_each / HOUR_SECONDS
+            left = sum(self._seconds_left.values())
+            self._on_progress(ReadingProgress((self._seconds_in_all - left) * hours, self._seconds_in_all * hours))
+
+    async def _to_the_end(self, work: Awaitable[T]) -> T:
+        """Finish a chunk that is being read, even when stopped: what was asked for is stored, or it is asked twice."""
+        chunk = asyncio.ensure_future(work)
+        try:
+            return await asyncio.shield(chunk)
+        except asyncio.CancelledError:
+            await asyncio.wait([chunk])
+            chunk.result()
+            raise
+
+
+def joined_gaps(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
+    """Join neighbouring gaps that stay unknown; sorted by time."""
+    joined: list[Gap] = []
+    for gap in sorted(gaps):
+        if joined and joined[-1][1] == gap[0] and joined[-1][2] == gap[2] == 2:
+            joined[-1] = (joined[-1][0], gap[1], 2)
+        else:
+            joined.append(gap)
+    return tuple(joined)

@@ -1,0 +1,117 @@
+"""What a process keeps of usage between passes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cruise.decisions.usage.attribution import Attribution
+from cruise.decisions.usage.peaks import first_hour_of_history, hourly_peaks, peak_hours
+from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.domain.usage import PartitionProgress, SampleBlock, StatisticsTable, UsageAdvance
+from cruise.runtime.ports import Store
+from cruise.runtime.usage.peaks import PeakNumbers
+from cruise.runtime.usage.windows import WINDOW_SECONDS, UsageWindows
+
+NO_SAMPLES = SampleBlock(
+    keys=(),
+    times=np.empty(0, dtype=np.int64),
+    cpu_demand_millicores=np.empty((0, 0), dtype=np.float32),
+    memory_bytes=np.empty((0, 0)),
+    psi_known=np.empty(0, dtype=np.bool_),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRead:
+    """One read that was in vain: what could not be read, and why in one line."""
+
+    partition: str
+    start: int
+    end: int
+    why: str
+
+
+@dataclass(slots=True)
+class UsageState:
+    """The last hour, the peaks, how far each partition was read, and the last statistics.
+
+    It mirrors the store for the one process that reads usage; a process that takes over starts with a new one, which
+    its first pass fills from the store. `failures` are those of the last pass.
+    """
+
+    windows: UsageWindows = field(default_factory=UsageWindows)
+    peaks: PeakNumbers = field(default_factory=PeakNumbers)
+    progress: dict[str, PartitionProgress] = field(default_factory=dict)
+    table: StatisticsTable = field(default_factory=lambda: StatisticsTable.of_rows([]))
+    failures: Sequence[FailedRead] = ()
+    restored: bool = False
+
+    async def catch_up(
+        self, store: Store, attribution: Attribution, at: int, step_seconds: int, look_ahead_seconds: int
+    ) -> None:
+        """Sum up the peaks anew where other hours count by now, and after a start take over what is stored."""
+        hours, since_hour = peak_hours(at, look_ahead_seconds), first_hour_of_history(at)
+        if hours != self.peaks.hours:
+            earlier = self.peaks
+            self.peaks = PeakNumbers.of(await store.peak_summary(hours, since_hour), hours, since_hour)
+            self.windows.renumber(lambda number: self.peaks.number(earlier.keys[number]))
+        if self.restored:
+            return
+        self.windows = UsageWindows(step_seconds)
+        self.progress = dict(await store.usage_progress())
+        self.table = await store.read_statistics()
+        for block in await store.recent_blocks(at - WINDOW_SECONDS):
+            # A block may be from before the step was set to something else.
+            if not (block.times % step_seconds).any():
+                self.windows.append(block, self._numbers(block, attribution))
+        self.restored = True
+
+    async def record(
+        self,
+        store: Store,
+        partition: str,
+        progress: PartitionProgress,
+        block: SampleBlock | None,
+        attribution: Attribution,
+        at: int,
+    ) -> None:
+        """Store what was read and how far, then take it over; samples that nobody owns any more are left out."""
+        block = block or NO_SAMPLES
+        numbers = self._numbers(block, attribution)
+        peaks = hourly_peaks(block, numbers, self.peaks.keys)
+        young = young_part(block, numbers >= 0, at - WINDOW_SECONDS)
+        await store.record_usage(UsageAdvance(partition, progress, peaks, young))
+        self.progress[partition] = progress
+        self.peaks.merge(peaks)
+        self.windows.append(block, numbers)
+
+    def _numbers(self, block: SampleBlock, attribution: Attribution) -> Int64Array:
+        """Return what each container's peaks belong to, -1 where nobody can tell."""
+        numbers = np.empty(len(block.keys), dtype=np.int64)
+        for index, key in enumerate(block.keys):
+            number = self.windows.number_of(key)
+            if number < 0:
+                peak_key = attribution.peak_key(key, block.nodes[index] if block.nodes else "")
+                number = -1 if peak_key is None else self.peaks.number(peak_key)
+            numbers[index] = number
+        return numbers
+
+
+def young_part(block: SampleBlock, owned: BoolArray, after: int) -> SampleBlock | None:
+    """Return what of a block is later than `after` and owned by somebody, None where there is nothing."""
+    columns = np.flatnonzero(block.times > after)
+    rows = np.flatnonzero(owned)
+    if not len(columns) or not len(rows):
+        return None
+    if len(columns) == len(block.times) and len(rows) == len(block.keys):
+        return block
+    chosen = rows.tolist()
+    return SampleBlock(
+        keys=[block.keys[row] for row in chosen],
+        times=block.times[columns],
+        cpu_demand_millicores=block.cpu_demand_millicores[np.ix_(rows, columns)],
+        memory_bytes=block.memory_bytes[np.ix_(rows, columns)],
+        psi_known=block.psi_known[rows],
+        nodes=[block.nodes[row] for row in chosen] if block.nodes else (),
+    )

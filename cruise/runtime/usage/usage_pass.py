@@ -1,0 +1,100 @@
+"""The usage pass: what is new since the last one, and the statistics that follow from it."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import numpy as np
+import structlog
+
+from cruise.decisions.usage.attribution import Attribution
+from cruise.decisions.usage.estimation import estimate_statistics
+from cruise.decisions.usage.statistics_table import container_of, with_earlier
+from cruise.decisions.usage.usage_columns import LiveContainers
+from cruise.domain.cluster import ContainerRole, Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.usage import PeakKey, StatisticKey, StatisticsTable
+from cruise.runtime.ports import Cluster, Store, UsageSource
+from cruise.runtime.usage.reading import ReadingProgress, UsageReader, UsageReading
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.windows import UsageWindows
+
+log = structlog.get_logger()
+
+HISTORY = timedelta(days=7)
+DEFAULT_READING = UsageReading()
+
+
+async def usage_pass(
+    cluster: Cluster,
+    source: UsageSource,
+    store: Store,
+    state: UsageState,
+    policy: Policy,
+    now: datetime,
+    reading: UsageReading = DEFAULT_READING,
+    on_progress: Callable[[ReadingProgress], None] | None = None,
+) -> StatisticsTable:
+    """Read what is new, estimate the statistics of the last complete minute, store and return them.
+
+    The first pass reads the whole history and may take long; stopped, the next one goes on where it was. Statistics
+    are estimated once every partition is read; until then the earlier ones are returned. Containers without a recent
+    sample keep their earlier row. Raises what `UsageReader.read` and the cluster raise.
+    """
+    snapshot = await cluster.snapshot()
+    at = max(reading.last_complete(now.timestamp()), state.windows.head)
+    attribution = Attribution.of(snapshot)
+    await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
+    partitions = await source.partitions(snapshot)
+    containers = sum(len(pod.containers) for pod in snapshot.pods)
+    reader = UsageReader(source, store, state, attribution, reading, at, on_progress)
+    state.failures = await reader.read(partitions, containers)
+    for failure in state.failures:
+        log.warning(
+            "usage not read", partition=failure.partition, start=failure.start, end=failure.end, why=failure.why
+        )
+    behind = [name for name in partitions if name not in state.progress or state.progress[name].read_until < at]
+    if behind:
+        log.info("usage history incomplete", partitions=len(behind))
+        return state.table
+    state.windows.advance(at)
+    live = live_containers(snapshot, state.windows)
+    table = await asyncio.to_thread(
+        estimate_statistics,
+        state.windows.recent(),
+        state.peaks.known(),
+        live,
+        await oom_memory(store, now),
+        at,
+        reading.step_seconds,
+        int(policy.max_age.total_seconds()),
+        int(policy.new_workload_age.total_seconds()),
+    )
+    await store.write_statistics(table)
+    state.table = with_earlier(table, state.table, live.keys)
+    log.info("usage pass", containers=len(table.row_of_container), workloads=len(table.row_of_workload))
+    return state.table
+
+
+def live_containers(snapshot: Snapshot, windows: UsageWindows) -> LiveContainers:
+    """Return the containers of all pods on nodes that are not over, in the snapshot's order, init containers left out.
+
+    A pod without a node has no usage, nor does it make its workload one of which samples are missing.
+    """
+    keys = [
+        StatisticKey(pod.namespace, pod.name, str(pod.workload) if pod.workload else "", container.name, pod.identity)
+        for pod in snapshot.pods
+        if pod.node is not None and not pod.terminal
+        for container in pod.containers
+        if container.role is not ContainerRole.INIT
+    ]
+    return LiveContainers(keys, windows.rows_of([container_of(key) for key in keys]) if keys else np.empty(0, np.int64))
+
+
+async def oom_memory(store: Store, now: datetime) -> dict[PeakKey, int]:
+    """Return what the kills of the last 7 days taught, the largest for each key."""
+    largest: dict[PeakKey, int] = {}
+    for record in await store.oom_records(now - HISTORY):
+        key = PeakKey(record.namespace, record.workload, record.container, record.identity)
+        largest[key] = max(record.oom_memory_bytes, largest.get(key, 0))
+    return largest

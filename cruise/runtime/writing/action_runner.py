@@ -1,0 +1,243 @@
+"""One application of a plan: each action guarded, sent, and its answer judged."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import structlog
+
+from cruise.domain.actions import Action, ContainerTarget, EvictPod, Outcome, Reason, RefusedTarget, ResizePod, Verdict
+from cruise.domain.cluster import ResizePending
+from cruise.domain.sizes import spec_targets
+from cruise.errors import Conflict, CruiseError, NotFound, Refused, Throttled, Unavailable
+from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.writing.answers import WEBHOOK_FAILED, forbids_disruption, refusal_of
+from cruise.runtime.writing.braking import Brake
+from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.guards import Guards
+from cruise.runtime.writing.pausing import Pause
+
+log = structlog.get_logger()
+
+# What is under way when a plan is given up has so long to be answered, well inside what a lease leaves.
+GRACE_SECONDS = 3.0
+_MOST_ATTEMPTS = 5
+_ORIGINALS_AT_ONCE = 5000
+_EVICTION_WINDOW = timedelta(hours=1)
+PART = "what would grow waits for room"
+
+
+class Application:
+    """What one application of a plan has to remember from action to action."""
+
+    def __init__(
+        self,
+        actions: Sequence[Action],
+        cluster: Cluster,
+        store: Store,
+        guards: Guards,
+        gate: Gate,
+        pause: Pause,
+        now: datetime,
+    ) -> None:
+        self._actions = actions
+        self._cluster = cluster
+        self._store = store
+        self._guards = guards
+        self._gate = gate
+        self._pause = pause
+        self._now = now
+        self._brake = Brake(pause)
+        self._forbidden: set[type[Action]] = set()
+        self._spent: Sequence[Outcome] | None = None
+        self._to_remember: list[RefusedTarget] = []
+        self._outcomes: list[Outcome | None] = [None] * len(actions)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return how each action ended, in their order."""
+        return [outcome for outcome in self._outcomes if outcome is not None]
+
+    async def begin(self) -> None:
+        """Before the first write: learn whether it may be, and remember what pods ask for that were never resized."""
+        if all(self._guards.forbidden_by_mode(action) for action in self._actions):
+            return
+        await self._pause.ask()
+        for first in range(0, len(self._actions), _ORIGINALS_AT_ONCE):
+            # In parts, since a plan may be about all pods of a large cluster, and others wait for their turn.
+            originals = self._guards.original_sizes(self._actions[first : first + _ORIGINALS_AT_ONCE])
+            if originals and await self._pause.allows_writing():
+                await self._store.remember_original_sizes(originals)
+
+    async def record(self) -> None:
+        """Bring the store up to date."""
+        refused, self._to_remember = self._to_remember, []
+        if refused:
+            await self._store.remember_refused(refused)
+        await self._gate.record(self._store)
+
+    async def one(self, number: int) -> None:
+        """Take one action to its end."""
+        action = self._actions[number]
+        outcome = await self._ended(action)
+        self._outcomes[number] = outcome
+        # What is not even tried, since others of its kind were, is told of those.
+        untried = outcome.verdict is Verdict.HELD and outcome.reason in (Reason.FORBIDDEN, Reason.THROTTLED)
+        evicted = isinstance(action, EvictPod) and outcome.verdict is Verdict.DONE
+        if outcome.verdict is not Verdict.OBSERVED and not untried and not evicted:
+            self._gate.note(outcome)
+
+    async def _ended(self, action: Action) -> Outcome:
+        if self._guards.forbidden_by_mode(action):
+            return self._outcome(action, Verdict.OBSERVED, Reason.MODE)
+        left_alone = self._guards.why_left_alone(action)
+        if left_alone is not None:
+            return self._outcome(action, Verdict.HELD, left_alone)
+        if isinstance(action, EvictPod):
+            return await self._evicted(action)
+        if isinstance(action, ResizePod):
+            return await self._resized(action)
+        return await self._attempted(action)
+
+    async def _evicted(self, action: EvictPod) -> Outcome:
+        """Evict with nobody else evicting, on budgets read from the store where others may have spent them."""
+        over = None if self._spent is None else self._guards.over_budget(action, self._spent)
+        if over is not None:
+            return self._outcome(action, Verdict.HELD, over)
+        async with self._gate.evicting:
+            await self.record()
+            self._spent = await self._store.evictions_since(self._now - _EVICTION_WINDOW)
+            over = self._guards.over_budget(action, self._spent)
+            if over is not None:
+                return self._outcome(action, Verdict.HELD, over)
+            outcome = await self._attempted(action)
+            if outcome.verdict is Verdict.REFUSED:
+                self._guards.refusing_nodes.add(action.node)
+            elif outcome.verdict is Verdict.DONE:
+                self._gate.note(outcome)
+                await self.record()
+            return outcome
+
+    async def _resized(self, action: ResizePod) -> Outcome:
+        detail = ""
+        if not self._guards.must_be_read_anew(action) and self._guards.resized_by_another(action):
+            return self._outcome(action, Verdict.HELD, Reason.CHANGED_SINCE)
+        if not self._guards.has_room(action):
+            part = self._guards.part_without_growth(action)
+            if part is None:
+                return self._outcome(action, Verdict.HELD, Reason.WAITING_FOR_ROOM)
+            action, detail = part, PART
+        give_back = self._guards.take(action)
+        outcome = await self._attempted(action, detail)
+        if outcome.verdict is not Verdict.DONE:
+            give_back()
+        return outcome
+
+    async def _attempted(self, action: Action, detail: str = "") -> Outcome:
+        """Try an action until the server has no more of "too many requests" to say, within bounds."""
+        for left in reversed(range(_MOST_ATTEMPTS)):
+            async with self._brake.turn():
+                if type(action) in self._forbidden:
+                    return self._outcome(action, Verdict.HELD, Reason.FORBIDDEN)
+                if self._brake.given_up:
+                    return self._outcome(action, Verdict.HELD, Reason.THROTTLED)
+                outcome = await self._attempt(action, detail, last=left == 0)
+            if outcome is not None:
+                return outcome
+        raise AssertionError("the last attempt has an outcome")
+
+    async def _attempt(self, action: Action, detail: str, *, last: bool) -> Outcome | None:
+        """Try an action once; None if it is to be tried again."""
+        try:
+            kept_back = await self._why_kept_back(action)
+            if kept_back is not None:
+                return kept_back
+            await self._send(action, detail)
+        except Throttled as error:
+            if forbids_disruption(action, error):
+                return self._judged(action, error, detail)
+            if error.cause == WEBHOOK_FAILED:
+                self._brake.failed_alone()
+                return self._judged(action, error, detail)
+            self._brake.press(error.retry_after_seconds)
+            return self._judged(action, error, detail) if last or self._brake.given_up else None
+        except (Conflict, NotFound, Refused) as error:
+            self._brake.went_through()
+            return self._judged(action, error, detail)
+        self._brake.went_through()
+        return self._judged(action, None, detail)
+
+    async def _why_kept_back(self, action: Action) -> Outcome | None:
+        """Return how an action ends that is not to be sent, by what is known right before; None for any other."""
+        changed = None
+        if await self._pause.allows_writing() and self._guards.must_be_read_anew(action):
+            assert isinstance(action, ResizePod | EvictPod)
+            changed = self._guards.why_changed(action, await self._cluster.pod(action.namespace, action.pod))
+        # Once more, since reading may have taken its time.
+        if not await self._pause.allows_writing():
+            return self._outcome(action, Verdict.OBSERVED, Reason.PAUSED)
+        return None if changed is None else self._outcome(action, Verdict.HELD, changed)
+
+    async def _send(self, action: Action, detail: str) -> None:
+        """Send a write and wait for its answer, even where the plan is given up meanwhile."""
+        # A task of its own, since a cancellation must not end it: it may be done already.
+        sending = asyncio.ensure_future(self._cluster.perform(action))
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await asyncio.wait({sending}, timeout=GRACE_SECONDS)
+            if not sending.done():
+                sending.cancel()
+                await asyncio.wait({sending})
+            unanswered = Unavailable("given up before it was answered: it may have been done")
+            error = unanswered if sending.cancelled() else sending.exception()
+            if error is None or isinstance(error, CruiseError):
+                self._gate.note(self._judged(action, error, detail))
+            raise
+        except Unavailable as error:
+            self._gate.note(self._judged(action, error, detail))
+            raise
+
+    def _judged(self, action: Action, error: CruiseError | None, detail: str) -> Outcome:
+        """Return the outcome that an answer means, and remember what it teaches."""
+        match error:
+            case None:
+                self._learn_from_done(action)
+                return self._outcome(action, Verdict.DONE, action.reason, detail)
+            case Conflict():
+                return self._outcome(action, Verdict.HELD, Reason.CHANGED_SINCE, str(error))
+            case NotFound():
+                return self._outcome(action, Verdict.HELD, Reason.GONE, str(error))
+            case Throttled():
+                budget = forbids_disruption(action, error)
+                return self._outcome(
+                    action, Verdict.REFUSED, Reason.DISRUPTION_BUDGET if budget else Reason.THROTTLED, str(error)
+                )
+            case Refused():
+                return self._refused(action, error)
+            case _:
+                return self._outcome(action, Verdict.FAILED, action.reason, str(error))
+
+    def _refused(self, action: Action, error: Refused) -> Outcome:
+        refusal = refusal_of(action, error)
+        if refusal.remembered_as is not None and isinstance(action, ResizePod):
+            self._remember(action, action.containers, refusal.remembered_as)
+        if refusal.of_verb:
+            if type(action) in self._forbidden:
+                # One of those that were under way together.
+                return self._outcome(action, Verdict.HELD, refusal.reason, str(error))
+            self._forbidden.add(type(action))
+            log.warning("not permitted", action=type(action).__name__, error=str(error))
+        return self._outcome(action, Verdict.REFUSED, refusal.reason, str(error))
+
+    def _learn_from_done(self, action: Action) -> None:
+        decided_on = self._guards.decided_on(action) if isinstance(action, ResizePod) else None
+        if isinstance(action, ResizePod) and action.reason is Reason.WITHDRAWN and decided_on is not None:
+            deferred = decided_on.resize.pending is ResizePending.DEFERRED
+            why = Reason.RESIZE_DEFERRED if deferred else Reason.RESIZE_INFEASIBLE
+            self._remember(action, spec_targets(decided_on), why)
+
+    def _remember(self, action: ResizePod, containers: Sequence[ContainerTarget], why: Reason) -> None:
+        self._to_remember.append(RefusedTarget(action.uid, tuple(containers), why, self._now))
+
+    def _outcome(self, action: Action, verdict: Verdict, reason: Reason, detail: str = "") -> Outcome:
+        return Outcome(self._now, action, verdict, reason, detail)

@@ -1,0 +1,1 @@
+"""A cluster in memory: API server, scheduler, controllers, kubelets."""

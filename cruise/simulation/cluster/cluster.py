@@ -1,0 +1,277 @@
+"""A whole cluster in memory, with the behaviour that cruise's rules depend on and time that moves when told to.
+
+Not simulated: preemption, kubelet pressure evictions, volumes, pod affinity and spread, autoscalers (they are only
+shown), quotas. A node's capacity is its allocatable.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
+from cruise.domain.cluster import Autoscaler, LimitRangeItem, Node, OomKill, Pod, Snapshot
+from cruise.domain.resources import Resources
+from cruise.domain.scheduling import OVERLOADED
+from cruise.errors import Conflict, NotFound, Refused, Throttled
+from cruise.simulation.cluster.api_server import check_resize, resized
+from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.simulation.cluster.containers import ContainerTable
+from cruise.simulation.cluster.controllers import Admit, Controllers
+from cruise.simulation.cluster.evictions import BudgetRule, budgets_seen, check_eviction
+from cruise.simulation.cluster.figures import NodeFigure, Tally
+from cruise.simulation.cluster.kube_scheduler import KubeScheduler
+from cruise.simulation.cluster.kubelet import Kubelet
+from cruise.simulation.cluster.measuring import MINUTE, Measuring, NodeLoad
+from cruise.simulation.cluster.resizing import Resizing
+from cruise.simulation.cluster.state import ClusterState, PodRecord
+from cruise.simulation.cluster.timeline import Timeline, seconds, utc
+from cruise.simulation.cluster.workloads import SimulatedWorkload
+from cruise.simulation.demand.history import UsageHistory
+
+
+def as_created(pod: Pod) -> Pod:
+    """Admit a pod as its controller made it."""
+    return pod
+
+
+class SimulatedCluster:
+    """The Cluster port over a cluster in memory; the same arguments and calls give the same cluster, byte for byte.
+
+    At the start every pod that fits runs already, since its workload was created. `admit` decides on each pod that a
+    controller creates later; it may change resources, annotations and placement, and is free to be replaced at any
+    time. One thread only.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        workloads: Sequence[SimulatedWorkload],
+        start: datetime,
+        behaviour: Behaviour | None = None,
+        *,
+        admit: Admit = as_created,
+        budgets: Sequence[BudgetRule] = (),
+        autoscalers: Sequence[Autoscaler] = (),
+        limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] | None = None,
+        namespace_annotations: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self.admit = admit
+        self.kills: list[OomKill] = []
+        self._behaviour = rules = behaviour or Behaviour()
+        self._budgets = tuple(budgets)
+        self._start = seconds(start)
+        self._tally = Tally()
+        self._state = ClusterState(tuple(nodes))
+        self._timeline = Timeline(self._start)
+        self._table = ContainerTable()
+        sample_seconds = max(MINUTE, rules.step_seconds)
+        self.history = UsageHistory(self._start, sample_seconds, rules.retention_seconds)
+        self._scheduler = KubeScheduler(self._state)
+        self._kubelet = Kubelet(
+            self._state, self._table, self.history, self._timeline, rules, self._tally, self._pod_ended
+        )
+        self._resizing = Resizing(
+            self._state, self._table, self._timeline, rules, self._tally, self._kubelet.restart_now
+        )
+        self._measuring = Measuring(
+            self._state,
+            self._table,
+            self._kubelet,
+            self.history,
+            self._tally,
+            rules.step_seconds,
+        )
+        self._limit_ranges = dict(limit_ranges or {})
+        self._controllers = Controllers(
+            self._state,
+            workloads,
+            lambda namespace: self._limit_ranges.get(namespace, ()),
+            rules.seed,
+            self._start,
+            self._tally,
+        )
+        described = [workload.described(start) for workload in workloads]
+        self._shown = Snapshot(
+            workloads={(one.namespace, one.ref): one for one in described if one is not None},
+            autoscalers=tuple(sorted(autoscalers, key=lambda one: (one.namespace, one.name))),
+            limit_ranges=self._limit_ranges,
+            namespace_annotations=dict(namespace_annotations or {}),
+        )
+        self._kill_seen = asyncio.Event()
+        self._closed = False
+        self._controllers.reconcile(self._start, as_created)
+        self._schedule(self._start, running_already=True)
+
+    @property
+    def now(self) -> datetime:
+        """The simulated time."""
+        return utc(self._timeline.now)
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted until now."""
+        return replace(self._tally, kills_of=dict(self._tally.kills_of))
+
+    @property
+    def pending_pods(self) -> int:
+        """How many pods wait for a node."""
+        return len(self._scheduler.queue())
+
+    @property
+    def loads(self) -> Sequence[NodeLoad]:
+        """The nodes' loads of past steps, in the order of their names, oldest first."""
+        return self._measuring.loads
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """The nodes' names, sorted."""
+        return self._state.node_names
+
+    def advance(self, to: datetime) -> None:
+        """Let simulated time pass; it makes no difference in how many calls. Raises ValueError for the past."""
+        end, step = seconds(to), self._behaviour.step_seconds
+        if end < self._timeline.now:
+            raise ValueError(f"simulated time is {self.now}, it cannot go back to {to}")
+        for at in range((self._timeline.now // step + 1) * step, end + 1, step):
+            self._timeline.run_until(at)
+            self._step(at)
+        self._timeline.run_until(end)
+
+    def close(self) -> None:
+        """End every stream of kills once it has yielded what there is."""
+        self._closed = True
+        self._kill_seen.set()
+
+    def node_figures(self) -> tuple[NodeFigure, ...]:
+        """Return one figure a node, sorted by name; use and load are those of the last step, 0 before the first."""
+        state = self._state
+        last = self._measuring.loads[-1] if self._measuring.loads else None
+        return tuple(
+            NodeFigure(
+                node=name,
+                allocatable=state.allocatable(index),
+                requested=Resources(int(state.counted_cpu[index]), int(state.counted_memory[index])),
+                used=Resources(int(last.cpu_used[index]), int(last.memory_used[index])) if last else Resources(),
+                pods=int(state.pods_on[index]),
+                load=float(last.cpu_demand[index]) / max(1, int(state.allocatable_cpu[index])) if last else 0.0,
+            )
+            for index, name in enumerate(state.node_names)
+        )
+
+    async def snapshot(self) -> Snapshot:
+        records = list(self._state.records.values())
+        return replace(
+            self._shown,
+            nodes=tuple(self._state.nodes.values()),
+            pods=self._state.pods,
+            budgets=budgets_seen(self._budgets, records, self._kubelet.ready),
+        )
+
+    async def pod(self, namespace: str, name: str) -> Pod | None:
+        record = self._state.records.get((namespace, name))
+        return None if record is None else record.pod
+
+    async def oom_kills(self) -> AsyncIterator[OomKill]:
+        """Yield every kill since the start of the simulation, then each as it happens, until the cluster is closed."""
+        position = 0
+        while True:
+            while position < len(self.kills):
+                for _ in range(1 + self._behaviour.emit_twice):
+                    yield self.kills[position]
+                position += 1
+            if self._closed:
+                return
+            self._kill_seen.clear()
+            await self._kill_seen.wait()
+
+    async def perform(self, action: Action) -> None:
+        match action:
+            case ResizePod():
+                self._resize(action)
+            case EvictPod():
+                self._evict(action)
+            case TaintNode():
+                self._set_overloaded(action.node, True)
+            case UntaintNode():
+                self._set_overloaded(action.node, False)
+            case _:
+                assert_never(action)
+
+    def _step(self, at: int) -> None:
+        for record in self._controllers.outdated():
+            self._kubelet.remove(record, at)
+        self._controllers.reconcile(at, self.admit)
+        self._schedule(at)
+        self._resizing.retry(at)
+        kills = [self._kubelet.kill(row, at) for row in self._measuring.measure(at)]
+        self._measuring.observe(at)
+        if kills:
+            self.kills.extend(kills)
+            self._kill_seen.set()
+
+    def _schedule(self, at: int, running_already: bool = False) -> None:
+        for record in self._scheduler.queue():
+            node = self._scheduler.choose(record)
+            if node is None:
+                self._tally.pending_pod_seconds += 0 if running_already else self._behaviour.step_seconds
+                if record.pod.unschedulable_since is None:
+                    self._state.put(record, replace(record.pod, unschedulable_since=utc(at)))
+                continue
+            self._kubelet.bind(record, node)
+            created = record.pod.created_at
+            if running_already and created is not None:
+                self._kubelet.start_in_the_past(record, seconds(created))
+            else:
+                self._kubelet.start_later(record, at)
+
+    def _find(self, namespace: str, name: str, uid: str) -> PodRecord:
+        record = self._state.records.get((namespace, name))
+        if record is None:
+            raise NotFound(f'pods "{name}" not found')
+        if record.pod.uid != uid:
+            raise Conflict(f'pods "{name}": the uid is {record.pod.uid}, not {uid}')
+        return record
+
+    def _resize(self, action: ResizePod) -> None:
+        record = self._find(action.namespace, action.pod, action.uid)
+        node = None if record.pod.node is None else self._state.nodes[record.pod.node]
+        ranges = self._limit_ranges.get(action.namespace, ())
+        self._tally.resizes_asked += 1
+        try:
+            wanted = resized(record.pod, action.containers)
+            check_resize(record.pod, wanted, node, ranges, self._behaviour.server_version)
+        except Refused:
+            self._tally.resizes_refused += 1
+            raise
+        self._state.put(record, wanted)
+        if node is not None:
+            self._resizing.asked(record, self._timeline.now)
+
+    def _evict(self, action: EvictPod) -> None:
+        record = self._find(action.namespace, action.pod, action.uid)
+        try:
+            check_eviction(record, self._budgets, list(self._state.records.values()), self._kubelet.ready)
+        except (Refused, Throttled):
+            self._tally.evictions_refused += 1
+            raise
+        if record.pod.terminating:
+            return
+        self._tally.evictions += 1
+        if record.pod.node is None or record.pod.terminal:
+            self._kubelet.remove(record, self._timeline.now)
+        else:
+            self._kubelet.terminate(record, self._timeline.now)
+            self._controllers.look_at(record.workload)
+
+    def _set_overloaded(self, name: str, overloaded: bool) -> None:
+        node = self._state.nodes.get(name)
+        if node is None:
+            raise NotFound(f'nodes "{name}" not found')
+        others = tuple(taint for taint in node.taints if taint != OVERLOADED)
+        self._state.set_node(replace(node, taints=(*others, OVERLOADED) if overloaded else others))
+        self._controllers.look_at_daemons()
+
+    def _pod_ended(self, record: PodRecord) -> None:
+        self._controllers.look_at(record.workload)

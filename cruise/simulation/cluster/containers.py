@@ -1,0 +1,138 @@
+"""The running containers of a simulated cluster as columns, so that a step costs a handful of array operations."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.resources import Amounts
+from cruise.simulation.demand.demand import DemandSource
+
+NEVER = np.iinfo(np.int64).max
+NO_DEMAND = -1
+_FIRST_CAPACITY = 64
+_COLUMNS: dict[str, tuple[Any, float]] = {
+    "alive": (np.bool_, 0),
+    "node": (np.int64, -1),
+    "source": (np.int64, NO_DEMAND),
+    "member": (np.int64, 0),
+    "started_at": (np.int64, NEVER),
+    "cpu_request": (np.float64, 0),
+    "cpu_limit": (np.float64, np.inf),
+    "memory_limit": (np.float64, np.inf),
+    "history_row": (np.int64, -1),
+    "last_memory": (np.float64, np.nan),
+    "demand_sum": (np.float64, 0),
+    "demand_count": (np.int64, 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the living containers want at one moment; all arrays have one entry a row of `rows`.
+
+    CPU is 0 for a container that is not running and memory NaN; `known` tells whose demand is known.
+    """
+
+    rows: Int64Array
+    node: Int64Array
+    cpu_millicores: Float64Array
+    memory_bytes: Float64Array
+    known: BoolArray
+
+
+class ContainerTable:
+    """One row a container; the row of a removed container is used again."""
+
+    node: NDArray[np.int64]
+    source: NDArray[np.int64]
+    member: NDArray[np.int64]
+    started_at: NDArray[np.int64]
+    cpu_request: NDArray[np.float64]
+    cpu_limit: NDArray[np.float64]
+    memory_limit: NDArray[np.float64]
+    history_row: NDArray[np.int64]
+    last_memory: NDArray[np.float64]
+    demand_sum: NDArray[np.float64]
+    demand_count: NDArray[np.int64]
+    alive: NDArray[np.bool_]
+
+    def __init__(self) -> None:
+        self._capacity = 0
+        self._free: list[int] = []
+        self._sources: list[DemandSource] = []
+        self._source_of: dict[int, int] = {}
+        self._living: Int64Array | None = None
+        self._by_source: list[tuple[DemandSource, Int64Array, Int64Array]] = []
+        self._grow(_FIRST_CAPACITY)
+
+    def add(self, node: int, source: DemandSource | None, member: int, history_row: int) -> int:
+        """Add a container that is not running yet and return its row."""
+        if not self._free:
+            self._grow(2 * self._capacity)
+        row = self._free.pop()
+        for name, (_, empty) in _COLUMNS.items():
+            getattr(self, name)[row] = empty
+        self.alive[row] = True
+        self.node[row] = node
+        self.source[row] = NO_DEMAND if source is None else self._number(source)
+        self.member[row] = member
+        self.history_row[row] = history_row
+        self._living = None
+        return row
+
+    def remove(self, row: int) -> None:
+        """Remove a container."""
+        self.alive[row] = False
+        self._free.append(row)
+        self._living = None
+
+    def bound(self, row: int, requests: Amounts, limits: Amounts) -> None:
+        """Put the requests and limits that hold from now on in force."""
+        self.cpu_request[row] = requests.cpu_millicores or 0
+        self.cpu_limit[row] = limits.cpu_millicores or np.inf
+        self.memory_limit[row] = limits.memory_bytes or np.inf
+
+    def demand(self, at: int) -> Demand:
+        """Return what every living container wants at a time."""
+        rows = self._living_rows()
+        cpu = np.full(len(rows), np.nan)
+        memory = np.full(len(rows), np.nan)
+        now = np.int64(at)
+        started = self.started_at[rows]
+        age = now - started
+        for source, places, members in self._by_source:
+            cpu[places], memory[places] = source.demand(members, np.asarray(now), age[places])
+        running = started <= at
+        cpu[~running] = np.nan
+        memory[~running] = np.nan
+        known = np.isfinite(cpu)
+        return Demand(rows, self.node[rows], np.where(known, cpu, 0.0), memory, known)
+
+    def _living_rows(self) -> Int64Array:
+        if self._living is None:
+            self._living = np.flatnonzero(self.alive)
+            source, member = self.source[self._living], self.member[self._living]
+            self._by_source = []
+            for number in np.unique(source[source != NO_DEMAND]).tolist():
+                places = np.flatnonzero(source == number)
+                self._by_source.append((self._sources[number], places, member[places]))
+        return self._living
+
+    def _number(self, source: DemandSource) -> int:
+        number = self._source_of.get(id(source))
+        if number is None:
+            number = self._source_of[id(source)] = len(self._sources)
+            self._sources.append(source)
+        return number
+
+    def _grow(self, capacity: int) -> None:
+        for name, (kind, empty) in _COLUMNS.items():
+            column = np.full(capacity, empty, dtype=kind)
+            column[: self._capacity] = getattr(self, name, column)[: self._capacity]
+            setattr(self, name, column)
+        # Popped from the end: the lowest row first.
+        self._free = list(range(capacity - 1, self._capacity - 1, -1)) + self._free
+        self._capacity = capacity

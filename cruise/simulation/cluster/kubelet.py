@@ -1,0 +1,186 @@
+"""The life of pods on their nodes: start, kill and restart, end."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
+from cruise.domain.usage import ContainerKey
+from cruise.simulation.cluster.api_server import stated_requests
+from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.simulation.cluster.containers import ContainerTable
+from cruise.simulation.cluster.figures import Tally
+from cruise.simulation.cluster.state import ClusterState, PodRecord
+from cruise.simulation.cluster.timeline import Timeline, utc
+from cruise.simulation.demand.history import Past, UsageHistory
+
+
+class Kubelet:
+    """All nodes' kubelets; `ended` is told of every pod that is gone.
+
+    `owner_of_row` finds the pod and the container of a row of the container table.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        table: ContainerTable,
+        history: UsageHistory,
+        timeline: Timeline,
+        behaviour: Behaviour,
+        tally: Tally,
+        ended: Callable[[PodRecord], None],
+    ) -> None:
+        self._state = state
+        self._table = table
+        self._history = history
+        self._timeline = timeline
+        self._behaviour = behaviour
+        self._tally = tally
+        self._ended = ended
+        self._restarts: dict[int, int] = {}
+        self.owner_of_row: dict[int, tuple[PodRecord, str]] = {}
+
+    def bind(self, record: PodRecord, node: str) -> None:
+        """Take a pod in: everything that it states is allocated to it."""
+        pod = record.pod
+        record.granted_limits = {one.name: one.limits for one in pod.containers}
+        containers = tuple(_allocated(one) for one in pod.containers)
+        bound = replace(pod, node=node, containers=containers, unschedulable_since=None)
+        self._state.put(record, bound, stated_requests(pod))
+
+    def start_later(self, record: PodRecord, at: int) -> None:
+        """Start a bound pod's containers once they are pulled and created."""
+        self._timeline.plan(at + self._behaviour.start_seconds, partial(self._start, record))
+
+    def start_in_the_past(self, record: PodRecord, at: int) -> None:
+        """Start a bound pod's containers at a time before now, so that they have a past."""
+        self._start(record, at)
+
+    def ready(self, record: PodRecord) -> bool:
+        """Tell whether a pod runs with all its containers."""
+        if record.pod.phase != "Running" or record.pod.terminating:
+            return False
+        return all(self._table.started_at[row] <= self._timeline.now for row in record.rows.values())
+
+    def terminate(self, record: PodRecord, at: int) -> None:
+        """Ask a bound pod to end; it holds its room until its grace period is over."""
+        self._state.put(record, replace(record.pod, terminating=True))
+        self._timeline.plan(at + record.workload.grace_seconds, partial(self._remove, record))
+
+    def remove(self, record: PodRecord, at: int) -> None:
+        """Remove a pod at once, with its containers."""
+        self._stop(record, at)
+        self._state.remove(record)
+        self._ended(record)
+
+    def kill(self, row: int, at: int) -> OomKill:
+        """Kill a container for lack of memory and plan its restart; return what is seen of the kill.
+
+        Its next process starts low, as the demand of a young process has it.
+        """
+        record, name = self.owner_of_row[row]
+        container = next(one for one in record.pod.containers if one.name == name)
+        limits = container.actual_limits or container.limits
+        requests = container.actual or container.requests
+        last = float(self._table.last_memory[row])
+        kill = OomKill(
+            namespace=record.pod.namespace,
+            pod=record.pod.name,
+            pod_uid=record.pod.uid,
+            container=name,
+            workload=record.pod.workload,
+            identity=record.pod.identity,
+            node=record.pod.node,
+            finished_at=utc(at),
+            memory_limit_bytes=limits.memory_bytes,
+            memory_request_bytes=requests.memory_bytes,
+            last_working_set_bytes=int(last) if np.isfinite(last) else None,
+        )
+        self._tally.kills += 1
+        member = (*record.member, name)
+        self._tally.kills_of[member] = self._tally.kills_of.get(member, 0) + 1
+        self._restart(record, name, at, at + self._pause(row, at))
+        return kill
+
+    def restart_now(self, record: PodRecord, name: str, at: int) -> None:
+        """Restart a container at once, as a resize with restart policy RestartContainer does."""
+        self._restart(record, name, at, at)
+
+    def _start(self, record: PodRecord, at: int) -> None:
+        if record.gone or record.pod.terminating:
+            return
+        pod = record.pod
+        running = {one.name for one in pod.containers if one.role is not ContainerRole.INIT}
+        containers = tuple(
+            replace(one, actual=one.allocated, actual_limits=record.granted_limits[one.name])
+            if one.name in running
+            else one
+            for one in pod.containers
+        )
+        for one in containers:
+            if one.name in running:
+                self._add_container(record, one, at)
+        self._state.put(record, replace(pod, phase="Running", containers=containers))
+        if record.workload.finishes:
+            self._timeline.plan(at + record.workload.duration_seconds, partial(self._finish, record))
+
+    def _add_container(self, record: PodRecord, container: Container, at: int) -> None:
+        pod = record.pod
+        profile = record.workload.profiles.get(container.name)
+        limits = record.granted_limits[container.name]
+        source, member = (None, 0) if profile is None else (profile.source, profile.member(record.slot))
+        past = None
+        if source is not None and at < self._timeline.now:
+            past = Past(source, member, at, float(limits.memory_bytes or np.inf))
+        kept = self._history.add(ContainerKey(pod.namespace, pod.name, container.name), pod.node or "", past)
+        row = self._table.add(self._state.index_of(pod), source, member, kept)
+        self._table.started_at[row] = at
+        self._table.bound(row, container.allocated or container.requests, limits)
+        record.rows[container.name] = row
+        self.owner_of_row[row] = (record, container.name)
+
+    def _restart(self, record: PodRecord, name: str, at: int, start_at: int) -> None:
+        row = record.rows[name]
+        self._table.started_at[row] = start_at
+        self._table.last_memory[row] = np.nan
+        self._state.put(record, _restarted(record.pod, name))
+
+    def _pause(self, row: int, at: int) -> int:
+        """Return the seconds until a killed container runs again; doubled with each kill that comes soon."""
+        calm = at - int(self._table.started_at[row]) >= self._behaviour.calm_seconds
+        kills = 0 if calm else self._restarts.get(row, 0)
+        self._restarts[row] = kills + 1
+        return min(self._behaviour.restart_seconds << min(kills, 16), self._behaviour.longest_restart_seconds)
+
+    def _finish(self, record: PodRecord, at: int) -> None:
+        if not record.gone:
+            self._stop(record, at)
+            self._state.put(record, replace(record.pod, phase="Succeeded"))
+
+    def _remove(self, record: PodRecord, at: int) -> None:
+        if not record.gone:
+            self.remove(record, at)
+
+    def _stop(self, record: PodRecord, at: int) -> None:
+        for row in record.rows.values():
+            self._history.retire(int(self._table.history_row[row]), at)
+            self._table.remove(row)
+            self._restarts.pop(row, None)
+            del self.owner_of_row[row]
+        record.rows.clear()
+
+
+def _allocated(container: Container) -> Container:
+    return container if container.role is ContainerRole.INIT else replace(container, allocated=container.requests)
+
+
+def _restarted(pod: Pod, name: str) -> Pod:
+    return replace(
+        pod,
+        containers=tuple(
+            replace(one, restart_count=one.restart_count + 1) if one.name == name else one for one in pod.containers
+        ),
+    )

@@ -1,0 +1,167 @@
+"""The objects of a simulated cluster and the sums over them, kept up to date at every change."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.domain.cluster import ContainerRole, Node, Pod
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, Resources
+from cruise.simulation.cluster.workloads import SimulatedWorkload
+
+# What kube-scheduler's scores, not its filters, take a container for that asks for nothing.
+DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
+PodKey = tuple[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class PodRecord:
+    """One pod with what its frozen picture does not show.
+
+    `rows` are its running containers' rows in the container table, `granted` what the kubelet has allocated to the
+    pod and `granted_limits` the limits that go with it; `asked` and `grants` count its resizes as asked and as
+    allocated, so that what was planned for an earlier one can tell that it is stale; `waiting_since` is set while a
+    resize is Deferred; `failing` tells that a resize could not be put in force.
+    """
+
+    pod: Pod
+    workload: SimulatedWorkload
+    slot: int
+    rows: dict[str, int] = field(default_factory=dict)
+    counted: Resources = NO_RESOURCES
+    scored: Resources = NO_RESOURCES
+    granted: Resources = NO_RESOURCES
+    granted_limits: dict[str, Amounts] = field(default_factory=dict)
+    grants: int = 0
+    asked: int = 0
+    asked_at: int = 0
+    waiting_since: int | None = None
+    failing: bool = False
+    gone: bool = False
+
+    @property
+    def key(self) -> PodKey:
+        """Namespace and name."""
+        return (self.pod.namespace, self.pod.name)
+
+    @property
+    def member(self) -> tuple[str, str, int]:
+        """Namespace, workload and slot: what its replacement will share with it."""
+        return (self.pod.namespace, str(self.pod.workload or self.pod.name), self.slot)
+
+
+class ClusterState:
+    """Nodes and pods; array columns have one entry a node, in the order of `node_names`.
+
+    `counted_…` is what kube-scheduler counts, `scored_…` what its scores see, `granted_…` what kubelets have allocated.
+    """
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        self.nodes = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
+        self.node_names = list(self.nodes)
+        self.node_index = {name: index for index, name in enumerate(self.node_names)}
+        self.allocatable_cpu = self._column([node.allocatable.cpu_millicores for node in self.nodes.values()])
+        self.allocatable_memory = self._column([node.allocatable.memory_bytes for node in self.nodes.values()])
+        self.allocatable_pods = self._column([node.allocatable_pods for node in self.nodes.values()])
+        empty = [0] * len(self.nodes)
+        self.counted_cpu, self.counted_memory = self._column(empty), self._column(empty)
+        self.scored_cpu, self.scored_memory = self._column(empty), self._column(empty)
+        self.granted_cpu, self.granted_memory = self._column(empty), self._column(empty)
+        self.pods_on = self._column(empty)
+        self.extended_free: dict[str, NDArray[np.int64]] = {}
+        for index, node in enumerate(self.nodes.values()):
+            for name, amount in node.allocatable_extended.items():
+                self.extended_free.setdefault(name, self._column(empty))[index] = amount
+        self.records: dict[PodKey, PodRecord] = {}
+        self.unbound: dict[PodKey, PodRecord] = {}
+        self.bound: list[dict[PodKey, PodRecord]] = [{} for _ in self.nodes]
+        self.nodes_version = 0
+        self._pods: tuple[Pod, ...] | None = None
+        self._sorted: list[PodKey] | None = None
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """All pods, sorted by namespace and name."""
+        if self._pods is None:
+            if self._sorted is None:
+                self._sorted = sorted(self.records)
+            self._pods = tuple(self.records[key].pod for key in self._sorted)
+        return self._pods
+
+    def allocatable(self, index: int) -> Resources:
+        """Return a node's allocatable."""
+        return Resources(int(self.allocatable_cpu[index]), int(self.allocatable_memory[index]))
+
+    def granted_room(self, index: int) -> Resources:
+        """Return what the node's kubelet has not allocated to any pod."""
+        used = Resources(int(self.granted_cpu[index]), int(self.granted_memory[index]))
+        return self.allocatable(index) - used
+
+    def index_of(self, pod: Pod) -> int:
+        """Return the index of a bound pod's node, -1 for a pending pod."""
+        return -1 if pod.node is None else self.node_index[pod.node]
+
+    def set_node(self, node: Node) -> None:
+        """Replace a node of the same name and size."""
+        self.nodes[node.name] = node
+        self.nodes_version += 1
+
+    def add(self, record: PodRecord) -> None:
+        """Add a pod that is not bound yet."""
+        self._count(record)
+        self.records[record.key] = record
+        self.unbound[record.key] = record
+        self._pods = self._sorted = None
+
+    def remove(self, record: PodRecord) -> None:
+        """Remove a pod and give its room back."""
+        if record.pod.node is not None:
+            self._take(record, -1)
+            del self.bound[self.index_of(record.pod)][record.key]
+        self.unbound.pop(record.key, None)
+        del self.records[record.key]
+        record.gone = True
+        self._pods = self._sorted = None
+
+    def put(self, record: PodRecord, pod: Pod, granted: Resources | None = None) -> None:
+        """Replace a pod's picture, and with `granted` what its kubelet has allocated to it; a new node binds it."""
+        if record.pod.node is not None:
+            self._take(record, -1)
+        elif pod.node is not None:
+            del self.unbound[record.key]
+            self.bound[self.node_index[pod.node]][record.key] = record
+        record.pod = pod
+        self._count(record)
+        record.granted = NO_RESOURCES if pod.terminal else record.granted if granted is None else granted
+        if pod.node is not None:
+            self._take(record, 1)
+        self._pods = None
+
+    def _take(self, record: PodRecord, sign: int) -> None:
+        """Add a bound pod to its node's sums, or take it out of them."""
+        index = self.index_of(record.pod)
+        self.counted_cpu[index] += sign * record.counted.cpu_millicores
+        self.counted_memory[index] += sign * record.counted.memory_bytes
+        self.scored_cpu[index] += sign * record.scored.cpu_millicores
+        self.scored_memory[index] += sign * record.scored.memory_bytes
+        self.granted_cpu[index] += sign * record.granted.cpu_millicores
+        self.granted_memory[index] += sign * record.granted.memory_bytes
+        if not record.pod.terminal:
+            self.pods_on[index] += sign
+            for name, amount in record.pod.extended_requests:
+                if name in self.extended_free:
+                    self.extended_free[name][index] -= sign * amount
+
+    @staticmethod
+    def _count(record: PodRecord) -> None:
+        record.counted = counted = counted_requests(record.pod)
+        mains = 0 if record.pod.terminal else sum(one.role is ContainerRole.MAIN for one in record.pod.containers)
+        record.scored = Resources(
+            counted.cpu_millicores or mains * DEFAULT_SCORED.cpu_millicores,
+            counted.memory_bytes or mains * DEFAULT_SCORED.memory_bytes,
+        )
+
+    @staticmethod
+    def _column(values: list[int]) -> NDArray[np.int64]:
+        return np.array(values, dtype=np.int64)

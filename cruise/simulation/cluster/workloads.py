@@ -1,0 +1,144 @@
+"""What runs on a simulated cluster: controllers with their pod templates and the demand of their containers."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from cruise.domain.cluster import Container, Node, Pod, Workload, WorkloadRef
+from cruise.domain.qos import qos_class
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement, Taint, TaintEffect, Toleration
+from cruise.simulation.demand.demand import Profile
+
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_DAEMON_TOLERATIONS = tuple(
+    Toleration(key=f"node.kubernetes.io/{key}", exists=True, effect=effect)
+    for key, effect in (
+        ("disk-pressure", TaintEffect.NO_SCHEDULE),
+        ("memory-pressure", TaintEffect.NO_SCHEDULE),
+        ("not-ready", TaintEffect.NO_EXECUTE),
+        ("pid-pressure", TaintEffect.NO_SCHEDULE),
+        ("unreachable", TaintEffect.NO_EXECUTE),
+        ("unschedulable", TaintEffect.NO_SCHEDULE),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedWorkload:
+    """A controller: Deployment, StatefulSet, DaemonSet, Job or CronJob; without `ref` one bare pod.
+
+    The template's name, uid, node, owner and status are ignored (a bare pod keeps its name). `profiles` gives the
+    demand of containers by name; a container without one uses nothing. A CronJob starts a pod at every multiple of
+    `period_seconds`; pods of Jobs and CronJobs succeed after `duration_seconds`. `created_at` None is the start.
+    """
+
+    namespace: str
+    ref: WorkloadRef | None
+    template: Pod
+    replicas: int = 1
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+    grace_seconds: int = 30
+    period_seconds: int = 3600
+    duration_seconds: int = 600
+
+    @property
+    def kind(self) -> str:
+        """The controller's kind, Pod for a bare pod."""
+        return "Pod" if self.ref is None else self.ref.kind
+
+    @property
+    def finishes(self) -> bool:
+        """Tell whether its pods run to completion."""
+        return self.kind in ("Job", "CronJob")
+
+    @property
+    def counts_replicas(self) -> bool:
+        """Tell whether it has a number of replicas."""
+        return self.kind not in ("Pod", "DaemonSet", "Job", "CronJob")
+
+    def described(self, start: datetime) -> Workload | None:
+        """Return the controller object as decisions read it, None for a bare pod."""
+        if self.ref is None:
+            return None
+        replicas = self.replicas if self.counts_replicas else None
+        return Workload(self.namespace, self.ref, replicas, self.annotations, self.created_at or start)
+
+
+def new_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, now: datetime, node: Node | None) -> Pod:
+    """Return the pod that the controller creates for a slot; name and uid follow from seed, workload, slot and serial.
+
+    `serial` counts the slot's pods; `node` is the node of a DaemonSet pod. The slot of a CronJob's pod counts the
+    periods since the Unix epoch.
+    """
+    salt = f"{seed}/{workload.namespace}/{workload.ref}/{workload.template.name}"
+    suffix = _letters(f"{salt}/{slot}/{serial}", 5)
+    name, owner_kind, owner_name, identity = workload.template.name, None, None, ""
+    if workload.ref is not None:
+        owner_kind, owner_name = workload.ref.kind, workload.ref.name
+        match workload.kind:
+            case "Deployment":
+                owner_kind, owner_name = "ReplicaSet", f"{workload.ref.name}-{_letters(salt, 10)}"
+            case "CronJob":
+                owner_kind, owner_name = "Job", f"{workload.ref.name}-{slot * workload.period_seconds // 60}"
+            case _:
+                pass
+        name = f"{owner_name}-{suffix}"
+        if workload.kind == "StatefulSet":
+            name, identity = f"{owner_name}-{slot}", str(slot)
+        elif workload.kind == "DaemonSet" and node is not None:
+            identity = node.name
+    template = workload.template
+    pod = replace(
+        template,
+        namespace=workload.namespace,
+        name=name,
+        uid=_uid(f"{salt}/{slot}/{serial}"),
+        containers=tuple(_unreported(container) for container in template.containers),
+        node=None,
+        workload=workload.ref,
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+        identity=identity,
+        phase="Pending",
+        terminating=False,
+        created_at=now,
+        placement=template.placement if node is None else _daemon_placement(template.placement, node),
+        unschedulable_since=None,
+    )
+    return replace(pod, qos=qos_class(pod))
+
+
+def runs_on(workload: SimulatedWorkload, node: Node) -> bool:
+    """Tell whether the DaemonSet controller creates a pod for the node."""
+    placement = workload.template.placement
+    taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
+    tolerant = replace(placement, tolerations=placement.tolerations + _DAEMON_TOLERATIONS)
+    return placement.admits(node.name, node.labels) and tolerant.tolerates_all(taints)
+
+
+def _daemon_placement(placement: Placement, node: Node) -> Placement:
+    pin = Requirement("metadata.name", Operator.IN, (node.name,))
+    terms = placement.terms if placement.terms is not None else (NodeSelectorTerm(),)
+    return Placement(
+        placement.node_selector,
+        tuple(replace(term, fields=(*term.fields, pin)) for term in terms),
+        placement.tolerations + _DAEMON_TOLERATIONS,
+    )
+
+
+def _unreported(container: Container) -> Container:
+    return replace(container, allocated=None, actual=None, actual_limits=None, restart_count=0)
+
+
+def _letters(salt: str, count: int) -> str:
+    digest = hashlib.sha256(salt.encode()).digest()
+    return "".join(_SUFFIX_LETTERS[byte % len(_SUFFIX_LETTERS)] for byte in digest[:count])
+
+
+def _uid(salt: str) -> str:
+    digits = hashlib.sha256(f"uid/{salt}".encode()).hexdigest()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))

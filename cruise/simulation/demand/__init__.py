@@ -1,0 +1,1 @@
+"""What simulated containers use: recorded traces and generated shapes."""

@@ -1,0 +1,170 @@
+"""The usage files of a trace, line by line into one matrix: what is in memory is the matrix and a line."""
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.domain.arrays import Int64Array
+from cruise.errors import BadInput
+
+SERIES_FILE = "series.csv"
+CPU_FILE = "cpu_millicores.csv.gz"
+MEMORY_FILE = "memory_bytes.csv.gz"
+FILES_OF_A_TRACE = f"a trace directory holds {SERIES_FILE} and {CPU_FILE}"
+
+F = TypeVar("F", np.float32, np.float64)
+
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_QUOTE = 60
+_LINES_BETWEEN = 64
+# Sane cells are JSON numbers, which msgspec reads at 35 ns each; numpy's own reader takes twice that and more.
+_CELLS = msgspec.json.Decoder(list[float | None])
+
+
+def read_matrix(
+    path: Path, names: Sequence[str], kind: type[F], on_progress: Callable[[float], None] | None = None
+) -> tuple[Int64Array, NDArray[F]]:
+    """Return the times and the values, one row a time and one column a name in the order of `names`.
+
+    NaN is an empty cell. `on_progress` gets the share of the file that is read. Raises BadInput with one line that
+    names the file and the place.
+    """
+    lines = _lines(path, on_progress)
+    header = _header(path, next(lines, b""))
+    _check_header(path, header, names)
+    column_of = {name: column for column, name in enumerate(header)}
+    order = np.array([column_of[name] for name in names], dtype=np.int64)
+    in_order = bool((order == np.arange(len(names))).all())
+    times: list[int] = []
+    matrix: NDArray[F] = np.empty((64, len(names)), dtype=kind)
+    blank = 0
+    for line, text in enumerate(lines, start=2):
+        if not text:
+            blank = blank or line
+            continue
+        if blank:
+            raise BadInput(f"{path}: line {blank}: empty")
+        head, comma, cells = text.partition(b",")
+        values = _fast_values(cells, len(names)) if comma else None
+        if values is None:
+            values = _values(text, header, f"{path}: line {line}")
+        time = _time(head, times, f"{path}: line {line}")
+        if len(times) == len(matrix):
+            # Nothing else refers to the array; large memory is moved by the kernel without being copied.
+            matrix.resize((len(matrix) * 9 // 8, len(names)), refcheck=False)
+        matrix[len(times)] = values if in_order else values[order]
+        times.append(time)
+    if len(times) < 2:
+        raise BadInput(f"{path}: {len(times)} sample{'s' * (not times)}, a trace needs two times or more")
+    matrix.resize((len(times), len(names)), refcheck=False)
+    return np.array(times, dtype=np.int64), matrix
+
+
+def _header(path: Path, line: bytes) -> list[str]:
+    """Return the names of the columns after the first."""
+    try:
+        first, *names = line.removeprefix(_BOM).decode().split(",")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: line 1: {error}") from error
+    if first != "t":
+        raise BadInput(f"{path}: line 1: missing column 't', which comes first")
+    return names
+
+
+def _check_header(path: Path, header: Sequence[str], names: Sequence[str]) -> None:
+    columns = set(header)
+    if len(columns) != len(header):
+        raise BadInput(f"{path}: line 1: a series is there twice")
+    known = set(names)
+    for name in header:
+        if name not in known:
+            raise BadInput(f"{path}: line 1: series {_quoted(name)} has no requests in {SERIES_FILE}")
+    for name in names:
+        if name not in columns:
+            raise BadInput(f"{path}: line 1: missing column {_quoted(name)}, which {SERIES_FILE} names")
+
+
+def _lines(path: Path, on_progress: Callable[[float], None] | None) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as packed, gzip.open(packed, "rb") as file:
+            size = os.fstat(packed.fileno()).st_size
+            for number, line in enumerate(file):
+                yield line.rstrip(b"\r\n")
+                if on_progress is not None and number % _LINES_BETWEEN == 0:
+                    on_progress(packed.tell() / max(1, size))
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: missing; {FILES_OF_A_TRACE}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadInput(f"{path}: corrupt or truncated gzip: {error}") from error
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _time(cell: bytes, earlier: Sequence[int], where: str) -> int:
+    try:
+        time = int(cell)
+    except ValueError as error:
+        text = cell.decode(errors="replace")
+        raise BadInput(f"{where}: time {_quoted(text)} is no whole number of seconds") from error
+    if abs(time) >= 1 << 53:
+        raise BadInput(f"{where}: time {time:.3g} is out of all reason")
+    if earlier and time == earlier[-1]:
+        raise BadInput(f"{where}: time {time} is there twice")
+    if earlier and time < earlier[-1]:
+        raise BadInput(f"{where}: time {time} comes after {earlier[-1]}, times must ascend")
+    return time
+
+
+def _fast_values(cells: bytes, count: int) -> NDArray[np.float64] | None:
+    """Return the values of a line, or None where something about it is unusual and wants a closer look."""
+    if b"n" in cells:  # JSON would take a null that is written out for an empty cell.
+        return None
+    if b",," in cells or cells[:1] == b"," or cells[-1:] in (b",", b""):
+        # Twice, as neighbours share a comma.
+        cells = b"," + cells + b","
+        cells = cells.replace(b",,", b",null,").replace(b",,", b",null,")[1:-1]
+    try:
+        values = np.array(_CELLS.decode(b"[" + cells + b"]"), dtype=np.float64)
+    except msgspec.DecodeError:
+        return None
+    # Not-a-number is what an empty cell became, and is neither negative nor too large.
+    if len(values) != count or (values < 0).any() or (values > _LARGEST).any():
+        return None
+    return values
+
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def _values(text: bytes, header: Sequence[str], where: str) -> NDArray[np.float64]:
+    try:
+        cells = text.decode().split(",")[1:]
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{where}: {error}") from error
+    if len(cells) != len(header):
+        raise BadInput(f"{where}: {len(cells) + 1} cells, expected {len(header) + 1}")
+    return np.array([_value(cell, name, where) for cell, name in zip(cells, header, strict=True)])
+
+
+def _value(cell: str, name: str, where: str) -> float:
+    if not cell:
+        return float("nan")
+    try:
+        value = float(cell)
+    except ValueError:
+        value = float("nan")
+    if not 0 <= value <= _LARGEST:
+        what = f"series {_quoted(name)} has the value {_quoted(cell)}"
+        raise BadInput(f"{where}: {what}, expected a number, zero or more, or nothing")
+    return value
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")

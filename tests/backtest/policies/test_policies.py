@@ -1,0 +1,26 @@
+"""The registry of policies."""
+
+from cruise.backtest.policies.policies import POLICIES
+from cruise.backtest.replay.terms import Terms
+from tests.backtest.replay.test_replay import made_up
+
+ORDER = [
+    "as-requested",
+    "vpa",
+    "cruisekube",
+    "autopilot",
+    "cruise",
+    "cruise-shared-max",
+    "cruise-joint-peak",
+    "cruise-risk",
+    "oracle",
+]
+
+
+def test_policies_are_in_the_order_of_the_table():
+    assert list(POLICIES) == [name for name in ORDER if name in POLICIES]
+
+
+def test_a_policy_is_called_what_it_is_registered_as():
+    recording = made_up(hours=1)
+    assert {name: make(recording, Terms()).name for name, make in POLICIES.items()} == {name: name for name in POLICIES}

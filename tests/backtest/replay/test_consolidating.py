@@ -1,0 +1,111 @@
+"""Nodes given back: when, which, and never in vain; nodes of 1000 millicores."""
+
+import numpy as np
+
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, Sizes
+from cruise.backtest.replay.terms import Terms
+from cruise.domain.arrays import Int64Array
+from cruise.domain.resources import MEBIBYTE, Resources
+from tests.backtest.baselines.recordings import recording_of
+from tests.backtest.replay.sizings import Fixed, places, sizes
+
+TERMS = Terms(node=Resources(1000, 1000 * MEBIBYTE))
+HOUR = 3600
+
+
+def recording(containers: int, hours: float) -> Recording:
+    use = np.ones((int(hours * 12), containers))
+    return recording_of(use, use)
+
+
+def millicores(*values: int) -> Sizes:
+    return sizes(*((value, MEBIBYTE, 0) for value in values))
+
+
+def shrunk_at(at: int, *values: int) -> dict[int, Decision]:
+    return {at: Decision(places(*range(len(values))), millicores(*values), NOBODY)}
+
+
+class Shrinking(Fixed):
+    """Shrinks at given times, and creates pods with what they have, unless told."""
+
+    def __init__(self, first: Sizes, decisions: dict[int, Decision], again: Sizes | None = None) -> None:
+        super().__init__(first, decisions)
+        self._again = again
+        self.asked_of: list[tuple[int, ...]] = []
+
+    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+        if (fleet.born[containers] == 1).all() and (fleet.node[containers] < 0).all():
+            return super().admit(containers, fleet)
+        if (fleet.node[containers] >= 0).all():
+            self.asked_of.append(tuple(containers.tolist()))
+        if self._again is not None:
+            return self._again.take(containers)
+        return fleet.sizes.take(containers)
+
+
+def nodes_by_hour(policy: Fixed) -> dict[int, int]:
+    return {fleet.at // HOUR: int(fleet.alive.sum()) for fleet in policy.fleets}
+
+
+def moves_of(policy: Fixed) -> list[int]:
+    return [int(born) - 1 for born in policy.fleets[-1].born]
+
+
+def test_nothing_is_emptied_in_the_first_six_hours():
+    policy = Shrinking(millicores(600, 600), shrunk_at(HOUR, 400, 400))
+    score = replay(recording(2, 8), policy, TERMS)
+    by_hour = nodes_by_hour(policy)
+    assert (by_hour[5], by_hour[7]) == (2, 1)
+    assert moves_of(policy) == [0, 1]
+    assert score.evictions_per_1000_pod_days * score.container_days / 1000 == 1
+
+
+def test_the_least_requested_node_is_emptied():
+    policy = Shrinking(millicores(600, 700, 800), shrunk_at(HOUR, 400, 300, 500))
+    replay(recording(3, 8), policy, TERMS)
+    assert moves_of(policy) == [0, 1, 0]
+    assert policy.fleets[-1].alive.tolist() == [True, False, True]
+
+
+def test_as_many_go_together_as_can_and_no_pod_moves_twice():
+    policy = Shrinking(millicores(*[600] * 9), shrunk_at(HOUR, *[110] * 9))
+    replay(recording(9, 8), policy, TERMS)
+    assert policy.fleets[-1].alive.tolist() == [True] + [False] * 8
+    assert moves_of(policy) == [0] + [1] * 8
+
+
+def test_there_is_one_consolidation_in_24_hours():
+    decisions = shrunk_at(HOUR, 400, 400, 600) | shrunk_at(10 * HOUR, 100, 100, 100)
+    policy = Shrinking(millicores(600, 600, 600), decisions)
+    replay(recording(3, 36), policy, TERMS)
+    by_hour = nodes_by_hour(policy)
+    assert (by_hour[5], by_hour[7], by_hour[29], by_hour[31]) == (3, 2, 2, 1)
+
+
+def test_one_that_is_not_possible_yet_is_done_as_soon_as_it_is():
+    policy = Shrinking(millicores(600, 600), shrunk_at(10 * HOUR + 300, 400, 400))
+    replay(recording(2, 14), policy, TERMS)
+    by_hour = nodes_by_hour(policy)
+    assert (by_hour[9], by_hour[12]) == (2, 1)
+
+
+def test_nobody_moves_whose_new_pod_would_need_the_node_that_is_emptied():
+    policy = Shrinking(millicores(600, 600), shrunk_at(HOUR, 400, 400), again=millicores(700, 700))
+    score = replay(recording(2, 30), policy, TERMS)
+    assert policy.asked_of
+    assert (score.nodes_mean, moves_of(policy)) == (2.0, [0, 0])
+
+
+def test_a_node_that_cannot_be_emptied_does_not_keep_the_next_from_it():
+    policy = Shrinking(millicores(900, 600, 400, 700), shrunk_at(HOUR, 500, 300, 300, 700))
+    replay(recording(4, 8), policy, TERMS)
+    assert moves_of(policy) == [0, 1, 1, 0]
+    assert policy.fleets[-1].node.tolist() == [0, 0, 2, 2]
+
+
+def test_a_single_node_stays():
+    policy = Shrinking(millicores(100), {})
+    assert replay(recording(1, 8), policy, TERMS).nodes_mean == 1.0

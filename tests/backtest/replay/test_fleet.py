@@ -1,0 +1,97 @@
+"""Pods and the sums over their nodes."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.backtest.replay.fleet import ABSENT, PENDING, Pods
+from cruise.backtest.replay.sizing import Sizes
+from cruise.backtest.replay.terms import Terms
+from cruise.domain.resources import Resources
+from tests.backtest.baselines.recordings import recording_of
+from tests.backtest.replay.sizings import places, sizes
+
+COUNT = 5
+TERMS = Terms(node=Resources(10**6, 10**6))
+
+
+def pods() -> Pods:
+    use = np.ones((1, COUNT))
+    return Pods(recording_of(use, use), TERMS)
+
+
+def test_a_pod_is_absent_then_pending_then_placed_then_absent():
+    world = pods()
+    assert world.node.tolist() == [ABSENT] * COUNT
+    world.create(places(1, 3), 600)
+    world.resize(places(1, 3), sizes((10, 20, 30), (40, 50, 60)))
+    world.place(3, world.nodes.add())
+    assert world.node.tolist() == [ABSENT, PENDING, ABSENT, 0, ABSENT]
+    assert (world.born.tolist(), world.born_at.tolist()) == ([0, 1, 0, 1, 0], [0, 600, 0, 600, 0])
+    assert (world.nodes.cpu_millicores.tolist(), world.nodes.pods.tolist()) == ([40], [1])
+    world.remove(places(1, 3))
+    assert world.node.tolist() == [ABSENT] * COUNT
+    assert (world.nodes.cpu_millicores.tolist(), world.nodes.pods.tolist()) == ([0], [0])
+
+
+def test_places_are_sorted_by_node_and_kept_until_one_changes():
+    world = pods()
+    world.create(np.arange(COUNT), 0)
+    for _ in range(3):
+        world.nodes.add()
+    for container, node in ((0, 2), (1, 0), (3, 2), (4, 0)):
+        world.place(container, node)
+    found = world.places
+    assert found.order.tolist() == [1, 4, 0, 3]
+    assert (found.nodes.tolist(), found.starts.tolist(), found.row.tolist()) == ([0, 2], [0, 2], [0, 0, 1, 1])
+    world.resize(places(0), sizes((5, 5, 5)))
+    assert world.places is found
+    world.place(2, 1)
+    assert world.places.nodes.tolist() == [0, 1, 2]
+
+
+def test_nobody_placed_is_no_place():
+    found = pods().places
+    assert found.order.size == found.nodes.size == found.starts.size == 0
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "place", "remove", "resize"]),
+        st.sets(st.integers(0, COUNT - 1), min_size=1),
+        st.integers(0, 3),
+        st.integers(0, 500),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS)
+def test_sums_are_those_of_the_pods_that_are_placed(steps: list[tuple[str, set[int], int, int]]):
+    world = pods()
+    for _ in range(4):
+        world.nodes.add()
+    for step, chosen, node, amount in steps:
+        containers = places(*sorted(chosen))
+        state = world.node[containers]
+        match step:
+            case "create":
+                world.create(containers[state == ABSENT], 0)
+            case "place":
+                for container in containers[state == PENDING].tolist():
+                    world.place(container, node)
+            case "remove":
+                world.remove(containers)
+            case "resize":
+                there = containers[state != ABSENT]
+                row = np.arange(len(there)) * amount
+                world.resize(there, Sizes(row, row // 2, row * 2))
+    placed = world.node >= 0
+    for found, asked in (
+        (world.nodes.cpu_millicores, world.sizes.cpu_millicores),
+        (world.nodes.memory_bytes, world.sizes.memory_bytes),
+        (world.nodes.scored_cpu_millicores, np.where(world.sizes.cpu_millicores == 0, 100, world.sizes.cpu_millicores)),
+        (world.nodes.pods, np.ones(COUNT, dtype=np.int64)),
+    ):
+        sums = [int(asked[placed & (world.node == node)].sum()) for node in range(4)]
+        assert found.tolist() == sums

@@ -1,0 +1,87 @@
+"""Kills: at the own limit, and as the kernel chooses where a node's memory is used up."""
+
+import numpy as np
+
+from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.sizing import Fleet, Kill, KillReaction, Sizes
+from cruise.backtest.replay.terms import Terms
+from cruise.domain.backtest import PolicyScore
+from cruise.domain.resources import MEBIBYTE, Resources
+from tests.backtest.baselines.recordings import recording_of
+from tests.backtest.replay.sizings import Fixed, sizes
+
+TERMS = Terms(node=Resources(1000, 1000 * MEBIBYTE))
+
+
+def mebibytes(*rows: tuple[int, int]) -> Sizes:
+    """One row a container: memory and its limit."""
+    return sizes(*((10, memory * MEBIBYTE, limit * MEBIBYTE) for memory, limit in rows))
+
+
+def run(
+    used: list[list[float]], admitted: Sizes, reaction: KillReaction | None = None
+) -> tuple[list[Kill], PolicyScore]:
+    """Replay memory in MiB, a row a minute."""
+    memory = np.array(used) * MEBIBYTE
+    policy = Fixed(admitted, reaction=reaction)
+    score = replay(recording_of(np.ones_like(memory), memory, step_seconds=60, start=60), policy, TERMS)
+    return policy.kills, score
+
+
+def test_use_above_the_limit_kills_and_use_at_the_limit_does_not():
+    kills, score = run([[100, 100], [100, 101]], mebibytes((50, 100), (50, 100)))
+    assert kills == [Kill(1, 120, 101 * MEBIBYTE, True)]
+    assert score.oom_per_1000_container_days == 1000 / (4 / 1440)
+
+
+def test_without_a_limit_nobody_is_killed_while_the_node_has_memory():
+    assert run([[900, 100]], mebibytes((50, 0), (50, 0)))[0] == []
+
+
+def test_a_container_is_killed_once_an_interval():
+    kills, _ = run([[200]] * 7, mebibytes((50, 100)))
+    assert [kill.at for kill in kills] == [60, 360]
+
+
+def test_a_reaction_is_in_force_at_the_next_sample():
+    grown = sizes((10, 150 * MEBIBYTE, 300 * MEBIBYTE))
+    kills, _ = run([[200]] * 12, mebibytes((50, 100)), KillReaction(grown))
+    assert [kill.at for kill in kills] == [60]
+
+
+def test_on_a_full_node_the_one_furthest_above_its_request_dies():
+    kills, _ = run([[400, 350, 300]], mebibytes((400, 0), (100, 0), (200, 0)))
+    assert kills == [Kill(1, 60, 350 * MEBIBYTE, False)]
+
+
+def test_they_die_one_after_the_other_until_the_rest_fits():
+    kills, _ = run([[900, 450, 440, 430]], mebibytes((10, 0), (10, 0), (10, 0), (10, 0)))
+    assert [kill.container for kill in kills] == [0, 1]
+
+
+def test_who_was_killed_at_its_limit_leaves_its_memory_to_the_others():
+    kills, _ = run([[600, 600]], mebibytes((10, 500), (10, 0)))
+    assert [(kill.container, kill.by_limit) for kill in kills] == [(0, True)]
+
+
+def test_a_kill_goes_on_freeing_memory_at_later_samples_of_its_interval():
+    kills, _ = run([[600, 500]] * 5, mebibytes((10, 0), (10, 0)))
+    assert [(kill.container, kill.at) for kill in kills] == [(0, 60)]
+
+
+def test_an_evicted_container_is_killed_no_more_where_it_has_room():
+    class Larger(Fixed):
+        def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+            self.admitted = mebibytes((600, 0), (900, 0))
+            return super().killed(kill, fleet)
+
+    memory = np.array([[600.0, 500.0]] * 10) * MEBIBYTE
+    policy = Larger(mebibytes((600, 0), (400, 0)), reaction=KillReaction(evict=True))
+    score = replay(recording_of(np.ones_like(memory), memory, step_seconds=60, start=60), policy, TERMS)
+    assert [(kill.container, kill.at) for kill in policy.kills] == [(1, 60)]
+    assert policy.fleets[0].node.tolist() == [0, 1]
+    assert score.nodes_peak == 2
+
+
+def test_no_sample_is_no_use():
+    assert run([[np.nan, 900], [900, np.nan]], mebibytes((10, 0), (10, 0)))[0] == []

@@ -1,1 +1,0 @@
-"""Benchmarks: one module `bench_*.py` each, with `NAME: str` and `run() -> list[Row]`."""

@@ -1,0 +1,203 @@
+"""`cruise pause` and `cruise resume`: in a real store, and through the API."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from cruise.adapters.store.opening import open_store
+from cruise.cli import main
+from cruise.interfaces.http.api import create_api
+from tests.interfaces.http.api_scene import TOKEN, Scene, busy_scene
+from tests.postgres_servers import embedded_server
+
+
+@contextmanager
+def served(scene: Scene) -> Iterator[str]:
+    """Serve a scene's API on a port of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            answered = asyncio.run(self.ask())
+            self.send_response_only(answered.status_code)
+            self.send_header("Content-Length", str(len(answered.content)))
+            self.end_headers()
+            self.wfile.write(answered.content)
+
+        async def ask(self) -> httpx.Response:
+            transport = httpx.ASGITransport(create_api(scene))
+            async with httpx.AsyncClient(transport=transport, base_url="http://cruise") as client:
+                return await client.request(self.command, self.path, headers=dict(self.headers))
+
+        do_GET = do_PUT = do_DELETE = handle_any
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    with serving(Handler) as url:
+        yield url
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def data_dir():
+    with embedded_server() as directory:
+        asyncio.run(paused_in(directory))
+        yield directory
+
+
+@pytest.fixture
+def stored(data_dir, monkeypatch):
+    monkeypatch.setenv("CRUISE_DATA_DIR", str(data_dir))
+    monkeypatch.setenv("COLUMNS", "80")
+    return data_dir
+
+
+async def paused_in(directory) -> bool:
+    async with open_store(None, directory, print) as store:
+        return await store.paused()
+
+
+def refused(capsys, *arguments: str, code: int = 2) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("cruise: ")
+    assert err.count("\n") == 1
+    return str(err)
+
+
+def test_the_flag_is_set_in_the_store_and_said_to_be_this_machine_s(capsys, stored):
+    assert main(["pause"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Paused, in the embedded Postgres under {stored}, of a cruise that runs on this machine." in said
+    assert "sees it within a second and begins nothing more; a request that the API server has already" in said
+    assert asyncio.run(paused_in(stored)) is True
+    assert main(["pause"]) == 0
+    assert "Nothing changed: paused already" in capsys.readouterr().out
+    assert main(["resume", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["paused"], document["pausedBefore"]) == (False, True)
+    assert asyncio.run(paused_in(stored)) is False
+
+
+def test_no_store_is_made_for_nobody(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRUISE_DATA_DIR", str(tmp_path / "nothing"))
+    said = refused(capsys, "pause")
+    assert "no cruise keeps its records under" in said
+    assert "database_url" in said and "--server" in said
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_database_that_is_not_there_is_said_without_waiting(capsys, monkeypatch):
+    monkeypatch.setenv("CRUISE_DATABASE_URL", "postgresql://cruise:s3cret@127.0.0.1:1/cruise")
+    said = refused(capsys, "pause", code=1)
+    assert "Postgres at 127.0.0.1:1/cruise: nothing listens there" in said
+    assert "s3cret" not in said
+
+
+@pytest.fixture
+def token(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
+
+
+@pytest.fixture
+def scene(token):
+    return asyncio.run(busy_scene(token))
+
+
+def test_a_pause_reaches_a_server_elsewhere(capsys, scene, token, monkeypatch):
+    with served(scene) as url:
+        assert main(["pause", "--server", f"{url}/", "--token-file", str(token)]) == 0
+        assert asyncio.run(scene.store.paused()) is True
+        assert f"Paused, in {url}." in capsys.readouterr().out
+        monkeypatch.setenv("CRUISE_API_TOKEN_FILE", str(token))
+        assert main(["resume", "--server", url]) == 0
+        assert asyncio.run(scene.store.paused()) is False
+
+
+def test_a_server_s_refusal_is_one_line(capsys, scene, tmp_path, token):
+    (tmp_path / "wrong").write_text("wrong")
+    (tmp_path / "empty").write_text("")
+    with served(scene) as url:
+        assert "refused (401)" in refused(capsys, "pause", "--server", url, "--token-file", str(tmp_path / "wrong"))
+        assert "needs its token" in refused(capsys, "pause", "--server", url)
+        assert "refused (404)" in refused(capsys, "pause", "--server", f"{url}/x", "--token-file", str(token))
+        empty = refused(capsys, "pause", "--server", url, "--token-file", str(tmp_path / "empty"))
+        assert "holds no token" in empty
+    scene.token_file = None
+    with served(scene) as url:
+        said = refused(capsys, "pause", "--server", url, "--token-file", str(token))
+        assert "set api_token_file" in said
+    gone = refused(capsys, "pause", "--server", "http://127.0.0.1:1", "--token-file", str(token), code=1)
+    assert "cannot be reached" in gone
+    assert asyncio.run(scene.store.paused()) is False
+
+
+@pytest.mark.parametrize("server", ["cruise.example.org", "ftp://x", "http://", "http://x?y=1", ""])
+def test_what_is_no_address_is_refused(capsys, server, token):
+    said = refused(capsys, "pause", "--server", server, "--token-file", str(token))
+    assert "is not an address" in said
+
+
+def test_a_token_without_a_server_is_refused(capsys, token):
+    assert "--token-file needs --server" in refused(capsys, "pause", "--token-file", str(token))
+
+
+ANSWERS = {
+    "web page": (200, b"<html>sign in</html>", "answered with something else than cruise's API"),
+    "another API": (200, b'{"paused":"yes"}', "answered with something else than cruise's API"),
+    "nothing": (200, b"", "answered with something else than cruise's API"),
+    "redirect": (302, b"", "refused (302)"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_server_that_is_not_cruise_is_told_from_one(capsys, token, name):
+    status, body, expected = ANSWERS[name]
+    seen = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            self.send_response_only(status)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    with serving(Handler) as url:
+        assert expected in refused(capsys, "pause", "--server", url, "--token-file", str(token))
+    assert seen == ["/api/v1/pause"]
+
+
+def test_a_server_without_the_tls_that_was_asked_for_is_refused(capsys, token):
+    class Plain(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    with serving(Plain) as url:
+        said = refused(capsys, "pause", "--server", url.replace("http", "https"), "--token-file", str(token))
+    assert "TLS failed" in said

@@ -1,0 +1,336 @@
+"""What a pod is created with: section 3 of the rules."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
+from cruise.decisions.guidance.eligibility import Scope
+from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod, QosClass
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.qos import qos_class
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.scheduling import OVERLOADED, Placement, Taint, TaintEffect, Toleration
+from cruise.simulation.cluster.api_server import check_creation
+from tests.builders import (
+    NOW,
+    NOW_SECONDS,
+    make_amounts,
+    make_autoscaler,
+    make_container,
+    make_node,
+    make_pod,
+    make_resources,
+    make_snapshot,
+    make_statistic,
+    make_table,
+    make_workload,
+)
+from tests.strategies import Cluster, clusters
+
+INITIAL = Policy(mode=Mode.INITIAL)
+ONE_NODE = (make_node(),)
+
+
+def new_pod(*containers, **fields) -> Pod:
+    """A pod in creation: no node, nothing reported, and no name as yet."""
+    containers = containers or (make_container(settled=False),)
+    return make_pod("", node=None, containers=containers, **fields)
+
+
+def use(container="app", cpu=400, memory_mib=300, max_mib=None, **more):
+    """What a workload's container peaks at; its base does not matter here."""
+    return make_statistic(
+        "",
+        container=container,
+        cpu_base=1,
+        cpu_peak=cpu,
+        memory_base_mib=1,
+        memory_peak_mib=memory_mib,
+        memory_7d_max_mib=memory_mib if max_mib is None else max_mib,
+        **more,
+    )
+
+
+def decide(pod: Pod, *rows, nodes=ONE_NODE, ranges=(), policy=INITIAL, **snapshot) -> Mutate | Leave:
+    table = make_table(*(rows or (use(),)))
+    whole = make_snapshot([], nodes=nodes, workloads=snapshot.pop("workloads", [make_workload()]), **snapshot)
+    return decide_admission(pod, Scope(whole, table, {}, policy, NOW), table, nodes, ranges, policy)
+
+
+def mutated(pod: Pod, *rows, **more) -> tuple[ContainerTarget, ...]:
+    decision = decide(pod, *rows, **more)
+    assert isinstance(decision, Mutate), decision
+    return decision.containers
+
+
+def left(pod: Pod, *rows, **more) -> Reason:
+    decision = decide(pod, *rows, **more)
+    assert isinstance(decision, Leave)
+    return decision.reason
+
+
+# ---- values ----
+
+
+def test_requests_are_the_peaks_the_memory_limit_is_twice_the_maximum_and_no_cpu_limit_is_left():
+    pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200, memory_limit_mib=256))
+    [target] = mutated(pod, use(cpu=400, memory_mib=300, max_mib=350))
+    assert target.requests == make_amounts(400, 300)
+    assert target.limits == make_amounts(None, 700)
+
+
+@pytest.mark.parametrize(
+    ("values", "memory_mib", "limit_mib"),
+    [
+        ({"memory_mib": 300, "max_mib": 350, "oom_memory_mib": 200}, 300, 700),
+        ({"memory_mib": 300, "max_mib": 350, "oom_memory_mib": 512}, 512, 1024),
+        # The maximum of seven days may be unknown, or older than the peak.
+        ({"memory_mib": 300, "max_mib": 0}, 300, 300),
+        ({"memory_mib": 300, "max_mib": 149}, 300, 300),
+    ],
+)
+def test_kills_and_the_request_are_floors_of_the_limit(values, memory_mib, limit_mib):
+    [target] = mutated(new_pod(), use(**values))
+    assert target.requests.memory_bytes == memory_mib * MEBIBYTE
+    assert target.limits.memory_bytes == limit_mib * MEBIBYTE
+
+
+def test_memory_is_rounded_up_and_idle_containers_get_the_floor():
+    row = replace(use(cpu=3), memory_peak_bytes=5 * MEBIBYTE + 1, memory_7d_max_bytes=40 * MEBIBYTE + 1)
+    [target] = mutated(new_pod(), row)
+    assert (target.requests, target.limits) == (make_amounts(10, 16), make_amounts(None, 81))
+    [larger] = mutated(new_pod(), replace(row, memory_peak_bytes=100 * MEBIBYTE + 1))
+    assert larger.requests.memory_bytes == 101 * MEBIBYTE
+
+
+def test_all_main_containers_and_sidecars_are_sized_and_init_containers_never():
+    pod = new_pod(
+        make_container("setup", role=ContainerRole.INIT),
+        make_container("proxy", role=ContainerRole.SIDECAR),
+        make_container(),
+    )
+    targets = mutated(pod, use(cpu=300), use("proxy", cpu=70, memory_mib=50))
+    assert [(t.container, t.role, t.requests.cpu_millicores) for t in targets] == [
+        ("proxy", ContainerRole.SIDECAR, 70),
+        ("app", ContainerRole.MAIN, 300),
+    ]
+
+
+def test_an_unmanaged_resource_is_left_as_it_is():
+    pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200, memory_limit_mib=256))
+    [scaled] = mutated(pod, autoscalers=[make_autoscaler()])
+    assert (scaled.requests, scaled.limits) == (make_amounts(100, 300), make_amounts(200, 600))
+    [asked] = mutated(replace(pod, annotations={"cruise.io/resources": "cpu"}))
+    assert (asked.requests, asked.limits) == (make_amounts(400, 128), make_amounts(None, 256))
+    both = [make_autoscaler("Deployment/web", "shop", *ResourceName)]
+    assert left(pod, autoscalers=both) is Reason.AUTOSCALED
+
+
+def test_a_resize_that_would_restart_is_no_matter_at_creation():
+    pod = new_pod(make_container(cpu_resize_restarts=True, memory_resize_restarts=True))
+    assert mutated(pod)[0].requests == make_amounts(400, 300)
+
+
+def test_identities_have_their_own_peaks():
+    rows = [
+        use(cpu=100, workload="StatefulSet/db", identity="0"),
+        use(cpu=900, workload="StatefulSet/db", identity="1"),
+    ]
+    second = new_pod(workload="StatefulSet/db", identity="1")
+    assert mutated(second, *rows)[0].requests.cpu_millicores == 900
+    assert left(replace(second, identity="2"), *rows) is Reason.NO_STATISTICS
+    assert (
+        mutated(replace(second, identity="2"), *rows, use(cpu=500, workload="StatefulSet/db"))[
+            0
+        ].requests.cpu_millicores
+        == 500
+    )
+
+
+# ---- clamps ----
+
+
+def test_overrides_clamp_requests():
+    low = new_pod(annotations={"cruise.io/cpu-max": "250m", "cruise.io/memory-max": "100Mi"})
+    assert mutated(low)[0].requests == make_amounts(250, 100)
+    high = new_pod(annotations={"cruise.io/cpu-min.app": "2", "cruise.io/memory-min": "1Gi"})
+    assert mutated(high)[0].requests == make_amounts(2000, 1024)
+    assert mutated(high)[0].limits == make_amounts(None, 1024)
+
+
+def test_a_limit_range_wins_over_an_override():
+    pod = new_pod(annotations={"cruise.io/cpu-max": "50m"})
+    ranges = (LimitRangeItem(False, make_amounts(100, 400), make_amounts(None, 500)),)
+    [target] = mutated(pod, ranges=ranges)
+    # 50m are raised to 100m; 300 MiB to 400, and the limit of 600 lowered to 500.
+    assert (target.requests, target.limits) == (make_amounts(100, 400), make_amounts(None, 500))
+
+
+def test_a_ratio_caps_the_limit():
+    [target] = mutated(new_pod(), use(max_mib=500), ranges=(LimitRangeItem(False, max_memory_ratio=1.5),))
+    assert target.limits == make_amounts(None, 450)
+
+
+@pytest.mark.parametrize(
+    ("item", "limit"),
+    [
+        (LimitRangeItem(False, maximum=make_amounts(3000, None)), 3000),
+        (LimitRangeItem(False, maximum=make_amounts(90000, None)), 4000),  # no node has more
+        (LimitRangeItem(False, max_cpu_ratio=2.5), 1000),
+        # LimitRanger runs again after a webhook and would put its own 300m back, under the request of 400m.
+        (LimitRangeItem(False, default_limits=make_amounts(300, None)), 4000),
+        (LimitRangeItem(False, minimum=make_amounts(10, None)), None),
+        (LimitRangeItem(False, default_limits=make_amounts(None, 300)), None),
+        (LimitRangeItem(True, minimum=make_amounts(10, None)), None),
+    ],
+)
+def test_a_cpu_limit_stays_only_where_a_limit_range_demands_one(item, limit):
+    pod = new_pod(make_container(cpu_limit=300))
+    assert mutated(pod, ranges=(item,))[0].limits.cpu_millicores == limit
+
+
+def test_a_pod_that_cannot_be_brought_inside_a_limit_range_is_left():
+    too_large = (LimitRangeItem(True, maximum=make_amounts(None, 500)),)
+    assert left(new_pod(), use(memory_mib=300), ranges=too_large) is Reason.LIMIT_RANGE
+    needs_limit = (LimitRangeItem(True, maximum=make_amounts(5000, None)),)
+    assert left(new_pod(), ranges=needs_limit) is Reason.LIMIT_RANGE
+
+
+# ---- the largest node ----
+
+
+def test_requests_are_scaled_down_to_the_largest_node():
+    nodes = (make_node("n1", cpu=2000, memory_mib=4096), make_node("n2", cpu=4000, memory_mib=8192))
+    pod = new_pod(make_container(), make_container("b"), overhead=make_resources(100, 92))
+    targets = mutated(pod, use(cpu=6000, memory_mib=6000), use("b", cpu=1800, memory_mib=3000), nodes=nodes)
+    # 7800m of 3900 left on n2: halves. 9000 MiB of 8100: nine tenths.
+    assert [t.requests for t in targets] == [make_amounts(3000, 5400), make_amounts(900, 2700)]
+    assert counted_requests(admitted(pod, Mutate(targets), {})).fits_in(nodes[1].allocatable)
+
+
+def test_only_nodes_count_that_the_pod_could_run_on():
+    big = make_node("big", cpu=64000, memory_mib=1 << 18, taints=(Taint("gpu", "yes", TaintEffect.NO_SCHEDULE),))
+    small = make_node("small", cpu=2000, labels={"disk": "ssd"})
+    asks = use(cpu=8000)
+    assert mutated(new_pod(), asks, nodes=(big, small))[0].requests.cpu_millicores == 2000
+    tolerant = new_pod(placement=Placement(tolerations=(Toleration("gpu", exists=True),)))
+    assert mutated(tolerant, asks, nodes=(big, small))[0].requests.cpu_millicores == 8000
+    picky = new_pod(placement=Placement(node_selector=(("disk", "hdd"),)))
+    assert mutated(picky, asks, nodes=(big, small))[0].requests.cpu_millicores == 8000  # an autoscaler may add one
+    assert mutated(new_pod(), asks, nodes=())[0].requests.cpu_millicores == 8000
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        OVERLOADED,
+        Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE),
+        Taint("node.kubernetes.io/memory-pressure", "", TaintEffect.NO_SCHEDULE),
+        Taint("node.kubernetes.io/not-ready", "", TaintEffect.NO_EXECUTE),
+        Taint("spot", "yes", TaintEffect.PREFER_NO_SCHEDULE),
+    ],
+)
+def test_what_keeps_pods_off_a_node_for_a_while_does_not_make_them_smaller(taint: Taint):
+    nodes: tuple[Node, ...] = (make_node("big", cpu=16000, taints=(taint,)), make_node("small", cpu=2000))
+    assert mutated(new_pod(), use(cpu=8000), nodes=nodes)[0].requests.cpu_millicores == 8000
+
+
+def test_an_unmanaged_resource_is_not_scaled_to_the_node():
+    pod = new_pod(make_container(cpu=9000))
+    [target] = mutated(pod, use(memory_mib=300), autoscalers=[make_autoscaler()])
+    assert target.requests == make_amounts(9000, 300)
+
+
+# ---- who is left ----
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"namespace": "kube-system"}, Reason.EXCLUDED_NAMESPACE),
+        ({"qos": QosClass.GUARANTEED}, Reason.GUARANTEED),
+        ({"qos": QosClass.BEST_EFFORT}, Reason.BEST_EFFORT),
+        ({"workload": None}, Reason.NO_CONTROLLER),
+        ({"windows": True}, Reason.WINDOWS),
+        ({"pod_requests": make_amounts(100, 100)}, Reason.POD_LEVEL_RESOURCES),
+        ({"extended_requests": (("nvidia.com/gpu", 1),)}, Reason.EXTENDED_RESOURCES),
+        ({"annotations": {"cruise.io/mode": "observe"}}, Reason.MODE_OBSERVE),
+        ({"annotations": {"cruise.io/mode": "nonsense"}}, Reason.UNREADABLE_ANNOTATION),
+    ],
+)
+def test_who_is_created_as_it_is(fields, reason):
+    assert left(new_pod(**fields)) is reason
+
+
+def test_an_unreadable_annotation_is_explained():
+    decision = decide(new_pod(annotations={"cruise.io/cpu-min": "1.5Gx"}))
+    assert isinstance(decision, Leave)
+    assert "1.5Gx" in decision.detail
+
+
+def test_statistics_must_be_there_fresh_and_old_enough():
+    pod = new_pod()
+    assert left(pod, use("other")) is Reason.NO_STATISTICS
+    assert left(pod, use(updated_at=NOW_SECONDS - 16 * 60)) is Reason.STALE_STATISTICS
+    assert left(pod, use(history_since=NOW_SECONDS - 29 * 60)) is Reason.NEW_WORKLOAD
+    assert left(pod, workloads=[make_workload(created_at=NOW)]) is Reason.NEW_WORKLOAD
+    # Another pod's own statistics do not speak for this one.
+    assert left(pod, make_statistic("web-1")) is Reason.NO_STATISTICS
+
+
+def test_a_pod_that_would_become_guaranteed_is_left():
+    pod = new_pod(make_container(cpu=100, memory_mib=128, memory_limit_mib=256))
+    ranges = (LimitRangeItem(False, max_cpu_ratio=1.0, max_memory_ratio=1.0),)
+    assert left(pod, ranges=ranges) is Reason.QOS_CHANGE
+
+
+# ---- again ----
+
+
+def test_what_is_replaced_is_known_and_the_pods_own_annotations_stay():
+    pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200), annotations={"cruise.io/mode": "full"})
+    mutation = Mutate(mutated(pod))
+    assert original_amounts(pod, mutation) == {"app": (make_amounts(100, 128), make_amounts(200, None))}
+    created = admitted(pod, mutation, {"cruise.io/mode": "off", "cruise.io/original-resources": "{}"})
+    assert created.annotations == {"cruise.io/mode": "full", "cruise.io/original-resources": "{}"}
+    assert created.containers[0].requests == make_amounts(400, 300)
+
+
+def test_deciding_again_leaves_the_pod():
+    pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200))
+    created = admitted(pod, Mutate(mutated(pod)), {"cruise.io/original-resources": "{}"})
+    assert left(created) is Reason.SETTLED
+
+
+@given(clusters(), st.sampled_from([Mode.INITIAL, Mode.FULL]))
+def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refused(cluster: Cluster, mode: Mode):
+    snapshot, table = cluster
+    policy = Policy(mode=mode)
+    rows = [replace(row, key=row.key._replace(pod="")) for row in map(table.row, range(len(table.keys)))]
+    known = make_table(*{row.key: row for row in rows}.values())
+    scope = Scope(snapshot, known, {}, policy, NOW)
+    for original in snapshot.pods:
+        bare = tuple(replace(c, allocated=None, actual=None, actual_limits=None) for c in original.containers)
+        pod = replace(original, node=None, phase="Pending", containers=bare)
+        ranges = snapshot.limit_ranges.get(pod.namespace, ())
+        decision = decide_admission(pod, scope, known, snapshot.nodes, ranges, policy)
+        if isinstance(decision, Leave):
+            continue
+        created = admitted(pod, decision, {})
+        assert created.qos is pod.qos is qos_class(created)
+        check_creation(created, ranges)
+        again = decide_admission(created, scope, known, snapshot.nodes, ranges, policy)
+        assert again == Leave(Reason.SETTLED)
+
+
+@pytest.mark.parametrize(("days", "limit_mib"), [(27, 900), (28, 700), (None, 700)])
+def test_the_limit_of_a_template_falls_only_on_a_long_history_or_one_of_unknown_length(days, limit_mib):
+    since = 0 if days is None else NOW_SECONDS - days * 86400
+    pod = new_pod(make_container(memory_limit_mib=900))
+    [target] = mutated(pod, use(memory_mib=300, max_mib=350, history_since=since))
+    assert target.limits == make_amounts(None, limit_mib)

@@ -1,0 +1,135 @@
+"""Pods that no node can hold: what they are shrunk to, and which are left as they are."""
+
+from dataclasses import replace
+
+from hypothesis import given
+
+from cruise.decisions.admission.unscheduled import decide_unscheduled
+from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod, QosClass
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.sizes import with_sizes
+from tests.builders import (
+    LONG_AGO,
+    NOW,
+    make_amounts,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic,
+    make_table,
+)
+from tests.strategies import Cluster, clusters
+
+RESIZE = Policy(mode=Mode.RESIZE)
+
+
+def waiting(*containers, **fields) -> Pod:
+    """A pod of Deployment web that asks for more than a node has."""
+    containers = containers or (make_container(cpu=5000, memory_mib=512, settled=False),)
+    return make_pod("web-9", node=None, containers=containers, **{"unschedulable_since": LONG_AGO, **fields})
+
+
+def use(cpu=400, memory_mib=300, **more):
+    return make_statistic("", cpu_base=1, cpu_peak=cpu, memory_base_mib=1, memory_peak_mib=memory_mib, **more)
+
+
+def decide(pod: Pod, *rows, policy=RESIZE, refused=None, **snapshot) -> tuple[list[ResizePod], list[Hold]]:
+    cluster = make_snapshot([pod], nodes=[make_node()], **snapshot)
+    return decide_unscheduled(cluster, make_table(*(rows or (use(),))), policy, NOW, refused=refused)
+
+
+def reasons(decided: tuple[list[ResizePod], list[Hold]]) -> list[Reason]:
+    resizes, holds = decided
+    assert resizes == []
+    return [hold.reason for hold in holds]
+
+
+def test_shrinks_to_the_peak_of_its_workload_and_leaves_the_limits():
+    pod = waiting(make_container(cpu=5000, memory_mib=512, memory_limit_mib=2048, settled=False))
+    [resize], holds = decide(pod)
+    assert holds == []
+    target = ContainerTarget("app", ContainerRole.MAIN, make_amounts(400, 300), make_amounts(None, 2048))
+    assert resize.containers == (target,)
+    assert (resize.uid, resize.node, resize.growth, resize.reason) == (pod.uid, None, NO_RESOURCES, Reason.RIGHTSIZED)
+
+
+def test_nothing_grows():
+    [resize], _ = decide(waiting(make_container(cpu=5000, memory_mib=100, settled=False)))
+    assert resize.containers[0].requests == make_amounts(400, 100)
+
+
+def test_what_is_not_stated_stays_so():
+    [resize], _ = decide(waiting(make_container(cpu=5000, memory_mib=None, settled=False)))
+    assert resize.containers[0].requests == make_amounts(400, None)
+
+
+def test_a_peak_above_every_node_is_cut_to_the_largest():
+    [resize], _ = decide(waiting(make_container(cpu=9000, memory_mib=512, settled=False)), use(cpu=8000))
+    assert resize.containers[0].requests.cpu_millicores == 4000
+
+
+def test_a_pod_inside_its_dead_band_is_settled():
+    assert reasons(decide(waiting(make_container(cpu=408, memory_mib=310, settled=False)))) == [Reason.SETTLED]
+
+
+def test_looks_only_at_pods_that_the_scheduler_gave_up():
+    for pod in (
+        waiting(unschedulable_since=None),
+        waiting(scheduling_gated=True),
+        waiting(terminating=True),
+        replace(waiting(), node="n1", phase="Running"),
+    ):
+        assert decide(pod) == ([], [])
+
+
+def test_who_is_left_alone_elsewhere_is_left_alone_here():
+    stale = use(updated_at=0)
+    assert reasons(decide(waiting(), stale)) == [Reason.STALE_STATISTICS]
+    assert reasons(decide(waiting(qos=QosClass.GUARANTEED))) == [Reason.GUARANTEED]
+    assert reasons(decide(waiting(annotations={"cruise.io/mode": "off"}))) == [Reason.MODE_OFF]
+    assert reasons(decide(waiting(annotations={"cruise.io/mode": "initial"}))) == [Reason.MODE_INITIAL]
+
+
+def test_keeps_the_qos_class():
+    # 400m and 300 MiB are the limits, so that the shrunk pod would be Guaranteed.
+    limited = make_container(cpu=400, memory_mib=280, cpu_limit=400, memory_limit_mib=280, settled=False)
+    other = make_container("two", cpu=500, memory_mib=300, cpu_limit=400, memory_limit_mib=300, settled=False)
+    rows = (use(memory_mib=280), use(container="two"))
+    assert reasons(decide(waiting(limited, other), *rows)) == [Reason.QOS_CHANGE]
+
+
+def test_a_limit_range_that_the_smaller_request_would_break_holds_the_pod():
+    ranges = {"shop": (LimitRangeItem(of_pod=False, max_memory_ratio=4.0),)}
+    pod = waiting(make_container(cpu=5000, memory_mib=512, memory_limit_mib=2000, settled=False))
+    assert reasons(decide(pod, limit_ranges=ranges)) == [Reason.LIMIT_RANGE]
+
+
+def test_a_refused_target_is_not_asked_for_again():
+    [resize], _ = decide(waiting())
+    refused = {resize.uid: RefusedTarget(resize.uid, resize.containers, Reason.REFUSED, NOW)}
+    assert reasons(decide(waiting(), refused=refused)) == [Reason.REFUSED]
+
+
+@given(clusters())
+def test_a_shrunk_pod_is_settled_and_asks_for_less(cluster: Cluster):
+    pods = [
+        replace(pod, node=None, phase="Pending", unschedulable_since=LONG_AGO) if index % 2 else pod
+        for index, pod in enumerate(cluster.snapshot.pods)
+    ]
+    snapshot = replace(cluster.snapshot, pods=tuple(pods))
+    resizes, _ = decide_unscheduled(snapshot, cluster.statistics, RESIZE, NOW)
+    by_name = {(pod.namespace, pod.name): pod for pod in pods}
+    for resize in resizes:
+        before = by_name[(resize.namespace, resize.pod)]
+        after = with_sizes(before, resize.containers)
+        assert before.node is None
+        for old, new in zip(before.containers, after.containers, strict=True):
+            assert (new.requests.cpu_millicores or 0) <= (old.requests.cpu_millicores or 0)
+            assert (new.requests.memory_bytes or 0) <= (old.requests.memory_bytes or 0)
+            assert new.limits == old.limits
+        by_name[(resize.namespace, resize.pod)] = after
+    again, _ = decide_unscheduled(replace(snapshot, pods=tuple(by_name.values())), cluster.statistics, RESIZE, NOW)
+    assert again == []

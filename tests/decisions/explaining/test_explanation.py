@@ -1,0 +1,290 @@
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.admission.admission import Leave, Mutate
+from cruise.decisions.eviction.ranking import decide_evictions
+from cruise.decisions.explaining.explanation import Explanation, Fate, contenders_of, explain
+from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.override_sources import override_sources
+from cruise.decisions.sizing.node_plans import decide_node_plans
+from cruise.decisions.sizing.size_steps import NodeSteps
+from cruise.domain.actions import Reason
+from cruise.domain.cluster import LimitRangeItem, Snapshot
+from cruise.domain.overrides import Guidance
+from cruise.domain.policy import EvictionRanking, Mode, Overrides, Policy
+from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.usage import StatisticsTable
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_container,
+    make_node,
+    make_pod,
+    make_ref,
+    make_resources,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+    make_workload,
+)
+from tests.strategies import clusters
+
+FULL = Policy(mode=Mode.FULL)
+
+
+def explain_all(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy = FULL) -> list[Explanation]:
+    return [explain(pod, snapshot, statistics, policy, NOW) for pod in snapshot.pods]
+
+
+@given(clusters())
+def test_every_final_number_is_the_plans(cluster):
+    snapshot, statistics = cluster
+    plans = decide_node_plans(snapshot, statistics, FULL, NOW)
+    targets = {target[:3]: target for plan in plans for target in plan.targets}
+    explained = {
+        (explanation.pod.namespace, explanation.pod.name, steps.container): steps
+        for explanation in explain_all(snapshot, statistics)
+        for steps in explanation.steps
+    }
+    assert explained.keys() == targets.keys()
+    for key, steps in explained.items():
+        assert steps.cpu.final == targets[key].cpu_millicores
+        assert steps.memory.final == targets[key].memory_bytes
+        assert steps.memory_limit.final == targets[key].memory_limit_bytes
+        assert steps.cpu.base == targets[key].cpu_base_millicores
+        assert steps.memory.headroom == targets[key].memory_headroom_bytes
+
+
+@given(clusters())
+def test_the_steps_of_a_request_lead_to_its_final_number(cluster):
+    snapshot, statistics = cluster
+    for explanation in explain_all(snapshot, statistics):
+        for container in explanation.steps:
+            for steps, unit in ((container.cpu, 1), (container.memory, MEBIBYTE)):
+                if not steps.managed:
+                    assert steps.final == steps.current
+                    continue
+                assert steps.rounded - unit < steps.base + steps.share <= steps.rounded + 1e-6 * unit
+                assert steps.rounded % unit == 0
+                clamped = max(steps.rounded, steps.lower.value or 0)
+                clamped = clamped if steps.upper.value is None else min(clamped, steps.upper.value)
+                if explanation.node is not None and not explanation.node.fits:
+                    clamped = min(clamped, steps.current)
+                assert steps.clamped == clamped
+                assert steps.final == steps.clamped - steps.trimmed
+
+
+@given(clusters())
+def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
+    snapshot, statistics = cluster
+    for explanation in explain_all(snapshot, statistics):
+        for container in explanation.steps:
+            steps, request = container.memory_limit, container.memory.final
+            if not steps.managed:
+                assert steps.final == steps.current
+                continue
+            assert steps.wanted == 2 * max(steps.memory_7d_max, steps.oom_memory)
+            needed = max(steps.safe, request)
+            limit = -(-max(steps.wanted, needed) // MEBIBYTE) * MEBIBYTE
+            if steps.cap is not None:
+                limit = min(limit, max(steps.cap, needed))
+            if steps.young:
+                limit = max(limit, steps.current if steps.cap is None else min(steps.current, steps.cap))
+            if steps.kept:
+                limit = max(limit, steps.current) if steps.current else 0
+            if not request and not steps.current:
+                limit = 0  # the API server would make it the request
+            assert steps.final == limit
+
+
+@given(clusters())
+def test_the_dead_band_and_the_fate_agree_with_the_plan(cluster):
+    snapshot, statistics = cluster
+    plans = decide_node_plans(snapshot, statistics, FULL, NOW)
+    resized = {(resize.namespace, resize.pod) for plan in plans for resize in plan.resize}
+    evicted = {(eviction.namespace, eviction.pod) for plan in plans for eviction in plan.evict}
+    held = {(hold.namespace, hold.pod): hold.reason for plan in plans for hold in plan.hold}
+    for explanation in explain_all(snapshot, statistics):
+        name = (explanation.pod.namespace, explanation.pod.name)
+        moves = any(
+            steps.dead_band.leaves
+            for container in explanation.steps
+            for steps in (container.cpu, container.memory, container.memory_limit, container.cpu_limit)
+        )
+        under_way = explanation.pod.resize.pending is not None
+        match explanation.fate:
+            case Fate.RESIZED:
+                assert name in resized
+                assert moves or under_way
+            case Fate.EVICTED:
+                assert name in evicted
+                assert not explanation.steps
+            case Fate.SETTLED:
+                assert name not in resized | evicted | held.keys()
+                assert not moves
+            case Fate.HELD:
+                assert explanation.hold is not None
+                assert held[name] is explanation.hold.reason
+                assert bool(explanation.steps) == moves or under_way
+            case Fate.PENDING:
+                assert explanation.pod.node is None
+                assert explanation.admission is not None
+
+
+@given(clusters())
+def test_the_contenders_of_an_explanation_lead_to_the_plans_evictions(cluster):
+    snapshot, statistics = cluster
+    scope = Scope(snapshot, statistics, {}, FULL, NOW)
+    for node, plan in zip(snapshot.nodes, decide_node_plans(snapshot, statistics, FULL, NOW), strict=True):
+        on_node = [pod for pod in snapshot.pods if pod.node == node.name]
+        touchable = [verdict for pod in on_node if isinstance(verdict := scope.of(pod), Touchable)]
+        steps = NodeSteps(snapshot, node, plan, touchable, statistics, FULL)
+        contenders = contenders_of(touchable, steps, scope)
+        marked = decide_evictions(contenders, plan.available)
+        assert (marked is not None) == plan.fits
+        assert [(contenders[mark.index].name, mark.resource) for mark in marked or []] == [
+            (eviction.pod, eviction.resource) for eviction in plan.evict
+        ]
+
+
+@given(clusters())
+def test_the_sums_of_a_node_add_up(cluster):
+    snapshot, statistics = cluster
+    plans = {plan.node: plan for plan in decide_node_plans(snapshot, statistics, FULL, NOW)}
+    for explanation in explain_all(snapshot, statistics):
+        node = explanation.node
+        if node is None:
+            continue
+        plan = plans[node.name]
+        assert node.fixed + node.available == node.allocatable
+        assert (node.base + node.headroom).fits_in(node.available) == (plan.fits and not plan.evict)
+        assert (node.staying_base, node.staying_headroom) == (plan.base, plan.headroom)
+        for resource, amount in (
+            (ResourceName.CPU, plan.headroom.cpu_millicores),
+            (ResourceName.MEMORY, plan.headroom.memory_bytes),
+        ):
+            spike = node.spikes[resource]
+            assert (spike.amount if spike is not None else 0) == amount
+        goers = {
+            (ranked.namespace, ranked.pod) for ranking in node.rankings.values() for ranked in ranking if ranked.goes
+        }
+        assert goers == {(eviction.namespace, eviction.pod) for eviction in plan.evict}
+
+
+@given(clusters(), st.sampled_from([Mode.OBSERVE, Mode.RESIZE, Mode.FULL]), st.booleans())
+def test_the_statements_that_hold_are_the_guidance(cluster, mode, with_stored):
+    snapshot, statistics = cluster
+    policy = replace(FULL, mode=mode)
+    owned = {(pod.namespace, pod.workload) for pod in snapshot.pods if pod.workload is not None}
+    stored = {key: Overrides(mode=Mode.RESIZE, headroom_factor=3.0) for key in owned} if with_stored else {}
+    scope = Scope(snapshot, statistics, stored, policy, NOW)
+    for pod in snapshot.pods:
+        guidance = scope.guidance_of(pod)
+        if not isinstance(guidance, Guidance):
+            continue
+        holding = {s.setting: s.value for s in override_sources(pod, snapshot, stored, policy) if s.holds}
+        annotations = {f"cruise.io/{setting}": value for setting, value in holding.items()}
+        alone = replace(snapshot, workloads={}, namespace_annotations={})
+        rebuilt = Scope(alone, statistics, {}, FULL, NOW).guidance_of(replace(pod, annotations=annotations))
+        assert rebuilt == guidance
+
+
+def test_sources_are_named_nearest_first():
+    pod = make_pod(annotations={"cruise.io/mode": "full", "cruise.io/cpu-min.app": "50m"})
+    snapshot = make_snapshot(
+        [pod],
+        workloads=[make_workload(annotations={"cruise.io/cpu-min.app": "100m"})],
+        namespace_annotations={"shop": {"cruise.io/mode": "resize"}},
+    )
+    stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.HIGH)}
+    statements = override_sources(pod, snapshot, stored, FULL)
+    assert [(s.setting, s.value, s.source, s.holds) for s in statements] == [
+        ("mode", "full", "annotation of the pod", False),
+        ("mode", "resize", "annotation of namespace shop", True),
+        ("mode", "full", "cluster", False),
+        ("cpu-min.app", "50m", "annotation of the pod", True),
+        ("cpu-min.app", "100m", "annotation of Deployment/web", False),
+        ("eviction-ranking", "high", "stored for Deployment/web", True),
+    ]
+
+
+def test_a_pod_that_settled_says_by_how_little_it_moves():
+    pod = make_pod(containers=[make_container(cpu=204, memory_mib=100, memory_limit_mib=200)])
+    table = make_table(make_statistic_for(pod, cpu_base=50, cpu_peak=200, memory_base_mib=64, memory_peak_mib=100))
+    explanation = explain(pod, make_snapshot([pod]), table, FULL, NOW)
+    assert explanation.fate is Fate.SETTLED
+    [steps] = explanation.steps
+    assert (steps.cpu.final, steps.cpu.dead_band.before, steps.cpu.dead_band.leaves) == (200, 204, False)
+    assert (steps.cpu.largest, steps.cpu.total, steps.cpu.share) == (150, 150, 150.0)
+    assert steps.cpu.lower.source == "floor"
+
+
+def test_bounds_name_who_set_them():
+    pod = make_pod(annotations={"cruise.io/cpu-max": "120m", "cruise.io/memory-min": "32Mi"})
+    snapshot = make_snapshot(
+        [pod], limit_ranges={"shop": (LimitRangeItem(False, make_amounts(60, None), make_amounts(None, 512)),)}
+    )
+    [steps] = explain(pod, snapshot, make_table(make_statistic_for(pod)), FULL, NOW).steps
+    assert (steps.cpu.lower.value, steps.cpu.lower.source) == (60, "limit-range")
+    assert (steps.cpu.upper.value, steps.cpu.upper.source) == (120, "override")
+    assert (steps.memory.lower.value, steps.memory.lower.source) == (32 * MEBIBYTE, "override")
+    assert (steps.memory.upper.value, steps.memory.upper.source) == (512 * MEBIBYTE, "limit-range")
+
+
+def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
+    pods = [
+        make_pod("spiky"),
+        make_pod("calm"),
+        make_pod("agent", workload="DaemonSet/agent"),
+        make_pod("kept", annotations={"cruise.io/eviction-ranking": "never"}),
+    ]
+    peaks = {"spiky": 900, "calm": 300, "agent": 400, "kept": 200}
+    table = make_table(*(make_statistic_for(pod, cpu_base=200, cpu_peak=peaks[pod.name]) for pod in pods))
+    snapshot = make_snapshot(pods, nodes=[make_node(cpu=1300)])
+    explanation = explain(pods[0], snapshot, table, FULL, NOW)
+    assert explanation.fate is Fate.EVICTED
+    assert explanation.eviction is not None
+    assert explanation.eviction.resource is ResourceName.CPU
+    node = explanation.node
+    assert node is not None
+    assert [(r.pod, r.goes, r.immovable) for r in node.rankings[ResourceName.CPU]] == [
+        ("spiky", ResourceName.CPU, None),
+        ("calm", None, None),
+        ("agent", None, "a DaemonSet pod would come back to the same node"),
+        ("kept", None, "eviction-ranking never"),
+    ]
+    assert node.base + node.headroom == make_resources(800 + 700, 4 * 64 + 36)
+
+
+def test_a_held_pod_keeps_its_reason_and_what_is_known_of_it():
+    pod = make_pod()
+    table = make_table(make_statistic_for(pod, updated_at=int(NOW.timestamp()) - 3600))
+    explanation = explain(pod, make_snapshot([pod]), table, FULL, NOW)
+    assert explanation.fate is Fate.HELD
+    assert explanation.hold is not None
+    assert explanation.hold.reason is Reason.STALE_STATISTICS
+    [held] = explanation.held
+    assert held.statistic is not None
+    assert held.statistic.cpu_base_millicores == 50
+
+
+def test_an_unreadable_annotation_leaves_no_guidance():
+    pod = make_pod(annotations={"cruise.io/mode": "fulll"})
+    explanation = explain(pod, make_snapshot([pod]), make_table(make_statistic_for(pod)), FULL, NOW)
+    assert explanation.guidance is None
+    assert explanation.hold is not None
+    assert "fulll" in explanation.hold.detail
+
+
+def test_a_pending_pod_is_explained_by_what_admission_would_give_it():
+    running, pending = make_pod("web-1"), make_pod("web-2", node=None)
+    table = make_table(make_statistic_for(running, cpu_peak=400), make_statistic_for(make_pod("", node=None)))
+    explanation = explain(pending, make_snapshot([running, pending]), table, FULL, NOW)
+    assert explanation.fate is Fate.PENDING
+    assert isinstance(explanation.admission, Mutate)
+    assert explanation.admission.containers[0].requests.cpu_millicores == 200
+    alone = explain(pending, make_snapshot([running, pending]), make_table(), FULL, NOW)
+    assert isinstance(alone.admission, Leave)
+    assert alone.admission.reason is Reason.NO_STATISTICS

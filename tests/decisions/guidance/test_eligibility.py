@@ -1,0 +1,386 @@
+"""Who may be touched: every clause of section 2 of the rules, each with its own reason."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.domain.actions import Hold, Reason
+from cruise.domain.cluster import Pod, QosClass, Snapshot
+from cruise.domain.overrides import Guidance, Unreadable
+from cruise.domain.policy import EvictionRanking, Mode, Overrides, Policy
+from cruise.domain.resources import ResourceName
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.domain.usage import Statistic
+from tests.builders import (
+    NOW,
+    NOW_SECONDS,
+    make_amounts,
+    make_autoscaler,
+    make_budget,
+    make_container,
+    make_node,
+    make_pod,
+    make_ref,
+    make_snapshot,
+    make_statistic,
+    make_statistic_for,
+    make_table,
+    make_workload,
+)
+
+FULL = Policy(mode=Mode.FULL)
+CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
+
+
+def scope_of(snapshot: Snapshot, *rows: Statistic, policy=FULL, stored=None) -> Scope:
+    return Scope(snapshot, make_table(*rows), stored or {}, policy, NOW)
+
+
+def verdict(pod: Pod, *rows: Statistic, policy=FULL, stored=None, **snapshot) -> Touchable | Hold:
+    rows = rows or (make_statistic_for(pod),)
+    return scope_of(make_snapshot([pod], **snapshot), *rows, policy=policy, stored=stored).of(pod)
+
+
+def reason(pod: Pod, *rows: Statistic, policy=FULL, **snapshot) -> Reason:
+    found = verdict(pod, *rows, policy=policy, **snapshot)
+    assert isinstance(found, Hold)
+    assert (found.namespace, found.pod) == (pod.namespace, pod.name)
+    return found.reason
+
+
+def touchable(pod: Pod, *rows: Statistic, **more) -> Touchable:
+    found = verdict(pod, *rows, **more)
+    assert isinstance(found, Touchable)
+    return found
+
+
+def managed_by(found: Touchable) -> set[ResourceName]:
+    each = ((CPU, found.manages_cpu), (MEMORY, found.manages_memory))
+    return {resource for resource, is_managed in each if is_managed}
+
+
+# ---- who is left alone ----
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"namespace": "kube-system"}, Reason.EXCLUDED_NAMESPACE),
+        ({"namespace": "cruise"}, Reason.EXCLUDED_NAMESPACE),
+        ({"mirror": True}, Reason.STATIC_POD),
+        ({"windows": True}, Reason.WINDOWS),
+        ({"phase": "Succeeded"}, Reason.TERMINAL),
+        ({"phase": "Failed"}, Reason.TERMINAL),
+        ({"terminating": True}, Reason.TERMINATING),
+        ({"qos": QosClass.GUARANTEED}, Reason.GUARANTEED),
+        ({"qos": QosClass.BEST_EFFORT}, Reason.BEST_EFFORT),
+        ({"pod_requests": make_amounts(500, 512)}, Reason.POD_LEVEL_RESOURCES),
+        ({"pod_limits": make_amounts(500, 512)}, Reason.POD_LEVEL_RESOURCES),
+        ({"extended_requests": (("nvidia.com/gpu", 1),)}, Reason.EXTENDED_RESOURCES),
+        ({"workload": None}, Reason.NO_CONTROLLER),
+        ({"annotations": {"cruise.io/mode": "off"}}, Reason.MODE_OFF),
+        ({"annotations": {"cruise.io/mode": "observe"}}, Reason.MODE_OBSERVE),
+        ({"annotations": {"cruise.io/mode": "initial"}}, Reason.MODE_INITIAL),
+        ({"annotations": {"cruisekube.truefoundry.com/excluded": "true"}}, Reason.MODE_OFF),
+        ({"annotations": {"cruise.io/mod": "full"}}, Reason.UNREADABLE_ANNOTATION),
+    ],
+)
+def test_reasons_to_leave_a_pod_alone(fields, expected):
+    assert reason(make_pod(**fields)) is expected
+
+
+def test_what_only_looks_like_a_reason_leaves_a_pod_touchable():
+    assert touchable(make_pod(annotations={"cruisekube.truefoundry.com/excluded": "false"})).manages_cpu
+    assert touchable(make_pod(extended_requests=(("ephemeral-storage", 1 << 30), ("hugepages-2Mi", 1 << 21))))
+    pod = make_pod(extended_requests=(("nvidia.com/gpu", 1),))
+    assert touchable(pod, policy=replace(FULL, allow_extended_resources=True)).manages_memory
+    assert touchable(make_pod(namespace="kube-system"), policy=replace(FULL, excluded_namespaces=frozenset())).rows
+
+
+def test_pods_of_a_node_that_is_not_ready_are_left_and_those_of_a_cordoned_one_not():
+    assert reason(make_pod(), nodes=[make_node(ready=False)]) is Reason.NODE_NOT_READY
+    assert touchable(make_pod(), nodes=[make_node(unschedulable=True)])
+    # What is wrong with the pod itself is said first.
+    assert reason(make_pod(phase="Failed"), nodes=[make_node(ready=False)]) is Reason.TERMINAL
+
+
+@pytest.mark.parametrize(("version", "held"), [((1, 32), True), ((1, 33), False), ((1, 40), False), (None, False)])
+def test_kubelets_before_1_33_resize_nothing(version, held):
+    found = verdict(make_pod(), nodes=[make_node(kubelet_version=version)])
+    assert isinstance(found, Hold) is held
+    if isinstance(found, Hold):
+        assert (found.reason, found.detail) == (Reason.RESIZE_UNSUPPORTED, "kubelet 1.32")
+
+
+def test_an_unreadable_annotation_is_told_wherever_it_stands():
+    broken = {"cruise.io/cpu-min": "1.5Gx"}
+    for place, more in (
+        ("pod", {"pod": make_pod(annotations=broken)}),
+        ("Deployment/web", {"pod": make_pod(), "workloads": [make_workload(annotations=broken)]}),
+        ("namespace shop", {"pod": make_pod(), "namespace_annotations": {"shop": broken}}),
+    ):
+        found = verdict(**more)
+        assert isinstance(found, Hold)
+        assert found.reason is Reason.UNREADABLE_ANNOTATION
+        assert found.detail.startswith(f"{place}: cruise.io/cpu-min: ")
+        assert "1.5Gx" in found.detail
+
+
+# ---- modes and overrides ----
+
+
+@pytest.mark.parametrize(
+    ("cluster", "namespace", "workload", "pod", "holds"),
+    [
+        (Mode.FULL, None, None, None, Mode.FULL),
+        (Mode.FULL, "resize", None, "full", Mode.RESIZE),
+        (Mode.FULL, None, "initial", "full", Mode.INITIAL),
+        (Mode.RESIZE, "full", "full", "full", Mode.RESIZE),
+        (Mode.FULL, None, None, "off", Mode.OFF),
+        (Mode.OFF, "full", "full", "full", Mode.OFF),
+    ],
+)
+def test_every_stated_mode_caps(cluster, namespace, workload, pod, holds):
+    def stated(mode: str | None) -> dict[str, str]:
+        return {} if mode is None else {"cruise.io/mode": mode}
+
+    one = make_pod(annotations=stated(pod))
+    snapshot = make_snapshot(
+        [one],
+        workloads=[make_workload(annotations=stated(workload))],
+        namespace_annotations={"shop": stated(namespace)},
+    )
+    guidance = scope_of(snapshot, policy=Policy(mode=cluster)).guidance_of(one)
+    assert isinstance(guidance, Guidance)
+    assert guidance.mode is holds
+
+
+def test_the_nearest_override_wins_and_a_stored_one_comes_last():
+    pod = make_pod(annotations={"cruise.io/headroom-factor": "1.5"})
+    stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.HIGH, headroom_factor=3.0)}
+    snapshot = make_snapshot(
+        [pod],
+        workloads=[make_workload(annotations={"cruise.io/headroom-factor": "2", "cruise.io/resources": "cpu"})],
+        namespace_annotations={"shop": {"cruise.io/resources": "memory", "cruise.io/cpu-min": "50m"}},
+    )
+    guidance = scope_of(snapshot, stored=stored).guidance_of(pod)
+    assert isinstance(guidance, Guidance)
+    assert guidance.headroom_factor == 1.5
+    assert guidance.resources == {CPU}
+    assert guidance.bounds.minimum.cpu_millicores == 50
+    assert guidance.ranking is EvictionRanking.HIGH
+
+
+def test_pods_of_a_workload_differ_only_by_their_own_annotations():
+    plain, other = make_pod("a"), make_pod("b", annotations={"cruise.io/mode": "resize"})
+    admitted = make_pod("c", annotations={"cruise.io/original-resources": '{"app":{}}'})
+    scope = scope_of(make_snapshot([plain, other, admitted]))
+    of_plain, of_other = scope.guidance_of(plain), scope.guidance_of(other)
+    assert isinstance(of_plain, Guidance)
+    assert isinstance(of_other, Guidance)
+    assert (of_plain.mode, of_other.mode) == (Mode.FULL, Mode.RESIZE)
+    # What admission wrote down asks for nothing: such pods share what was resolved for their workload.
+    assert scope.guidance_of(admitted) is of_plain
+    assert not isinstance(scope.guidance_of(make_pod("d", annotations={"cruise.io/mode": "x"})), Guidance)
+
+
+# ---- resources ----
+
+
+@pytest.mark.parametrize(
+    ("resources", "scaled", "managed"),
+    [
+        (None, set(), {CPU, MEMORY}),
+        ("cpu", set(), {CPU}),
+        ("memory", set(), {MEMORY}),
+        (None, {CPU}, {MEMORY}),
+        (None, {MEMORY}, {CPU}),
+        ("cpu", {CPU}, set()),
+        (None, {CPU, MEMORY}, set()),
+    ],
+)
+def test_what_an_override_or_an_autoscaler_takes_is_not_managed(resources, scaled, managed):
+    pod = make_pod(annotations={} if resources is None else {"cruise.io/resources": resources})
+    autoscalers = [make_autoscaler("Deployment/web", "shop", *scaled)] if scaled else []
+    found = verdict(pod, autoscalers=autoscalers)
+    if managed:
+        assert isinstance(found, Touchable)
+        assert {
+            r for r, is_managed in ((CPU, found.manages_cpu), (MEMORY, found.manages_memory)) if is_managed
+        } == managed
+    else:
+        assert isinstance(found, Hold)
+        assert found.reason is Reason.AUTOSCALED
+
+
+def test_an_autoscaler_takes_nothing_from_others():
+    elsewhere = [make_autoscaler("Deployment/api"), make_autoscaler("Deployment/web", "other")]
+    found = touchable(make_pod(), autoscalers=elsewhere)
+    assert found.manages_cpu and found.manages_memory
+    both = [make_autoscaler("Deployment/web", "shop", CPU), make_autoscaler("Deployment/web", "shop", MEMORY, name="2")]
+    assert reason(make_pod(), autoscalers=both) is Reason.AUTOSCALED
+
+
+@pytest.mark.parametrize(
+    ("cpu_restarts", "memory_restarts", "managed"),
+    [(True, False, {MEMORY}), (False, True, {CPU}), (True, True, set())],
+)
+def test_a_resource_whose_resize_restarts_a_container_is_not_managed(cpu_restarts, memory_restarts, managed):
+    eager = make_container("b", cpu_resize_restarts=cpu_restarts, memory_resize_restarts=memory_restarts)
+    pod = make_pod(containers=[make_container(), eager])
+    found = verdict(pod, make_statistic_for(pod), make_statistic_for(pod, "b"))
+    if managed:
+        assert isinstance(found, Touchable)
+        assert {
+            r for r, is_managed in ((CPU, found.manages_cpu), (MEMORY, found.manages_memory)) if is_managed
+        } == managed
+    else:
+        assert isinstance(found, Hold)
+        assert found.reason is Reason.RESIZE_RESTARTS
+
+
+# ---- statistics ----
+
+
+@pytest.mark.parametrize(
+    ("age_minutes", "held"),
+    [(0, False), (15, False), (16, True), (24 * 60, True), (-2, False)],
+)
+def test_statistics_older_than_max_age_change_nothing(age_minutes, held):
+    pod = make_pod()
+    found = verdict(pod, make_statistic_for(pod, updated_at=NOW_SECONDS - 60 * age_minutes))
+    assert isinstance(found, Hold) is held
+    if isinstance(found, Hold):
+        assert found.reason is Reason.STALE_STATISTICS
+
+
+@pytest.mark.parametrize(("history_minutes", "held"), [(29, True), (30, False), (31, False)])
+def test_a_workload_with_under_half_an_hour_of_history_is_new(history_minutes, held):
+    pod = make_pod()
+    found = verdict(pod, make_statistic_for(pod, history_since=NOW_SECONDS - 60 * history_minutes))
+    assert isinstance(found, Hold) is held
+    if isinstance(found, Hold):
+        assert found.reason is Reason.NEW_WORKLOAD
+
+
+def test_a_workload_that_was_just_created_is_new_whatever_its_statistics_say():
+    young = [make_workload(created_at=NOW - timedelta(minutes=29))]
+    old = [make_workload(created_at=NOW - timedelta(minutes=31))]
+    pod = make_pod()
+    unknown = make_statistic_for(pod, history_since=0)
+    assert reason(pod, unknown, workloads=young) is Reason.NEW_WORKLOAD
+    assert touchable(pod, unknown, workloads=old).rows == (0,)
+    # A new pod of an old workload is not new.
+    assert touchable(make_pod(created_at=NOW), unknown, workloads=old).rows == (0,)
+
+
+def test_one_container_without_statistics_holds_the_pod_and_is_named():
+    pod = make_pod(containers=[make_container(), make_container("proxy"), make_container("logs")])
+    found = verdict(pod, make_statistic_for(pod))
+    assert isinstance(found, Hold)
+    assert (found.reason, found.detail) == (Reason.NO_STATISTICS, "proxy, logs")
+    assert reason(make_pod(), make_statistic("somebody-else")) is Reason.NO_STATISTICS
+
+
+def test_missing_beats_stale_beats_new():
+    pod = make_pod(containers=[make_container(), make_container("b"), make_container("c")])
+    stale = make_statistic_for(pod, updated_at=NOW_SECONDS - 3600)
+    new = make_statistic_for(pod, "b", history_since=NOW_SECONDS - 60)
+    fine = make_statistic_for(pod, "c")
+    assert reason(pod, stale, new, fine) is Reason.STALE_STATISTICS
+    assert reason(pod, stale, new) is Reason.NO_STATISTICS
+    assert reason(pod, fine, new, replace(stale, updated_at=NOW_SECONDS)) is Reason.NEW_WORKLOAD
+
+
+def test_a_pod_without_statistics_of_its_own_has_its_workloads():
+    pod = make_pod("web-9")
+    of_workload, of_other = make_statistic("", cpu_base=7), make_statistic("web-1", cpu_base=9)
+    assert touchable(pod, of_other, of_workload).rows == (1,)
+    on_node = make_pod("agent-1", workload="DaemonSet/agent", identity="n1")
+    rows = [make_statistic("", workload="DaemonSet/agent", identity=identity) for identity in ("n2", "", "n1")]
+    assert touchable(on_node, *rows).rows == (2,)
+    assert touchable(replace(on_node, identity="n3"), *rows).rows == (1,)
+
+
+# ---- rankings and what is unmovable ----
+
+
+@pytest.mark.parametrize(
+    ("workload", "replicas", "asked", "ranking"),
+    [
+        ("Deployment/web", 3, None, EvictionRanking.LOW),
+        ("Deployment/web", 1, None, EvictionRanking.MEDIUM),
+        ("StatefulSet/db", 5, None, EvictionRanking.MEDIUM),
+        ("StatefulSet/db", 5, "low", EvictionRanking.LOW),
+        ("Deployment/web", 3, "no-eviction", EvictionRanking.NEVER),
+    ],
+)
+def test_the_ranking(workload, replicas, asked, ranking):
+    pod = make_pod(workload=workload, annotations={} if asked is None else {"cruise.io/eviction-ranking": asked})
+    found = scope_of(make_snapshot([pod], workloads=[make_workload(workload, replicas=replicas)]))
+    guidance = found.guidance_of(pod)
+    assert isinstance(guidance, Guidance)
+    assert found.ranking_of(pod, guidance) is ranking
+
+
+def test_replicas_are_counted_where_the_workload_is_not_in_the_snapshot():
+    pods = [make_pod("a"), make_pod("b"), make_pod("c", phase="Failed"), make_pod("d", workload="Deployment/single")]
+    scope = scope_of(make_snapshot(pods, workloads=[]))
+    rankings = [scope.ranking_of(pod, Guidance(Mode.FULL)) for pod in pods]
+    assert rankings == [EvictionRanking.LOW] * 3 + [EvictionRanking.MEDIUM]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"workload": None, "owner_kind": None}, "no controller"),
+        ({"workload": "DaemonSet/agent"}, "DaemonSet"),
+        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, "safe-to-evict"),
+        ({"annotations": {"karpenter.sh/do-not-disrupt": "10m"}}, "do-not-disrupt: 10m"),
+        ({"annotations": {"karpenter.sh/do-not-evict": "true"}}, "do-not-evict"),
+        ({"annotations": {"cruisekube.truefoundry.com/do-not-disrupt": "true"}}, "do-not-disrupt"),
+    ],
+)
+def test_what_is_unmovable(fields, told):
+    pod = make_pod(**fields)
+    why = scope_of(make_snapshot([pod])).why_unmovable(pod)
+    assert why is not None
+    assert told in why
+
+
+def test_more_than_one_disruption_budget_makes_a_pod_unmovable():
+    by_app = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+    pods = [make_pod("a", labels={"app": "web"}), make_pod("b", labels={"app": "api"}), make_pod("c", namespace="x")]
+    budgets = [make_budget("all"), make_budget("web", selector=by_app), make_budget("x", "x")]
+    scope = scope_of(make_snapshot(pods, budgets=budgets))
+    assert scope.why_unmovable(pods[0]) == "more than one PodDisruptionBudget (all, web)"
+    assert scope.why_unmovable(pods[1]) is None
+    assert scope.why_unmovable(pods[2]) is None
+    assert scope.why_unmovable(make_pod(annotations={"karpenter.sh/do-not-disrupt": "false"})) is None
+
+
+# ---- at admission ----
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (Mode.OFF, Reason.MODE_OFF),
+        (Mode.OBSERVE, Reason.MODE_OBSERVE),
+        (Mode.INITIAL, None),
+        (Mode.RESIZE, None),
+        (Mode.FULL, None),
+    ],
+)
+def test_the_webhook_works_from_mode_initial_on(mode, expected):
+    pod = make_pod(node=None)
+    assert scope_of(make_snapshot([pod]), policy=Policy(mode=mode)).why_untouchable_at_admission(pod) is expected
+
+
+def test_an_unreadable_annotation_counts_at_admission_too():
+    pod = make_pod(node=None, annotations={"cruise.io/mode": "yes"})
+    scope = scope_of(make_snapshot([pod]))
+    assert scope.why_untouchable_at_admission(pod) is Reason.UNREADABLE_ANNOTATION
+    assert isinstance(scope.guidance_of(pod), Unreadable)

@@ -1,0 +1,183 @@
+"""Each fact that keeps cruise from working is red in the modes that need it, and has its fix."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from cruise.decisions.preflight.access import required_access
+from cruise.decisions.preflight.items import CheckItem, Level
+from cruise.decisions.preflight.preflight import decide_preflight
+from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.policy import Mode
+from cruise.domain.preflight import (
+    AccessFacts,
+    PrometheusFacts,
+    ServerFacts,
+    StoreFacts,
+    Surroundings,
+    UsageFacts,
+    VerticalAutoscaler,
+    WebhookFacts,
+)
+from tests.builders import NOW, make_amounts, make_autoscaler, make_budget, make_node, make_pod, make_ref, make_snapshot
+
+USAGE = UsageFacts(
+    asked=100,
+    with_cpu=100,
+    with_memory=99,
+    samples_in_10_minutes=10,
+    newest_at=NOW - timedelta(seconds=30),
+    history_days=7,
+    nodes=3,
+    pressured=3,
+    loaded=3,
+)
+NODES = [make_node(f"n{number}", kubelet_version=(1, 36)) for number in (1, 2, 3)]
+WELL = Surroundings(
+    server=ServerFacts("v1.36.3", resizes_pods=True, evicts_pods=True),
+    access=AccessFacts("system:serviceaccount:cruise:cruise-serve", ()),
+    snapshot=make_snapshot([make_pod()], NODES),
+    prometheus=PrometheusFacts("http://prometheus:9090", is_set=True, usage=USAGE),
+    store=StoreFacts("Postgres at db/cruise", embedded=False, revision="0003", expected="0003"),
+    webhook=WebhookFacts(present=True, published=True, trusts=True, expires_at=NOW + timedelta(days=20)),
+    vertical_autoscalers=(),
+)
+
+
+def check(mode: Mode = Mode.FULL, **facts) -> list[CheckItem]:
+    return decide_preflight(replace(WELL, **facts), mode, NOW)
+
+
+def item(items: list[CheckItem], place: str) -> CheckItem:
+    [found] = [one for one in items if f"{one.area}: {one.name}" == place]
+    return found
+
+
+def usage(**changes) -> dict[str, PrometheusFacts]:
+    return {"prometheus": PrometheusFacts("http://prometheus:9090", True, replace(USAGE, **changes))}
+
+
+def in_cluster(**objects: Any) -> dict[str, Any]:
+    return {"snapshot": make_snapshot([make_pod()], objects.pop("nodes", NODES), **objects)}
+
+
+@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.OFF])
+def test_where_all_is_well_every_item_is_ok(mode):
+    items = check(mode)
+    assert {one.level for one in items} == {Level.OK}
+    assert [one.area for one in items] == sorted(
+        (one.area for one in items), key=["cluster", "rights", "metrics", "database", "webhook", "objects"].index
+    )
+
+
+OLD = [make_node(f"n{number}", kubelet_version=(1, 32)) for number in (1, 2, 3)]
+VPA = VerticalAutoscaler("shop", "web", make_ref("Deployment/web"), "InPlaceOrRecreate")
+FIXED = LimitRangeItem(False, minimum=make_amounts(100), maximum=make_amounts(100))
+RIGID = LimitRangeItem(False, max_memory_ratio=1.0)
+O, W, R = Level.OK, Level.WARN, Level.RED  # noqa: E741 - a column each
+CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
+    "no resizes": ({"server": ServerFacts("v1.32.0", False, True)}, "cluster: resize", (W, W, R, R)),
+    "all kubelets old": (in_cluster(nodes=OLD), "cluster: kubelets", (W, W, R, R)),
+    "one kubelet old": (in_cluster(nodes=[*OLD[:1], *NODES[1:]]), "cluster: kubelets", (W, W, W, W)),
+    "no nodes": (in_cluster(nodes=[]), "cluster: kubelets", (R, R, R, R)),
+    "denied": (
+        {"access": AccessFacts(None, required_access(Mode.FULL, "cruise")[:6])},
+        "rights: RBAC",
+        (R, R, R, R),
+    ),
+    "no answer": (
+        {"prometheus": PrometheusFacts("http://x", True, problem="cannot be reached")},
+        "metrics: prometheus",
+        (R, R, R, R),
+    ),
+    "only found": ({"prometheus": PrometheusFacts("http://x", False, USAGE)}, "metrics: prometheus", (W, W, W, W)),
+    "no cpu": (usage(with_cpu=0), "metrics: cpu series", (R, R, R, R)),
+    "other labels": (usage(with_cpu=0, labels=("pod_name",)), "metrics: cpu series", (R, R, R, R)),
+    "little memory": (usage(with_memory=60), "metrics: memory series", (W, W, W, W)),
+    "no node label": (usage(nodes_labelled=False), "metrics: node label", (W, W, W, W)),
+    "late": (usage(newest_at=NOW - timedelta(minutes=5)), "metrics: freshness", (W, W, W, W)),
+    "stale": (usage(newest_at=NOW - timedelta(minutes=11)), "metrics: freshness", (R, R, R, R)),
+    "seldom": (usage(samples_in_10_minutes=3), "metrics: interval", (W, W, W, W)),
+    "a day": (usage(history_days=1), "metrics: history", (W, W, W, W)),
+    "nothing": (usage(history_days=0), "metrics: history", (R, R, R, R)),
+    "no pressure": (usage(pressured=0), "metrics: pressure", (W, W, W, W)),
+    "zero pressure": (usage(pressured=1, silent=2), "metrics: pressure", (W, W, W, W)),
+    "no load": (usage(loaded=1), "metrics: node load", (W, W, W, W)),
+    "nothing runs": (usage(asked=0, with_cpu=0, with_memory=0), "metrics: series", (W, W, W, W)),
+    "no database": ({"store": StoreFacts("db", False, problem="nothing listens")}, "database: postgres", (R, R, R, R)),
+    "embedded": ({"store": StoreFacts("under /x", True)}, "database: postgres", (O, W, W, W)),
+    "older": (
+        {"store": StoreFacts("db", False, revision="0002", expected="0003")},
+        "database: postgres",
+        (W, W, W, W),
+    ),
+    "no webhook": ({"webhook": WebhookFacts(present=False)}, "webhook: registration", (O, R, R, R)),
+    "no CA": ({"webhook": WebhookFacts(True, published=False)}, "webhook: certificate", (R, R, R, R)),
+    "other CA": ({"webhook": WebhookFacts(True, True, trusts=False)}, "webhook: certificate", (R, R, R, R)),
+    "unseen": ({"webhook": WebhookFacts(True, True, trusts=None)}, "webhook: certificate", (O, O, O, O)),
+    "ending": (
+        {"webhook": WebhookFacts(True, True, True, NOW + timedelta(days=1))},
+        "webhook: certificate",
+        (W, W, W, W),
+    ),
+    "ended": ({"webhook": WebhookFacts(True, True, True, NOW)}, "webhook: certificate", (R, R, R, R)),
+    "fails closed": (
+        {"webhook": WebhookFacts(True, True, True, fails_open=False)},
+        "webhook: fails open",
+        (R, R, R, R),
+    ),
+    "no choice": (in_cluster(limit_ranges={"shop": (FIXED,)}), "objects: limit ranges", (W, W, W, W)),
+    "rigid": (in_cluster(limit_ranges={"shop": (RIGID,)}), "objects: limit ranges", (W, W, W, W)),
+    "a rival": ({"vertical_autoscalers": [VPA]}, "objects: VPAs", (W, R, R, R)),
+    "by default a rival": ({"vertical_autoscalers": [replace(VPA, mode="")]}, "objects: VPAs", (W, R, R, R)),
+    "a quiet VPA": ({"vertical_autoscalers": [replace(VPA, mode="Off")]}, "objects: VPAs", (O, O, O, O)),
+    "another's VPA": (
+        {"vertical_autoscalers": [replace(VPA, target=make_ref("Deployment/x"))]},
+        "objects: VPAs",
+        (O, O, O, O),
+    ),
+    "HPA": (in_cluster(autoscalers=[make_autoscaler()]), "objects: HPAs", (O, O, O, O)),
+    "no eviction": (in_cluster(budgets=[make_budget(disruptions_allowed=0)]), "objects: PDBs", (O, O, O, W)),
+    "odd": ({"unreadable": ["Pod shop/x: no spec"]}, "objects: readable", (W, W, W, W)),
+    "out of sight": ({"problems": [("webhook", "looked", "forbidden")]}, "webhook: looked", (W, W, W, W)),
+    "out of reach": ({"problems": [("cluster", "API server", "gone")]}, "cluster: API server", (R, R, R, R)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_shortcoming_is_as_bad_as_the_mode_makes_it_and_has_its_fix(case):
+    facts, place, levels = CASES[case]
+    for mode, level in zip((Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE, Mode.FULL), levels, strict=True):
+        found = item(check(mode, **facts), place)
+        assert found.level is level, mode
+        assert found.finding
+        assert bool(found.fix) == (level is not Level.OK) or case in ("nothing runs", "HPA")
+
+
+def test_an_older_server_without_evictions_is_red_only_where_pods_are_evicted():
+    server = {"server": ServerFacts("v1.36.3", True, False)}
+    assert item(check(Mode.FULL, **server), "cluster: eviction").level is Level.RED
+    assert not [one for one in check(Mode.RESIZE, **server) if one.name == "eviction"]
+
+
+def test_a_mode_needs_all_that_the_modes_below_it_need_and_observe_only_reads():
+    needs = [set(required_access(mode, "cruise")) for mode in (Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE, Mode.FULL)]
+    assert all(low <= high for low, high in pairwise(needs))
+    assert {need.verb for need in needs[0]} == {"get", "list", "watch"}
+    assert "create pods/eviction" in {str(need) for need in needs[3] - needs[2]}
+
+
+def test_what_is_denied_is_named_with_the_files_that_grant_it():
+    denied = required_access(Mode.FULL, "cruise")[-2:]
+    found = item(check(Mode.RESIZE, access=AccessFacts("someone", denied)), "rights: RBAC")
+    assert found.finding == "someone may not create pods/eviction, patch nodes"
+    assert "-f deploy/rbac/observe.yaml -f deploy/rbac/initial.yaml -f deploy/rbac/resize.yaml" in found.fix
+
+
+def test_many_are_counted_and_a_few_named():
+    budgets = [make_budget(f"b{number}", disruptions_allowed=0) for number in range(5)]
+    found = item(check(Mode.FULL, **in_cluster(budgets=budgets)), "objects: PDBs")
+    assert found.finding == "5 of 5 allow no eviction now: shop/b0, shop/b1, shop/b2 and 2 more"

@@ -1,0 +1,291 @@
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cruise.decisions.scan.findings import Findings, scan
+from cruise.decisions.scan.pending import Obstacle
+from cruise.decisions.scan.risks import RiskKind
+from cruise.decisions.scan.waste import Prices
+from cruise.domain.actions import Reason
+from cruise.domain.cluster import ContainerRole, OomKill
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import MEBIBYTE
+from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
+from tests.builders import (
+    LONG_AGO,
+    NOW,
+    NOW_SECONDS,
+    make_autoscaler,
+    make_container,
+    make_node,
+    make_pod,
+    make_ref,
+    make_resources,
+    make_snapshot,
+    make_statistic,
+    make_statistic_for,
+    make_table,
+)
+
+PRICES = Prices(0.01, 0.001)
+AMPLE: dict[str, Any] = {"cpu": 500, "memory_mib": 512}
+
+
+def scanned(pods, *rows, nodes=None, kills=(), policy=None, **more) -> Findings:
+    snapshot = replace(make_snapshot(pods, nodes=nodes or [make_node()], **more), oom_kills=tuple(kills))
+    return scan(snapshot, make_table(*rows), policy or Policy(), PRICES, NOW)
+
+
+def kinds(findings: Findings) -> list[RiskKind]:
+    return [risk.kind for risk in findings.risks]
+
+
+def kill(pod, at=NOW, limit=256 * MEBIBYTE) -> OomKill:
+    return OomKill(pod.namespace, pod.name, pod.uid, "app", pod.workload, "", pod.node, at, limit, None)
+
+
+# ---- risks ----
+
+
+def test_a_container_with_room_to_spare_is_at_no_risk():
+    pod = make_pod(containers=[make_container(**AMPLE, cpu_limit=2000, memory_limit_mib=1024)])
+    assert kinds(scanned([pod], make_statistic_for(pod))) == []
+
+
+def test_a_kill_in_the_status_comes_first_with_its_limit_and_time():
+    pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=101, restart_count=4)])
+    findings = scanned([pod], make_statistic_for(pod), kills=[kill(pod, NOW - timedelta(hours=2)), kill(pod)])
+    assert kinds(findings) == [RiskKind.OOM_KILLED, RiskKind.MEMORY_NEAR_LIMIT]
+    risk = findings.risks[0]
+    assert (risk.observed, risk.killed_at, risk.restarts) == (256 * MEBIBYTE, NOW, 4)
+
+
+def test_a_kill_that_only_statistics_remember_counts_as_one():
+    pod = make_pod(containers=[make_container(**AMPLE)])
+    findings = scanned([pod], make_statistic_for(pod, oom_memory_mib=300))
+    assert kinds(findings) == [RiskKind.OOM_KILLED]
+    assert findings.risks[0].observed == 300 * MEBIBYTE
+
+
+@pytest.mark.parametrize(("largest", "at_risk"), [(899, False), (900, True), (1200, True)])
+def test_memory_near_the_limit_is_from_nine_tenths_on(largest, at_risk):
+    pod = make_pod(containers=[make_container(cpu=500, memory_mib=512, memory_limit_mib=1000)])
+    findings = scanned([pod], make_statistic_for(pod, memory_7d_max_mib=largest))
+    assert kinds(findings) == ([RiskKind.MEMORY_NEAR_LIMIT] if at_risk else [])
+
+
+def test_memory_in_use_above_the_request_is_at_risk():
+    pod = make_pod(containers=[make_container(cpu=500, memory_mib=60)])
+    [risk] = scanned([pod], make_statistic_for(pod, memory_base_mib=64)).risks
+    assert risk.kind is RiskKind.MEMORY_UNDER_REQUESTED
+    assert (risk.observed, risk.allowed) == (64 * MEBIBYTE, 60 * MEBIBYTE)
+
+
+def test_demand_above_the_cpu_limit_is_throttled():
+    pod = make_pod(containers=[make_container(**AMPLE, cpu_limit=600)])
+    [risk] = scanned([pod], make_statistic_for(pod, cpu_peak=900)).risks
+    assert (risk.kind, risk.observed, risk.allowed) == (RiskKind.CPU_THROTTLED, 900, 600)
+
+
+def test_cpu_in_use_above_the_request_starves_only_where_the_node_is_full():
+    pod = make_pod(containers=[make_container(cpu=300, memory_mib=512)])
+    row = make_statistic_for(pod, cpu_base=900, cpu_peak=950)
+    assert kinds(scanned([pod], row)) == []
+    full = scanned([pod], row, nodes=[make_node(cpu=800)])
+    assert kinds(full) == [RiskKind.CPU_STARVED]
+    assert full.full_nodes == ("n1",)
+
+
+def test_missing_requests_are_named_but_not_where_nothing_is_managed():
+    pod = make_pod(containers=[make_container(cpu=None, memory_mib=64)])
+    system = make_pod("proxy", namespace="kube-system", containers=[make_container(cpu=None, memory_mib=None)])
+    [risk] = scanned([pod, system]).risks
+    assert (risk.kind, risk.missing, risk.namespace) == (RiskKind.NO_REQUESTS, ("CPU",), "shop")
+
+
+def test_risks_of_a_workload_are_one_finding_with_its_worst_pod():
+    pods = [make_pod(f"web-{index}", containers=[make_container(**AMPLE, memory_limit_mib=100)]) for index in range(4)]
+    rows = [
+        make_statistic_for(pod, memory_peak_mib=80, memory_7d_max_mib=largest)
+        for pod, largest in zip(pods, (95, 99, 92, 10), strict=True)
+    ]
+    [risk] = scanned(pods, *rows).risks
+    assert (risk.pods, risk.of_pods, risk.worst_pod, risk.observed) == (3, 4, "web-1", 99 * MEBIBYTE)
+
+
+def test_stale_statistics_and_pods_that_are_over_say_nothing():
+    pod = make_pod(containers=[make_container(cpu=500, memory_mib=60)])
+    stale = make_statistic_for(pod, memory_base_mib=64, updated_at=NOW_SECONDS - 3600)
+    assert kinds(scanned([pod], stale)) == []
+    fresh = make_statistic_for(pod, memory_base_mib=64)
+    assert kinds(scanned([replace(pod, phase="Succeeded")], fresh)) == []
+    assert kinds(scanned([replace(pod, terminating=True)], fresh)) == []
+
+
+def test_kinds_come_in_the_order_of_their_severity():
+    worst = make_pod("a", containers=[make_container(cpu=None, memory_mib=10, cpu_limit=1, memory_limit_mib=20)])
+    findings = scanned([worst], make_statistic_for(worst, oom_memory_mib=20))
+    order = list(RiskKind)
+    assert kinds(findings) == sorted(kinds(findings), key=order.index)
+    assert kinds(findings)[0] is RiskKind.OOM_KILLED
+    assert len(findings.risks) == 5
+
+
+# ---- waste ----
+
+
+def test_waste_is_what_is_requested_beyond_the_plan():
+    pod = make_pod(containers=[make_container(cpu=1000, memory_mib=1124)])
+    findings = scanned([pod], make_statistic_for(pod, cpu_base=50, cpu_peak=200))
+    [row] = findings.workloads
+    assert row.requested == make_resources(1000, 1124)
+    assert row.recommended == make_resources(200, 100)
+    assert row.freed == make_resources(800, 1024)
+    assert row.share == pytest.approx((0.2 + 1 / 16) / 2)
+    assert findings.totals.reclaimable == row.freed
+    assert findings.totals.used == make_resources(50, 64)
+    assert PRICES.month(row.freed) == pytest.approx(730 * (0.8 * 0.01 + 1.0 * 0.001))
+
+
+def test_the_recommendation_does_not_wait_for_the_mode():
+    pod = make_pod(containers=[make_container(cpu=1000)])
+    for mode in (Mode.OBSERVE, Mode.FULL):
+        findings = scanned([pod], make_statistic_for(pod), policy=Policy(mode=mode))
+        assert findings.workloads[0].recommended.cpu_millicores == 200
+
+
+def test_what_is_held_is_recommended_as_it_is_and_says_why():
+    pod = make_pod(containers=[make_container(cpu=1000)])
+    autoscaled = [make_autoscaler("Deployment/web")]
+    findings = scanned([pod], make_statistic_for(pod), autoscalers=autoscaled)
+    assert findings.workloads[0].recommended.cpu_millicores == 1000
+    held = scanned([pod])
+    assert (held.workloads[0].held, held.workloads[0].held_reason) == (1, Reason.NO_STATISTICS)
+    assert held.held == {Reason.NO_STATISTICS: 1}
+    assert held.totals.reclaimable == make_resources()
+
+
+def test_workloads_come_by_share_of_the_cluster_and_growth_is_negative():
+    big = make_pod("big", workload="Deployment/big", containers=[make_container(cpu=2000, memory_mib=100)])
+    small = make_pod("small", workload="Deployment/small", containers=[make_container(cpu=300, memory_mib=100)])
+    short = make_pod("short", workload="Deployment/short", containers=[make_container(cpu=20, memory_mib=100)])
+    findings = scanned([big, small, short], *(make_statistic_for(pod) for pod in (big, small, short)))
+    assert [row.workload for row in findings.workloads] == ["Deployment/big", "Deployment/small", "Deployment/short"]
+    assert findings.workloads[-1].freed.cpu_millicores < 0
+    assert findings.totals.reclaimable.cpu_millicores == sum(row.freed.cpu_millicores for row in findings.workloads)
+
+
+def test_init_containers_set_a_floor_to_the_recommendation():
+    pod = make_pod(
+        containers=[
+            make_container("setup", cpu=600, memory_mib=10, role=ContainerRole.INIT),
+            make_container(cpu=1000, memory_mib=100),
+        ]
+    )
+    [row] = scanned([pod], make_statistic_for(pod)).workloads
+    assert row.recommended.cpu_millicores == 600
+
+
+# ---- pending ----
+
+
+def test_a_pending_pod_says_which_nodes_lack_what():
+    running = [
+        make_pod("full", node="n1", containers=[make_container(cpu=3900, memory_mib=100)]),
+        make_pod("tight", node="n2", containers=[make_container(cpu=3900, memory_mib=16300)]),
+    ]
+    nodes = [
+        make_node("n1"),
+        make_node("n2"),
+        make_node("n3", unschedulable=True),
+        make_node("n4", taints=(Taint("gpu", "yes", TaintEffect.NO_SCHEDULE),)),
+        make_node("n5", labels={"zone": "b"}),
+        make_node("n6", allocatable_pods=0),
+    ]
+    waiting = make_pod("wait", node=None, containers=[make_container(cpu=500, memory_mib=500)], unschedulable_since=NOW)
+    zoned = replace(waiting, name="zoned", placement=Placement(node_selector=(("zone", "b"),)))
+    first, second = scanned([*running, waiting, zoned], nodes=nodes).pending
+    assert first.obstacles == {
+        Obstacle.CORDONED: 1,
+        Obstacle.TAINTS: 1,
+        Obstacle.PODS: 1,
+        Obstacle.CPU: 2,
+        Obstacle.MEMORY: 1,
+    }
+    assert (first.nodes, first.fits_now, first.since) == (6, 1, NOW)
+    assert second.obstacles == {Obstacle.CORDONED: 1, Obstacle.PLACEMENT: 4}
+    assert second.fits_now == 1
+
+
+def test_shrinking_neighbours_makes_room_without_an_eviction():
+    idle = make_pod("idle", containers=[make_container(cpu=3800, memory_mib=1024)])
+    waiting = make_pod("wait", node=None, workload="Job/batch", containers=[make_container(cpu=1000, memory_mib=64)])
+    [pending] = scanned([idle, waiting], make_statistic_for(idle)).pending
+    assert (pending.fits_now, pending.room_after, pending.best) == (0, 1, "n1")
+    assert pending.best_freed == make_resources(3600, 924)
+    assert pending.workload == "Job/batch"
+
+
+def test_no_room_is_promised_on_a_node_that_needs_an_eviction_first():
+    pods = [
+        make_pod(name, containers=[make_container(cpu=500, memory_mib=100)], workload=f"Deployment/{name}")
+        for name in ("a", "b")
+    ]
+    rows = [make_statistic_for(pod, cpu_base=300, cpu_peak=600) for pod in pods]
+    waiting = make_pod("wait", node=None, containers=[make_container(cpu=300, memory_mib=64)])
+    [pending] = scanned([*pods, waiting], *rows, nodes=[make_node(cpu=800)]).pending
+    assert pending.room_after == 0
+
+
+def test_extended_resources_count_what_others_hold():
+    holder = make_pod("holder", extended_requests=(("nvidia.com/gpu", 1),))
+    waiting = make_pod("wait", node=None, extended_requests=(("nvidia.com/gpu", 1),))
+    one, two = (make_node(allocatable_extended={"nvidia.com/gpu": count}) for count in (1, 2))
+    assert scanned([holder, waiting], nodes=[one]).pending[0].obstacles == {Obstacle.EXTENDED: 1}
+    assert scanned([holder, waiting], nodes=[two]).pending[0].fits_now == 1
+
+
+def test_a_toleration_opens_a_tainted_node():
+    taint = Taint("gpu", "yes", TaintEffect.NO_SCHEDULE)
+    waiting = make_pod("wait", node=None, placement=Placement(tolerations=(Toleration("gpu", exists=True),)))
+    assert scanned([waiting], nodes=[make_node(taints=(taint,))]).pending[0].fits_now == 1
+
+
+def test_pending_pods_come_by_priority_and_finished_ones_not_at_all():
+    pods = [
+        make_pod("low", node=None),
+        make_pod("high", node=None, priority=1000),
+        make_pod("done", node=None, phase="Failed"),
+        make_pod("gated", node=None, scheduling_gated=True),
+    ]
+    pending = scanned(pods).pending
+    assert [(one.pod, one.gated) for one in pending] == [("high", False), ("gated", True), ("low", False)]
+
+
+# ---- what it rests on ----
+
+
+def test_the_basis_counts_what_is_known():
+    pods = [make_pod("a"), make_pod("b"), make_pod("c"), make_pod("d", phase="Succeeded")]
+    rows = [
+        make_statistic_for(pods[0], psi_known=False),
+        make_statistic_for(pods[1], updated_at=NOW_SECONDS - 10 * 3600),
+    ]
+    basis = scanned(pods, *rows).basis
+    assert (basis.nodes, basis.pods, basis.containers, basis.known, basis.pressure_known) == (1, 3, 3, 1, 0)
+    assert basis.history_since == LONG_AGO
+    assert basis.updated_at == NOW
+
+
+def test_a_workloads_statistic_speaks_for_all_its_pods():
+    pods = [make_pod("a"), make_pod("b")]
+    row = make_statistic(pod="", workload=str(make_ref("Deployment/web")))
+    assert scanned(pods, row).basis.known == 2
+
+
+def test_an_empty_cluster_has_no_findings():
+    findings = scan(make_snapshot([], nodes=[]), make_table(), Policy(), PRICES, NOW)
+    assert (findings.risks, findings.workloads, findings.pending) == ((), (), ())
+    assert findings.totals.reclaimable == make_resources()

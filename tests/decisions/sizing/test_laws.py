@@ -1,0 +1,414 @@
+"""What holds for every plan, on whole clusters drawn at random."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from cruise.decisions.guidance.container_bounds import container_bounds
+from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.domain.actions import Reason, RefusedTarget, ResizePod
+from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, Node, Pod, QosClass, Snapshot
+from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.qos import qos_class
+from cruise.domain.requests import counted_requests, init_floor
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources
+from cruise.domain.sizes import spec_targets, with_sizes
+from cruise.domain.usage import Statistic, StatisticsTable
+from cruise.simulation.cluster.api_server import check_resize
+from tests.builders import NOW, NOW_SECONDS, make_table
+from tests.strategies import Cluster, clusters
+
+FULL = Policy(mode=Mode.FULL)
+HOUR = 3600
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> Cluster:
+    """A cluster as it was found, one on nodes of any size, or one that lives by an earlier plan on nodes without slack.
+
+    The first is held by its nodes as it is. The second may be over them. In the third most pods are inside their dead
+    bands, and what some of them no longer need is all that others could grow into.
+    """
+    cluster = draw(clusters())
+    kind = draw(st.sampled_from(["found", "squeezed", "lived in", "lived in"]))
+    event(kind)
+    match kind:
+        case "squeezed":
+            return cluster._replace(snapshot=_squeezed(cluster.snapshot, draw(st.sampled_from([0.0, 0.3, 0.7, 0.9]))))
+        case "lived in":
+            plans = decide_node_plans(cluster.snapshot, cluster.statistics, FULL, NOW)
+            snapshot = _without_slack(applied(cluster.snapshot, plans))
+            rows = [draw(_drifted(row)) for row in rows_of(cluster.statistics)]
+            return Cluster(snapshot, make_table(*rows))
+    return cluster
+
+
+def _squeezed(snapshot: Snapshot, share: float) -> Snapshot:
+    def less(node: Node) -> Node:
+        offered = node.allocatable
+        return replace(
+            node, allocatable=Resources(int(offered.cpu_millicores * share), int(offered.memory_bytes * share))
+        )
+
+    return replace(snapshot, nodes=tuple(less(node) for node in snapshot.nodes))
+
+
+def _without_slack(snapshot: Snapshot) -> Snapshot:
+    nodes = tuple(replace(node, allocatable=counted_on(snapshot, node.name)) for node in snapshot.nodes)
+    return replace(snapshot, nodes=nodes)
+
+
+@st.composite
+def _drifted(draw: st.DrawFn, row: Statistic) -> Statistic:
+    """Mostly too little less to be written, sometimes as much more as a few of these together."""
+    cpu = draw(st.sampled_from([-9, -9, -9, 0, 12, 18, 27, -300, 300]))
+    memory = draw(st.sampled_from([-15, -15, -15, 0, 20, 30, 45, -200, 200])) * MEBIBYTE
+    return replace(
+        row,
+        cpu_base_millicores=max(0, row.cpu_base_millicores + cpu),
+        cpu_peak_millicores=max(0, row.cpu_peak_millicores + cpu),
+        memory_base_bytes=max(0, row.memory_base_bytes + memory),
+        memory_peak_bytes=max(0, row.memory_peak_bytes + memory),
+    )
+
+
+def rows_of(table: StatisticsTable) -> list[Statistic]:
+    return [table.row(index) for index in range(len(table.keys))]
+
+
+# ---- what a plan leads to ----
+
+
+def done(pod: Pod, resize: ResizePod) -> Pod:
+    """The pod once its kubelet has put the resize in force."""
+    sized = with_sizes(pod, resize.containers)
+    containers = tuple(
+        c
+        if c.role is ContainerRole.INIT
+        else replace(c, allocated=c.requests, actual=c.requests, actual_limits=c.limits)
+        for c in sized.containers
+    )
+    return replace(sized, containers=containers, resize=NO_RESIZE)
+
+
+def _in_force(container: Container) -> Container:
+    return replace(container, allocated=container.requests, actual=container.requests, actual_limits=container.limits)
+
+
+def applied(snapshot: Snapshot, plans: Sequence[NodePlan]) -> Snapshot:
+    gone = {(e.namespace, e.pod) for plan in plans for e in plan.evict}
+    resizes = {(r.namespace, r.pod): r for plan in plans for r in plan.resize}
+    after = tuple(
+        done(pod, resizes[name]) if (name := (pod.namespace, pod.name)) in resizes else pod
+        for pod in snapshot.pods
+        if (pod.namespace, pod.name) not in gone
+    )
+    return replace(snapshot, pods=after)
+
+
+def remembered(snapshot: Snapshot, plans: Sequence[NodePlan]) -> dict[str, RefusedTarget]:
+    """What is known to be refused once the withdrawals among the resizes are done."""
+    withdrawn = {r.uid for plan in plans for r in plan.resize if r.reason is Reason.WITHDRAWN}
+    return {
+        pod.uid: RefusedTarget(pod.uid, spec_targets(pod), Reason.RESIZE_INFEASIBLE, NOW)
+        for pod in snapshot.pods
+        if pod.uid in withdrawn
+    }
+
+
+def counted_on(snapshot: Snapshot, node: str) -> Resources:
+    total = NO_RESOURCES
+    for pod in snapshot.pods:
+        if pod.node == node:
+            total += counted_requests(pod)
+    return total
+
+
+def each(resources: Resources) -> tuple[int, int]:
+    return resources.cpu_millicores, resources.memory_bytes
+
+
+def touchable_on(snapshot: Snapshot, table: StatisticsTable, node: str) -> list[Touchable]:
+    scope = Scope(snapshot, table, {}, FULL, NOW)
+    verdicts = (scope.of(pod) for pod in snapshot.pods if pod.node == node)
+    return [verdict for verdict in verdicts if isinstance(verdict, Touchable)]
+
+
+def demand_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> tuple[Resources, Resources]:
+    """Base and largest headroom of a pod, one container after the other as the rules have it."""
+    base: dict[str, Resources] = {}
+    cpu_headroom, memory_headroom = [0], [0]
+    for container, row in zip(pod.sized, pod.rows, strict=True):
+        use = table.row(row)
+        items = snapshot.limit_ranges.get(pod.pod.namespace, ())
+        low_cpu, high_cpu, low_memory, high_memory, *_ = container_bounds(
+            pod.guidance, container.name, items, FULL.floor
+        ).whole
+        base[container.name] = Resources(
+            min(max(use.cpu_base_millicores, low_cpu), high_cpu) if pod.manages_cpu else 0,
+            min(max(use.memory_base_bytes, low_memory), high_memory) if pod.manages_memory else 0,
+        )
+        peak = max(use.memory_peak_bytes, use.oom_memory_bytes)
+        factor = pod.guidance.headroom_factor
+        cpu_headroom.append(-int(-max(0, use.cpu_peak_millicores - use.cpu_base_millicores) * factor // 1))
+        memory_headroom.append(-int(-max(0, peak - use.memory_base_bytes) * factor // 1))
+    total = NO_RESOURCES
+    for one in base.values():
+        total += one
+    total = total.at_least(init_floor(pod.pod, base))
+    return (
+        Resources(total.cpu_millicores if pod.manages_cpu else 0, total.memory_bytes if pod.manages_memory else 0),
+        Resources(
+            max(cpu_headroom) if pod.manages_cpu else 0,
+            max(memory_headroom) if pod.manages_memory else 0,
+        ),
+    )
+
+
+def need_of(demands: Sequence[tuple[Resources, Resources]]) -> Resources:
+    base, headroom = NO_RESOURCES, NO_RESOURCES
+    for one, spike in demands:
+        base, headroom = base + one, headroom.at_least(spike)
+    return base + headroom
+
+
+# ---- fit ----
+
+
+@given(situations())
+def test_a_node_that_held_its_pods_holds_them_after_the_plan(cluster):
+    snapshot, table = cluster
+    plans = decide_node_plans(snapshot, table, FULL, NOW)
+    after = applied(snapshot, plans)
+    for plan in plans:
+        for room, was, now in zip(
+            each(plan.allocatable),
+            each(counted_on(snapshot, plan.node)),
+            each(counted_on(after, plan.node)),
+            strict=True,
+        ):
+            event(f"fits={plan.fits} over before={was > room} evicts={bool(plan.evict)}")
+            assert now <= max(room, was)
+
+
+@given(situations())
+def test_what_is_to_be_written_fits_what_is_available(cluster):
+    snapshot, table = cluster
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        assert (plan.reason is None) == plan.fits
+        if not plan.fits:
+            assert plan.reason is Reason.OVERSUBSCRIBED
+            continue
+        gone = {(e.namespace, e.pod) for e in plan.evict}
+        sizes = {(t.namespace, t.pod, t.container): t for t in plan.targets}
+        written = NO_RESOURCES
+        for pod in touchable_on(snapshot, table, plan.node):
+            name = (pod.pod.namespace, pod.pod.name)
+            if name in gone:
+                continue
+            own = {
+                c.name: Resources(sizes[*name, c.name].cpu_millicores, sizes[*name, c.name].memory_bytes)
+                for c in pod.sized
+            }
+            total = NO_RESOURCES
+            for one in own.values():
+                total += one
+            total = total.at_least(init_floor(pod.pod, own))
+            written += Resources(
+                total.cpu_millicores if pod.manages_cpu else 0, total.memory_bytes if pod.manages_memory else 0
+            )
+        assert written.fits_in(plan.available)
+
+
+@given(situations())
+def test_evictions_are_enough_and_none_is_in_vain(cluster):
+    snapshot, table = cluster
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        everyone = {
+            (pod.pod.namespace, pod.pod.name): demand_of(pod, snapshot, table)
+            for pod in touchable_on(snapshot, table, plan.node)
+        }
+        gone = [(e.namespace, e.pod) for e in plan.evict]
+        staying = [demand for name, demand in everyone.items() if name not in gone]
+        assert need_of(staying).fits_in(plan.available) == plan.fits
+        assert need_of(staying) == plan.base + plan.headroom
+        for name in gone:
+            assert not need_of([*staying, everyone[name]]).fits_in(plan.available)
+
+
+@given(situations())
+def test_nobody_goes_who_may_not(cluster):
+    snapshot, table = cluster
+    by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    scope = Scope(snapshot, table, {}, FULL, NOW)
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        for eviction in plan.evict:
+            pod = by_name[eviction.namespace, eviction.pod]
+            assert scope.why_unmovable(pod) is None
+            assert eviction.ranking is not EvictionRanking.NEVER
+            assert (eviction.uid, eviction.node) == (pod.uid, plan.node)
+
+
+# ---- order and rest ----
+
+
+@given(situations(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_decides_nothing(cluster, chance):
+    snapshot, table = cluster
+
+    def shuffled(things):
+        mixed = list(things)
+        chance.shuffle(mixed)
+        return mixed
+
+    rows = shuffled(rows_of(table))
+    mixed = Snapshot(
+        nodes=tuple(shuffled(snapshot.nodes)),
+        pods=tuple(shuffled(snapshot.pods)),
+        workloads=dict(shuffled(snapshot.workloads.items())),
+        budgets=tuple(shuffled(snapshot.budgets)),
+        autoscalers=tuple(shuffled(snapshot.autoscalers)),
+        limit_ranges={name: tuple(shuffled(items)) for name, items in shuffled(snapshot.limit_ranges.items())},
+        namespace_annotations=snapshot.namespace_annotations,
+    )
+    assert decide_node_plans(mixed, make_table(*rows), FULL, NOW) == decide_node_plans(snapshot, table, FULL, NOW)
+
+
+def actions_of(plans: Sequence[NodePlan]) -> list[object]:
+    return [action for plan in plans for action in (*plan.evict, *plan.resize)]
+
+
+@given(situations())
+def test_deciding_again_yields_nothing(cluster):
+    snapshot, table = cluster
+    refused: dict[str, RefusedTarget] = {}
+    for round_number in range(4):
+        plans = decide_node_plans(snapshot, table, FULL, NOW, refused=refused)
+        actions = actions_of(plans)
+        if round_number > 0:
+            assert not any(plan.evict for plan in plans)
+        if not actions:
+            event(f"settled in round {round_number}")
+            return
+        # Only who leaves, or gives back what was refused, can make room that others then use.
+        makes_room = any(plan.evict for plan in plans) or remembered(snapshot, plans)
+        refused |= remembered(snapshot, plans)
+        snapshot = applied(snapshot, plans)
+        if not makes_room:
+            assert actions_of(decide_node_plans(snapshot, table, FULL, NOW, refused=refused)) == []
+            return
+    raise AssertionError("still not settled")
+
+
+@given(situations())
+def test_every_bound_pod_has_exactly_one_fate(cluster):
+    snapshot, table = cluster
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        evicted = {(e.namespace, e.pod) for e in plan.evict}
+        sized = {(t.namespace, t.pod) for t in plan.targets}
+        held = {(h.namespace, h.pod) for h in plan.hold}
+        resized = {(r.namespace, r.pod) for r in plan.resize}
+        bound = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.node == plan.node}
+        assert evicted | sized | held == bound
+        assert not evicted & (sized | held)
+        assert resized <= sized - held
+        fixed = held - sized
+        assert fixed == bound - {(pod.pod.namespace, pod.pod.name) for pod in touchable_on(snapshot, table, plan.node)}
+        assert [(t.namespace, t.pod, t.container) for t in plan.targets] == sorted(
+            (t.namespace, t.pod, t.container) for t in plan.targets
+        )
+        assert len(plan.hold) == len(held)
+
+
+# ---- what is never done ----
+
+
+@given(situations(), st.sampled_from(["stale", "missing", "new"]))
+def test_nothing_changes_without_good_statistics(cluster, what):
+    snapshot, table = cluster
+    rows = [] if what == "missing" else rows_of(table)
+    match what:
+        case "stale":
+            rows = [replace(row, updated_at=NOW_SECONDS - HOUR) for row in rows]
+        case "new":
+            rows = [replace(row, updated_at=NOW_SECONDS, history_since=NOW_SECONDS - 60) for row in rows]
+    plans = decide_node_plans(snapshot, make_table(*rows), FULL, NOW)
+    assert actions_of(plans) == []
+    assert all(plan.targets == () for plan in plans)
+    allowed = {"stale": Reason.STALE_STATISTICS, "missing": Reason.NO_STATISTICS, "new": Reason.NEW_WORKLOAD}[what]
+    by_statistics = {Reason.STALE_STATISTICS, Reason.NO_STATISTICS, Reason.NEW_WORKLOAD}
+    told = {hold.reason for plan in plans for hold in plan.hold} & by_statistics
+    assert told <= {allowed, Reason.NO_STATISTICS}
+
+
+@given(situations())
+def test_the_qos_class_never_changes_and_the_api_server_takes_every_resize(cluster):
+    snapshot, table = cluster
+    by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    nodes = {node.name: node for node in snapshot.nodes}
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        for resize in plan.resize:
+            pod = by_name[resize.namespace, resize.pod]
+            wanted = with_sizes(pod, resize.containers)
+            assert qos_class(wanted) is pod.qos is QosClass.BURSTABLE
+            if resize.reason is Reason.RIGHTSIZED:
+                items = snapshot.limit_ranges.get(pod.namespace, ())
+                check_resize(pod, wanted, nodes[plan.node], items, (1, 35))
+                assert resize.growth.cpu_millicores >= 0
+
+
+@given(situations())
+def test_on_an_oversubscribed_node_no_request_grows(cluster):
+    snapshot, table = cluster
+    by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        if plan.fits:
+            continue
+        assert plan.evict == ()
+        for resize in plan.resize:
+            assert resize.growth == NO_RESOURCES
+            if resize.reason is Reason.WITHDRAWN:
+                continue
+            before = {c.name: c.requests.resources for c in by_name[resize.namespace, resize.pod].containers}
+            for target in resize.containers:
+                assert target.requests.resources.fits_in(before[target.container])
+
+
+@given(situations())
+def test_what_is_not_managed_is_written_as_it_is(cluster):
+    snapshot, table = cluster
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}
+        for resize in plan.resize:
+            if resize.reason is Reason.WITHDRAWN:
+                continue
+            pod = touchable[resize.namespace, resize.pod]
+            for container, target in zip(pod.sized, resize.containers, strict=True):
+                if not pod.manages_cpu:
+                    assert target.requests.cpu_millicores == container.requests.cpu_millicores
+                    assert target.limits.cpu_millicores == container.limits.cpu_millicores
+                if not pod.manages_memory:
+                    assert target.requests.memory_bytes == container.requests.memory_bytes
+                    assert target.limits.memory_bytes == container.limits.memory_bytes
+
+
+@given(situations())
+def test_what_is_written_is_inside_its_bounds_or_what_it_is_now(cluster):
+    snapshot, table = cluster
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}
+        for resize in plan.resize:
+            pod = touchable[resize.namespace, resize.pod]
+            items = snapshot.limit_ranges.get(resize.namespace, ())
+            for container, target in zip(pod.sized, resize.containers, strict=True):
+                bounds = container_bounds(pod.guidance, container.name, items, FULL.floor).whole
+                now, then = container.requests.resources, target.requests.resources
+                for current, written, lowest, highest in (
+                    (now.cpu_millicores, then.cpu_millicores, *bounds[0:2]),
+                    (now.memory_bytes, then.memory_bytes, *bounds[2:4]),
+                ):
+                    withdrawn_or_kept = resize.reason is Reason.WITHDRAWN or (not plan.fits and written <= current)
+                    assert written == current or lowest <= written <= highest or withdrawn_or_kept

@@ -1,0 +1,420 @@
+"""Plans of single nodes, worked out by hand from sections 4.1 to 4.4 and 4.9 of the rules."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.domain.actions import Reason, RefusedTarget, ResizePod
+from cruise.domain.cluster import ContainerRole, Node, Pod, QosClass, ResizePending, ResizeState
+from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
+from cruise.domain.scheduling import LabelSelector
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_autoscaler,
+    make_budget,
+    make_container,
+    make_node,
+    make_pod,
+    make_resources,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+    make_workload,
+)
+
+FULL = Policy(mode=Mode.FULL)
+
+
+def plan_of(pods, rows, node: Node | None = None, policy=FULL, refused=None, **more) -> NodePlan:
+    snapshot = make_snapshot(pods, nodes=[node or make_node()], **more)
+    [plan] = decide_node_plans(snapshot, make_table(*rows), policy, NOW, refused=refused)
+    return plan
+
+
+def use(pod: Pod, cpu=(100, 100), memory=(100, 100), container="app", **more):
+    """Base and peak of CPU (m) and memory (MiB)."""
+    return make_statistic_for(
+        pod,
+        container,
+        cpu_base=cpu[0],
+        cpu_peak=cpu[1],
+        memory_base_mib=memory[0],
+        memory_peak_mib=memory[1],
+        **more,
+    )
+
+
+def evicted(plan: NodePlan) -> list[tuple[str, ResourceName]]:
+    return [(eviction.pod, eviction.resource) for eviction in plan.evict]
+
+
+def requests(plan: NodePlan) -> dict[str, tuple[int, int]]:
+    """What the resizes write, by container: CPU, memory in MiB."""
+    return {
+        f"{resize.pod}/{target.container}": (
+            target.requests.cpu_millicores or 0,
+            (target.requests.memory_bytes or 0) // MEBIBYTE,
+        )
+        for resize in plan.resize
+        for target in resize.containers
+    }
+
+
+# ---- available ----
+
+
+def test_fixed_pods_and_overheads_are_taken_from_the_room():
+    touchable = make_pod("touchable", overhead=make_resources(30, 20))
+    bare = make_pod("bare", workload=None, overhead=make_resources(5, 5))  # 100 + 5, 128 + 5
+    slow_shrink = make_pod(
+        "slow",
+        workload=None,
+        containers=[replace(make_container(cpu=100), allocated=make_amounts(100, 128), actual=make_amounts(400, 300))],
+    )  # 400, 300: what the kubelet still reports
+    with_init = make_pod(
+        "init",
+        workload=None,
+        containers=[make_container("setup", cpu=700, memory_mib=50, role=ContainerRole.INIT), make_container()],
+    )  # max(700, 100), max(50, 128)
+    done = make_pod("done", phase="Succeeded")
+    plan = plan_of([touchable, bare, slow_shrink, with_init, done], [use(touchable)])
+    assert plan.available == make_resources(4000 - 105 - 400 - 700 - 30, 16384 - 133 - 300 - 128 - 20)
+    assert plan.counted == make_resources(130 + 105 + 400 + 700, 148 + 133 + 300 + 128)
+    assert [(hold.pod, hold.reason) for hold in plan.hold] == [
+        ("bare", Reason.NO_CONTROLLER),
+        ("done", Reason.TERMINAL),
+        ("init", Reason.NO_CONTROLLER),
+        ("slow", Reason.NO_CONTROLLER),
+    ]
+
+
+def test_an_init_container_is_a_floor_of_its_pods_base():
+    setup = make_container("setup", cpu=1000, memory_mib=10, role=ContainerRole.INIT)
+    pod = make_pod(containers=[setup, make_container()])
+    plan = plan_of([pod], [use(pod, cpu=(100, 300))], node=make_node(cpu=1200))
+    assert plan.base == make_resources(1000, 100)
+    assert plan.fits  # 1000 + 200
+    assert requests(plan) == {"web-1/app": (300, 100)}
+    assert not plan_of(
+        [replace(pod, annotations={"cruise.io/eviction-ranking": "never"})],
+        [use(pod, cpu=(100, 300))],
+        node=make_node(cpu=1199),
+    ).fits
+
+
+def test_an_empty_node_and_no_node_at_all():
+    plan = plan_of([], [])
+    assert (plan.fits, plan.available, plan.counted, plan.targets) == (
+        True,
+        make_resources(4000, 16384),
+        Resources(),
+        (),
+    )
+    assert decide_node_plans(make_snapshot(), make_table(), FULL, NOW) == []
+    nothing = plan_of([], [], node=make_node(cpu=0, memory_mib=0))
+    assert nothing.fits
+
+
+def test_a_node_with_more_counted_than_it_has_is_oversubscribed():
+    bare, pod = make_pod("bare", workload=None, containers=[make_container(cpu=5000)]), make_pod("web")
+    plan = plan_of([bare, pod], [use(pod, cpu=(300, 300))])
+    assert plan.available.cpu_millicores == -1000
+    assert (plan.fits, plan.reason) == (False, Reason.OVERSUBSCRIBED)
+    assert plan.evict == ()
+
+
+def test_only_the_nodes_asked_for_are_decided():
+    pods = [make_pod("a", node="n1"), make_pod("b", node="n2")]
+    snapshot = make_snapshot(pods)
+    plans = decide_node_plans(snapshot, make_table(*(use(p) for p in pods)), FULL, NOW, nodes=frozenset({"n2"}))
+    assert [(plan.node, [t.pod for t in plan.targets]) for plan in plans] == [("n2", ["b"])]
+
+
+# ---- who goes ----
+
+
+def test_the_ranking_decides_then_the_headroom_then_the_name():
+    names = {"low-calm": 50, "low-spiky": 90, "low-spiky-2": 90, "high": 95, "set": 99}
+    pods = {
+        name: make_pod(
+            name,
+            workload="StatefulSet/set" if name == "set" else "Deployment/web",
+            annotations={"cruise.io/eviction-ranking": "high"} if name == "high" else {},
+        )
+        for name in names
+    }
+    rows = [use(pods[name], cpu=(100, 100 + headroom)) for name, headroom in names.items()]
+
+    def first_gone(count: int) -> list[str]:
+        # Room for the base of all but `count`, and for any headroom but the largest.
+        plan = plan_of(pods.values(), rows, node=make_node(cpu=(5 - count) * 100 + 99))
+        assert plan.fits
+        return [name for name, _ in evicted(plan)]
+
+    assert first_gone(1) == ["low-spiky"]
+    assert first_gone(2) == ["low-spiky", "low-spiky-2"]
+    assert first_gone(3) == ["low-spiky", "low-spiky-2", "low-calm"]
+    # The StatefulSet is medium by default, above `high`.
+    assert first_gone(4) == ["low-spiky", "low-spiky-2", "low-calm", "set"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "ranking"), [(1, EvictionRanking.MEDIUM), (2, EvictionRanking.LOW), (0, EvictionRanking.MEDIUM)]
+)
+def test_single_replicas_are_medium(replicas, ranking):
+    pod = make_pod()
+    plan = plan_of(
+        [pod], [use(pod, cpu=(900, 900))], node=make_node(cpu=500), workloads=[make_workload(replicas=replicas)]
+    )
+    assert [eviction.ranking for eviction in plan.evict] == [ranking]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"workload": "DaemonSet/agent"},
+        {"annotations": {"cruise.io/eviction-ranking": "never"}},
+        {"annotations": {"cruise.io/eviction-ranking": "no-eviction"}},
+        {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
+        {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
+        {"annotations": {"karpenter.sh/do-not-disrupt": "5m"}},
+        {"annotations": {"cruise.io/mode": "resize"}},
+        {"labels": {"twice": "covered"}},
+    ],
+)
+def test_who_never_goes(fields):
+    pod = make_pod(**fields)
+    covered = [make_budget("one"), make_budget("two")] if "labels" in fields else []
+    plan = plan_of([pod], [use(pod, cpu=(900, 900))], node=make_node(cpu=500), budgets=covered)
+    assert (plan.fits, plan.reason, plan.evict) == (False, Reason.OVERSUBSCRIBED, ())
+
+
+def test_one_disruption_budget_forbids_nothing_here():
+    # Whether it allows the eviction is the API server's to say, at the moment of the eviction.
+    pod = make_pod()
+    plan = plan_of(
+        [pod],
+        [use(pod, cpu=(900, 900))],
+        node=make_node(cpu=500),
+        budgets=[make_budget(disruptions_allowed=0), make_budget("elsewhere", namespace="other")],
+    )
+    assert evicted(plan) == [("web-1", ResourceName.CPU)]
+    assert LabelSelector().selects(pod.labels)
+
+
+def test_memory_is_settled_first_and_the_reason_is_told():
+    cpu_bound, memory_bound, calm = make_pod("cpu"), make_pod("memory"), make_pod("calm")
+    plan = plan_of(
+        [cpu_bound, memory_bound, calm],
+        [
+            use(cpu_bound, cpu=(900, 1000), memory=(64, 64)),
+            use(memory_bound, cpu=(10, 10), memory=(900, 950)),
+            use(calm),
+        ],
+        node=make_node(cpu=500, memory_mib=500),
+    )
+    assert evicted(plan) == [("memory", ResourceName.MEMORY), ("cpu", ResourceName.CPU)]
+    assert [t.pod for t in plan.targets] == ["calm"]
+
+
+def test_a_pod_marked_early_is_spared_when_its_return_fits():
+    small, large = make_pod("small"), make_pod("large")
+    plan = plan_of(
+        [small, large],
+        [use(small, memory=(50, 120)), use(large, memory=(900, 910))],
+        node=make_node(memory_mib=500),
+    )
+    # `small` spikes more and is marked first; 900 + 10 still do not fit, so `large` goes too, and `small` comes back.
+    assert evicted(plan) == [("large", ResourceName.MEMORY)]
+
+
+def test_a_pod_goes_only_for_a_resource_that_cruise_manages():
+    scaled = make_pod("scaled", containers=[make_container(cpu=600)], workload="Deployment/scaled")
+    plan = plan_of(
+        [scaled],
+        [use(scaled, cpu=(100, 100), memory=(900, 900))],
+        node=make_node(cpu=500, memory_mib=2000),
+        autoscalers=[make_autoscaler("Deployment/scaled")],
+    )
+    # Its 600m are fixed: CPU cannot fit, whoever goes.
+    assert (plan.fits, plan.evict) == (False, ())
+
+
+# ---- oversubscribed ----
+
+
+def test_an_oversubscribed_node_grows_nothing_and_shrinks_what_may_shrink():
+    agent = make_pod("agent", workload="DaemonSet/agent", containers=[make_container(cpu=2000, memory_mib=2000)])
+    hungry = make_pod("hungry", workload="DaemonSet/hungry", containers=[make_container(cpu=100, memory_mib=100)])
+    idle = make_pod("idle", containers=[make_container(cpu=1000, memory_mib=1000)], workload="DaemonSet/idle")
+    plan = plan_of(
+        [agent, hungry, idle],
+        [
+            use(agent, cpu=(2000, 2000), memory=(500, 500)),
+            use(hungry, cpu=(2500, 2500), memory=(500, 500)),
+            use(idle, cpu=(100, 200), memory=(100, 100)),
+        ],
+    )
+    assert plan.reason is Reason.OVERSUBSCRIBED
+    assert {t.pod: (t.cpu_millicores, t.memory_bytes // MEBIBYTE) for t in plan.targets} == {
+        "agent": (2000, 500),
+        "hungry": (100, 100),
+        "idle": (200, 100),
+    }
+    assert all(resize.growth == Resources() for resize in plan.resize)
+
+
+def test_without_a_request_nothing_is_added_on_an_oversubscribed_node():
+    pod = make_pod(
+        workload="DaemonSet/agent",
+        containers=[make_container(cpu=None), make_container("b", cpu=None, memory_mib=None)],
+    )
+    rows = [use(pod, cpu=(5000, 5000)), use(pod, container="b")]
+    plan = plan_of([pod], rows, node=make_node())
+    # Nor a limit, which the API server would make the request.
+    assert [
+        (t.container, t.cpu_millicores, t.memory_bytes // MEBIBYTE, t.memory_limit_bytes // MEBIBYTE)
+        for t in plan.targets
+    ] == [("app", 0, 100, 200), ("b", 0, 0, 0)]
+
+
+# ---- order and growth ----
+
+
+def test_shrinks_come_before_grows():
+    pods = [make_pod("a-grows"), make_pod("b-shrinks", containers=[make_container(cpu=900, memory_mib=900)])]
+    plan = plan_of(pods, [use(pods[0], cpu=(500, 500)), use(pods[1])])
+    assert [(resize.pod, resize.growth) for resize in plan.resize] == [
+        ("b-shrinks", Resources()),
+        ("a-grows", make_resources(400, 0)),
+    ]
+
+
+def test_growth_is_what_the_counted_sum_rises_by():
+    # A shrink from 400m is under way: to ask for 300m again takes no more room than is taken already.
+    shrinking = replace(make_container(cpu=100), actual=make_amounts(400, 128))
+    setup = make_container("setup", cpu=700, memory_mib=10, role=ContainerRole.INIT)
+    pods = [make_pod("a", containers=[shrinking]), make_pod("b", containers=[setup, make_container()])]
+    plan = plan_of(pods, [use(pods[0], cpu=(300, 300)), use(pods[1], cpu=(900, 900))])
+    assert {resize.pod: resize.growth.cpu_millicores for resize in plan.resize} == {"a": 0, "b": 200}
+
+
+def test_pods_in_their_dead_band_keep_what_they_have_and_others_grow_into_the_rest():
+    # `calm` stays at 508 for 500 wanted: 8m are no step. `eager` would get 500 of 1000, and 492 are left.
+    calm = make_pod("calm", containers=[make_container(cpu=508, memory_mib=100, memory_limit_mib=200)])
+    eager = make_pod("eager", containers=[make_container(cpu=300, memory_mib=100, memory_limit_mib=200)])
+    rows = [use(calm, cpu=(500, 500)), use(eager, cpu=(500, 500))]
+    plan = plan_of([calm, eager], rows, node=make_node(cpu=1000))
+    assert [t.cpu_millicores for t in plan.targets] == [500, 500]
+    assert requests(plan) == {"eager/app": (492, 100)}
+    [resize] = plan.resize
+    assert resize.growth == make_resources(192, 0)
+    # Once written, 492 is within the dead band of 500 and nothing is left to do.
+    grown = replace(eager, containers=(make_container(cpu=492, memory_mib=100, memory_limit_mib=200),))
+    settled = plan_of([calm, grown], rows, node=make_node(cpu=1000))
+    assert (settled.resize, settled.hold) == ((), ())
+
+
+def test_a_grow_without_any_room_is_held():
+    calm = make_pod("calm", containers=[make_container(cpu=109, memory_mib=100, memory_limit_mib=200)])
+    eager = make_pod("eager", containers=[make_container(cpu=89, memory_mib=100, memory_limit_mib=200)])
+    rows = [use(calm, cpu=(100, 100)), use(eager, cpu=(100, 100))]
+    plan = plan_of([calm, eager], rows, node=make_node(cpu=200))
+    # 11m would be a step, but only 2m of them are there.
+    assert plan.resize == ()
+    assert [(hold.pod, hold.reason) for hold in plan.hold] == [("eager", Reason.WAITING_FOR_ROOM)]
+
+
+def test_a_grow_is_not_cut_to_less_than_the_least_that_may_be_written():
+    # Of the 20 MiB that `fresh` should get for the first time, 12 are there: fewer than the floor of 16.
+    calm = make_pod("calm", containers=[make_container(memory_mib=88, memory_limit_mib=160)])
+    fresh = make_pod("fresh", containers=[make_container(memory_mib=None)])
+    rows = [use(calm, memory=(80, 80)), use(fresh, memory=(20, 20))]
+    plan = plan_of([calm, fresh], rows, node=make_node(memory_mib=100))
+    assert [t.memory_bytes // MEBIBYTE for t in plan.targets] == [80, 20]
+    assert plan.resize == ()
+    assert [(hold.pod, hold.reason) for hold in plan.hold] == [("fresh", Reason.WAITING_FOR_ROOM)]
+
+
+def test_nothing_grows_on_account_of_a_shrink_that_is_held_back():
+    shrinks = make_pod("shrinks", containers=[make_container(cpu=800, memory_mib=100, memory_limit_mib=200)])
+    grows = make_pod("grows", containers=[make_container(cpu=200, memory_mib=100, memory_limit_mib=200)])
+    rows = [use(shrinks, cpu=(500, 500)), use(grows, cpu=(450, 450))]
+    node = make_node(cpu=1000)
+    assert requests(plan_of([shrinks, grows], rows, node)) == {"shrinks/app": (500, 100), "grows/app": (450, 100)}
+    deferred = replace(shrinks, resize=ResizeState(ResizePending.DEFERRED, NOW))
+    plan = plan_of([deferred, grows], rows, node)
+    assert plan.resize == ()
+    assert {hold.pod: hold.reason for hold in plan.hold} == {
+        "shrinks": Reason.RESIZE_DEFERRED,
+        "grows": Reason.WAITING_FOR_ROOM,
+    }
+
+
+def test_a_pod_that_may_not_grow_still_shrinks():
+    # CPU has no room for `mixed`, but its memory is to fall: that is written, the CPU stays.
+    calm = make_pod("calm", containers=[make_container(cpu=109, memory_mib=100, memory_limit_mib=200)])
+    mixed = make_pod("mixed", containers=[make_container(cpu=89, memory_mib=800, memory_limit_mib=1600)])
+    rows = [use(calm, cpu=(100, 100)), use(mixed, cpu=(100, 100))]
+    plan = plan_of([calm, mixed], rows, node=make_node(cpu=200))
+    assert requests(plan) == {"mixed/app": (91, 100)}
+    [resize] = plan.resize
+    assert resize.growth == make_resources(2, 0)
+
+
+# ---- holds and modes ----
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [(Mode.OFF, Reason.MODE_OFF), (Mode.OBSERVE, Reason.MODE_OBSERVE), (Mode.INITIAL, Reason.MODE_INITIAL)],
+)
+def test_modes_below_resize_hold_every_pod(mode, reason):
+    pod = make_pod()
+    plan = plan_of([pod], [use(pod)], policy=Policy(mode=mode))
+    assert [hold.reason for hold in plan.hold] == [reason]
+    assert (plan.resize, plan.targets, plan.available) == ((), (), make_resources(3900, 16384 - 128))
+
+
+def test_mode_resize_sizes_and_evicts_nobody():
+    pods = [make_pod("a"), make_pod("b", containers=[make_container(cpu=900)])]
+    rows = [use(pods[0], cpu=(900, 900)), use(pods[1], cpu=(200, 200))]
+    plan = plan_of(pods, rows, node=make_node(cpu=1000), policy=Policy(mode=Mode.RESIZE))
+    assert (plan.fits, plan.evict) == (False, ())
+    assert requests(plan) == {"a/app": (100, 100), "b/app": (200, 100)}
+
+
+def test_a_refused_target_is_held_and_told():
+    pod = make_pod()
+    rows = [use(pod, cpu=(900, 900))]
+    [resize] = plan_of([pod], rows).resize
+    refused = {pod.uid: RefusedTarget(pod.uid, resize.containers, Reason.RESIZE_INFEASIBLE, NOW)}
+    plan = plan_of([pod], rows, refused=refused)
+    assert plan.resize == ()
+    assert [hold.reason for hold in plan.hold] == [Reason.REFUSED]
+    assert [t.cpu_millicores for t in plan.targets] == [900]
+
+
+def test_every_pod_of_a_node_is_evicted_held_or_sized_and_one_of_these_only():
+    pods = [
+        make_pod("evicted", containers=[make_container(memory_mib=100)]),
+        make_pod("kept", annotations={"cruise.io/eviction-ranking": "high"}),
+        make_pod("guaranteed", qos=QosClass.GUARANTEED),
+        make_pod("leaving", terminating=True),
+        make_pod("pending", node=None),
+    ]
+    plan = plan_of(
+        pods,
+        [use(pods[0], memory=(9000, 9000)), use(pods[1], memory=(9000, 9000))],
+        node=make_node(memory_mib=16000),
+    )
+    assert [name for name, _ in evicted(plan)] == ["evicted"]
+    assert {t.pod for t in plan.targets} == {"kept"}
+    assert {hold.pod: hold.reason for hold in plan.hold} == {
+        "guaranteed": Reason.GUARANTEED,
+        "leaving": Reason.TERMINATING,
+    }
+    assert isinstance(plan.resize[0], ResizePod)

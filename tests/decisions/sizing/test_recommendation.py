@@ -1,0 +1,186 @@
+"""From statistics to demand: bounds, bases, headrooms and wanted limits of single containers."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
+from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.sizing.recommendation import DemandTable, memory_limits, recommend
+from cruise.domain.arrays import UNBOUNDED, capped, round_up, round_up_whole, whole_numbers
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
+from cruise.domain.overrides import Guidance
+from cruise.domain.policy import Bounds, Mode, Policy
+from cruise.domain.resources import MEBIBYTE
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_autoscaler,
+    make_container,
+    make_pod,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
+
+FULL = Policy(mode=Mode.FULL)
+FREE = (math.inf, math.inf)
+
+
+def bounds_of(guidance: Guidance | None = None, *items: LimitRangeItem, container="app") -> ContainerBounds:
+    return container_bounds(guidance or Guidance(Mode.FULL), container, items, FULL.floor)
+
+
+def whole(bounds: ContainerBounds) -> tuple[int, ...]:
+    """The bounds with memory in MiB, and -1 for what is unbounded."""
+    in_mib = [value // (1 if index in (0, 1, 4) else MEBIBYTE) for index, value in enumerate(bounds.whole)]
+    return tuple(-1 if value >= UNBOUNDED else shown for value, shown in zip(bounds.whole, in_mib, strict=True))
+
+
+def table_of(*pods: Pod, rows, limit_ranges=None, **snapshot) -> DemandTable:
+    statistics = make_table(*rows)
+    scope = Scope(make_snapshot(pods, **snapshot), statistics, {}, FULL, NOW)
+    touchable = [verdict for pod in pods if isinstance(verdict := scope.of(pod), Touchable)]
+    return recommend(touchable, statistics, limit_ranges or {}, FULL)
+
+
+# ---- bounds ----
+
+
+def test_without_overrides_or_ranges_only_the_floor_holds():
+    assert whole(bounds_of()) == (10, -1, 16, -1, -1, -1)
+    assert bounds_of().ratios == FREE
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "expected"),
+    [
+        (make_amounts(50, 64), make_amounts(500, 512), (50, 500, 64, 512)),
+        (make_amounts(5, 8), make_amounts(), (10, -1, 16, -1)),  # the floor stays under what asks for less
+        (make_amounts(), make_amounts(5, 8), (5, 5, 8, 8)),  # a largest value under the floor is meant
+        (make_amounts(5, 8), make_amounts(7, 10), (7, 7, 10, 10)),
+    ],
+)
+def test_overrides(minimum, maximum, expected):
+    assert whole(bounds_of(Guidance(Mode.FULL, bounds=Bounds(minimum, maximum))))[:4] == expected
+
+
+def test_a_containers_own_override_comes_before_the_pods():
+    guidance = Guidance(
+        Mode.FULL,
+        bounds=Bounds(make_amounts(50, 64), make_amounts(500, None)),
+        container_bounds={"app": Bounds(make_amounts(70, None))},
+    )
+    assert whole(bounds_of(guidance))[:4] == (70, 500, 64, -1)
+    assert whole(bounds_of(guidance, container="other"))[:4] == (50, 500, 64, -1)
+
+
+def test_of_several_ranges_the_narrowest_holds_and_it_wins_over_an_override():
+    items = (
+        LimitRangeItem(False, make_amounts(20, 32), make_amounts(2000, None), max_cpu_ratio=4.0),
+        LimitRangeItem(
+            False, make_amounts(40, None), make_amounts(1000, 4096), max_cpu_ratio=2.0, max_memory_ratio=3.0
+        ),
+        LimitRangeItem(True, make_amounts(900, 900), make_amounts(901, 901), max_memory_ratio=1.0),  # of the whole pod
+    )
+    assert whole(bounds_of(None, *items)) == (40, 1000, 32, 4096, 1000, 4096)
+    assert bounds_of(None, *items).ratios == (2.0, 3.0)
+    far_out = Guidance(Mode.FULL, bounds=Bounds(make_amounts(5000, 1), make_amounts(6000, 2)))
+    assert whole(bounds_of(far_out, *items)) == (1000, 1000, 32, 32, 1000, 4096)
+
+
+# ---- columns ----
+
+
+def test_base_is_clamped_for_the_fit_and_headroom_is_not():
+    pod = make_pod(annotations={"cruise.io/cpu-max": "100m", "cruise.io/memory-min": "200Mi"})
+    row = make_statistic_for(pod, cpu_base=300, cpu_peak=900, memory_base_mib=50, memory_peak_mib=80)
+    table = table_of(pod, rows=[row])
+    assert (table.cpu.raw_base.tolist(), table.cpu.base.tolist(), table.cpu.headroom.tolist()) == ([300], [100], [600])
+    assert table.memory.base.tolist() == [200 * MEBIBYTE]
+    assert table.memory.headroom.tolist() == [30 * MEBIBYTE]
+
+
+@pytest.mark.parametrize(("factor", "headroom"), [("0", 0), ("0.5", 51), ("1", 101), ("2.5", 253), ("100", 10100)])
+def test_the_factor_multiplies_the_headroom_and_rounds_up(factor, headroom):
+    pod = make_pod(annotations={"cruise.io/headroom-factor": factor})
+    table = table_of(pod, rows=[make_statistic_for(pod, cpu_base=100, cpu_peak=201)])
+    assert table.cpu.headroom.tolist() == [headroom]
+
+
+def test_what_is_not_managed_has_no_demand():
+    pod = make_pod()
+    row = make_statistic_for(pod, cpu_base=100, cpu_peak=300)
+    table = table_of(pod, rows=[row], autoscalers=[make_autoscaler()])
+    assert (table.cpu.base.tolist(), table.cpu.headroom.tolist(), table.cpu.managed.tolist()) == ([0], [0], [False])
+    assert table.cpu.current.tolist() == [100]
+    assert table.memory.managed.tolist() == [True]
+
+
+def test_containers_stand_pod_by_pod_and_init_containers_do_not():
+    first = make_pod(
+        "a", containers=[make_container("setup", role=ContainerRole.INIT), make_container("b"), make_container("c")]
+    )
+    second = make_pod("z", containers=[make_container(cpu=None, memory_limit_mib=300, cpu_limit=50)])
+    rows = [make_statistic_for(first, name, cpu_base=base) for name, base in (("b", 11), ("c", 12))]
+    table = table_of(first, second, rows=[*rows, make_statistic_for(second, cpu_base=13)])
+    assert table.first_container.tolist() == [0, 2]
+    assert table.pod_of.tolist() == [0, 0, 1]
+    assert table.cpu.raw_base.tolist() == [11, 12, 13]
+    assert table.cpu.current.tolist() == [100, 100, 0]
+    assert (table.cpu_limit.tolist(), table.memory_limit.tolist()) == ([0, 0, 50], [0, 0, 300 * MEBIBYTE])
+
+
+def test_the_wanted_and_the_safe_memory_limit():
+    pod = make_pod()
+    row = make_statistic_for(pod, memory_7d_max_mib=300, oom_memory_mib=200, memory_last_mib=100)
+    table = table_of(pod, rows=[row, replace(row, key=row.key._replace(pod="other"))])
+    assert table.wanted_memory_limit.tolist() == [600 * MEBIBYTE]
+    assert table.safe_memory_limit.tolist() == [120 * MEBIBYTE]
+    assert memory_limits(np.array([3, 3]), np.array([0, 5])).tolist() == [6, 10]
+
+
+def test_bounds_are_the_namespaces():
+    pods = [make_pod("a"), make_pod("b", namespace="team")]
+    ranges = {"team": (LimitRangeItem(False, make_amounts(70, None)),)}
+    table = table_of(*pods, rows=[make_statistic_for(pod) for pod in pods], limit_ranges=ranges)
+    assert table.cpu.lower.tolist() == [10, 70]
+
+
+def test_no_pods_make_an_empty_table():
+    table = table_of(rows=[])
+    assert (table.pods, table.pod_of.tolist(), table.cpu.base.tolist()) == ([], [], [])
+
+
+# ---- numbers ----
+
+
+def test_no_number_is_larger_than_what_adds_up():
+    pod = make_pod()
+    row = replace(make_statistic_for(pod), cpu_base_millicores=2**62, cpu_peak_millicores=2**63 - 1)
+    table = table_of(pod, rows=[replace(row, memory_last_bytes=2**63 - 1, oom_memory_bytes=2**63 - 1)])
+    assert table.cpu.base.tolist() == [UNBOUNDED]
+    assert table.cpu.headroom.tolist() == [0]
+    assert table.wanted_memory_limit.tolist() == [2 * UNBOUNDED]
+    assert 0 < table.safe_memory_limit.tolist()[0] <= 2 * UNBOUNDED
+
+
+@given(st.lists(st.integers(-(1 << 70), 1 << 70), max_size=5))
+def test_whole_numbers_are_kept_or_brought_back(values):
+    assert whole_numbers(values).tolist() == [max(-UNBOUNDED, min(value, UNBOUNDED)) for value in values]
+    inside = [value for value in values if abs(value) < 1 << 63]
+    assert capped(np.array(inside, dtype=np.int64)).tolist() == whole_numbers(inside).tolist()
+
+
+@given(st.integers(0, 1 << 45), st.sampled_from([1, MEBIBYTE]))
+def test_rounding_up_is_the_next_whole_unit(value, unit):
+    [up] = round_up_whole(np.array([value]), unit).tolist()
+    assert up % unit == 0
+    assert value <= up < value + unit
+    [of_float] = round_up(np.array([float(value)]), unit).tolist()
+    # A billionth of a unit is forgiven.
+    assert value - unit * 1e-8 - 1 < of_float <= up

@@ -1,0 +1,66 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from cruise.interfaces.backtest.markdown import results_markdown
+from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms, backtest_json
+from tests.backtest_results import make_policies, make_result
+
+
+def page(*results, half=None):
+    report = BacktestReport(results, ReplayTerms(300, "first-sample", 0, 1e-3, half))
+    return results_markdown(json.loads(backtest_json(report)))
+
+
+def rows(text):
+    return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+
+
+def test_a_row_for_each_policy_of_each_trace():
+    found = rows(page(make_result("a"), make_result("b")))
+    assert [row[0] for row in found] == ["a"] * 9 + ["b"] * 9
+    assert found[3] == [
+        *("a", "autopilot ×"),
+        *("49.0", "38.0", "0.21", "0.40", "1.20"),
+        *("41.0", "2.40", "20.0", "410"),
+        *("13.6", "17"),
+    ]
+    assert found[4][1] == "**cruise**"
+
+
+def test_the_installed_policy_is_marked_like_any_other_where_it_is_dominated():
+    worse = make_policies()["cruise"]
+    found = rows(page(make_result(policies={"cruise": replace(worse, nodes_mean=99.0), "cruise-risk": worse})))
+    assert [row[1] for row in found] == ["**cruise** ×", "cruise-risk"]
+
+
+def test_every_row_has_the_columns_of_the_heading():
+    lines = [line for line in page(make_result()).splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in lines}) == 1
+
+
+def test_one_trace_is_a_page_too_and_its_terms_are_told():
+    assert (
+        "- **bitbrains-a**: 100 containers, half `report` of the series, 30 days, a sample every 5 min; "
+        "nodes of 16 cores and 64Gi, a pass every 5 min, risk 0.001, seed 0."
+    ) in page(make_result(), half="report")
+
+
+def test_requests_that_were_cut_are_told():
+    assert "100 containers, 2 of them with requests cut to a node, 30 days" in page(make_result(capped_containers=2))
+
+
+def test_what_was_not_recorded_is_a_dash():
+    [row, *_] = rows(page(make_result(policies=make_policies(memory=False))))
+    assert [row[3], row[6], row[7]] == ["–", "–", "–"]
+
+
+def test_the_same_results_are_the_same_page_whatever_they_are_called():
+    assert page(make_result()) == page(make_result())
+    assert "a\\|b&lt;c" in page(make_result("a|b<c"))
+
+
+def test_another_document_is_none_of_ours():
+    with pytest.raises(KeyError):
+        results_markdown({"nodes": []})

@@ -1,0 +1,138 @@
+import csv
+import io
+import json
+import math
+
+import yaml
+
+from cruise.interfaces.backtest.report import (
+    BacktestReport,
+    Prices,
+    ReplayTerms,
+    backtest_csv,
+    backtest_json,
+    backtest_yaml,
+    cost_a_month,
+)
+from tests.backtest_results import make_policies, make_result, make_score
+
+TERMS = ReplayTerms(300, "first-sample", 0, 1e-3)
+
+
+def document(*results, terms=TERMS):
+    return json.loads(backtest_json(BacktestReport(results, terms)))
+
+
+# ---- JSON, whose keys are a contract ----
+
+
+def test_one_recording_is_its_own_document():
+    found = document(make_result())
+    assert found["trace"] == "bitbrains-a"
+    assert list(found["policies"]) == list(make_policies())
+    assert found["node"] == {"cpuMillicores": 16_000, "memoryBytes": 64 << 30}
+    assert (found["containers"], found["days"], found["stepSeconds"]) == (100, 30.0, 300)
+    assert found["cappedContainers"] == 0
+
+
+def test_a_policy_has_the_keys_that_scripts_read():
+    policy = document(make_result())["policies"]["cruisekube"]
+    assert policy["cpu"]["relativeSlack"] == 0.47
+    assert policy["cpu"]["starvedShare"] == 0.012
+    assert policy["memory"]["relativeSlack"] == 0.52
+    assert policy["memory"]["oomPer1000ContainerDays"] == 9.4
+    assert policy["resizesPerContainerDay"] == 31.0
+    assert policy["evictionsPer1000PodDays"] == 85.0
+    assert policy["nodesMean"] == 12.4
+    assert policy["nodesPeak"] == 16
+
+
+def test_beside_them_are_what_else_is_known():
+    policy = document(make_result())["policies"]["cruisekube"]
+    assert policy["cpu"]["shortShare"] == 0.031
+    assert policy["memory"]["shortShare"] == 0.008
+    assert policy["resizeReversalShare"] == 0.44
+    assert policy["dominatedBy"] == "cruise"
+    assert policy["estimatedCost"] is None
+    assert policy["worst"][0] == {
+        "namespace": "shop",
+        "workload": "Deployment/web",
+        "pod": "web-7d9-0",
+        "cpuSlackMillicores": 812.4,
+        "memorySlackBytes": 3.2e9,
+        "starvedMinutes": 60.0,
+        "oomKills": 2,
+        "evictions": 1,
+        "resizes": 96,
+    }
+
+
+def test_several_recordings_are_a_list():
+    found = document(make_result("a"), make_result("b"))
+    assert list(found) == ["traces"]
+    assert [one["trace"] for one in found["traces"]] == ["a", "b"]
+
+
+def test_the_terms_are_told():
+    terms = ReplayTerms(60, "start", 7, 0.01, "tune", Prices(0.03, 0.004))
+    assert document(make_result(), terms=terms)["terms"] == {
+        "passSeconds": 60,
+        "arrivals": "start",
+        "seed": 7,
+        "risk": 0.01,
+        "half": "tune",
+        "prices": {"coreHour": 0.03, "gibibyteHour": 0.004},
+    }
+    assert document(make_result())["terms"]["prices"] is None
+
+
+def test_without_memory_its_keys_are_there_and_null():
+    policy = document(make_result(policies=make_policies(memory=False)))["policies"]["cruise"]
+    assert policy["memory"] == {"relativeSlack": None, "shortShare": None, "oomPer1000ContainerDays": None}
+
+
+def test_how_long_it_took_makes_no_difference():
+    quick, slow = (make_result(policies={"cruise": make_score(seconds=seconds)}) for seconds in (1.0, 99.0))
+    assert backtest_json(BacktestReport([quick], TERMS)) == backtest_json(BacktestReport([slow], TERMS))
+
+
+def test_what_is_no_number_is_null_and_noise_is_rounded():
+    policies = {"cruise": make_score(cpu=(math.nan, 0.123456789, math.inf))}
+    cpu = document(make_result(policies=policies))["policies"]["cruise"]["cpu"]
+    assert cpu == {"relativeSlack": None, "starvedShare": 0.123457, "shortShare": None}
+
+
+def test_no_policies_and_no_recordings_are_documents_too():
+    assert document(make_result(policies={}))["policies"] == {}
+    assert document() == {"traces": []}
+    assert backtest_csv(BacktestReport([], TERMS)) == b"trace,policy\n"
+
+
+# ---- money ----
+
+
+def test_cost_is_brought_to_a_month_of_730_hours():
+    score = make_score(cost=30.0)
+    assert cost_a_month(score, make_result(days=1.0)) == 30.0 * 730 / 24
+    assert cost_a_month(make_score(), make_result()) is None
+    assert cost_a_month(score, make_result(days=0.0)) is None
+
+
+# ---- YAML and CSV ----
+
+
+def test_yaml_is_the_same_document():
+    report = BacktestReport([make_result()], TERMS)
+    assert yaml.safe_load(backtest_yaml(report)) == json.loads(backtest_json(report))
+
+
+def test_csv_has_a_line_for_each_policy_of_each_recording():
+    report = BacktestReport([make_result("a"), make_result("b", make_policies(memory=False))], TERMS)
+    lines = list(csv.DictReader(io.StringIO(backtest_csv(report).decode())))
+    assert [(line["trace"], line["policy"]) for line in lines] == [
+        (trace, name) for trace in ("a", "b") for name in make_policies()
+    ]
+    assert lines[2]["memory.oomPer1000ContainerDays"] == "9.4"
+    assert lines[2]["dominatedBy"] == "cruise"
+    assert lines[11]["memory.oomPer1000ContainerDays"] == ""
+    assert "worst" not in lines[0]

@@ -1,0 +1,98 @@
+import pytest
+
+from cruise.interfaces.backtest.report import BacktestReport, Prices, ReplayTerms
+from cruise.interfaces.backtest.table import backtest_table, figures
+from tests.backtest_results import make_policies, make_result, make_score
+from tests.shown import shown
+
+TERMS = ReplayTerms(300, "first-sample", 0, 1e-3)
+LONG = "a-cluster-with-a-name-that-nobody-would-give-it-in-earnest-" * 4
+
+
+def table(*results, width=160, terms=TERMS, watched=None):
+    report = BacktestReport(results or (make_result(),), terms)
+    return shown(lambda console: backtest_table(report, console, watched), width)
+
+
+def row(text: str, name: str) -> list[str]:
+    [found] = [line.split() for line in text.splitlines() if line.split()[:1] == [name]]
+    return found
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_row_has_every_figure_in_its_order():
+    assert row(table(), "autopilot") == [
+        *("autopilot", "×"),
+        *("49.0", "38.0", "0.21", "0.40", "1.20"),
+        *("41.0", "2.40", "20.0", "410"),
+        *("13.6", "17"),
+    ]
+
+
+def test_policies_stand_in_the_order_they_come_in():
+    lines = [line.split() for line in table().splitlines()]
+    rows = [words[0] for words in lines if len(words) >= 12 and words[-1].isdecimal()]
+    assert rows == list(make_policies())
+
+
+def test_the_dominated_are_marked_and_the_mark_is_explained():
+    text = table()
+    marked = [line.split()[0] for line in text.splitlines() if line.split()[1:2] == ["×"]]
+    assert marked == ["vpa", "cruisekube", "autopilot", "cruise-joint-peak"]
+    assert "× dominated: another policy (oracle apart) is as good or better on CPU slack" in text
+    alone = table(make_result(policies={"cruise": make_score()}))
+    assert "×" not in alone
+    assert "oracle" not in alone
+
+
+@pytest.mark.parametrize("width", [80, 110, 135, 136, 160])
+@pytest.mark.parametrize("memory", [True, False])
+def test_no_line_is_wider_than_the_terminal_and_no_name_is_broken(width, memory):
+    policies = make_policies(memory=memory, cost=True)
+    text = table(make_result(policies=policies), make_result(LONG, policies), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    for name in policies:
+        assert len([line for line in text.splitlines() if line.split()[:1] == [name]]) >= 2
+
+
+def test_a_narrow_table_leaves_out_reversals_and_says_costs_below():
+    text = table(make_result(policies=make_policies(cost=True)), width=80)
+    assert row(text, "autopilot") == [
+        *("autopilot", "×"),
+        *("49.0", "38.0", "0.21", "0.40", "1.20"),
+        *("41.0", "2.40", "410"),
+        *("13.6", "17"),
+    ]
+    assert "Cost a month: as-requested $12,775, vpa $7,256," in flat(text)
+    assert "Cost" not in table(width=80)
+
+
+def test_costs_are_an_estimate_and_said_to_be_one():
+    terms = ReplayTerms(300, "first-sample", 0, 1e-3, None, Prices(0.03, 0.004))
+    text = table(make_result(policies=make_policies(cost=True)), terms=terms)
+    assert row(text, "cruise")[-1] == "$4,650"
+    assert "Cost is an estimate" in text
+
+
+def test_what_was_not_recorded_is_a_dash():
+    text = table(make_result(policies=make_policies(memory=False)))
+    assert row(text, "cruise")[1:] == ["36.0", "–", "0.040", "0.12", "–", "–", "4.20", "22.0", "12.0", "9.10", "12"]
+    assert "Note: memory was not recorded" in text
+
+
+def test_one_recording_after_the_other_and_the_notes_once():
+    text = table(make_result("first"), make_result("second"))
+    assert text.index("first: 100 containers") < text.index("second: 100 containers")
+    assert text.count("Replayed with a pass every 5 min") == 1
+
+
+def test_a_node_that_never_was_is_noted():
+    results = make_result(policies={"cruise": make_score()})
+    assert "Note: nothing ever ran on a node node-099." in table(results, watched="node-099")
+
+
+def test_figures_are_as_many_as_headings():
+    assert len(figures(make_score())) == len(figures(make_score(memory=None))) == 11

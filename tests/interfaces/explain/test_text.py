@@ -1,0 +1,208 @@
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from cruise.decisions.explaining.explanation import explain
+from cruise.decisions.explaining.past import past_of
+from cruise.decisions.sizing.headroom.joint_peak import JointPeak
+from cruise.decisions.sizing.headroom.past_demand import PastDemand
+from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
+from cruise.domain.cluster import LimitRangeItem, ResizePending, ResizeState
+from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.usage import HourlyPeaks, OomRecord, PeakKey
+from cruise.interfaces.explain.document import explanation_json, stored_json
+from cruise.interfaces.explain.past import past_text, stored_text
+from cruise.interfaces.explain.text import explanation_text
+from tests.builders import (
+    NOW,
+    NOW_SECONDS,
+    make_amounts,
+    make_container,
+    make_node,
+    make_pod,
+    make_ref,
+    make_snapshot,
+    make_statistic,
+    make_statistic_for,
+    make_table,
+)
+from tests.shown import shown
+from tests.strategies import clusters
+
+FULL = Policy(mode=Mode.FULL)
+
+
+def explained(pods, *rows, of=0, **more):
+    snapshot = make_snapshot(pods, **more)
+    return explain(pods[of], snapshot, make_table(*rows), FULL, NOW)
+
+
+def text_of(explanation, width=200) -> str:
+    return shown(lambda console: explanation_text(explanation, FULL, NOW), width)
+
+
+def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_by_which_rule():
+    pods = [make_pod("web-1"), make_pod("web-2")]
+    table = make_table(*(make_statistic_for(pod, cpu_base=50, cpu_peak=200) for pod in pods))
+    seen = np.full((len(table.keys), 12), 120.0, dtype=np.float32)
+    past = PastDemand({one: seen for one in ResourceName}, {one: seen[:, :0] for one in ResourceName})
+    explanation = explain(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=JointPeak(past))
+    text = text_of(explanation)
+    assert "by joint-peak for cpu, joint-peak for memory, as far as there is room" in text
+    assert "the node's 150m × own 150m / sum 300m = 75m" in text
+    assert json.loads(explanation_json(explanation, NOW, None))["node"]["rules"]["cpu"] == "joint-peak"
+    assert "as far as there is room" not in text_of(explained(pods, *(make_statistic_for(pod) for pod in pods)))
+
+
+def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
+    pods = [make_pod("web-1"), make_pod("web-2")]
+    rows = [make_statistic_for(pods[0], cpu_base=50, cpu_peak=200), make_statistic_for(pods[1], cpu_peak=350)]
+    text = text_of(explained(pods, *rows))
+    assert "to be resized" in text
+    assert "max(0, peak 200m − base 50m) = 150m" in text
+    assert "the node's 300m × own 150m / sum 450m = 100m" in text
+    assert "50m + 100m = 150m, rounded up to 150m" in text
+    assert "100m → 150m: moves by 50m, over 5% and 10m: reason enough" in text
+    assert "2 × max(7-day maximum 100Mi, OOM memory 0Mi) = 200Mi" in text
+    [command] = [line for line in text.splitlines() if line.startswith("kubectl patch")]
+    patch = json.loads(command.partition("-p '")[2].removesuffix("'"))
+    assert patch["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "150m"
+
+
+def test_bounds_factors_and_other_peoples_statistics_are_named():
+    pod = make_pod(annotations={"cruise.io/cpu-max": "60m", "cruise.io/headroom-factor": "2"})
+    row = make_statistic(pod="", psi_known=False)
+    text = text_of(explained([pod], row))
+    assert "from 10m (floor) to 60m (override) → 60m" in text
+    assert "max(0, peak 200m − base 50m) × 2 = 300m" in text
+    assert "of its workload" in text
+    assert "CPU pressure unknown" in text
+    assert "cpu-max" in text
+
+
+def test_a_held_pod_says_why_and_shows_what_it_has():
+    pod = make_pod(containers=[make_container(cpu=None, memory_mib=64)])
+    text = text_of(explained([pod]))
+    assert "left as it is: no-statistics: there are no statistics of it (app)" in text
+    assert "requests no CPU and 64Mi" in text
+    stale = text_of(explained([pod], make_statistic_for(pod, updated_at=NOW_SECONDS - 7200)))
+    assert "stale-statistics" in stale
+    assert "updated 2h ago" in stale
+
+
+def test_an_evicted_pod_has_its_place_in_the_ranking():
+    pods = [make_pod("spiky"), make_pod("calm"), make_pod("agent", workload="DaemonSet/agent")]
+    rows = [
+        make_statistic_for(pod, cpu_base=300, cpu_peak=peak) for pod, peak in zip(pods, (900, 400, 350), strict=True)
+    ]
+    text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000)]))
+    assert "to be evicted" in text
+    lines = text[text.index("Order of eviction for cpu") :].splitlines()
+    assert "1." in lines[1]
+    assert "goes" in lines[1]
+    assert "stays: a DaemonSet pod" in lines[3]
+
+
+def test_on_a_node_that_cannot_fit_nothing_grows():
+    pod = make_pod("agent", workload="DaemonSet/agent")
+    text = text_of(explained([pod], make_statistic_for(pod, cpu_base=900), nodes=[make_node(cpu=500)]))
+    assert "Not even with every candidate gone" in text
+    assert "nothing grows above 100m" in text
+
+
+def test_a_cpu_limit_and_a_kept_memory_limit_are_explained():
+    pod = make_pod(containers=[make_container(cpu_limit=300, memory_limit_mib=4096)])
+    limits = (LimitRangeItem(False, maximum=make_amounts(None, 8192)),)
+    old = make_node(kubelet_version=(1, 33))
+    text = text_of(explained([pod], make_statistic_for(pod), nodes=[old], limit_ranges={"shop": limits}))
+    assert "a CPU limit cannot be removed in place" in text
+    assert "300m → 4000m" in text
+    assert "this kubelet can neither add nor lower a limit in place" in text
+    assert "a LimitRange allows 8192Mi" in text
+
+
+def test_a_pending_pod_shows_what_admission_would_give():
+    pods = [make_pod("web-2", node=None), make_pod("web-1")]
+    text = text_of(explained(pods, make_statistic(pod="", cpu_peak=400)))
+    assert "pending: it is on no node" in text
+    assert "app: requests 400m and 100Mi, limits no CPU and 200Mi" in text
+    assert "it would stay as it is: no-statistics" in text_of(explained(pods))
+
+
+def test_a_deferred_resize_says_until_when():
+    state = ResizeState(ResizePending.DEFERRED, NOW - timedelta(minutes=1))
+    pod = make_pod(resize=state)
+    assert "until 12:04:00 UTC" in text_of(explained([pod], make_statistic_for(pod)))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_lines_keep_within_the_terminal_but_for_the_command_to_copy(width):
+    pods = [make_pod(f"web-7d9f8b6c5d-{index:05d}", namespace="a-team-with-a-long-name") for index in range(20)]
+    rows = [make_statistic_for(pod, cpu_base=400, cpu_peak=900) for pod in pods]
+    lines = text_of(explained(pods, *rows), width).splitlines()
+    assert all(len(line) <= width for line in lines if not line.startswith("kubectl"))
+
+
+@settings(max_examples=40)
+@given(clusters(max_nodes=2))
+def test_any_pod_of_any_cluster_can_be_shown(cluster):
+    for pod in cluster.snapshot.pods:
+        explanation = explain(pod, cluster.snapshot, cluster.statistics, FULL, NOW)
+        assert pod.name in text_of(explanation, 80)
+        document = json.loads(explanation_json(explanation, NOW, None))
+        assert document["pod"] == pod.name
+        assert document["fate"] == explanation.fate.value
+        assert len(document["containers"]) == len(explanation.steps or explanation.held)
+
+
+def test_the_document_has_every_step_and_the_patch():
+    pod = make_pod()
+    document = json.loads(explanation_json(explained([pod], make_statistic_for(pod)), NOW, None))
+    assert document["workload"] == "Deployment/web"
+    [container] = document["containers"]
+    assert container["cpuMillicores"]["final"] == 200
+    assert container["cpuMillicores"]["deadBand"]["leaves"] is True
+    assert container["memoryLimitBytes"]["memory7dMax"] == 100 * MEBIBYTE
+    assert document["patch"]["spec"]["containers"][0]["name"] == "app"
+    assert document["overrides"] == [{"setting": "mode", "value": "full", "source": "cluster", "holds": True}]
+    assert document["node"]["available"] == {"cpuMillicores": 4000, "memoryBytes": 16384 * MEBIBYTE}
+    held = json.loads(explanation_json(explained([pod]), NOW, None))
+    assert held["hold"]["reason"] == "no-statistics"
+
+
+def past():
+    ref = make_ref("Deployment/web")
+    eviction = EvictPod("shop", "web-1", "u", "n1", ref, EvictionRanking.LOW, ResourceName.CPU, Reason.DOES_NOT_FIT)
+    outcome = Outcome(NOW - timedelta(minutes=7), eviction, Verdict.HELD, Reason.BUDGET_HOUR)
+    kill = OomRecord("shop", "web-1", "u", str(ref), "app", "", "n1", NOW - timedelta(hours=3), None, 1, None, 5)
+    peaks = HourlyPeaks([PeakKey("shop", str(ref), "app", "")], np.array([5]), np.array([250.0]), np.array([np.nan]))
+    return past_of("shop", "web-1", str(ref), "", [outcome], [kill], peaks)
+
+
+def test_the_past_is_shown_after_the_present():
+    text = shown(lambda console: past_text(past(), NOW))
+    assert "7m ago  evict  held  the hour's eviction budget is spent" in text
+    assert "3h ago  web-1  app  no limit" in text
+    assert "up to 250m" in text
+    assert "no samples" in text
+
+
+def test_the_store_alone_shows_statistics_and_past():
+    table = make_table(make_statistic(), make_statistic(pod="", container="log"))
+    text = shown(lambda console: stored_text("shop", "web-1", table, past(), NOW))
+    assert "app: base 50m and 64Mi, peak 200m and 100Mi, updated just now" in text
+    assert "log (all pods of Deployment/web)" in text
+    document = json.loads(stored_json("shop", "web-1", table, past()))
+    assert [row["key"]["container"] for row in document["statistics"]] == ["app", "log"]
+    assert document["past"]["outcomes"][0]["reason"] == "budget-hour"
+    assert document["past"]["hourlyPeaks"][0]["cpuMillicores"][5] == 250.0
+
+
+def test_a_past_of_nothing_shows_nothing():
+    nothing = replace(past(), outcomes=(), kills=(), profiles=())
+    assert shown(lambda console: past_text(nothing, NOW)) == ""

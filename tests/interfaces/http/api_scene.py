@@ -1,0 +1,77 @@
+"""A controller's doings on a simulated cluster, as the API looks at them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.usage import StatisticsTable
+from cruise.interfaces.http.api import create_api
+from cruise.interfaces.http.figures import ControllerFigures, JobFigures, pass_figures
+from cruise.runtime.ports import Store
+from cruise.runtime.sizing.node_pass import NodePass, node_pass
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.store.store import MemoryStore
+from tests.builders import make_statistic_for
+from tests.simulation.scenes import START, cluster, node, pods, workload
+
+NOW = START
+TOKEN = "correct horse"
+
+
+@dataclass
+class Scene:
+    """Implements `ApiView`."""
+
+    world: SimulatedCluster
+    store: Store = field(default_factory=MemoryStore)
+    policy: Policy = Policy(mode=Mode.FULL)
+    token_file: Path | None = None
+    done: NodePass | None = None
+    leader: bool = True
+
+    def now(self) -> datetime:
+        return NOW
+
+    def figures(self) -> ControllerFigures:
+        return ControllerFigures(
+            self.policy.mode,
+            self.leader,
+            (JobFigures("node pass", runs=1, last_ended_at=NOW, last_success_at=NOW),),
+            last_pass=pass_figures(self.done) if self.done is not None else None,
+            statistics_at=NOW,
+            watch_lag_seconds=float("inf"),
+        )
+
+    def last_pass(self) -> NodePass | None:
+        return self.done
+
+    async def snapshot(self) -> Snapshot:
+        return await self.world.snapshot()
+
+    async def statistics(self) -> StatisticsTable:
+        return await self.store.read_statistics()
+
+
+async def busy_scene(token_file: Path | None = None) -> Scene:
+    """Three nodes with five pods, after one pass."""
+    nodes = [node(f"n{number}") for number in (1, 2, 3)]
+    scene = Scene(cluster(workload(replicas=5, created_at=START.replace(day=1)), nodes), token_file=token_file)
+    rows = [make_statistic_for(pod, updated_at=int(NOW.timestamp())) for pod in await pods(scene.world)]
+    await scene.store.write_statistics(StatisticsTable.of_rows(rows))
+    scene.done = await node_pass(scene.world, scene.store, scene.policy, NOW)
+    return scene
+
+
+@asynccontextmanager
+async def asking(scene: Scene, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the scene's API."""
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    transport = httpx.ASGITransport(create_api(scene))
+    async with httpx.AsyncClient(transport=transport, base_url="http://cruise/api/v1", headers=headers) as client:
+        yield client

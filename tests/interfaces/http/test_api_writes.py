@@ -1,0 +1,233 @@
+"""Pauses, overrides and the token that they need."""
+
+import json
+
+import pytest
+from fastapi import HTTPException
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.guidance.override_sources import settings_of
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.policy import Bounds, EvictionRanking, Mode
+from cruise.domain.resources import ResourceName
+from cruise.interfaces.http.api import create_api
+from cruise.interfaces.http.overrides import read_settings
+from tests.builders import make_amounts, make_ref
+from tests.interfaces.http.api_scene import TOKEN, asking, busy_scene
+
+WEB = "/overrides/shop/Deployment/web"
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
+
+
+@pytest.fixture
+async def scene(token_file):
+    return await busy_scene(token_file)
+
+
+@pytest.fixture
+async def api(scene):
+    async with asking(scene, TOKEN) as client:
+        yield client
+
+
+async def stored(scene):
+    return (await scene.store.overrides()).get(("shop", make_ref("Deployment/web")))
+
+
+async def test_a_pause_is_set_and_lifted(api, scene):
+    for method, paused in (("PUT", True), ("PUT", True), ("DELETE", False), ("DELETE", False)):
+        answered = await api.request(method, "/pause")
+        assert (answered.status_code, answered.json()) == (200, {"paused": paused})
+        assert await scene.store.paused() is paused
+        assert (await api.get("/pause")).json() == {"paused": paused}
+
+
+async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):
+    settings = {
+        "mode": "resize",
+        "eviction-ranking": "no-eviction",
+        "cruise.io/resources": "cpu",
+        "cpu-min": "100m",
+        "memory-max.app": "2Gi",
+        "headroom-factor": 1.5,
+    }
+    answered = await api.put(WEB, json=settings)
+    assert answered.status_code == 200
+    found = await stored(scene)
+    assert (found.mode, found.ranking, found.resources) == (
+        Mode.RESIZE,
+        EvictionRanking.NEVER,
+        frozenset({ResourceName.CPU}),
+    )
+    assert found.bounds == Bounds(minimum=make_amounts(100))
+    assert found.container_bounds == {"app": Bounds(maximum=make_amounts(None, 2048))}
+    expected = {"mode": "resize", "eviction-ranking": "never", "resources": "cpu", "cpu-min": "100m"}
+    expected |= {"memory-max.app": "2Gi", "headroom-factor": "1.5"}
+    assert answered.json() == {"namespace": "shop", "kind": "Deployment", "name": "web", "settings": expected}
+    assert (await api.get(WEB)).json() == answered.json()
+    assert (await api.get("/overrides")).json() == {"total": 1, "offset": 0, "items": [answered.json()]}
+
+
+@pytest.mark.parametrize(("kind", "code"), [("Deploymnt", 422), ("Statefulset", 422), ("Rollout", 200), ("Job", 200)])
+async def test_a_misspelt_kind_is_refused_and_a_kind_of_somebody_elses_is_not(api, scene, kind, code):
+    answered = await api.put(f"/overrides/shop/{kind}/web", json={"mode": "off"})
+    assert answered.status_code == code
+    assert ("did you mean" in answered.text) is (code == 422)
+    assert (await api.get("/overrides")).json()["total"] == (code == 200)
+
+
+async def test_what_is_answered_can_be_sent_again(api, scene):
+    first = await api.put(WEB, json={"headroom-factor": 1.23456789, "memory-min": "100000001"})
+    before = await stored(scene)
+    again = await api.put(WEB, json=first.json()["settings"])
+    assert (again.json(), await stored(scene)) == (first.json(), before)
+
+
+async def test_a_put_replaces_and_a_delete_removes(api, scene):
+    await api.put(WEB, json={"mode": "off", "cpu-min": "1"})
+    await api.put(WEB, json={"cpu-max": "2"})
+    assert (await api.get(WEB)).json()["settings"] == {"cpu-max": "2"}
+    for _ in range(2):
+        assert (await api.delete(WEB)).status_code == 204
+    assert await stored(scene) is None
+
+
+WRONG = {
+    "nothing": (b"", "the body is no JSON object of settings, such as {"),
+    "no object": (b'["mode"]', "the body is no JSON object of settings"),
+    "no value": (b'{"mode":null}', "the body is no JSON object of settings"),
+    "truth": (b'{"mode":true}', "the body is no JSON object of settings"),
+    "nested": (b'{"mode":{"a":1}}', "the body is no JSON object of settings"),
+    "deep": (b"[" * 30_000, "the body is no JSON object of settings"),
+    "no UTF-8": (b'{"mode":"\xff"}', "the body is no JSON object of settings"),
+    "empty": (b"{}", "the body has no settings"),
+    "unknown": (b'{"moed":"off"}', "cruise.io/moed: no such setting; did you mean cruise.io/mode?"),
+    "no mode": (b'{"mode":"fast"}', '"fast" is no mode; write one of off, observe, initial, resize, full'),
+    "no quantity": (b'{"cpu-min":"much"}', '"much" is not a quantity'),
+    "negative": (b'{"cpu-min":-1}', '"-1" is negative'),
+    "huge": (b'{"headroom-factor":1e308}', "is no factor"),
+    "crossed": (b'{"cpu-min":"2","cpu-max":"1"}', "the minimum is above the maximum"),
+    "twice": (b'{"mode":"off","cruise.io/mode":"full"}', "a setting is there twice"),
+    "a record": (json.dumps({ORIGINAL_RESOURCES: "{}"}).encode(), "is a record of cruise's own and no setting"),
+    "NUL": (b'{"cpu-min.a\\u0000":"1"}', "holds a NUL"),
+    "many": (json.dumps({f"cpu-min.c{i}": "1" for i in range(501)}).encode(), "501 settings are more than 500"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_is_no_override_is_refused_and_changes_nothing(api, scene, name):
+    body, expected = WRONG[name]
+    await api.put(WEB, json={"mode": "observe"})
+    answered = await api.put(WEB, content=body)
+    assert answered.status_code == 422
+    assert expected in answered.json()["error"]
+    assert (await stored(scene)).mode is Mode.OBSERVE
+
+
+async def test_a_body_without_end_is_cut_off(api):
+    async def endless():
+        while True:
+            yield b" " * 10_000
+
+    answered = await api.put(WEB, content=endless())
+    assert (answered.status_code, answered.json()) == (413, {"error": "the body is larger than 64 KiB"})
+
+
+async def test_a_body_that_breaks_off_changes_nothing(scene):
+    sent = []
+    pieces = iter([{"type": "http.request", "body": b'{"mode":', "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(pieces)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "PUT",
+        "path": f"/api/v1{WEB}",
+        "headers": [(b"authorization", f"Bearer {TOKEN}".encode())],
+        "query_string": b"",
+    }
+    await create_api(scene)(scope, receive, send)
+    assert sent[0]["status"] == 400
+    assert await stored(scene) is None
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü"])
+async def test_only_the_token_opens(scene, token):
+    async with asking(scene) as api:
+        headers = {} if token is None else {b"Authorization": f"Bearer {token}".encode()}
+        answered = await api.put("/pause", headers=headers)
+    assert answered.status_code == 401
+    assert answered.headers["www-authenticate"] == "Bearer"
+    assert "Authorization: Bearer TOKEN" in answered.json()["error"]
+    assert await scene.store.paused() is False
+
+
+async def test_another_way_of_signing_in_does_not_open(scene):
+    async with asking(scene) as api:
+        assert (await api.put("/pause", auth=("admin", TOKEN))).status_code == 401
+
+
+async def test_without_the_token_not_even_the_body_is_read(scene):
+    async with asking(scene) as api:
+        assert (await api.put(WEB, content=b"{")).status_code == 401
+
+
+async def test_a_token_that_changes_on_disk_changes_at_once(scene, token_file):
+    token_file.write_text("another token\n")
+    async with asking(scene, TOKEN) as api:
+        assert (await api.put("/pause")).status_code == 401
+    async with asking(scene, "another token") as api:
+        assert (await api.put("/pause")).status_code == 200
+
+
+async def test_a_token_may_be_of_any_characters(scene, token_file):
+    token_file.write_text("schlüssel✓\n")
+    async with asking(scene) as api:
+        headers = {b"Authorization": "Bearer schlüssel✓".encode()}
+        assert (await api.put("/pause", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("broken", ["gone", "empty"])
+async def test_a_token_file_without_a_token_opens_to_nobody(scene, token_file, broken):
+    if broken == "gone":
+        token_file.unlink()
+    else:
+        token_file.write_text("\n")
+    async with asking(scene, "") as api:
+        answered = await api.put("/pause", headers={"Authorization": "Bearer x"})
+    assert answered.status_code == 503
+    assert "api_token_file" in answered.json()["error"]
+
+
+async def test_reading_needs_no_token(scene):
+    async with asking(scene) as api:
+        assert (await api.get("/pause")).status_code == 200
+
+
+NAMES = st.sampled_from(
+    ["mode", "resources", "cpu-min", "cpu-max.app", "memory-min", "headroom-factor", "cruise.io/mode"]
+)
+VALUES = st.one_of(st.text(max_size=20), st.integers(), st.floats(), st.sampled_from(["off", "cpu", "1", "2Gi"]))
+OBJECTS = st.dictionaries(st.one_of(NAMES, st.text(max_size=20)), VALUES, max_size=5)
+
+
+@given(st.one_of(OBJECTS.map(lambda settings: json.dumps(settings).encode()), st.binary(max_size=200)))
+def test_any_body_is_an_override_that_reads_the_same_again_or_is_refused(body):
+    try:
+        found = read_settings(body)
+    except HTTPException as refusal:
+        assert refusal.status_code == 422
+        assert refusal.detail
+        return
+    assert read_settings(json.dumps(dict(settings_of(found))).encode()) == found

@@ -1,0 +1,135 @@
+"""Metrics as a Prometheus server would read them."""
+
+import math
+import subprocess
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cruise.domain.actions import Reason, Verdict
+from cruise.domain.packing import Phase
+from cruise.domain.policy import Mode
+from cruise.domain.resources import Resources
+from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
+from cruise.interfaces.http.metrics import metrics_text
+from cruise.runtime.packing.packing_pass import PackingPass
+from tests.builders import NOW
+from tests.interfaces.packing.packing_plans import PLAN
+from tests.prometheus_server import binary
+
+JOBS = (
+    JobFigures("node pass", runs=7, failures=2, seconds=3.5, last_success_at=NOW - timedelta(minutes=3)),
+    JobFigures("prune"),
+)
+FIGURES = ControllerFigures(
+    mode=Mode.RESIZE,
+    leader=True,
+    jobs=JOBS,
+    outcomes={
+        ("resize", Verdict.DONE, Reason.RIGHTSIZED): 4,
+        ("resize", Verdict.HELD, Reason.WAITING_FOR_ROOM): 1,
+        ("evict", Verdict.REFUSED, Reason.DISRUPTION_BUDGET): 2,
+    },
+    last_pass=PassFigures(NOW, 3, 1, Resources(2500, 1 << 30), Resources(12_000, 1 << 34), {Reason.GUARANTEED: 5}),
+    statistics_at=NOW - timedelta(seconds=90),
+    watch_lag_seconds=1.5,
+    paused=False,
+)
+
+
+def samples(text: bytes) -> dict[tuple[str, ...], float]:
+    """Return every sample by its name and the values of its labels, by label."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_packing_tells_what_became_of_plans_and_what_was_proved():
+    shown = replace(PLAN, phase=Phase.SHOWN)
+    figures = PackingFigures().with_pass(PackingPass(NOW, 2, PLAN)).with_plan(replace(PLAN, phase=Phase.FINISHED))
+    figures = figures.with_pass(PackingPass(NOW, 3, shown)).with_plan(shown)
+    read = samples(metrics_text("1", NOW, replace(FIGURES, packing=figures)))
+    expected = {
+        ("cruise_packing_plans_total", "finished", "feasible"): 1,
+        ("cruise_packing_plans_total", "shown", "feasible"): 1,
+        ("cruise_packing_placed_total",): 1,
+        ("cruise_packing_waiting",): 3,
+        ("cruise_packing_solve_seconds",): 0.25,
+        ("cruise_packing_planned",): 1,
+        ("cruise_packing_bound",): 2,
+    }
+    assert {key: read.get(key) for key in expected} == expected
+    assert not [key for key in samples(metrics_text("1", NOW, FIGURES)) if "packing" in key[0]]
+
+
+def test_a_controller_tells_all_that_an_operator_watches():
+    read = samples(metrics_text("1.2.3", NOW, FIGURES))
+    expected = {
+        ("cruise_build_info", "1.2.3"): 1,
+        ("cruise_leader",): 1,
+        ("cruise_mode", "resize"): 1,
+        ("cruise_mode", "full"): 0,
+        ("cruise_paused",): 0,
+        ("cruise_job_runs_total", "node pass"): 7,
+        ("cruise_job_failures_total", "node pass"): 2,
+        ("cruise_job_failures_total", "prune"): 0,
+        ("cruise_job_duration_seconds_sum", "node pass"): 3.5,
+        ("cruise_job_duration_seconds_count", "node pass"): 7,
+        ("cruise_job_last_success_timestamp_seconds", "node pass"): NOW.timestamp() - 180,
+        ("cruise_outcomes_total", "resize", "rightsized", "done"): 4,
+        ("cruise_outcomes_total", "evict", "disruption-budget", "refused"): 2,
+        ("cruise_pods_held", "guaranteed"): 5,
+        ("cruise_nodes",): 3,
+        ("cruise_nodes_oversubscribed",): 1,
+        ("cruise_requested", "cpu", "core"): 2.5,
+        ("cruise_requested", "memory", "byte"): 1 << 30,
+        ("cruise_allocatable", "cpu", "core"): 12,
+        ("cruise_statistics_age_seconds",): 90,
+        ("cruise_watch_lag_seconds",): 1.5,
+    }
+    assert {key: read.get(key) for key in expected} == expected
+    assert ("cruise_job_last_success_timestamp_seconds", "prune") not in read
+    assert read[("process_resident_memory_bytes",)] > 1 << 20
+
+
+def test_what_is_not_known_is_left_out_rather_than_zero():
+    read = samples(metrics_text("1", NOW, ControllerFigures(Mode.OBSERVE, leader=False, watch_lag_seconds=math.inf)))
+    names = {key[0] for key in read}
+    assert not names & {"cruise_paused", "cruise_nodes", "cruise_requested", "cruise_statistics_age_seconds"}
+    assert read[("cruise_watch_lag_seconds",)] == math.inf
+    assert read[("cruise_leader",)] == 0
+
+
+def test_a_webhook_tells_answers_durations_and_its_certificate():
+    figures = WebhookFigures(
+        answers={("mutated", ""): 90, ("left", "guaranteed"): 9, ("failed", "unreadable"): 1},
+        duration_buckets=((0.001, 60), (0.01, 99)),
+        duration_seconds=0.2,
+        statistics_at=NOW - timedelta(seconds=30),
+        certificate_expires_at=NOW + timedelta(days=1),
+    )
+    read = samples(metrics_text("1", NOW, webhook=figures))
+    assert read[("cruise_webhook_answers_total", "left", "guaranteed")] == 9
+    assert read[("cruise_webhook_duration_seconds_bucket", "0.001")] == 60
+    assert read[("cruise_webhook_duration_seconds_bucket", "+Inf")] == 100
+    assert read[("cruise_webhook_duration_seconds_count",)] == 100
+    assert read[("cruise_webhook_certificate_expiry_timestamp_seconds",)] == NOW.timestamp() + 86400
+    assert read[("cruise_webhook_statistics_age_seconds",)] == 30
+    assert not [key for key in read if key[0] == "cruise_leader"]
+
+
+def test_prometheus_own_judge_has_no_complaint():
+    webhook = WebhookFigures({("mutated", ""): 3}, ((0.001, 2),), 0.1, NOW, NOW, 1.0)
+    text = metrics_text("1", NOW, FIGURES, webhook)
+    done = subprocess.run([binary("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("hostile", ['a"b', "line\nbreak", "back\\slash", "ü"])
+def test_labels_are_escaped(hostile):
+    figures = ControllerFigures(Mode.FULL, leader=True, jobs=(JobFigures(hostile, runs=1),))
+    assert samples(metrics_text("1", NOW, figures))[("cruise_job_runs_total", hostile)] == 1

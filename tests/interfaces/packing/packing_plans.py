@@ -1,0 +1,47 @@
+"""A packing plan with something of everything."""
+
+from cruise.domain.actions import ContainerTarget, Reason, ResizePod
+from cruise.domain.cluster import ContainerRole
+from cruise.domain.packing import (
+    Arrival,
+    Departure,
+    PackingPlan,
+    Phase,
+    Preemption,
+    Proposal,
+    Sizes,
+    Stage,
+    TierLine,
+    Unplaced,
+)
+from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES
+from cruise.packer.status import Status
+from tests.builders import NOW, make_amounts
+
+_TARGET = ContainerTarget("app", ContainerRole.MAIN, make_amounts(200, 256), NO_AMOUNTS)
+RESIZE = ResizePod("shop", "api-1", "uid-api", "n2", None, (_TARGET,), NO_RESOURCES, Reason.PACKED)
+MOVE = Arrival("shop", "web-1", "uid-web", "n1", "n2")
+LATE = Arrival("shop", "late-1", "uid-late", None, "n1")
+LOW = Preemption("shop", "low", "uid-low", "n1")
+PLAN = PackingPlan(
+    id="20260101T000000.000000Z",
+    at=NOW,
+    proposal=Proposal(
+        Status.FEASIBLE,
+        Sizes.RIGHTSIZED,
+        (LATE,),
+        (MOVE,),
+        (LOW,),
+        (RESIZE,),
+        (Unplaced("shop", "huge", ("cpu",), "no node is large enough", True),),
+        (TierLine(5, 3, 2, 4),),
+        (Stage((RESIZE,), (), ()), Stage((), (MOVE, LOW), (MOVE, LATE))),
+        ("one node is cordoned",),
+    ),
+    seconds=0.25,
+    phase=Phase.UNDER_WAY,
+    changed_at=NOW,
+    stage=1,
+    departed=(Departure("uid-web", NOW),),
+    detail="waits until shop/web-1 is bound",
+)

@@ -1,0 +1,57 @@
+"""A packing plan made by hand, with a snapshot that it belongs to."""
+
+from dataclasses import replace
+
+from cruise.domain.actions import ContainerTarget, Reason, ResizePod
+from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts
+from cruise.packer.status import Status
+from tests.builders import make_container, make_node, make_pod, make_snapshot
+
+WORDS = "needs `disk=ssd`; the 3 nodes that have it are full of higher priority; 1 more of them, or 700m less, would do"
+
+
+def make_scene(namespace: str = "a") -> Snapshot:
+    """Three nodes: `p` and `z` wait, `q` will move, `low` will be preempted, `r` will shrink."""
+
+    def pod(name: str, node: str | None, cpu: int, priority: int = 0) -> Pod:
+        return make_pod(name, namespace, node, [make_container(cpu=cpu, memory_mib=1024)], priority=priority)
+
+    return make_snapshot(
+        [
+            pod("p", None, 1500, 1000),
+            pod("z", None, 3900),
+            pod("q", "n1", 2000),
+            pod("r", "n1", 1000),
+            pod("low", "n2", 3000, -10),
+            pod("calm", "n3", 3500),
+        ],
+        nodes=[make_node("n1"), make_node("n2"), make_node("n3")],
+    )
+
+
+def make_proposal(namespace: str = "a", **changes: object) -> Proposal:
+    """A plan with one step of each kind for the scene."""
+    smaller = ContainerTarget("app", ContainerRole.MAIN, Amounts(200, 512 * MEBIBYTE), Amounts())
+    shrink = ResizePod(namespace, "r", f"uid-{namespace}-r", "n1", None, (smaller,), NO_RESOURCES, Reason.RIGHTSIZED)
+    move = Arrival(namespace, "q", f"uid-{namespace}-q", "n1", "n2")
+    arrival = Arrival(namespace, "p", f"uid-{namespace}-p", None, "n1")
+    preemption = Preemption(namespace, "low", f"uid-{namespace}-low", "n2")
+    proposal = Proposal(
+        status=Status.OPTIMAL,
+        sizes=Sizes.FIXED,
+        placed=(arrival,),
+        moves=(move,),
+        preempted=(preemption,),
+        resizes=(shrink,),
+        unplaced=(Unplaced(namespace, "z", ("cpu", "node-selector"), WORDS, True),),
+        by_priority=(TierLine(1000, 1, 0, 1), TierLine(0, 3, 3, 3), TierLine(-10, 0, 1, 0)),
+        stages=(Stage((shrink,), (preemption,), ()), Stage((), (move,), (move, arrival))),
+    )
+    return replace(proposal, **changes)  # type: ignore[arg-type]
+
+
+def by_name(snapshot: Snapshot) -> dict[tuple[str, str], Pod]:
+    """A snapshot's pods by namespace and name."""
+    return {(pod.namespace, pod.name): pod for pod in snapshot.pods}

@@ -1,0 +1,164 @@
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from cruise.decisions.scan.findings import scan
+from cruise.decisions.scan.waste import Prices
+from cruise.domain.cluster import OomKill
+from cruise.domain.policy import Policy
+from cruise.domain.resources import MEBIBYTE
+from cruise.domain.scheduling import Taint, TaintEffect
+from cruise.interfaces.scan.html import scan_html
+from cruise.interfaces.scan.report import ScanReport, scan_csv, scan_json, scan_yaml
+from cruise.interfaces.scan.table import scan_table
+from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
+from tests.shown import shown
+from tests.strategies import clusters
+
+PRICES = Prices(0.0145, 0.00724)
+
+
+def report(with_trouble: bool = True) -> ScanReport:
+    """A cluster with one of everything, or one without any finding."""
+    calm = make_pod("calm-1", workload="Deployment/calm", containers=[make_container(cpu=1000, memory_mib=2048)])
+    pods, rows, kills = [calm], [make_statistic_for(calm)], []
+    if with_trouble:
+        dying = make_pod("dying-1", workload="Deployment/dying", containers=[make_container(restart_count=3)])
+        tight = make_pod("tight-1", workload="Deployment/tight", containers=[make_container(memory_limit_mib=105)])
+        slow = make_pod("slow-1", workload="Deployment/slow", containers=[make_container(cpu=500, cpu_limit=600)])
+        bare = make_pod("bare-1", workload=None, containers=[make_container(cpu=None, memory_mib=10)])
+        huge = make_pod("huge-1", node=None, containers=[make_container(cpu=2800, memory_mib=64)])
+        pods += [dying, tight, slow, bare, huge]
+        rows += [make_statistic_for(dying), make_statistic_for(tight), make_statistic_for(slow, cpu_peak=900)]
+        kills = [
+            OomKill(
+                "shop", "dying-1", "u", "app", dying.workload, "", "n1", NOW - timedelta(hours=2), 256 * MEBIBYTE, None
+            )
+        ]
+    nodes = [make_node(), make_node("n2", taints=(Taint("own", "", TaintEffect.NO_SCHEDULE),))]
+    snapshot = replace(make_snapshot(pods, nodes=nodes), oom_kills=tuple(kills))
+    return ScanReport(scan(snapshot, make_table(*rows), Policy(), PRICES, NOW), "the statistics in usage.json")
+
+
+def table(width=80, with_trouble=True) -> str:
+    return shown(lambda console: scan_table(report(with_trouble), console), width)
+
+
+def test_the_document_leads_with_what_is_at_risk():
+    document = json.loads(scan_json(report()))
+    assert [(one["kind"], one["container"]) for one in document["atRisk"]] == [
+        ("oom-killed", "app"),
+        ("memory-near-limit", "app"),
+        ("cpu-throttled", "app"),
+        ("no-requests", "app"),
+    ]
+    killed, near, throttled, bare = document["atRisk"]
+    assert killed["why"] == "killed at 256Mi 2h ago, 3 restarts"
+    assert (killed["limitBytes"], killed["killedAt"]) == (256 * MEBIBYTE, "2026-01-01T10:00:00Z")
+    assert near["why"] == "peak 100Mi, 95% of limit 105Mi"
+    assert (near["observedBytes"], near["allowedBytes"]) == (100 * MEBIBYTE, 105 * MEBIBYTE)
+    assert (throttled["observedMillicores"], throttled["allowedMillicores"]) == (900, 600)
+    assert bare["missing"] == ["cpu"]
+    assert list(document) == ["at", "restsOn", "basis", "atRisk", "waste", "pending", "fullNodes", "leftAlone"]
+
+
+def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
+    waste = json.loads(scan_json(report(with_trouble=False)))["waste"]
+    assert "estimate" in waste["prices"]["note"]
+    freed = waste["totals"]["reclaimable"]
+    assert freed == {"cpuMillicores": 800, "memoryBytes": 1948 * MEBIBYTE}
+    assert waste["totals"]["estimatedMonthlySaving"] == pytest.approx(
+        730 * (0.8 * 0.0145 + 1948 / 1024 * 0.00724), abs=0.01
+    )
+
+
+def test_a_pending_pod_says_what_keeps_it_and_where_room_would_come_from():
+    [pending] = json.loads(scan_json(report()))["pending"]
+    assert pending["why"] == "of 2 nodes: 1 with taints it does not tolerate, 1 short of CPU"
+    assert (pending["fitsNow"], pending["roomAfterSizing"], pending["bestNode"]) == (0, 1, "n1")
+
+
+def test_yaml_says_what_json_says():
+    assert yaml.safe_load(scan_yaml(report())) == json.loads(scan_json(report()))
+
+
+def test_csv_has_one_row_a_finding():
+    rows = list(csv.DictReader(io.StringIO(scan_csv(report()).decode())))
+    assert [row["section"] for row in rows] == ["at-risk"] * 4 + ["waste"] * 5 + ["pending"]
+    assert rows[0]["why"] == "killed at 256Mi 2h ago, 3 restarts"
+    calm = next(row for row in rows if row["workload"] == "Deployment/calm")
+    assert (calm["kind"], calm["cpu_requested_millicores"]) == ("over-requested", "1000")
+    assert rows[-1]["kind"] == "room-after-sizing"
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_table_keeps_within_the_terminal(width):
+    assert max(map(len, table(width).splitlines())) <= width
+
+
+def test_the_table_has_its_three_parts_in_order_and_totals():
+    text = table(120)
+    assert 0 < text.index("At risk") < text.index("Waste") < text.index("Pending")
+    assert "OOM-killed" in text
+    assert "a month" in text
+    assert "an estimate at list prices" in text
+    assert "yes, on 1 node: sizing n1 frees" in text
+    assert "no-controller 1" in text
+
+
+def test_a_calm_cluster_says_so():
+    text = table(with_trouble=False)
+    assert "At risk  no container" in text
+    assert "Pending  no pod" in text
+
+
+def test_the_page_is_whole_and_asks_nothing_of_the_network():
+    page = scan_html(report()).decode()
+    assert page.lstrip().startswith("<!doctype html>")
+    assert not re.search(r"""(src|href)=["'](?!#)""", page)
+    assert "@import" not in page
+    assert "url(" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert "Deployment/dying" in page
+    assert "killed at 256Mi 2h ago, 3 restarts" in page
+
+
+def test_the_page_says_that_a_calm_cluster_is_calm():
+    page = scan_html(report(with_trouble=False)).decode()
+    assert "No container is at risk" in page
+    assert "No pod is pending" in page
+
+
+def test_names_are_escaped_in_the_page():
+    found = report()
+    [first, *others] = found.findings.risks
+    evil = replace(first, workload="Deployment/<script>alert(1)</script>")
+    page = scan_html(replace(found, findings=replace(found.findings, risks=(evil, *others)))).decode()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_a_cluster_that_requests_too_little_needs_more():
+    short = make_pod(containers=[make_container(cpu=20, memory_mib=70)])
+    findings = scan(make_snapshot([short]), make_table(make_statistic_for(short)), Policy(), PRICES, NOW)
+    text = shown(lambda console: scan_table(ScanReport(findings, "a file"), console))
+    assert " more a month" in text
+    assert "1 workload would get more than they request" in text
+    assert "more a month" in scan_html(ScanReport(findings, "a file")).decode()
+
+
+@settings(max_examples=30)
+@given(clusters())
+def test_any_cluster_can_be_reported_in_every_form(cluster):
+    found = ScanReport(scan(cluster.snapshot, cluster.statistics, Policy(), PRICES, NOW), "a file")
+    assert yaml.safe_load(scan_yaml(found)) == json.loads(scan_json(found))
+    assert max(map(len, shown(lambda console: scan_table(found, console)).splitlines())) <= 80
+    assert scan_html(found).endswith(b"</html>")
+    assert scan_csv(found).count(b"\n") >= 1

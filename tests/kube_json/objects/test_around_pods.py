@@ -1,0 +1,212 @@
+"""Workloads, disruption budgets, autoscalers and limit ranges from wire JSON."""
+
+import json
+
+import msgspec
+import pytest
+
+from cruise.domain.cluster import LimitRangeItem, WorkloadRef
+from cruise.domain.resources import Amounts, ResourceName
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.errors import BadInput
+from cruise.kube_json.objects.around_pods import (
+    control_of,
+    decode_autoscaler,
+    decode_budget,
+    decode_limit_range,
+    decode_workload,
+)
+from cruise.kube_json.wire import objects as wire_objects
+from tests.builders import (
+    LONG_AGO,
+    Json,
+    make_amounts,
+    make_autoscaler_json,
+    make_budget_json,
+    make_deployment_json,
+    make_limit_range_json,
+    make_replica_set_json,
+    make_workload_json,
+)
+
+CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
+
+
+def workload_object(document: Json) -> wire_objects.WorkloadObject:
+    found = msgspec.convert(document, wire_objects.AnyObject)
+    assert isinstance(found, wire_objects.WorkloadObject)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("document", "replicas"),
+    [
+        (make_deployment_json(replicas=0), 0),
+        (make_workload_json("Deployment"), 1),
+        (make_workload_json("StatefulSet", replicas=3), 3),
+        (make_workload_json("ReplicaSet", replicas=2), 2),
+        (make_workload_json("DaemonSet"), None),
+        (make_workload_json("Job"), 1),
+        (make_workload_json("Job", parallelism=4), 4),
+        (make_workload_json("CronJob", jobTemplate={"spec": {"parallelism": 2}}), 2),
+        (make_workload_json("CronJob", jobTemplate={}), 1),
+    ],
+)
+def test_replicas_by_kind(document, replicas):
+    workload = decode_workload(workload_object(document))
+    assert (workload.ref, workload.replicas) == (WorkloadRef(document["kind"], "web"), replicas)
+
+
+def test_a_workload_has_its_age_and_the_annotations_that_decisions_read():
+    document = make_deployment_json(annotations={"cruise.io/mode": "resize", "deployment.kubernetes.io/revision": "3"})
+    workload = decode_workload(workload_object(document))
+    assert (workload.namespace, workload.created_at) == ("shop", LONG_AGO)
+    assert workload.annotations == {"cruise.io/mode": "resize"}
+
+
+def test_who_controls_replica_sets_and_jobs():
+    owned = control_of(workload_object(make_replica_set_json("web-1", owner="Deployment/web")))
+    assert owned == (("shop", "ReplicaSet", "web-1"), WorkloadRef("Deployment", "web"))
+    alone = control_of(workload_object(make_workload_json("Job", "once")))
+    assert alone == (("shop", "Job", "once"), None)
+    assert control_of(workload_object(make_deployment_json(owner="Tenant/t"))) is None
+
+
+def test_a_budget_selects_by_labels_and_expressions():
+    selector = {
+        "matchLabels": {"tier": "web", "app": "x"},
+        "matchExpressions": [
+            {"key": "zone", "operator": "NotIn", "values": ["a"]},
+            {"key": "canary", "operator": "DoesNotExist"},
+        ],
+    }
+    budget = decode_budget(
+        msgspec.convert(make_budget_json(selector=selector, disruptions_allowed=2), wire_objects.BudgetObject)
+    )
+    assert budget is not None
+    assert budget.disruptions_allowed == 2
+    assert budget.selector.requirements == (
+        Requirement("app", Operator.IN, ("x",)),
+        Requirement("tier", Operator.IN, ("web",)),
+        Requirement("zone", Operator.NOT_IN, ("a",)),
+        Requirement("canary", Operator.DOES_NOT_EXIST),
+    )
+    assert budget.selector.selects({"app": "x", "tier": "web", "zone": "b"})
+    assert not budget.selector.selects({"app": "x", "tier": "web", "zone": "a"})
+
+
+def test_an_empty_selector_selects_everything_and_none_selects_nothing():
+    everything = decode_budget(msgspec.convert(make_budget_json(selector={}), wire_objects.BudgetObject))
+    assert everything is not None
+    assert everything.selector == LabelSelector()
+    assert decode_budget(msgspec.convert(make_budget_json(selector=None), wire_objects.BudgetObject)) is None
+
+
+def test_a_budget_without_status_allows_no_disruption():
+    document = make_budget_json(selector={})
+    del document["status"]
+    budget = decode_budget(msgspec.convert(document, wire_objects.BudgetObject))
+    assert budget is not None
+    assert budget.disruptions_allowed == 0
+
+
+def test_a_selector_has_no_node_operators():
+    selector = {"matchExpressions": [{"key": "n", "operator": "Gt", "values": ["1"]}]}
+    with pytest.raises(BadInput) as refused:
+        decode_budget(msgspec.convert(make_budget_json(selector=selector), wire_objects.BudgetObject))
+    assert str(refused.value) == (
+        'PodDisruptionBudget shop/web: spec.selector: "Gt" is no operator; write one of DoesNotExist, Exists, In, NotIn'
+    )
+
+
+def resource_metric(name: str, kind: str = "Utilization") -> Json:
+    return {"type": "Resource", "resource": {"name": name, "target": {"type": kind, "averageUtilization": 80}}}
+
+
+def container_metric(name: str) -> Json:
+    target = {"type": "Utilization", "averageUtilization": 80}
+    return {"type": "ContainerResource", "containerResource": {"name": name, "container": "app", "target": target}}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "targeted"),
+    [
+        (None, {CPU}),
+        ([], {CPU}),
+        ([resource_metric("memory")], {MEMORY}),
+        ([resource_metric("cpu"), container_metric("memory")], {CPU, MEMORY}),
+        ([resource_metric("cpu", "AverageValue")], set()),
+        ([{"type": "External", "external": {"metric": {"name": "queue"}}}], set()),
+        ([{"type": "Pods", "pods": {"metric": {"name": "x"}, "target": {"type": "AverageValue"}}}], set()),
+    ],
+)
+def test_what_an_autoscaler_targets(metrics, targeted):
+    autoscaler = decode_autoscaler(
+        msgspec.convert(make_autoscaler_json(metrics=metrics), wire_objects.AutoscalerObject)
+    )
+    assert autoscaler.target == WorkloadRef("Deployment", "web")
+    assert autoscaler.utilisation_of == targeted
+
+
+@pytest.mark.parametrize(
+    ("percentage", "annotation", "targeted"),
+    [
+        (80, None, {CPU}),
+        (None, None, {CPU}),
+        (None, [{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}], {MEMORY}),
+        (80, [{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}], {CPU, MEMORY}),
+        (None, [{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}], set()),
+    ],
+)
+def test_what_an_autoscaler_of_v1_targets(percentage, annotation, targeted):
+    document = make_autoscaler_json()
+    if percentage is not None:
+        document["spec"]["targetCPUUtilizationPercentage"] = percentage
+    if annotation is not None:
+        key = "autoscaling.alpha.kubernetes.io/metrics"
+        document["metadata"]["annotations"] = {key: json.dumps(annotation)}
+    assert decode_autoscaler(msgspec.convert(document, wire_objects.AutoscalerObject)).utilisation_of == targeted
+
+
+@pytest.mark.parametrize("text", ["[", '[{"type":1}]'])
+def test_unreadable_metrics_of_v1_are_refused(text):
+    document = make_autoscaler_json()
+    document["metadata"]["annotations"] = {"autoscaling.alpha.kubernetes.io/metrics": text}
+    with pytest.raises(BadInput, match=r"^HorizontalPodAutoscaler shop/web: annotation autoscaling\.alpha"):
+        decode_autoscaler(msgspec.convert(document, wire_objects.AutoscalerObject))
+
+
+def test_limit_ranges_for_containers_and_pods():
+    items = decode_limit_range(
+        msgspec.convert(
+            make_limit_range_json(
+                {
+                    "type": "Container",
+                    "min": {"cpu": "10m"},
+                    "max": {"cpu": "4", "memory": "8Gi"},
+                    "default": {"cpu": 1},
+                },
+                {"type": "Pod", "max": {"memory": "16Gi"}, "maxLimitRequestRatio": {"cpu": "1.5", "memory": 2}},
+                {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}},
+            ),
+            wire_objects.LimitRangeObject,
+        )
+    )
+    assert items == (
+        LimitRangeItem(
+            of_pod=False,
+            minimum=Amounts(10, None),
+            maximum=make_amounts(4000, 8192),
+            default_limits=Amounts(1000, None),
+        ),
+        LimitRangeItem(of_pod=True, maximum=make_amounts(None, 16384), max_cpu_ratio=1.5, max_memory_ratio=2.0),
+    )
+
+
+def test_a_limit_range_is_refused_by_place():
+    document = make_limit_range_json({"type": "Pod"}, {"type": "Container", "min": {"memory": "1.5Gx"}})
+    with pytest.raises(BadInput) as refused:
+        decode_limit_range(msgspec.convert(document, wire_objects.LimitRangeObject))
+    assert str(refused.value) == (
+        'LimitRange shop/limits: spec.limits[1].min.memory: "1.5Gx" is not a quantity; write e.g. 500m, 2 or 1.5Gi'
+    )

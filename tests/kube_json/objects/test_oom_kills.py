@@ -1,0 +1,77 @@
+"""Out-of-memory kills in pods' statuses."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from cruise.domain.cluster import OomKill, WorkloadRef
+from cruise.domain.resources import MEBIBYTE
+from cruise.kube_json.objects.oom_kills import oom_kills_of
+from cruise.kube_json.objects.pod import decode_pod
+from cruise.kube_json.wire.pods_and_nodes import PodObject
+from tests.builders import NOW, Json, make_container_json, make_pod_json, stamp
+
+
+def terminated(reason: str = "OOMKilled", exit_code: int = 137, **more: object) -> Json:
+    return {"terminated": {"reason": reason, "exitCode": exit_code, "finishedAt": stamp(NOW), **more}}
+
+
+def kills_of(**pod: object) -> list[OomKill]:
+    document = make_pod_json("web-1", **pod)  # type: ignore[arg-type]
+    return list(oom_kills_of(decode_pod(document), msgspec.convert(document, PodObject).status))
+
+
+def test_a_kill_in_the_last_state_carries_what_is_known():
+    limited = make_container_json(memory="100Mi", memory_limit="200Mi")
+    status = {"name": "app", "lastState": terminated(), "state": {"running": {"startedAt": stamp(NOW)}}}
+    assert kills_of(owner="DaemonSet/agent", containers=[limited], container_statuses=[status]) == [
+        OomKill(
+            namespace="shop",
+            pod="web-1",
+            pod_uid="uid-shop-web-1",
+            container="app",
+            workload=WorkloadRef("DaemonSet", "agent"),
+            identity="n1",
+            node="n1",
+            finished_at=NOW,
+            memory_limit_bytes=200 * MEBIBYTE,
+            memory_request_bytes=100 * MEBIBYTE,
+        )
+    ]
+
+
+def test_what_the_kubelet_reports_goes_before_the_spec():
+    reported = {"requests": {"memory": "150Mi"}, "limits": {"memory": "300Mi"}}
+    (kill,) = kills_of(container_statuses=[{"name": "app", "state": terminated(), "resources": reported}])
+    assert (kill.memory_limit_bytes, kill.memory_request_bytes) == (300 * MEBIBYTE, 150 * MEBIBYTE)
+
+
+def test_two_kills_of_one_container_are_two():
+    earlier = terminated(finishedAt=stamp(NOW - timedelta(minutes=3)))
+    kills = kills_of(container_statuses=[{"name": "app", "state": terminated(), "lastState": earlier}])
+    assert [kill.finished_at for kill in kills] == [NOW - timedelta(minutes=3), NOW]
+
+
+def test_sidecars_are_killed_too():
+    sidecar = make_container_json("proxy", restartPolicy="Always")
+    kills = kills_of(init_containers=[sidecar], init_container_statuses=[{"name": "proxy", "state": terminated()}])
+    assert [kill.container for kill in kills] == ["proxy"]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        terminated(exit_code=143),
+        terminated(reason="Error"),
+        terminated(finishedAt=None),
+        {"running": {"startedAt": stamp(NOW)}},
+        {},
+    ],
+)
+def test_other_ends_are_no_kills(state):
+    assert kills_of(container_statuses=[{"name": "app", "state": state}]) == []
+
+
+def test_a_status_of_an_unknown_container_is_passed_over():
+    assert kills_of(container_statuses=[{"name": "gone", "state": terminated()}]) == []

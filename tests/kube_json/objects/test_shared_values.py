@@ -1,0 +1,83 @@
+"""One copy of equal values, and none of those that nobody holds."""
+
+import gc
+from dataclasses import dataclass
+
+import msgspec
+
+from cruise.kube_json.objects.pod import PodReader
+from cruise.kube_json.objects.shared_values import SharedValues
+from cruise.kube_json.wire.pods_and_nodes import PodObject
+from tests.builders import make_container_json, make_pod_json
+
+
+@dataclass(frozen=True)
+class Value:
+    number: int
+
+
+def test_equal_values_are_one_object():
+    shared: SharedValues[Value, Value] = SharedValues()
+    first, second = Value(1), Value(1)
+    assert shared.one(first, lambda: first) is first
+    assert shared.one(second, lambda: second) is first
+
+
+def test_what_somebody_holds_is_kept_and_the_rest_forgotten():
+    by_itself: SharedValues[Value, Value] = SharedValues()
+    by_key: SharedValues[int, Value] = SharedValues()
+    held = []
+    for number in range(20_000):
+        one, other = Value(number), Value(number)
+        by_itself.keep(one, one)
+        by_key.keep(number, other)
+        if number % 100 == 0:
+            held += [one, other]
+    assert len(by_itself) < 4000
+    assert len(by_key) < 4000
+    for value in held:
+        assert by_itself.get(value) is value or by_key.get(value.number) is value
+
+
+def containers_alive() -> int:
+    gc.collect()
+    return sum(type(one).__name__ in ("Container", "Placement", "WorkloadRef") for one in gc.get_objects())
+
+
+def test_a_reader_that_lives_for_weeks_grows_only_with_what_is_held():
+    reader = PodReader()
+    held = [reader.read(pod_number(number)) for number in range(500)]
+    before = containers_alive()
+    sizes = []
+    for number in range(60_000):
+        reader.read(pod_number(number))
+        if number % 20_000 == 19_999:
+            sizes.append(containers_alive())
+    # Each of the tables keeps some thousands of the latest, and no more however many come.
+    assert max(sizes) - before < 16_000
+    assert sizes[-1] <= sizes[0] + 4_000
+    assert len({id(pod.containers[0]) for pod in held}) == 500
+
+
+def pod_number(number: int) -> PodObject:
+    document = make_pod_json(
+        f"job-{number}",
+        owner=f"Job/job-{number}",
+        containers=[make_container_json(cpu=f"{number + 1}m")],
+        labels={"job-name": f"job-{number}"},
+        spec={"nodeSelector": {"pool": f"p{number}"}},
+    )
+    return msgspec.convert(document, PodObject)
+
+
+def test_pods_read_later_share_with_those_read_before():
+    reader = PodReader()
+    document = make_pod_json(containers=[make_container_json(memory_limit="1Gi")], spec={"nodeSelector": {"a": "b"}})
+    early = reader.read(msgspec.convert(document, PodObject))
+    for number in range(30_000):
+        reader.read(pod_number(number))
+    late = reader.read(msgspec.convert(document, PodObject))
+    assert late.containers[0] is early.containers[0]
+    assert late.labels is early.labels
+    assert late.placement is early.placement
+    assert late.workload is early.workload

@@ -1,0 +1,188 @@
+"""Claims and what they are resolved with, from JSON as kubectl prints it."""
+
+import json
+
+import pytest
+
+from cruise.domain.colocation import Claim, Surroundings
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
+from cruise.errors import BadInput
+from cruise.kube_json.reading.snapshot import read_snapshot
+from tests.builders import Json, make_list_json, make_metadata, make_namespace_json, make_pod_json
+from tests.storage_builders import DRIVER, make_claim_json, make_drivers_json, make_storage_class_json, make_volume_json
+
+ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
+
+
+def read(*items: Json) -> Surroundings:
+    return read_snapshot([json.dumps(make_list_json(*items)).encode()], "f.json").surroundings
+
+
+def claim_of(*items: Json) -> Claim | None:
+    return read(*items, make_drivers_json(ebs_csi_aws_com=25)).claims.get(("shop", "data"))
+
+
+def within(key: str, *values: str) -> Requirement:
+    return Requirement(key, Operator.IN, values)
+
+
+def test_a_bound_claim_goes_where_its_volume_does():
+    affinity = {
+        "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
+    }
+    volume = make_volume_json(csi={"driver": DRIVER, "volumeHandle": "vol-1"}, nodeAffinity=affinity)
+    assert claim_of(volume, make_claim_json(volume="pv-1", storage="fast")) == Claim(
+        "shop", "data", terms=(NodeSelectorTerm((within(ZONE, "a"),)),), driver=DRIVER, volume="vol-1"
+    )
+
+
+def test_a_volume_that_is_no_drivers_counts_against_no_limit():
+    assert claim_of(make_volume_json(nfs={"path": "/"}), make_claim_json(volume="pv-1")) == Claim(
+        "shop", "data", volume="pv-1"
+    )
+
+
+def test_a_volume_from_before_csi_counts_for_its_drivers_successor():
+    volume = make_volume_json(awsElasticBlockStore={"volumeID": "aws://a/vol-7"})
+    claim = claim_of(volume, make_claim_json(volume="pv-1"))
+    assert claim is not None
+    assert (claim.driver, claim.volume) == (DRIVER, "aws://a/vol-7")
+    waiting = claim_of(make_storage_class_json(provisioner="kubernetes.io/aws-ebs"), make_claim_json(storage="fast"))
+    assert waiting is not None
+    assert waiting.driver == DRIVER
+
+
+@pytest.mark.parametrize(
+    ("labels", "node", "admitted"),
+    [
+        ({ZONE: "a__b"}, {ZONE: "b"}, True),
+        ({ZONE: "a__b"}, {ZONE: "c"}, False),
+        ({ZONE: "a"}, {}, True),
+        ({ZONE: "a"}, {"topology.kubernetes.io/region": "a"}, False),
+        ({OLD_ZONE: "a"}, {OLD_ZONE: "a"}, True),
+        ({OLD_ZONE: "a"}, {ZONE: "a"}, True),
+        ({OLD_ZONE: "a"}, {OLD_ZONE: "b", ZONE: "a"}, False),
+        ({ZONE: "a"}, {OLD_ZONE: "a"}, False),
+        ({ZONE: "a", "topology.kubernetes.io/region": "r"}, {ZONE: "a"}, False),
+        ({ZONE: "a", "topology.kubernetes.io/region": "r"}, {ZONE: "a", "topology.kubernetes.io/region": "r"}, True),
+    ],
+)
+def test_a_volumes_zone_labels_bind_it_as_kube_scheduler_reads_them(labels, node, admitted):
+    claim = claim_of(make_volume_json(labels=labels), make_claim_json(volume="pv-1"))
+    assert claim is not None
+    assert claim.terms is not None
+    assert any(term.matches("n1", node) for term in claim.terms) is admitted
+
+
+def test_a_waiting_claim_goes_where_its_class_allows():
+    topologies = [
+        {"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]},
+        {"matchLabelExpressions": None},
+    ]
+    storage = make_storage_class_json(allowedTopologies=topologies)
+    assert claim_of(storage, make_claim_json(storage="fast")) == Claim(
+        "shop",
+        "data",
+        bound=False,
+        waits=True,
+        terms=(NodeSelectorTerm((within(ZONE, "a", "b"),)),),
+        driver=DRIVER,
+        volume="shop/data",
+    )
+
+
+def test_a_claim_for_which_a_node_was_chosen_goes_there():
+    chosen = {"volume.kubernetes.io/selected-node": "n7"}
+    claim = claim_of(make_storage_class_json(), make_claim_json(storage="fast", annotations=chosen))
+    assert claim is not None
+    assert claim.terms == (NodeSelectorTerm(fields=(within("metadata.name", "n7"),)),)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [make_storage_class_json(volumeBindingMode="Immediate"), make_claim_json(storage="fast")],
+        [make_storage_class_json(volumeBindingMode=None), make_claim_json(storage="fast")],
+        [make_claim_json(storage="")],
+        [make_claim_json()],
+        [make_volume_json(), make_claim_json(volume="pv-1", status={"phase": "Lost"})],
+        [
+            make_storage_class_json(),
+            make_claim_json(storage="fast", metadata=make_metadata("data", deletionTimestamp="2026-01-01T00:00:00Z")),
+        ],
+        [make_volume_json(), make_claim_json(spec={"volumeName": "pv-1"})],
+    ],
+)
+def test_a_claim_that_nobody_serves_keeps_its_pod_pending(items):
+    claim = claim_of(*items)
+    assert claim is not None
+    assert (claim.bound, claim.waits) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [],
+        [make_claim_json(volume="pv-1")],
+        [make_claim_json(storage="fast")],
+        [make_storage_class_json(provisioner="kubernetes.io/no-provisioner"), make_claim_json(storage="fast")],
+    ],
+)
+def test_a_claim_of_which_not_all_is_known_is_left_out(items):
+    assert claim_of(*items) is None
+
+
+def test_without_any_nodes_limits_a_drivers_claims_are_left_out():
+    items = [make_volume_json(), make_claim_json(volume="pv-1")]
+    assert read(*items).claims == {}
+    assert read(*items, make_drivers_json()).claims.keys() == {("shop", "data")}
+    assert read(make_volume_json(nfs={}), items[1]).claims.keys() == {("shop", "data")}
+
+
+def test_a_claim_for_one_pod_alone():
+    claim = claim_of(make_volume_json(), make_claim_json(volume="pv-1", spec={"accessModes": ["ReadWriteOncePod"]}))
+    assert claim is not None
+    assert claim.single_pod
+
+
+def test_attach_limits_are_those_that_drivers_state():
+    limits = read(make_drivers_json("n1", a_csi=3, b_csi=None), make_drivers_json("n2", b_csi=None)).attach_limits
+    assert limits == {"n1": {"a.csi": 3}}
+
+
+def test_namespaces_have_their_labels_and_their_name():
+    namespace = make_namespace_json("bank")
+    namespace["metadata"]["labels"] = {"team": "a"}
+    labels = read(namespace, make_pod_json(node=None)).namespace_labels
+    assert labels == {
+        "bank": {"team": "a", "kubernetes.io/metadata.name": "bank"},
+        "shop": {"kubernetes.io/metadata.name": "shop"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (
+            make_drivers_json("n1", a=-1),
+            "CSINode n1: spec.drivers[0].allocatable.count: -1 is negative; write 0 or more",
+        ),
+        (
+            make_storage_class_json(volumeBindingMode="Later"),
+            'StorageClass fast: volumeBindingMode: "Later" is unknown; write one of Immediate, WaitForFirstConsumer',
+        ),
+        (
+            make_volume_json(
+                nodeAffinity={
+                    "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Is"}]}]}
+                }
+            ),
+            'PersistentVolume pv-1: spec.nodeAffinity: "Is" is no operator; '
+            "write one of DoesNotExist, Exists, Gt, In, Lt, NotIn",
+        ),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_its_place(item, words):
+    with pytest.raises(BadInput) as refused:
+        read(item)
+    assert str(refused.value) == f"f.json: {words}"

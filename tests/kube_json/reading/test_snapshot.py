@@ -1,0 +1,278 @@
+"""Whole snapshots: what is put together from many objects, and what a bad file is told."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.domain.cluster import QosClass, Snapshot, WorkloadRef
+from cruise.errors import BadInput
+from cruise.kube_json.reading.snapshot import read_snapshot
+from tests.builders import (
+    NOW,
+    Json,
+    make_autoscaler_json,
+    make_budget_json,
+    make_container_json,
+    make_deployment_json,
+    make_limit_range_json,
+    make_list_json,
+    make_namespace_json,
+    make_node_json,
+    make_pod_json,
+    make_replica_set_json,
+    make_usage_json,
+    make_workload_json,
+    stamp,
+)
+
+N1 = make_node_json("n1")
+HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
+
+
+def read(document: Json | bytes, size: int = 1000, **layout: Any) -> Snapshot:
+    text = document if isinstance(document, bytes) else json.dumps(document, **layout).encode()
+    return read_snapshot((text[start : start + size] for start in range(0, len(text), size)), "cluster.json")
+
+
+def read_items(*items: Json) -> Snapshot:
+    return read(make_list_json(*items))
+
+
+def refusal_of(document: Json | bytes, size: int = 1000) -> str:
+    with pytest.raises(BadInput) as refused:
+        read(document, size)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert message.startswith("cluster.json: ")
+    return message.removeprefix("cluster.json: ")
+
+
+EVERYTHING = [
+    make_node_json("n2"),
+    N1,
+    make_pod_json("web-7d9f8b6c5d-b", node="n2"),
+    make_pod_json("web-7d9f8b6c5d-a"),
+    make_pod_json("api-1", "app", node=None),
+    make_replica_set_json(),
+    make_deployment_json(),
+    make_workload_json("StatefulSet", "db"),
+    make_workload_json("DaemonSet", "agent"),
+    make_workload_json("CronJob", "nightly", jobTemplate={}),
+    make_workload_json("Job", "nightly-1", owner="CronJob/nightly"),
+    make_budget_json(selector={}),
+    make_autoscaler_json(),
+    make_limit_range_json({"type": "Container", "min": {"cpu": "1m"}}),
+    make_limit_range_json({"type": "Pod", "max": {"cpu": "9"}}, name="more"),
+    make_namespace_json("shop", {"cruise.io/mode": "resize", "x": "y"}),
+    {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"cpu": "wrong"}}},
+    {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": "unlike any other"},
+]
+
+
+def test_everything_is_put_together_and_sorted():
+    snapshot = read_items(*EVERYTHING)
+    assert [node.name for node in snapshot.nodes] == ["n1", "n2"]
+    assert [(pod.namespace, pod.name) for pod in snapshot.pods] == [
+        ("app", "api-1"),
+        ("shop", "web-7d9f8b6c5d-a"),
+        ("shop", "web-7d9f8b6c5d-b"),
+    ]
+    # Neither the ReplicaSet nor the Job is a workload: a Deployment and a CronJob control them.
+    assert sorted(str(ref) for _, ref in snapshot.workloads) == [
+        "CronJob/nightly",
+        "DaemonSet/agent",
+        "Deployment/web",
+        "StatefulSet/db",
+    ]
+    assert [budget.name for budget in snapshot.budgets] == ["web"]
+    assert [autoscaler.name for autoscaler in snapshot.autoscalers] == ["web"]
+    assert [item.of_pod for item in snapshot.limit_ranges["shop"]] == [False, True]
+    assert snapshot.namespace_annotations == {"shop": {"cruise.io/mode": "resize"}}
+
+
+@given(
+    order=st.permutations(range(len(EVERYTHING))),
+    size=st.sampled_from([40, 700, 1 << 20]),
+    layout=st.sampled_from([{"indent": 4}, {"separators": (",", ":")}, {}]),
+)
+def test_neither_order_nor_layout_nor_chunks_change_a_snapshot(order, size, layout):
+    shuffled = read(make_list_json(*(EVERYTHING[index] for index in order)), size, **layout)
+    # Limit ranges of one namespace keep their order, which means nothing.
+    expected, found = read_items(*EVERYTHING), shuffled
+    assert sorted(map(repr, found.limit_ranges["shop"])) == sorted(map(repr, expected.limit_ranges["shop"]))
+    for part in ("nodes", "pods", "workloads", "budgets", "autoscalers", "namespace_annotations", "oom_kills"):
+        assert getattr(found, part) == getattr(expected, part)
+
+
+def test_an_empty_list_is_an_empty_cluster():
+    assert read_items() == Snapshot()
+
+
+@pytest.mark.parametrize("with_kind", [True, False])
+def test_a_list_of_one_kind_is_read_with_or_without_the_items_kind(with_kind):
+    pod = make_pod_json(node=None)
+    if not with_kind:
+        del pod["kind"], pod["apiVersion"]
+    snapshot = read({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [pod]})
+    assert [pod.name for pod in snapshot.pods] == ["web-7d9f8b6c5d-x2x4z"]
+    assert read({"kind": "EventList", "items": [{"reason": "Started"}]}) == Snapshot()
+
+
+# ---- what only other objects tell ----
+
+
+@pytest.mark.parametrize("pod_first", [True, False])
+def test_the_owner_chain_is_followed_wherever_its_links_stand(pod_first):
+    items = [
+        make_pod_json("a", owner="ReplicaSet/web-1"),
+        make_pod_json("b", owner="Job/nightly-1"),
+        make_pod_json("c", owner="ReplicaSet/alone"),
+    ]
+    links = [
+        make_replica_set_json("web-1", owner="Rollout/web"),
+        make_workload_json("Job", "nightly-1", owner="CronJob/nightly"),
+        make_replica_set_json("alone", owner=None),
+    ]
+    snapshot = read_items(N1, *(items + links if pod_first else links + items))
+    assert [str(pod.workload) for pod in snapshot.pods] == ["Rollout/web", "CronJob/nightly", "ReplicaSet/alone"]
+    assert [ref for _, ref in snapshot.workloads] == [WorkloadRef("ReplicaSet", "alone")]
+
+
+def test_a_pod_on_a_windows_node_is_a_windows_pod():
+    windows = make_node_json("w1", labels={"kubernetes.io/os": "windows"})
+    snapshot = read_items(make_pod_json("a", node="w1"), windows, N1, make_pod_json("b"))
+    assert [pod.windows for pod in snapshot.pods] == [True, False]
+
+
+def test_finished_pods_on_a_node_that_is_gone_are_left_out():
+    going = make_pod_json("going", node="gone", metadata={"deletionTimestamp": stamp(NOW)})
+    snapshot = read_items(N1, make_pod_json("done", node="gone", phase="Succeeded"), going, make_pod_json("here"))
+    assert [pod.name for pod in snapshot.pods] == ["here"]
+
+
+def test_oom_kills_stand_in_the_pods_order_with_the_final_workload():
+    def killed(name: str) -> Json:
+        state = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": stamp(NOW)}}
+        return make_pod_json(name, owner="ReplicaSet/web-1", container_statuses=[{"name": "app", "lastState": state}])
+
+    snapshot = read_items(killed("b"), killed("a"), make_replica_set_json("web-1"), N1)
+    assert [(kill.pod, str(kill.workload)) for kill in snapshot.oom_kills] == [
+        ("a", "Deployment/web"),
+        ("b", "Deployment/web"),
+    ]
+
+
+def test_absent_qos_is_computed():
+    assert read_items(N1, make_pod_json(containers=[{"name": "app"}])).pods[0].qos is QosClass.BEST_EFFORT
+
+
+# ---- bad files ----
+
+WHOLE = json.dumps(make_list_json(N1, make_pod_json("web-1"), make_pod_json("web-2")), indent=4).encode()
+
+
+def test_a_truncated_file_is_told_where_and_after_what():
+    assert refusal_of(WHOLE[:-200]).startswith(f"truncated: the text ends inside the list (byte {len(WHOLE) - 200}, ")
+    inside_web_2 = WHOLE.index(b'"web-2"') + 20
+    for size in (64, 1000, 1 << 20):
+        assert refusal_of(WHOLE[:inside_web_2], size) == (
+            f"truncated: the text ends inside the list (byte {inside_web_2}, after Pod shop/web-1); {HOW}"
+        )
+    before_items = WHOLE.index(b'"items"') - 3
+    assert refusal_of(WHOLE[:before_items]) == f"truncated: the text ends before the list (byte {before_items}); {HOW}"
+
+
+def test_a_fault_inside_an_item_is_told_where_and_after_what():
+    at = WHOLE.index(b'"web-2"')
+    broken = WHOLE[:at] + b"web-2" + WHOLE[at + 7 :]
+    assert refusal_of(broken) == f"not JSON: expecting value (byte {at}, after Pod shop/web-1); {HOW}"
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (b"", f"empty (byte 0); {HOW}"),
+        (b"NAME  READY\nweb-1 1/1", f"not a JSON object (byte 0); {HOW}"),
+        (b"\x00\x01\x02\x03", f"not a JSON object (byte 0); {HOW}"),
+        (make_pod_json(), f"is a Pod, not a List; {HOW}"),
+        (make_usage_json(), f"is a UsageStatistics, not a List; {HOW}"),
+        ({"kind": 3, "items": []}, f"is a 3, not a List; {HOW}"),
+        ({"items": []}, f"is not a List: it has no kind; {HOW}"),
+        ({"a": 1}, f"no list: it has no items (byte 0); {HOW}"),
+        ({"kind": "List", "items": {}}, f"no list: it has no items (byte 0); {HOW}"),
+        (b'{"kind":"List","items":[{"kind":"Pod"} {"kind":"Pod"}]}', None),
+        (b'{"kind":"List","items":[{"kind":"Namespace","metadata":{"name":"\xff"}}]}', None),
+    ],
+)
+def test_what_is_no_list_is_refused(document, message):
+    refused = refusal_of(document)
+    assert message is None or refused == message
+
+
+def test_text_that_is_not_utf8_is_told_where():
+    text = b'{"kind":"List","items":[{"kind":"Namespace","metadata":{"name":"\xff"}}]}'
+    assert refusal_of(text) == f"not UTF-8 text (byte {text.index(0xFF)}); {HOW}"
+
+
+def test_a_missing_comma_is_told_where():
+    text = b'{"kind":"List","items":[{"kind":"Foo"} {"kind":"Pod"}]}'
+    assert refusal_of(text) == f"not JSON: a comma belongs (byte 39); {HOW}"
+
+
+def test_nesting_without_end_is_refused():
+    text = b'{"kind":"List","items":[{"kind":"Foo","a":' + b"[" * 200_000 + b"]" * 200_000 + b"}]}"
+    assert refusal_of(text).startswith("nested too deeply (byte ")
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (
+            [N1, make_pod_json("web-1", containers=[make_container_json(cpu="1.5Gx")])],
+            'Pod shop/web-1: spec.containers[0].resources.requests.cpu: "1.5Gx" is not a quantity; '
+            "write e.g. 500m, 2 or 1.5Gi",
+        ),
+        (
+            [N1, make_pod_json("web-1", containers=[make_container_json(memory=float("nan"))])],
+            'Pod shop/web-1: spec.containers[0].resources.requests.memory: "nan" is not a quantity; '
+            "write e.g. 500m, 2 or 1.5Gi",
+        ),
+        (
+            [N1, make_pod_json("web-1", containers=[make_container_json(cpu="-100m")])],
+            'Pod shop/web-1: spec.containers[0].resources.requests.cpu: "-100m" is negative; '
+            "write an amount of 0 or more",
+        ),
+        (
+            [N1, make_pod_json("web-1", node="n7")],
+            "Pod shop/web-1: is on node n7, which is not in the list; print nodes and pods together",
+        ),
+        (
+            [make_pod_json("web-1")],
+            "Pod shop/web-1: is on node n1, which is not in the list; print nodes and pods together",
+        ),
+        (
+            [N1, make_pod_json("web-1"), make_pod_json("web-2"), make_pod_json("web-1")],
+            "Pod shop/web-1: is in the list twice; keep one of the two",
+        ),
+        ([N1, make_node_json("n2"), N1], "Node n1: is in the list twice; keep one of the two"),
+        ([make_pod_json("")], "Pod in namespace shop: has no name; add metadata.name"),
+        ([{"kind": "Node", "metadata": {}}], "Node: has no name; add metadata.name"),
+        (
+            [make_pod_json("web-1", containers=[make_container_json(), make_container_json()])],
+            'Pod shop/web-1: spec: two containers are called "app"; give each a name of its own',
+        ),
+        (
+            [N1, make_pod_json("web-1", spec={"nodeName": 7})],
+            "Pod shop/web-1: spec.nodeName: is a whole number where a text belongs; write a text",
+        ),
+        ([{"metadata": {"name": "x"}}], f"an object without kind x: has no kind; {HOW}"),
+        ([{"kind": "Pod"}], "Pod without a name: has no metadata; add it"),
+        ([make_pod_json("we\nb\x1b[31m", spec={"nodeName": 7})], None),
+    ],
+)
+def test_a_bad_object_is_refused_by_name(items, message):
+    refused = refusal_of(make_list_json(*items))
+    assert message is None or refused == message

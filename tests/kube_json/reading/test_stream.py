@@ -1,0 +1,133 @@
+"""Pages of lists and lines of watches from an API server's bytes."""
+
+import json
+
+import pytest
+
+from cruise.errors import BadInput
+from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, StreamDecoder, Unreadable
+from cruise.kube_json.wire.objects import DeploymentObject
+from cruise.kube_json.wire.pods_and_nodes import NodeObject, PodObject
+from tests.builders import Json, make_container_json, make_node_json, make_pod_json
+
+PODS = StreamDecoder(PodObject)
+
+
+def versioned(document: Json, version: int = 7) -> Json:
+    return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
+
+
+def page(*items: object, **metadata: object) -> bytes:
+    listed = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9", **metadata}, "items": items}
+    return json.dumps(listed).encode()
+
+
+def line(kind: str, document: object) -> bytes:
+    return json.dumps({"type": kind, "object": document}).encode()
+
+
+def without_kind(document: Json) -> Json:
+    return {key: value for key, value in document.items() if key not in ("kind", "apiVersion")}
+
+
+def test_items_of_a_typed_list_need_not_say_their_kind():
+    told = PODS.page(page(without_kind(make_pod_json("a")), make_pod_json("b")))
+    assert [item.metadata.name for item in told.items] == ["a", "b"]
+    assert (told.unreadable, told.version, told.resume) == ([], "9", "")
+
+
+def test_a_page_says_where_the_next_one_begins():
+    resume = {"continue": "token", "remainingItemCount": 12}
+    assert PODS.page(page(make_pod_json(), **resume)).resume == "token"
+    assert PODS.page(b'{"metadata":{"resourceVersion":"1","continue":""},"items":null}').items == []
+
+
+def test_an_odd_item_is_set_apart_and_blinds_for_no_other():
+    odd = make_pod_json("odd", node="n3")
+    odd["spec"]["containers"] = "none"
+    told = PODS.page(page(make_pod_json("a"), odd, make_pod_json("b")))
+    assert [item.metadata.name for item in told.items] == ["a", "b"]
+    assert told.unreadable == [
+        Unreadable(
+            "shop",
+            "odd",
+            "uid-shop-odd",
+            "n3",
+            "Pod shop/odd: spec.containers: is a text where a list belongs; write a list",
+        )
+    ]
+    assert told.version == "9"
+
+
+@pytest.mark.parametrize(("kind", "event"), [("ADDED", Changed), ("MODIFIED", Changed), ("DELETED", Deleted)])
+def test_changes_and_deletions(kind, event):
+    told = PODS.event(line(kind, versioned(make_pod_json("a"))))
+    assert isinstance(told, event)
+    assert (told.item.metadata.name, told.version) == ("a", "7")
+
+
+def test_a_bookmark_has_no_more_than_a_version():
+    bare = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "12", "creationTimestamp": None}}
+    with_spec = bare | {"spec": {"containers": None}, "status": {}}
+    assert PODS.event(line("BOOKMARK", bare)) == PODS.event(line("BOOKMARK", with_spec)) == Bookmark("12")
+    deployments = StreamDecoder(DeploymentObject)
+    assert deployments.event(line("BOOKMARK", bare | {"kind": "Deployment"})) == Bookmark("12")
+
+
+@pytest.mark.parametrize(
+    ("status", "expired"),
+    [
+        ({"code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}, True),
+        ({"code": 410, "reason": "Gone", "message": "gone"}, True),
+        ({"code": 500, "reason": "InternalError", "message": "etcd is away"}, False),
+        ({"code": 504}, False),
+    ],
+)
+def test_an_error_ends_the_watch(status, expired):
+    told = PODS.event(line("ERROR", {"kind": "Status", "apiVersion": "v1", "status": "Failure", **status}))
+    assert isinstance(told, Broken)
+    assert told.expired == expired
+    assert told.message
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "DELETED"])
+def test_an_odd_object_of_a_watch_is_set_apart(kind):
+    odd = versioned(make_pod_json("odd", status={"phase": 5}))
+    told = PODS.event(line(kind, odd))
+    assert isinstance(told, Changed | Deleted)
+    assert isinstance(told.item, Unreadable)
+    assert (told.item.name, told.item.node, told.version) == ("odd", "n1", "7")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"type":"ADDED"}',
+        b'{"type":"WAVED","object":{"metadata":{"resourceVersion":"1"}}}',
+        b'{"type":"ADDED","object":5}',
+        b'{"type":"ADDED","object":{"metadata":{"name":5}}}',
+        b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"1","name":["a"]}}}',
+    ],
+)
+def test_what_is_no_event_is_refused_in_one_line(text):
+    with pytest.raises(BadInput) as refused:
+        PODS.event(text)
+    assert "\n" not in str(refused.value)
+    assert "kind Pod" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", [b"", b"<html>", b"{}", b'{"metadata":{},"items":{}}', b'{"metadata":{},"items":[5]}'])
+def test_what_is_no_list_is_refused_in_one_line(text):
+    with pytest.raises(BadInput) as refused:
+        PODS.page(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_fields_of_newer_servers_are_passed_over():
+    newer = make_pod_json("a", containers=[make_container_json(newField={"x": [1]})], spec={"novel": 1})
+    assert PODS.page(page(newer)).unreadable == []
+    nodes = StreamDecoder(NodeObject)
+    assert nodes.page(page(make_node_json("n1") | {"more": None})).items[0].metadata.name == "n1"

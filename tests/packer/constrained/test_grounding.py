@@ -1,0 +1,68 @@
+"""Company that arrives: who wants whom may not hang in the air."""
+
+import numpy as np
+
+from cruise.packer.budget import Budget
+from cruise.packer.constrained.solving import solve_constrained
+from cruise.packer.problem import Attraction, Problem, Rules
+from tests.decisions.packing.reports import ignore
+
+ZONES = [0, 0, 1]
+
+
+def placed(attractions: list[Attraction], pod_class: list[int], pod_node: list[int], zones: list[int] = ZONES) -> int:
+    """How many pods get a place where room is no matter."""
+    classes = max(pod_class) + 1
+    problem = Problem(
+        resources=("cpu",),
+        capacities=np.full((len(zones), 1), 100),
+        demands=np.ones((classes, 1), dtype=np.int64),
+        headroom=np.zeros((classes, 1), dtype=np.int64),
+        priorities=np.zeros(classes, dtype=np.int64),
+        movable=np.zeros(classes, dtype=np.bool_),
+        preemptible=np.zeros(classes, dtype=np.bool_),
+        preempt=np.ones(classes, dtype=np.bool_),
+        weights=np.ones(classes, dtype=np.int64),
+        most_on_node=np.full(classes, 100),
+        sites=np.zeros(classes, dtype=np.int64),
+        admits=np.array([[zone != 9 for zone in zones]]),
+        pod_class=np.array(pod_class),
+        pod_node=np.array(pod_node),
+        rules=Rules(np.array([[-1 if zone == 9 else zone for zone in zones]]), attractions=tuple(attractions)),
+    )
+    packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+    assert packing.after.key(problem.objective) == packing.bound
+    return int((packing.pod_node >= 0).sum())
+
+
+def want(holder: int, *targets: int) -> Attraction:
+    return Attraction((0,), holder, np.array(targets))
+
+
+def test_two_classes_that_want_each_other_cannot_begin():
+    assert placed([want(0, 1), want(1, 0)], [0, 1], [-1, -1]) == 0
+
+
+def test_they_follow_one_that_is_there():
+    assert placed([want(0, 1), want(1, 0)], [0, 1, 1], [-1, -1, 2]) == 3
+
+
+def test_a_chain_begins_where_somebody_wants_nobody():
+    assert placed([want(0, 1), want(1, 2)], [0, 1, 2], [-1, -1, -1]) == 3
+
+
+def test_the_first_of_its_kind_may_begin_and_others_follow():
+    assert placed([want(0, 0)], [0, 0, 0], [-1, -1, -1]) == 3
+
+
+def test_one_that_wants_its_own_kind_or_another_goes_before_the_other():
+    assert placed([want(0, 0, 1)], [0, 1], [-1, -1]) == 2
+
+
+def test_a_first_one_that_needs_a_target_before_itself_cannot_be_first():
+    assert placed([want(0, 0, 1), want(0, 2), want(2, 1)], [0, 1, 2], [-1, -1, -1], [0, 1]) == 3
+    assert placed([want(0, 0, 1), want(0, 2), want(2, 0)], [0, 2, 1], [-1, -1, -1], [0, 1]) == 1
+
+
+def test_one_on_a_node_without_the_label_keeps_nobody_from_being_the_first():
+    assert placed([want(0, 0)], [0, 0], [1, -1], [0, 9]) == 2

@@ -1,0 +1,102 @@
+"""Packing under all rules, against trying every assignment."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from cruise.packer.answer import Packing
+from cruise.packer.budget import Budget
+from cruise.packer.constrained.solving import solve_constrained
+from cruise.packer.problem import Problem, Rules
+from cruise.packer.status import Status
+from tests.decisions.packing.reports import ignore
+from tests.packer.constrained.tiny import best_key, obeys, random_problem
+
+SEEDS_A_CASE = 50
+
+
+@pytest.mark.parametrize("first", range(0, 500, SEEDS_A_CASE))
+def test_equals_the_best_of_all_assignments_and_proves_it(first):
+    for seed in range(first, first + SEEDS_A_CASE):
+        problem = random_problem(seed)
+        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+        key = packing.after.key(problem.objective)
+        assert key == best_key(problem), seed
+        assert key == packing.bound, seed
+        assert packing.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
+        assert packing.status is Status.ALREADY_OPTIMAL or obeys(problem, packing.pod_node), seed
+
+
+def test_reports_only_better_packings_or_bounds_that_obey():
+    for seed in range(30):
+        problem = random_problem(seed)
+        heard: list[Packing] = []
+        last = solve_constrained(problem, problem.pod_node, Budget(), heard.append)
+        states = [(packing.after.key(problem.objective), [-b for b in packing.bound]) for packing in heard]
+        assert all(later > earlier for earlier, later in pairwise(states))
+        assert all(
+            obeys(problem, p.pod_node) for p in heard if p.after.key(problem.objective) > p.now.key(problem.objective)
+        )
+        if heard:
+            assert heard[-1].after == last.after and heard[-1].bound == last.bound
+
+
+def test_is_never_worse_than_its_start_without_any_budget_left():
+    kept = 0
+    for seed in range(40):
+        problem = random_problem(seed)
+        best = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+        again = solve_constrained(problem, best.pod_node, Budget(work_units=1e6), ignore)
+        assert again.after.key(problem.objective) >= best.after.key(problem.objective)
+        kept += best.status is Status.OPTIMAL
+    assert kept > 10
+
+
+def test_repeats_exactly_with_work_units():
+    for seed in range(10):
+        problem = random_problem(seed, most_pods=12)
+        first, second = (
+            solve_constrained(problem, problem.pod_node, Budget(work_units=2e7, seed=5), ignore) for _ in range(2)
+        )
+        assert first.pod_node.tolist() == second.pod_node.tolist()
+        assert first.bound == second.bound
+
+
+def test_equals_do_not_change_places_so_that_one_may_be_preempted_for_a_pod_that_never_preempts():
+    # Node 0 runs one copy of class 0, node 1 two, full; the pod of class 1 would fit node 1 without one of them.
+    problem = Problem(
+        resources=("cpu",),
+        capacities=np.array([[2], [2]]),
+        demands=np.array([[1], [1]]),
+        headroom=np.zeros((2, 1), dtype=np.int64),
+        priorities=np.array([100, 100]),
+        movable=np.array([True, True]),
+        preemptible=np.array([True, True]),
+        preempt=np.array([True, False]),
+        weights=np.array([1, 1]),
+        most_on_node=np.array([1, 4]),
+        sites=np.array([0, 1]),
+        admits=np.array([[True, False], [False, True]]),
+        pod_class=np.array([0, 0, 0, 1]),
+        pod_node=np.array([0, 1, 1, -1]),
+        rules=Rules(np.zeros((0, 2), dtype=np.int64)),
+    )
+    packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+    assert packing.status is Status.ALREADY_OPTIMAL
+    assert packing.pod_node.tolist() == [0, 1, 1, -1]
+    assert best_key(problem) == packing.bound
+
+
+def test_takes_the_bound_of_the_problem_without_its_rules():
+    proved = 0
+    for seed in range(40):
+        problem = random_problem(seed)
+        free = replace(problem, rules=Rules(problem.rules.topologies))
+        relaxed = solve_constrained(free, problem.pod_node, Budget(), ignore).bound
+        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, relaxed=relaxed)
+        assert packing.after.key(problem.objective) == best_key(problem) == packing.bound
+        assert packing.bound <= relaxed
+        proved += packing.bound == relaxed
+    assert 0 < proved < 40

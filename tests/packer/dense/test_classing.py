@@ -1,0 +1,59 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cruise.packer.dense.classing import assignment_of, barred, instance_of, is_allowed, pod_node_of, unit_of, usage_of
+from cruise.packer.instance import find_faults
+from tests.packer.every_assignment import every_assignment
+from tests.packer.problems import draw_problem
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_pods_follow_an_assignment_of_copies_and_stay_where_they_can(seed):
+    problem = draw_problem(seed)
+    running = assignment_of(problem, problem.pod_node)
+    assert find_faults(instance_of(problem)) == []
+    for x in list(every_assignment(problem))[:: max(seed % 50, 1)]:
+        pod_node = pod_node_of(problem, x)
+        assert (assignment_of(problem, pod_node) == x).all()
+        stayed = int(((pod_node == problem.pod_node) & (pod_node >= 0)).sum())
+        assert stayed == int(np.minimum(x, running).sum())
+        # Who is put out of its place finds another before a pending pod of its class gets one.
+        for c in range(problem.class_count):
+            mine = problem.pod_class == c
+            out = mine & (problem.pod_node >= 0) & (pod_node < 0)
+            fresh = mine & (problem.pod_node < 0) & (pod_node >= 0)
+            assert not (out.any() and fresh.any())
+
+
+def test_the_largest_headroom_on_a_node_is_used_once():
+    problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).headroom.any()))
+    everything = np.ones((problem.class_count, problem.node_count), dtype=np.int64)
+    expected = problem.demands.sum(axis=0) + problem.headroom.max(axis=0)
+    assert (usage_of(problem, everything) == expected).all()
+    assert (usage_of(problem, 0 * everything) == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_what_is_short_takes_nothing_more(seed):
+    problem = draw_problem(seed)
+    closed = barred(problem)
+    running = assignment_of(problem, problem.pod_node)
+    assert is_allowed(problem, problem.pod_node)
+    for c, node in zip(*np.nonzero(closed), strict=True):
+        pending = np.flatnonzero((problem.pod_class == c) & (problem.pod_node < 0))
+        if len(pending):
+            worse = problem.pod_node.copy()
+            worse[pending[0]] = node
+            assert not is_allowed(problem, worse)
+    assert (usage_of(problem, running) <= instance_of(problem).capacities).all()
+
+
+def test_weights_share_their_unit():
+    problem = draw_problem(1)
+    assert unit_of(replace(problem, weights=np.full(problem.class_count, 6))) == 6
+    assert unit_of(replace(problem, weights=np.zeros(problem.class_count, dtype=np.int64))) == 1

@@ -1,0 +1,29 @@
+import subprocess
+import sys
+
+# Every kernel that the interpreter calls; the others are compiled into these.
+PROGRAM = """
+from cruise.packer.kernels import annealing
+from cruise.packer.kernels import board
+from cruise.packer.kernels import listing
+from cruise.packer.kernels import pricing
+from cruise.packer.kernels import simplex
+from dataclasses import replace
+from cruise.packer.budget import Budget
+from cruise.packer.dense.by_class import solve_dense
+from cruise.packer.problem import Objective
+from cruise.packer.dense.warming import warm_up
+from tests.packer.problems import draw_problem
+called = [annealing.anneal, board.lay_out, pricing.fill_all, listing.enumerate_fillings,
+          simplex.optimise, simplex.refresh, simplex.best_known]
+assert not any(kernel.signatures for kernel in called)
+warm_up()
+problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).headroom.any()))
+solve_dense(replace(problem, objective=Objective.OPERATOR), problem.pod_node, Budget(work_units=3e8), lambda _: None)
+print([kernel.__name__ for kernel in called if len(kernel.signatures) != 1])
+"""
+
+
+def test_no_kernel_is_left_cold_for_headroom_or_operators_either():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,94 @@
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from cruise.packer.kernels.listing import enumerate_fillings
+from cruise.packer.kernels.pricing import EXACT, fill_all
+from cruise.packer.kernels.shelf import shelf_of
+
+
+class Node(NamedTuple):
+    """One node to fill, as shelves are told of it, and what copies are worth."""
+
+    demands: np.ndarray
+    headroom: np.ndarray
+    room: np.ndarray
+    floor: np.ndarray
+    limits: np.ndarray
+    running: np.ndarray
+    counts: np.ndarray
+    value: np.ndarray
+    bonus: np.ndarray
+
+    def shelf(self, patterns: int):
+        return shelf_of(*self[:6], patterns)
+
+    def worth(self, x) -> float:
+        return float(x @ self.value + np.minimum(x, self.running[0]) @ self.bonus)
+
+
+def draw(seed: int) -> Node:
+    draws = np.random.default_rng(seed)
+    classes, resources = int(draws.integers(1, 6)), int(draws.integers(1, 4))
+    demands = draws.integers(0, 6, (classes, resources))
+    demands[:, 0] += 1
+    room = draws.integers(4, 14, (1, resources))
+    counts = draws.integers(1, 4, classes)
+    limits = np.minimum(draws.integers(0, 4, (1, classes)), counts)
+    running = np.minimum(draws.integers(0, 2, (1, classes)), limits)
+    value, bonus = draws.uniform(0, 1, classes), draws.uniform(0, 0.5, classes) * draws.integers(0, 2, classes)
+    headroom, floor = draws.integers(0, 5, (classes, resources)), draws.integers(0, 3, (1, resources))
+    if seed % 2:
+        headroom, floor = headroom[:0], np.zeros_like(floor)
+    return Node(demands, headroom, room, floor, limits, running, counts, value, bonus)
+
+
+def every_filling(node: Node):
+    for copies in product(*(range(limit + 1) for limit in node.limits[0])):
+        x = np.array(copies)
+        stays = np.minimum(x, node.running[0])
+        others = np.where(node.bonus > 0, node.counts - node.running[0], node.counts)
+        shared = node.floor[0]
+        if len(node.headroom):
+            shared = np.maximum(shared, node.headroom[x > 0].max(axis=0, initial=0))
+        fits = (x @ node.demands + shared <= node.room[0]).all()
+        if fits and (x - np.where(node.bonus > 0, stays, 0) <= others).all():
+            yield x
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_pricing_finds_the_best_filling(seed):
+    node = draw(seed)
+    best = max((node.worth(x) for x in every_filling(node)), default=0.0)
+    shelf, bounds = node.shelf(4), np.zeros(1)
+    one, zero = np.ones(1, np.int64), np.zeros(1)
+    found = fill_all(shelf, node.value, node.bonus, node.counts, one, zero, bounds, 4, 10**6, np.inf)
+    assert bounds[0] == pytest.approx(best)
+    assert max((node.worth(x) for x in shelf.found[:found]), default=0.0) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_search_that_stops_early_still_bounds_the_best_filling(seed):
+    node = draw(seed)
+    best = max((node.worth(x) for x in every_filling(node)), default=0.0)
+    bounds = np.zeros(1)
+    one, zero = np.ones(1, np.int64), np.zeros(1)
+    fill_all(node.shelf(4), node.value, node.bonus, node.counts, one, zero, bounds, 4, 1, np.inf)
+    assert bounds[0] >= best - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_listing_covers_every_filling_worth_enough(seed):
+    node = draw(seed)
+    worthy = list(every_filling(node))
+    least = 0.7 * max((node.worth(x) for x in worthy), default=0.0)
+    shelf = node.shelf(5000)
+    listed = enumerate_fillings(shelf, 0, node.value, node.bonus, node.counts, least, 0, 10**7, np.inf)
+    assert listed[1] == EXACT
+    fillings = shelf.found[: listed[0]]
+    assert {tuple(x) for x in fillings.tolist()} <= {tuple(x) for x in np.array(worthy).tolist()}
+    for x in worthy:
+        if node.worth(x) >= least + 1e-9:
+            assert (fillings >= x).all(axis=1).any()

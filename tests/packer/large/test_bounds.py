@@ -1,0 +1,40 @@
+"""Bounds by counting: never below what a proved packing reaches, and met where nothing has to go."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cruise.packer.budget import Budget
+from cruise.packer.large.bounds import counted_bound, least_evictions
+from cruise.packer.pack import pack
+from cruise.packer.problem import Objective
+from tests.packer.large.problems import draw_problem
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(list(Objective)), st.booleans())
+def test_no_proved_packing_surpasses_what_is_counted(seed, objective, headroom):
+    problem = replace(draw_problem(seed, nodes=3, classes=5, ruled=False, headroom=headroom), objective=objective)
+    packing = pack(problem, Budget(work_units=2e7), lambda packing: None)
+    key, bound = packing.after.key(objective), counted_bound(problem)
+    assert len(key) == len(bound)
+    assert all(value <= most for value, most in zip(key, bound, strict=True))
+    if objective is Objective.OPERATOR and (packing.pod_node >= 0).all():
+        assert packing.after.eviction_weight >= least_evictions(problem)
+
+
+def test_a_pod_that_fits_nowhere_costs_an_eviction_and_one_that_fits_costs_none():
+    problem = replace(
+        draw_problem(3, nodes=2, classes=2, ruled=False, headroom=False),
+        capacities=np.array([[10, 10, 9], [10, 10, 9]]),
+        demands=np.array([[6, 6, 1], [5, 5, 1]]),
+        movable=np.ones(2, dtype=np.bool_),
+        weights=np.array([3, 3]),
+        admits=np.ones((2, 2), dtype=np.bool_),
+        pod_class=np.array([0, 1, 1, 1]),
+        pod_node=np.array([-1, 0, 1, -1]),
+    )
+    assert least_evictions(problem) == 3
+    assert least_evictions(replace(problem, pod_node=np.array([0, 1, 1, 0]))) == 0

@@ -1,0 +1,91 @@
+"""The judge of assignments on arrays: each rule broken alone, and what only looks like a breach."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cruise.packer.large.obeying import find_faults
+from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
+
+
+def classes(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+# Three classes of one pod of 4 each, and one more of the first; two zones of a node, and a node without a zone.
+TOPOLOGIES = np.array([[0, 1, 2], [0, 1, -1]])
+PLAIN = Problem(
+    resources=("cpu",),
+    capacities=np.array([[10], [10], [10]]),
+    demands=np.array([[4], [4], [4]]),
+    headroom=np.zeros((3, 1), dtype=np.int64),
+    priorities=np.zeros(3, dtype=np.int64),
+    movable=np.ones(3, dtype=np.bool_),
+    preemptible=np.ones(3, dtype=np.bool_),
+    preempt=np.ones(3, dtype=np.bool_),
+    weights=np.ones(3, dtype=np.int64),
+    most_on_node=np.full(3, 9, dtype=np.int64),
+    sites=np.zeros(3, dtype=np.int64),
+    admits=np.ones((1, 3), dtype=np.bool_),
+    pod_class=np.array([0, 0, 1, 2]),
+    pod_node=np.array([0, -1, -1, -1]),
+    rules=Rules(TOPOLOGIES),
+    objective=Objective.OPERATOR,
+)
+
+
+def ruled(*, pod_node: list[int] | None = None, **rules: object) -> Problem:
+    problem = replace(PLAIN, rules=Rules(TOPOLOGIES, **rules))  # type: ignore[arg-type]
+    return problem if pod_node is None else replace(problem, pod_node=np.array(pod_node))
+
+
+EVERYWHERE = np.ones(3, dtype=np.bool_)
+SELF = Attraction((1,), 1, classes(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("problem", "pod_node"),
+    [
+        (replace(PLAIN, movable=np.zeros(3, dtype=np.bool_)), [1, -1, -1, -1]),
+        (replace(PLAIN, preemptible=np.zeros(3, dtype=np.bool_)), [-1, -1, -1, -1]),
+        (replace(PLAIN, admits=np.array([[True, False, True]])), [0, 1, -1, -1]),
+        (replace(PLAIN, most_on_node=np.full(3, 1)), [0, 0, -1, -1]),
+        (replace(PLAIN, preempt=np.array([True, False, True])), [-1, -1, 0, -1]),
+        (PLAIN, [0, 0, 0, -1]),
+        (replace(PLAIN, headroom=np.array([[1], [3], [1]])), [0, -1, 0, -1]),
+        (ruled(eviction_limits=(EvictionLimit("none", classes(0), 0),)), [1, -1, -1, -1]),
+        (ruled(exclusions=(Exclusion(0, 0, classes(0)),)), [0, 0, -1, -1]),
+        (ruled(exclusions=(Exclusion(1, 1, classes(0)),)), [0, -1, 0, -1]),
+        (ruled(exclusions=(Exclusion(1, 0, classes(1)),)), [0, -1, 0, -1]),
+        (ruled(attractions=(Attraction((1,), 1, classes(0)),)), [0, -1, 1, -1]),
+        (ruled(attractions=(Attraction((1,), 1, classes(2)),)), [0, -1, 1, -1]),
+        (ruled(attractions=(Attraction((1,), 1, classes(2)), Attraction((1,), 2, classes(1)))), [0, -1, 1, 1]),
+        (ruled(attractions=(SELF,)), [0, -1, 2, -1]),
+        (ruled(pod_node=[0, -1, -1, 0], attractions=(SELF,)), [0, -1, 1, 0]),
+        (ruled(spreads=(Spread(1, 0, classes(0), 1, 0, EVERYWHERE),)), [0, 0, -1, -1]),
+        (ruled(spreads=(Spread(1, 1, classes(1), 1, 0, EVERYWHERE),)), [0, -1, 2, -1]),
+    ],
+)
+def test_a_breach_is_found(problem, pod_node):
+    assert len(find_faults(problem, np.array(pod_node))) == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "pod_node"),
+    [
+        (PLAIN, [0, 0, 1, 2]),
+        (replace(PLAIN, capacities=np.array([[3], [10], [10]])), [0, 1, 1, -1]),
+        (ruled(exclusions=(Exclusion(1, 1, classes(0)),)), [0, -1, 2, -1]),
+        (ruled(attractions=(Attraction((1,), 1, classes(0)),)), [0, -1, 0, -1]),
+        (ruled(attractions=(SELF,)), [0, -1, 1, -1]),
+        # Who is in no domain does not keep the first one away.
+        (ruled(pod_node=[0, -1, -1, 2], attractions=(SELF,)), [0, -1, 1, 2]),
+        # The first one may come before a target that would have kept it away.
+        (ruled(attractions=(SELF,)), [0, -1, 1, 0]),
+        (ruled(spreads=(Spread(1, 0, classes(0), 1, 0, EVERYWHERE),)), [0, 1, -1, -1]),
+        (ruled(eviction_limits=(EvictionLimit("one", classes(0), 1),)), [1, -1, -1, -1]),
+    ],
+)
+def test_what_obeys_every_rule_is_left_alone(problem, pod_node):
+    assert find_faults(problem, np.array(pod_node)) == ()

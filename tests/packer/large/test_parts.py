@@ -1,0 +1,42 @@
+"""Parts apart: they cover the problem, touch nothing of each other, and put together they are the whole again."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cruise.packer.large.obeying import find_faults
+from cruise.packer.large.parts import parts_of
+from cruise.packer.large.quick import quick_assignment
+from tests.packer.large.problems import draw_problem
+
+
+def pooled(seed: int, ruled: bool = True):
+    """Two pools of nodes; each class may arrive in one alone, some rules reach across."""
+    problem = draw_problem(seed, nodes=6, classes=9, ruled=ruled)
+    admits = np.zeros((2, 6), dtype=np.bool_)
+    admits[0, :3], admits[1, 3:] = True, True
+    home = problem.pod_node
+    pool = problem.sites[problem.pod_class]
+    return replace(problem, admits=admits, pod_node=np.where((home >= 3) == (pool == 1), home, -1))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_answers_of_parts_make_an_answer_of_the_whole(seed, ruled):
+    problem = pooled(seed, ruled)
+    parts = parts_of(problem)
+    assert sorted(pod for part in parts for pod in part.pods.tolist()) == list(range(problem.pod_count))
+    assert sorted(node for part in parts for node in part.nodes.tolist()) == list(range(problem.node_count))
+    whole = problem.pod_node
+    for part in parts:
+        answer = quick_assignment(part.problem)
+        assert find_faults(part.problem, answer) == ()
+        whole = part.spread_into(whole, answer)
+        assert (part.assignment(whole) == answer).all()
+    assert find_faults(problem, whole) == ()
+
+
+def test_pools_without_common_rules_are_parts():
+    assert len(parts_of(pooled(3, ruled=False))) == 2

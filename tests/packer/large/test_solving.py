@@ -1,0 +1,58 @@
+"""Ejections: obedient and no worse than now under every rule, the same again, and all placed where room is left."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from benchmarks.large_clusters import Crowd, draw_crowd
+from cruise.packer.answer import Packing, figures_of
+from cruise.packer.budget import Meter
+from cruise.packer.large.obeying import find_faults
+from cruise.packer.large.solving import solve_large
+from cruise.packer.problem import Objective
+from tests.packer.large.problems import problems
+
+
+def solved(problem):
+    reported: list[Packing] = []
+    packing = solve_large(problem, problem.pod_node, Meter(math.inf, math.inf), reported.append)
+    for k in (*reported, packing):
+        assert find_faults(problem, k.pod_node) == ()
+    return packing
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems())
+def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
+    packing = solved(problem)
+    now = figures_of(problem, problem.pod_node)
+    assert packing.after.key(problem.objective) >= now.key(problem.objective)
+    assert packing.after.key(problem.objective) <= packing.bound
+    assert (solved(problem).pod_node == packing.pod_node).all()
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("seed", range(3))
+def test_a_nearly_full_cluster_takes_all_that_wait(objective, seed):
+    problem = draw_crowd(Crowd(30), seed, objective)
+    assert (problem.pod_node < 0).any()
+    packing = solved(problem)
+    assert (packing.pod_node >= 0).all()
+
+
+def test_one_eviction_fewer_is_allowed_and_kept_to():
+    problem = draw_crowd(Crowd(30), 1)
+    limits = tuple(replace(limit, allowed=0) for limit in problem.rules.eviction_limits)
+    packing = solved(replace(problem, rules=replace(problem.rules, eviction_limits=limits)))
+    ran = problem.pod_node >= 0
+    assert (packing.pod_node[ran] == problem.pod_node[ran]).all()
+
+
+def test_nothing_is_evicted_where_what_waits_fits_once_it_is_sorted():
+    problem = draw_crowd(Crowd(10, usage_percent=80), 2)
+    last = problem.pod_class == problem.class_count - 1
+    packing = solved(replace(problem, pod_node=np.where(last, -1, problem.pod_node)))
+    assert packing.after.key(Objective.OPERATOR) == packing.bound

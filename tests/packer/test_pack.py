@@ -1,0 +1,77 @@
+"""The packer as a whole: obedient, never worse, the same again, and its bounds hold."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cruise.packer.answer import Packing
+from cruise.packer.budget import Budget
+from cruise.packer.large.obeying import find_faults
+from cruise.packer.pack import pack, quick_packing
+from cruise.packer.problem import Objective, Rules
+from tests.packer.large.problems import draw_problem
+
+WORK = 2e7
+
+
+def packed(problem):
+    reported: list[Packing] = []
+    packing = pack(problem, Budget(work_units=WORK), reported.append)
+    return packing, reported
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.booleans(), st.booleans())
+def test_each_report_is_better_and_the_answer_obeys_every_rule(seed, ruled, headroom):
+    problem = draw_problem(seed, nodes=4, classes=6, ruled=ruled, headroom=headroom)
+    packing, reported = packed(problem)
+    keys = [k.after.key(problem.objective) for k in reported]
+    assert keys == sorted(keys)
+    assert packing.after.key(problem.objective) == keys[-1]
+    assert find_faults(problem, packing.pod_node) == ()
+    assert packing.after.key(problem.objective) >= quick_packing(problem).after.key(problem.objective)
+    assert packing.after.key(problem.objective) <= packing.bound
+    assert packing.notes == ()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_the_same_work_gives_the_same_packing(seed, ruled):
+    problem = draw_problem(seed, nodes=4, classes=6, ruled=ruled)
+    one, two = packed(problem)[0], packed(problem)[0]
+    assert (one.pod_node == two.pod_node).all()
+    assert one.bound == two.bound
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_what_is_said_to_need_evictions_places_less_without(seed, ruled):
+    problem = replace(draw_problem(seed, nodes=4, classes=6, ruled=ruled), objective=Objective.OPERATOR)
+    rooted, _ = packed(replace(problem, movable=np.zeros_like(problem.movable)))
+    for packing in packed(problem)[1]:
+        if packing.needs_evictions:
+            assert rooted.after.key(Objective.OPERATOR)[:-1] < packing.after.key(Objective.OPERATOR)[:-1]
+
+
+def test_no_eviction_where_the_pending_fit_without():
+    problem = replace(
+        draw_problem(5, nodes=2, classes=3, ruled=False, headroom=False),
+        capacities=np.array([[10, 10, 9], [10, 10, 9]]),
+        demands=np.array([[4, 4, 1], [6, 6, 1], [5, 5, 1]]),
+        priorities=np.array([0, 0, 0]),
+        movable=np.ones(3, dtype=np.bool_),
+        preemptible=np.zeros(3, dtype=np.bool_),
+        preempt=np.ones(3, dtype=np.bool_),
+        admits=np.ones((2, 2), dtype=np.bool_),
+        most_on_node=np.array([9, 9, 9]),
+        pod_class=np.array([0, 1, 2, 2]),
+        pod_node=np.array([0, -1, -1, -1]),
+        rules=Rules(np.zeros((1, 2), dtype=np.int64)),
+        objective=Objective.OPERATOR,
+    )
+    packing, _ = packed(problem)
+    assert packing.status == "optimal"
+    assert packing.after.key(Objective.OPERATOR) == (4, 0)
+    assert packing.pod_node[0] == 0

@@ -1,0 +1,82 @@
+"""Admission of one pod: mode, annotation, and that a second admission finds nothing to do."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.admission.admission import Leave, Mutate
+from cruise.domain.actions import Reason
+from cruise.domain.cluster import LimitRangeItem, Pod
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.policy import Mode, Overrides, Policy
+from cruise.kube_json.objects.original_resources import parse_original_resources
+from cruise.runtime.admission.admission import admit_pod
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_container,
+    make_node,
+    make_pod,
+    make_ref,
+    make_snapshot,
+    make_statistic,
+    make_table,
+    make_workload,
+)
+
+TABLE = make_table(make_statistic("", cpu_peak=400, memory_peak_mib=300, memory_7d_max_mib=350))
+
+
+def new_pod(**fields) -> Pod:
+    containers = [make_container(cpu=100, memory_mib=128, cpu_limit=200, settled=False)]
+    return make_pod("", node=None, containers=containers, **fields)
+
+
+def admit(pod: Pod, mode=Mode.INITIAL, stored=None, **snapshot) -> tuple[Pod, Mutate | Leave]:
+    whole = make_snapshot([], nodes=[make_node()], workloads=[make_workload()], **snapshot)
+    return admit_pod(pod, whole, TABLE, stored or {}, Policy(mode=mode), NOW)
+
+
+def test_the_pod_is_created_with_other_sizes_and_a_record_of_its_own():
+    pod = new_pod()
+    created, decision = admit(pod)
+    assert isinstance(decision, Mutate)
+    [container] = created.containers
+    assert (container.requests, container.limits) == (make_amounts(400, 300), make_amounts(None, 700))
+    original = parse_original_resources(created.annotations[ORIGINAL_RESOURCES])
+    assert original == {"app": (make_amounts(100, 128), make_amounts(200, None))}
+    assert replace(created, containers=pod.containers, annotations={}) == pod
+
+
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE])
+def test_below_mode_initial_the_pod_is_created_as_it_is(mode):
+    pod = new_pod()
+    created, decision = admit(pod, mode)
+    assert created == pod
+    assert isinstance(decision, Leave)
+
+
+def test_a_second_admission_changes_nothing():
+    created, _ = admit(new_pod())
+    again, decision = admit(created)
+    assert again == created
+    assert decision == Leave(Reason.SETTLED)
+
+
+def test_the_first_record_of_original_resources_is_kept():
+    created, _ = admit(new_pod())
+    grown = replace(created, containers=(make_container(cpu=900, memory_mib=900, settled=False),))
+    again, decision = admit(grown)
+    assert isinstance(decision, Mutate)
+    assert again.annotations[ORIGINAL_RESOURCES] == created.annotations[ORIGINAL_RESOURCES]
+
+
+def test_stored_overrides_and_limit_ranges_of_the_namespace_count():
+    stored = {("shop", make_ref("Deployment/web")): Overrides(mode=Mode.OFF)}
+    assert admit(new_pod(), stored=stored)[1] == Leave(Reason.MODE_OFF)
+    ranges = {
+        "shop": (LimitRangeItem(False, maximum=make_amounts(None, 200)),),
+        "other": (LimitRangeItem(False, maximum=make_amounts(50, 50)),),
+    }
+    created, _ = admit(new_pod(), limit_ranges=ranges)
+    assert created.containers[0].requests == make_amounts(400, 200)

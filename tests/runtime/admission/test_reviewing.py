@@ -1,0 +1,219 @@
+"""From a review to its answer: laws of the whole path, what is remembered, and what goes wrong."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.admission.admission import Mutate
+from cruise.domain.actions import Reason
+from cruise.domain.cluster import LimitRangeItem, WorkloadRef
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.kube_json.objects.original_resources import parse_original_resources
+from cruise.kube_json.objects.owners import NO_OWNERS, OwnerKey, Owners
+from cruise.kube_json.objects.pod import decode_pod
+from cruise.runtime.admission.admission import Admitter
+from cruise.runtime.admission.reviewing import MISTAKE, NOT_READY, PATCH_IN_DOUBT, UNREADABLE, Reviewer
+from tests.admission_reviews import (
+    UID,
+    Recorder,
+    encoded,
+    make_admitter,
+    make_review,
+    make_reviewer,
+    patch_in,
+    patched,
+    response_of,
+    submitted_pods,
+)
+from tests.builders import make_amounts, make_container_json, make_pod_json
+
+limit_ranges = st.sampled_from(
+    [
+        (),
+        (),
+        (LimitRangeItem(False, maximum=make_amounts(200, 150)),),
+        (LimitRangeItem(False, minimum=make_amounts(500, 64), max_memory_ratio=1.5),),
+        (LimitRangeItem(True, maximum=make_amounts(1000, 1000)),),
+        (LimitRangeItem(False, default_limits=make_amounts(700, 700)),),
+    ]
+)
+
+
+def pod_json(**fields):
+    return make_pod_json(name="", node=None, **fields)
+
+
+def answer_of(reviewer: Reviewer, pod, **request):
+    return response_of(reviewer.review(encoded(make_review(pod, **request))))
+
+
+def without_sizes(pod):
+    """The same pod but for what cruise may change."""
+    pod = copy.deepcopy(pod)
+    for field in ("containers", "initContainers"):
+        for container in pod["spec"].get(field) or ():
+            for part in ("requests", "limits"):
+                stated = (container.get("resources") or {}).get(part)
+                for resource in ("cpu", "memory"):
+                    (stated or {}).pop(resource, None)
+                if not stated:
+                    (container.get("resources") or {}).pop(part, None)
+            if not container.get("resources"):
+                container.pop("resources", None)
+    annotations = pod["metadata"].get("annotations") or {}
+    annotations.pop(ORIGINAL_RESOURCES, None)
+    pod["metadata"]["annotations"] = annotations
+    return pod
+
+
+@given(submitted_pods(), limit_ranges)
+def test_a_patched_pod_is_what_was_decided_and_is_left_the_next_time(pod, ranges):
+    settings = {"limit_ranges": ranges}
+    recorder = Recorder.__new__(Recorder)
+    recorder.__dict__.update(make_admitter(**settings).__dict__)
+    reviewer = Reviewer()
+    reviewer.use(recorder, NO_OWNERS)
+    response = answer_of(reviewer, pod)
+    assert response["uid"] == UID
+    assert not reviewer.counts.verdicts[PATCH_IN_DOUBT]
+    assert recorder.last is not None
+    created, decision = recorder.last
+    operations = patch_in(response)
+    assert bool(operations) == isinstance(decision, Mutate)
+    result = patched(pod, operations)
+    read = decode_pod(result | {"metadata": result["metadata"] | {"namespace": "shop"}, "status": {}})
+    assert read.containers == created.containers
+    assert read.annotations == created.annotations
+    assert without_sizes(result) == without_sizes(pod)
+    again = answer_of(reviewer, result)
+    assert "patch" not in again
+    assert again == {"uid": UID, "allowed": True}
+
+
+@given(submitted_pods(), st.integers(0, 3))
+def test_what_is_answered_from_memory_is_what_would_be_decided(pod, seed):
+    reviewer = make_reviewer()
+    answer_of(reviewer, pod)
+    replica = copy.deepcopy(pod)
+    replica["spec"]["volumes"] = [{"name": f"kube-api-access-{seed}"}]
+    replica["spec"]["containers"][0]["env"] = [{"name": "A", "value": str(seed)}]
+    known = answer_of(reviewer, replica, uid="other")
+    assert reviewer.counts.remembered == 1 or not reviewer.counts.verdicts[("mutated", "")]
+    assert known == answer_of(make_reviewer(), replica, uid="other")
+    assert known["uid"] == "other"
+
+
+def test_the_record_has_what_was_asked_for():
+    pod = pod_json(containers=[make_container_json(cpu="0.5", memory="1e9", cpu_limit="1")])
+    result = patched(pod, patch_in(answer_of(make_reviewer(), pod)))
+    record = parse_original_resources(result["metadata"]["annotations"][ORIGINAL_RESOURCES])
+    [(requests, limits)] = record.values()
+    assert (requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores) == (500, 10**9, 1000)
+
+
+def test_a_new_state_forgets_what_was_answered_under_the_old():
+    reviewer = make_reviewer()
+    assert "patch" in answer_of(reviewer, pod_json())
+    reviewer.use(make_admitter(), NO_OWNERS, Reason.PAUSED)
+    assert answer_of(reviewer, pod_json()) == {"uid": UID, "allowed": True}
+    assert reviewer.counts.verdicts == {("mutated", ""): 1, ("left", "paused"): 1}
+    assert reviewer.counts.remembered == 0
+
+
+def test_an_owner_that_is_seen_later_counts_at_once():
+    """A CronJob's Job may reach the webhook's watch after its first pod reaches the webhook."""
+    controllers: dict[OwnerKey, WorkloadRef | None] = {}
+    reviewer = Reviewer()
+    reviewer.use(make_admitter(), Owners(controllers))
+    pod = pod_json(owner="Job/web-1")
+    assert "patch" not in answer_of(reviewer, pod)
+    controllers["shop", "Job", "web-1"] = WorkloadRef("Deployment", "web")
+    assert "patch" in answer_of(reviewer, pod)
+
+
+def test_an_annotation_that_cannot_be_read_is_told_to_who_creates_the_pod():
+    response = answer_of(make_reviewer(), pod_json(annotations={"cruise.io/mode": "sideways"}))
+    [warning] = response["warnings"]
+    assert "patch" not in response
+    assert warning.startswith("cruise leaves the pod as it is: pod: cruise.io/mode:")
+
+
+def test_without_a_state_pods_are_left_with_the_reason():
+    reviewer = Reviewer()
+    response = answer_of(reviewer, pod_json())
+    assert response["warnings"] == ["cruise leaves the pod as it is: not ready yet"]
+    reviewer.use(make_admitter(), NO_OWNERS)
+    assert reviewer.ready
+    reviewer.suspend("nodes: not in step for 61 s")
+    response = answer_of(reviewer, pod_json())
+    assert response["warnings"] == ["cruise leaves the pod as it is: nodes: not in step for 61 s"]
+    assert reviewer.counts.verdicts == {NOT_READY: 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "uid"),
+    [(b"", ""), (b'{"request":{"uid":"u-1","object":{"kind":"Pod"', "u-1"), (b"[]", ""), (b"\xff" * 50, "")],
+)
+def test_garbage_is_allowed_with_a_warning(body, uid):
+    reviewer = make_reviewer()
+    response = response_of(reviewer.review(body))
+    assert response["uid"] == uid
+    assert len(response["warnings"]) == 1
+    assert reviewer.counts.verdicts == {UNREADABLE: 1}
+
+
+class Broken(Admitter):
+    """An admitter with a mistake in it."""
+
+    def __init__(self) -> None:
+        pass
+
+    def admit(self, pod):
+        raise KeyError("a mistake")
+
+
+def test_a_mistake_of_cruise_creates_the_pod_as_it_is_and_is_counted(capsys):
+    reviewer = make_reviewer(Broken())
+    response = answer_of(reviewer, pod_json())
+    assert response["warnings"] == ["cruise leaves the pod as it is: deciding failed"]
+    assert reviewer.counts.verdicts == {MISTAKE: 1}
+    assert "a mistake" in capsys.readouterr().out
+
+
+class Lying(Recorder):
+    """An admitter whose pod is not one that a patch of resources can give."""
+
+    def admit(self, pod):
+        created, decision = super().admit(pod)
+        return replace(created, priority=99), decision
+
+
+def test_a_patch_in_doubt_is_not_sent():
+    admitter = Lying.__new__(Lying)
+    admitter.__dict__.update(make_admitter().__dict__)
+    reviewer = make_reviewer(admitter)
+    response = answer_of(reviewer, pod_json())
+    assert "patch" not in response
+    assert response["warnings"] == ["cruise leaves the pod as it is: the patched pod is not what was decided"]
+    assert reviewer.counts.verdicts == {PATCH_IN_DOUBT: 1}
+
+
+def test_every_review_is_in_the_histogram():
+    reviewer = make_reviewer()
+    for body in (encoded(make_review(pod_json())), encoded(make_review(pod_json())), b"garbage"):
+        reviewer.review(body)
+    assert sum(reviewer.counts.seconds) == 3
+    assert 0 < reviewer.counts.seconds_sum < 60
+    assert sum(reviewer.counts.verdicts.values()) == 3
+
+
+def test_no_more_answers_are_remembered_than_memory_allows(monkeypatch):
+    monkeypatch.setattr("cruise.runtime.admission.reviewing._MOST_REMEMBERED", 2)
+    reviewer = make_reviewer()
+    for name in ("a", "b", "c", "c", "a"):
+        labels = {"app": name, "pod-template-hash": "7d9f8b6c5d"}
+        assert "patch" in answer_of(reviewer, pod_json(labels=labels))
+    assert reviewer.counts.remembered == 1

@@ -1,0 +1,131 @@
+"""Plans made by hand for simulated clusters, and a cluster whose pods are admitted as the webhook would."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from cruise.decisions.admission.admission import Leave
+from cruise.decisions.admission.steering import steered
+from cruise.decisions.packing.execution import begun
+from cruise.domain.actions import Reason, ResizePod
+from cruise.domain.cluster import Pod
+from cruise.domain.packing import Arrival, PackingPlan, Phase, Preemption, Proposal, Sizes, Stage
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import NO_RESOURCES
+from cruise.packer.status import Status
+from cruise.runtime.admission.steering import Expected
+from cruise.runtime.packing.plan_execution import CarryingOut
+from cruise.runtime.writing.gate import Gate
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.store.store import MemoryStore
+from tests.simulation.scenes import amounts, cluster, node, pods, run, template, workload
+from tests.simulation.scenes import container as make_container
+from tests.simulation.scenes import resize as make_resize
+
+FULL = Policy(mode=Mode.FULL, max_evictions_per_node=9)
+
+
+def sized(name: str, cpu: int, mebibytes: int = 256, replicas: int = 1, **fields: Any) -> Any:
+    """A workload whose pods ask for so much."""
+    pod = replace(template(make_container(cpu, mebibytes)), priority=fields.pop("priority", 0))
+    fields.setdefault("grace_seconds", 2)
+    return workload(name, pod, replicas=replicas, **fields)
+
+
+def move(pod: Pod, target: str | None, containers: tuple[Any, ...] = ()) -> Arrival:
+    """A pod goes, or comes where it waits."""
+    assert target is not None
+    return Arrival(pod.namespace, pod.name, pod.uid, pod.node, target, containers)
+
+
+def preemption(pod: Pod) -> Preemption:
+    """A pod goes for good."""
+    assert pod.node is not None
+    return Preemption(pod.namespace, pod.name, pod.uid, pod.node)
+
+
+def shrink(pod: Pod, cpu: int, mebibytes: int = 256) -> ResizePod:
+    """A resize of a plan that only shrinks."""
+    return replace(make_resize(pod, amounts(cpu, mebibytes)), reason=Reason.PACKED, growth=NO_RESOURCES)
+
+
+def proposal(*stages: Stage) -> Proposal:
+    """A plan of these stages."""
+    leaves = [one for stage in stages for one in stage.leaves]
+    arrivals = [one for stage in stages for one in stage.arrivals]
+    return Proposal(
+        Status.OPTIMAL,
+        Sizes.RIGHTSIZED,
+        tuple(one for one in arrivals if one.source is None),
+        tuple(one for one in arrivals if one.source is not None),
+        tuple(one for one in leaves if isinstance(one, Preemption)),
+        tuple(one for stage in stages for one in stage.resizes),
+        (),
+        (),
+        stages,
+    )
+
+
+class Theatre:
+    """A simulated cluster, a store, and the two that carry a plan out: cruise and the webhook."""
+
+    def __init__(self, workloads: Sequence[Any], nodes: Sequence[Any], policy: Policy = FULL, **fields: Any) -> None:
+        self.world: SimulatedCluster = cluster(workloads, nodes, **fields)
+        self.store = MemoryStore()
+        self.policy = policy
+        self.gate = Gate()
+        self.expected = Expected(lambda: self.world.now, lambda: self.world.now.timestamp())
+        self.steers = True
+        self.world.admit = self._admit
+        self.port: Any = self.world
+
+    def _admit(self, pod: Pod) -> Pod:
+        one = self.expected.find(pod) if self.steers else None
+        if one is None:
+            return pod
+        self.expected.claim(one)
+        return steered(pod, pod, Leave(Reason.SETTLED), one) or pod
+
+    def carrying(self) -> CarryingOut:
+        """A process that carries plans out."""
+        return CarryingOut(self.port, self.store, self.policy, self.gate, lambda: self.world.now, poll_seconds=0)
+
+    async def begin(self, *stages: Stage) -> PackingPlan:
+        """Store a plan that is to be carried out."""
+        plan = begun(proposal(*stages), self.world.now, self.world.now, 0.1, self.policy.mode)
+        await self.store.save_packing(plan)
+        return plan
+
+    async def step(self, plan: PackingPlan) -> PackingPlan:
+        """Do one step, and let a second pass."""
+        plan, _ = await self.carrying().step(plan)
+        self.expected.use(await self.store.steered())
+        run(self.world, 1)
+        return plan
+
+    async def to_the_end(self, plan: PackingPlan, most_seconds: int = 200) -> PackingPlan:
+        """Go on until the plan ends."""
+        end = self.world.now + timedelta(seconds=most_seconds)
+        while plan.phase is Phase.UNDER_WAY:
+            assert self.world.now < end, plan.detail
+            plan = await self.step(plan)
+        return plan
+
+    async def where(self) -> dict[str, str | None]:
+        """The node of every pod that is not going, by its app, with a number where there are several."""
+        found: dict[str, str | None] = {}
+        for pod in await pods(self.world):
+            if not pod.terminating:
+                app = pod.labels["app"]
+                same = sum(name == app or name.startswith(f"{app}/") for name in found)
+                found[app if not same else f"{app}/{same}"] = pod.node
+        return found
+
+    async def only(self, app: str) -> Pod:
+        """The only pod of an app that is not going."""
+        [pod] = [pod for pod in await pods(self.world, app) if not pod.terminating]
+        return pod
+
+
+__all__ = ["FULL", "Theatre", "move", "node", "preemption", "proposal", "shrink", "sized"]

@@ -1,0 +1,122 @@
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cruise.runtime.packing.kernel_cache import choose_cache, is_warm, kernels_key, mark_warm
+
+
+@pytest.fixture
+def kernels(tmp_path):
+    directory = tmp_path / "kernels"
+    directory.mkdir()
+    (directory / "pricing.py").write_text("price = 1\n")
+    (directory / "clock.py").write_text("tick = 1\n")
+    return directory
+
+
+def test_what_the_user_names_comes_first(tmp_path, kernels):
+    chosen = choose_cache({"NUMBA_CACHE_DIR": str(tmp_path / "mine")}, kernels)
+    assert chosen == tmp_path / "mine" / f"compiled-{kernels_key(kernels)}"
+    assert chosen is not None and chosen.is_dir()
+
+
+def test_beside_the_sources_where_that_can_be_written(kernels):
+    assert choose_cache({}, kernels) == kernels / "__pycache__" / f"compiled-{kernels_key(kernels)}"
+
+
+def test_a_changed_source_is_another_release_even_where_only_a_called_kernel_changed(kernels):
+    before = choose_cache({}, kernels)
+    (kernels / "clock.py").write_text("tick = 2\n")
+    assert choose_cache({}, kernels) != before
+
+
+def test_a_read_only_install_is_copied_to_the_users_cache(tmp_path, kernels):
+    filled = choose_cache({}, kernels)
+    assert filled is not None
+    (filled / "pricing.nbi").write_text("compiled")
+    mark_warm(filled)
+    home = tmp_path / "home"
+    unwritable(kernels)
+    found = choose_cache({"HOME": str(home)}, kernels)
+    assert found == home / ".cache" / "cruise" / filled.name
+    assert found is not None
+    assert (found / "pricing.nbi").read_text() == "compiled"
+    assert is_warm(found)
+
+
+def unwritable(kernels: Path) -> None:
+    """Make an installation one that cannot be written: no mode does that for root, so it becomes a stranger's."""
+    for path in (kernels, *kernels.rglob("*")):
+        if os.getuid() == 0:
+            os.chown(path, 12345, 12345)
+        elif path.is_dir():
+            path.chmod(0o555)
+
+
+def test_what_others_could_have_compiled_is_not_copied(tmp_path, kernels):
+    filled = choose_cache({}, kernels)
+    assert filled is not None
+    (filled / "pricing.nbi").write_text("compiled by whom?")
+    filled.chmod(0o777)
+    found = choose_cache({"HOME": str(tmp_path / "home")}, kernels)
+    assert found is not None
+    assert found != filled
+    assert list(found.iterdir()) == []
+
+
+def test_a_directory_that_others_can_write_is_not_used(tmp_path, kernels):
+    mine = tmp_path / "mine" / f"compiled-{kernels_key(kernels)}"
+    mine.mkdir(parents=True)
+    mine.chmod(0o777)
+    assert choose_cache({"NUMBA_CACHE_DIR": str(tmp_path / "mine")}, kernels) != mine
+
+
+def test_a_directory_where_others_could_put_another_is_not_used(tmp_path, kernels):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    found = choose_cache({"NUMBA_CACHE_DIR": str(theirs)}, kernels)
+    assert found is not None
+    assert found.parent != theirs
+
+
+def test_everybody_can_read_what_an_installation_compiled(kernels):
+    found = choose_cache({}, kernels)
+    assert found is not None
+    assert found.stat().st_mode & 0o055 == 0o055
+
+
+def test_without_any_place_there_is_no_cache(tmp_path, kernels, monkeypatch):
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    shutil.rmtree(kernels / "__pycache__", ignore_errors=True)
+    (kernels / "__pycache__").write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(nowhere))
+    assert choose_cache({"NUMBA_CACHE_DIR": str(nowhere), "HOME": str(nowhere)}, kernels) is None
+    assert not is_warm(None)
+
+
+def test_it_is_warm_once_marked(kernels):
+    found = choose_cache({}, kernels)
+    assert found is not None
+    assert not is_warm(found)
+    mark_warm(found)
+    assert is_warm(found)
+
+
+def test_what_nobody_used_for_a_month_is_dropped(kernels):
+    found = choose_cache({}, kernels)
+    assert found is not None
+    old, recent = found.parent / "compiled-old", found.parent / "compiled-recent"
+    for directory, days in ((old, 40), (recent, 3)):
+        directory.mkdir()
+        mark_warm(directory)
+        then = found.stat().st_mtime - days * 86400
+        for path in (directory / "warm", directory):
+            os.utime(path, (then, then))
+    choose_cache({}, kernels)
+    assert not old.exists()
+    assert recent.exists()

@@ -1,0 +1,289 @@
+"""Plans made by hand, carried out on simulated clusters."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cruise.domain.actions import EvictPod, Reason, ResizePod, Verdict
+from cruise.domain.overrides import STEERED
+from cruise.domain.packing import Phase, Stage
+from cruise.domain.policy import Mode
+from cruise.domain.scheduling import LabelSelector
+from cruise.errors import Throttled
+from cruise.runtime.writing.apply import apply
+from cruise.simulation.cluster.evictions import BudgetRule
+from tests.runtime.packing.packing_scenes import FULL, Theatre, move, node, preemption, shrink, sized
+from tests.simulation.faults import Faults, FaultyCluster
+from tests.simulation.scenes import START, amounts, run
+from tests.simulation.scenes import resize as make_resize
+
+
+async def moving(**fields) -> tuple[Theatre, Stage]:
+    """Room for `big` where `web` goes to n2: nobody else has to move."""
+    theatre = Theatre(
+        [sized("web", 1500, priority=1), sized("db", 1500, priority=1), sized("big", 3000)],
+        [node("n1"), node("n2")],
+        **fields,
+    )
+    run(theatre.world, 20)
+    web, big = await theatre.only("web"), await theatre.only("big")
+    other = "n2" if web.node == "n1" else "n1"
+    return theatre, Stage((), (move(web, other),), (move(web, other), move(big, web.node)))
+
+
+async def test_a_pod_moves_where_it_is_steered_and_the_one_that_waited_takes_its_place():
+    theatre, stage = await moving()
+    before = await theatre.only("web")
+    plan = await theatre.to_the_end(await theatre.begin(stage))
+    assert (plan.phase, plan.detail) == (Phase.FINISHED, "")
+    web, big = await theatre.only("web"), await theatre.only("big")
+    assert (web.node, big.node) == (stage.arrivals[0].target, before.node)
+    assert web.annotations[STEERED] == f"{before.uid} {web.node}"
+    assert await theatre.store.packing() == plan
+    assert list(await theatre.store.steered()) == []
+    [line] = await theatre.store.outcomes(START)
+    assert isinstance(line.action, EvictPod)
+    assert (line.verdict, line.action.reason, line.action.uid) == (Verdict.DONE, Reason.PACKED, before.uid)
+
+
+async def test_nobody_is_evicted_before_the_webhook_can_know_of_it():
+    theatre, stage = await moving()
+    plan = await theatre.begin(stage)
+    plan = await theatre.step(plan)
+    assert [one.replaces for one in await theatre.store.steered()] == [stage.leaves[0].uid]
+    assert theatre.world.tally.evictions == 0
+    for _ in range(2):
+        plan = await theatre.step(plan)
+    assert theatre.world.tally.evictions == 0
+    await theatre.step(plan)
+    assert theatre.world.tally.evictions == 1
+
+
+async def test_without_a_webhook_the_pod_that_came_instead_is_known_by_its_owner():
+    theatre, stage = await moving()
+    theatre.steers = False
+    plan = await theatre.to_the_end(await theatre.begin(stage))
+    assert plan.phase is Phase.FINISHED
+    assert (await theatre.only("big")).node is not None
+
+
+async def test_a_rescue_without_evictions_waits_until_the_shrink_is_actual():
+    theatre = Theatre(
+        [sized("web", 3000, priority=1), sized("late", 2000)], [node("n1")], replace(FULL, mode=Mode.RESIZE)
+    )
+    run(theatre.world, 20)
+    web, late = await theatre.only("web"), await theatre.only("late")
+    plan = await theatre.begin(Stage((shrink(web, 1000),), (), (move(late, "n1"),)))
+    plan = await theatre.step(plan)
+    assert (await theatre.only("late")).node is None
+    plan = await theatre.to_the_end(plan)
+    assert plan.phase is Phase.FINISHED
+    assert (await theatre.only("late")).node == "n1"
+    assert theatre.world.tally.evictions == 0
+    # One resize, however often it was looked whether it is actual.
+    assert theatre.world.tally.resizes_asked == 1
+
+
+async def test_a_pending_pod_is_shrunk_to_what_it_arrives_with():
+    theatre = Theatre([sized("web", 2000, priority=1), sized("late", 4000)], [node("n1")])
+    run(theatre.world, 20)
+    late = await theatre.only("late")
+    arrival = move(late, "n1", shrink(late, 1500).containers)
+    plan = await theatre.to_the_end(await theatre.begin(Stage((), (), (arrival,))))
+    assert plan.phase is Phase.FINISHED
+    bound = await theatre.only("late")
+    assert (bound.uid, bound.node, bound.containers[0].requests.cpu_millicores) == (late.uid, "n1", 1500)
+
+
+async def test_who_moves_is_created_with_the_planned_sizes():
+    theatre, stage = await moving()
+    web = await theatre.only("web")
+    arrival = replace(stage.arrivals[0], containers=shrink(web, 700).containers)
+    plan = await theatre.begin(replace(stage, leaves=(arrival,), arrivals=(arrival, stage.arrivals[1])))
+    plan = await theatre.to_the_end(plan)
+    assert (await theatre.only("web")).containers[0].requests.cpu_millicores == 700
+
+
+async def test_a_preempted_pod_waits_for_better_times():
+    theatre = Theatre([sized("low", 3000), sized("high", 5000, priority=10)], [node("n1")])
+    run(theatre.world, 20)
+    low, high = await theatre.only("low"), await theatre.only("high")
+    arrival = move(high, "n1", shrink(high, 3000).containers)
+    plan = await theatre.to_the_end(await theatre.begin(Stage((), (preemption(low),), (arrival,))))
+    assert plan.phase is Phase.FINISHED
+    assert await theatre.where() == {"high": "n1", "low": None}
+
+
+async def test_a_refused_eviction_drops_the_plan():
+    theatre, stage = await moving()
+    faults = Faults(
+        refuse=lambda action: Throttled("no", cause="DisruptionBudget") if isinstance(action, EvictPod) else None
+    )
+    theatre.port = FaultyCluster(theatre.world, faults)
+    plan = await theatre.to_the_end(await theatre.begin(stage))
+    assert plan.phase is Phase.DROPPED
+    assert "refused" in plan.detail
+    assert theatre.world.tally.evictions == 0
+    assert list(await theatre.store.steered()) == []
+
+
+async def test_a_budget_that_allows_nothing_now_is_waited_for():
+    rule = BudgetRule("shop", "web", LabelSelector(), min_available=3)
+    theatre, stage = await moving(budgets=(rule,))
+    plan = await theatre.begin(stage)
+    for _ in range(8):
+        plan = await theatre.step(plan)
+    assert plan.phase is Phase.UNDER_WAY
+    assert "PodDisruptionBudget" in plan.detail
+    assert (theatre.world.tally.evictions, theatre.world.tally.evictions_refused) == (0, 0)
+
+
+@pytest.mark.parametrize("change", ["pod", "node", "grown", "late"])
+async def test_what_contradicts_a_plan_drops_it_whole(change):
+    theatre, stage = await moving()
+    plan = await theatre.begin(stage)
+    match change:
+        case "pod":
+            stage = replace(stage, leaves=(replace(stage.leaves[0], uid="other"),))
+            plan = await theatre.begin(stage)
+        case "node":
+            web = replace(stage.arrivals[0], target="n9")
+            plan = await theatre.begin(Stage((), (web,), (web, stage.arrivals[1])))
+        case "grown":
+            db = await theatre.only("db")
+            await theatre.world.perform(make_resize(db, amounts(3900, 256)))
+            run(theatre.world, 20)
+        case "late":
+            plan = replace(plan, at=plan.at - FULL.pass_interval)
+    plan = await theatre.to_the_end(plan, most_seconds=10)
+    assert (plan.phase, bool(plan.detail)) == (Phase.DROPPED, True)
+    assert not plan.detail.startswith("failed")
+    assert theatre.world.tally.evictions == 0
+
+
+async def test_a_pause_holds_a_plan_up_and_it_goes_on_afterwards():
+    theatre, stage = await moving()
+    plan = await theatre.begin(stage)
+    await theatre.store.set_paused(True)
+    for _ in range(6):
+        plan = await theatre.step(plan)
+    assert (plan.phase, theatre.world.tally.evictions) == (Phase.UNDER_WAY, 0)
+    assert "paused" in plan.detail
+    await theatre.store.set_paused(False)
+    assert (await theatre.to_the_end(plan)).phase is Phase.FINISHED
+
+
+async def test_mode_resize_carries_out_nothing_that_evicts():
+    theatre, stage = await moving()
+    theatre.policy = replace(FULL, mode=Mode.RESIZE)
+    plan = await theatre.begin(stage)
+    assert plan.phase is Phase.SHOWN
+    forced = replace(plan, phase=Phase.UNDER_WAY)
+    assert (await theatre.step(forced)).phase is Phase.DROPPED
+    assert theatre.world.tally.evictions == 0
+
+
+async def test_the_budget_of_a_node_holds_for_the_whole_plan():
+    theatre = Theatre(
+        [sized("web", 1000, priority=1), sized("api", 1000, priority=1), sized("big", 5000)],
+        [node("n1", cpu=5000), node("n2", cpu=2000)],
+        replace(FULL, max_evictions_per_node=1),
+    )
+    run(theatre.world, 20)
+    web, api, big = await theatre.only("web"), await theatre.only("api"), await theatre.only("big")
+    assert (web.node, api.node) == ("n1", "n1")
+    leaves = (move(web, "n2"), move(api, "n2"))
+    plan = await theatre.begin(Stage((), leaves, (*leaves, move(big, "n1"))))
+    for _ in range(30):
+        plan = await theatre.step(plan)
+    assert plan.phase is Phase.UNDER_WAY
+    assert "budget-node" in plan.detail
+    assert len(await theatre.store.evictions_since(START)) == 1
+
+
+async def test_after_a_restart_an_unfinished_plan_is_taken_up_at_every_moment():
+    """Whatever of the plan was stored last, somebody else brings it to its end."""
+    reached = 0
+    for moment in range(1, 14):
+        theatre, stage = await moving()
+        plan = await theatre.begin(stage)
+        for _ in range(moment):
+            if plan.phase is Phase.UNDER_WAY:
+                plan = await theatre.step(plan)
+        reached += theatre.world.tally.evictions
+        theatre.gate = type(theatre.gate)()
+        found = await theatre.carrying().take_up()
+        if found is None:
+            continue
+        assert (await theatre.to_the_end(found)).phase is Phase.FINISHED
+        assert theatre.world.tally.evictions == 1
+        assert (await theatre.only("big")).node == stage.arrivals[1].target
+    assert reached > 0
+
+
+async def test_an_eviction_that_was_not_written_down_is_not_done_twice():
+    """The process ends between the API server's answer and the store."""
+    theatre, stage = await moving()
+    plan = await theatre.begin(stage)
+    while theatre.world.tally.evictions == 0:
+        known = await theatre.store.packing()
+        plan = await theatre.step(plan)
+    assert known is not None
+    assert known.departed == ()
+    run(theatre.world, 10)
+    assert (await theatre.to_the_end(known)).phase is Phase.FINISHED
+    assert theatre.world.tally.evictions == 1
+
+
+async def test_a_node_pass_leaves_alone_what_a_plan_counts_on():
+    theatre, stage = await moving()
+    plan = await theatre.begin(stage)
+    await theatre.step(plan)
+    db = await theatre.only("db")
+    [held] = await apply(
+        [make_resize(db, amounts(1400, 256))],
+        await theatre.world.snapshot(),
+        theatre.world,
+        theatre.store,
+        FULL,
+        theatre.world.now,
+        gate=theatre.gate,
+    )
+    assert (held.verdict, held.reason) == (Verdict.HELD, Reason.PACKING)
+    assert isinstance(held.action, ResizePod)
+
+
+async def test_a_pending_pod_that_might_go_astray_is_created_anew_and_steered():
+    theatre = Theatre(
+        [sized("web", 3000, priority=2), sized("api", 1500, priority=1), sized("small", 2600), sized("large", 3500)],
+        [node("n1"), node("n2")],
+    )
+    run(theatre.world, 20)
+    web, api = await theatre.only("web"), await theatre.only("api")
+    small, large = await theatre.only("small"), await theatre.only("large")
+    assert (small.node, large.node) == (None, None)
+    # With both sized down, small belongs where api stays, and large where web was; small would fit there as well.
+    first = Stage(
+        (shrink(web, 400), shrink(api, 1000)),
+        (),
+        (move(small, api.node, shrink(small, 2600).containers), move(large, web.node, shrink(large, 3500).containers)),
+    )
+    plan = await theatre.begin(first)
+    plan = await theatre.step(plan)
+    assert {one.replaces for one in plan.expected} == {small.uid}
+    plan = await theatre.to_the_end(plan)
+    assert plan.phase is Phase.FINISHED
+    assert (await theatre.only("small")).node == api.node
+    assert (await theatre.only("large")).node == web.node
+    assert (await theatre.only("small")).uid != small.uid
+    assert (await theatre.only("large")).uid == large.uid
+    assert [line.action.node for line in await theatre.store.evictions_since(START)] == [None]
+
+
+async def test_a_plan_is_outdated_one_pass_after_its_look():
+    theatre, stage = await moving()
+    plan = await theatre.begin(stage)
+    run(theatre.world, FULL.pass_interval / timedelta(seconds=1))
+    plan = await theatre.step(plan)
+    assert (plan.phase, plan.detail) == (Phase.DROPPED, "older than the next pass")

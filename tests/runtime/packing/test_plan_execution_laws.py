@@ -1,0 +1,80 @@
+"""Laws of carrying out, on random small clusters: whatever is planned, and whenever somebody else goes on with it."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cruise.domain.actions import EvictPod, Verdict
+from cruise.domain.packing import Phase
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.runtime.packing.packing_pass import packing_pass
+from cruise.runtime.writing.gate import Gate
+from cruise.simulation.cluster.evictions import BudgetRule
+from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
+from tests.runtime.packing.test_packing_pass import LONG, Exhaustive
+from tests.simulation.scenes import NAMESPACE, START, run
+
+sizes = st.integers(4, 30).map(lambda tenths: tenths * 100)
+
+
+@st.composite
+def theatres(draw: st.DrawFn) -> Theatre:
+    """Two or three nodes, two to four applications of which some are guarded, and one that comes last."""
+    names = [f"app{number}" for number in range(draw(st.integers(2, 4)))]
+    workloads = [sized(name, draw(sizes), priority=draw(st.integers(1, 2))) for name in names]
+    workloads.append(sized("big", draw(st.integers(20, 40)) * 100, priority=draw(st.sampled_from([0, 0, 5]))))
+    guarded = [name for name in names if draw(st.booleans())]
+    budgets = [
+        BudgetRule(
+            NAMESPACE,
+            name,
+            LabelSelector((Requirement("app", Operator.IN, (name,)),)),
+            max_unavailable=draw(st.integers(0, 1)),
+        )
+        for name in guarded
+    ]
+    nodes = [node(f"n{number}", cpu=draw(st.sampled_from([3000, 4000]))) for number in range(draw(st.integers(2, 3)))]
+    theatre = Theatre(workloads, nodes, FULL, budgets=budgets)
+    theatre.steers = draw(st.booleans())
+    run(theatre.world, LONG.total_seconds() + 10)
+    return theatre
+
+
+@given(theatre=theatres(), restarts=st.sets(st.integers(1, 30), max_size=4))
+@settings(max_examples=60, deadline=None)
+async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anybody_twice(theatre, restarts):
+    done = await packing_pass(theatre.world, theatre.store, Exhaustive(), theatre.policy, theatre.world.now, seconds=1)
+    plan = done.plan
+    if plan is None or plan.phase is not Phase.UNDER_WAY:
+        assert theatre.world.tally.evictions == 0
+        return
+    planned = len(plan.proposal.moves) + len(plan.proposal.preempted)
+    steps = 0
+    while plan.phase is Phase.UNDER_WAY:
+        plan = await theatre.step(plan)
+        steps += 1
+        assert steps < 400
+        if steps in restarts:
+            theatre.gate = Gate()
+            plan = await theatre.carrying().take_up() or plan
+    lines = await theatre.store.outcomes(START)
+    evicted = [line.action.uid for line in lines if isinstance(line.action, EvictPod) and line.verdict is Verdict.DONE]
+    running = [line for line in lines if line.action.node is not None and isinstance(line.action, EvictPod)]
+    assert len(set(evicted)) == len(evicted)
+    assert sum(line.verdict is Verdict.DONE for line in running) <= planned
+    assert theatre.world.tally.evictions_refused == 0
+    assert list(await theatre.store.steered()) == []
+    assert not theatre.gate.is_reserved(replace(lines[0].action, node="n0")) if lines else True
+    if plan.phase is Phase.FINISHED:
+        places = {arrival.namespace + arrival.pod for arrival in plan.proposal.placed}
+        waiting = [pod for pod in (await theatre.world.snapshot()).pods if pod.node is None]
+        assert not [pod for pod in waiting if pod.namespace + pod.name in places]
+    taken = dict.fromkeys(theatre.world.node_names, NO_RESOURCES)
+    for pod in (await theatre.world.snapshot()).pods:
+        if pod.node is not None:
+            taken[pod.node] += counted_requests(pod)
+    for one in (await theatre.world.snapshot()).nodes:
+        assert taken[one.name].fits_in(one.allocatable)

@@ -1,0 +1,443 @@
+"""The usage pass over a source that writes down what it is asked."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from cruise.domain.cluster import ContainerRole
+from cruise.domain.policy import Policy
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Statistic, StatisticKey
+from cruise.errors import BadInput, Throttled, Unavailable
+from cruise.runtime.usage.reading import ReadingProgress, UsageReading, joined_gaps
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.simulation.store.store import MemoryStore
+from tests.builders import make_container, make_pod, make_snapshot, make_table
+from tests.recorded_usage import Ask, RecordedUsage
+from tests.shown_cluster import ShownCluster
+
+HOUR = 3600
+AT = 1_767_268_200  # 11:50
+HORIZON = (AT // HOUR - 168) * HOUR
+SETTLE = 30
+WEB = [ContainerKey("shop", f"web-{number}", "app") for number in (1, 2)]
+DB = [ContainerKey("data", "db-0", "app")]
+READING = UsageReading(settle_seconds=SETTLE)
+POLICY = Policy()
+GONE = ContainerKey("shop", "web-7d9f8b6c5d-x2x4z", "app")
+
+
+def constant(value):
+    return lambda key, times: np.full(len(times), float(value))
+
+
+def source(**more):
+    return RecordedUsage(
+        **{
+            "containers": {"a": WEB, "b": DB},
+            "cpu": lambda key, times: np.full(len(times), 110.0 if key == WEB[1] else 100.0),
+            "memory": constant(1e6),
+            **more,
+        }
+    )
+
+
+def cluster():
+    return ShownCluster(
+        make_snapshot(
+            pods=[
+                make_pod("web-1", workload="Deployment/web"),
+                make_pod("web-2", workload="Deployment/web"),
+                make_pod("db-0", namespace="data", workload="StatefulSet/db", identity="0"),
+            ]
+        )
+    )
+
+
+class Cruise:
+    """One process: a state of its own over a store that outlives it."""
+
+    def __init__(self, usage, store=None, shown=None, reading=READING, policy=POLICY):
+        self.usage, self.store = usage, store or MemoryStore()
+        self.cluster, self.reading, self.policy = shown or cluster(), reading, policy
+        self.state = UsageState()
+        self.told: list[ReadingProgress] = []
+
+    async def run(self, at=AT, **more):
+        now = datetime.fromtimestamp(at + SETTLE, UTC)
+        return await usage_pass(
+            self.cluster, self.usage, self.store, self.state, self.policy, now, self.reading, self.told.append, **more
+        )
+
+
+def of_pod(table, key):
+    return table.row(table.row_of_container[key])
+
+
+def assert_asked_once(usage, until=AT):
+    asked = Counter(usage.times_asked())
+    assert set(asked.values()) == {1}
+    grid = range(HORIZON + 60, until + 1, 60)
+    assert set(asked) == {(partition, at) for partition in usage.containers for at in grid}
+
+
+async def test_the_first_pass_reads_the_whole_history_oldest_first_and_the_next_what_is_new():
+    cruise = Cruise(source())
+    await cruise.run()
+    for partition in ("a", "b"):
+        starts = [ask.start for ask in cruise.usage.asked if ask.partition == partition]
+        assert starts == sorted(starts)
+        assert starts[0] == HORIZON
+    before = len(cruise.usage.asked)
+    table = await cruise.run(AT + 300)
+    assert cruise.usage.asked[before:] == [Ask("a", AT, AT + 300, AT), Ask("b", AT, AT + 300, AT)]
+    assert_asked_once(cruise.usage, AT + 300)
+    assert of_pod(table, WEB[0]).updated_at == AT + 300
+
+
+async def test_only_minutes_that_are_over_for_long_enough_are_asked_for():
+    cruise = Cruise(source())
+    now = datetime.fromtimestamp(AT + SETTLE - 1, UTC)
+    await usage_pass(cruise.cluster, cruise.usage, cruise.store, cruise.state, POLICY, now, READING)
+    assert max(ask.end for ask in cruise.usage.asked) == AT - 60
+
+
+async def test_chunks_are_bounded_by_their_samples():
+    cruise = Cruise(source(), reading=replace(READING, samples_per_chunk=3 * 60))
+    await cruise.run()
+    assert {ask.end - ask.start for ask in cruise.usage.asked} == {HOUR, 50 * 60}
+
+
+@pytest.mark.parametrize(("containers", "seconds"), [(1, 86_400), (1_000, 16 * HOUR), (25_000, 40 * 60), (10**6, 900)])
+def test_a_chunk_is_a_day_at_most_and_a_quarter_of_an_hour_at_least(containers, seconds):
+    assert READING.chunk_seconds(containers) == seconds
+
+
+async def test_every_chunk_continues_the_counters_of_the_one_before():
+    cruise = Cruise(source(), reading=replace(READING, longest_chunk_seconds=6 * HOUR))
+    await cruise.run()
+    for partition in ("a", "b"):
+        asked = [ask for ask in cruise.usage.asked if ask.partition == partition]
+        assert [ask.continued_from for ask in asked] == [None, *(ask.end for ask in asked[:-1])]
+
+
+async def test_progress_is_told_in_container_hours():
+    cruise = Cruise(source(), reading=replace(READING, longest_chunk_seconds=24 * HOUR))
+    await cruise.run()
+    total = 3 * (AT - HORIZON) / HOUR
+    assert all(one.total_container_hours == pytest.approx(total) for one in cruise.told)
+    done = [one.done_container_hours for one in cruise.told]
+    assert done == sorted(done)
+    assert done[-1] == pytest.approx(total)
+
+
+async def test_after_a_stop_in_mid_fill_nothing_is_asked_twice():
+    usage = source()
+    reading = replace(READING, longest_chunk_seconds=6 * HOUR)
+    first = Cruise(usage, reading=reading)
+    reached = asyncio.Event()
+    plain_read = usage.read
+
+    async def slow_read(*arguments):
+        answer = await plain_read(*arguments)
+        if len(usage.asked) >= 11:
+            reached.set()
+        await asyncio.sleep(0)
+        return answer
+
+    usage.read = slow_read
+    running = asyncio.ensure_future(first.run())
+    await reached.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert len(usage.asked) < 40
+    table = await Cruise(usage, first.store, reading=reading).run()
+    assert_asked_once(usage)
+    undisturbed = Cruise(source(), reading=reading)
+    expected = await undisturbed.run()
+    assert [table.row(row) for row in range(len(table.keys))] == [
+        expected.row(row) for row in range(len(expected.keys))
+    ]
+
+
+async def test_a_process_that_takes_over_has_the_windows_and_peaks_of_the_one_before():
+    usage = source(cpu=lambda key, times: 100.0 + (times // 60) % 50, memory=lambda key, times: 1e6 + times % 7919)
+    first = Cruise(usage)
+    await first.run()
+    expected = await first.run(AT + 300)
+    second = Cruise(usage, first.store)
+    table = await second.run(AT + 300)
+    assert_asked_once(usage, AT + 300)
+    for key in (*WEB, *DB):
+        assert of_pod(table, key) == of_pod(expected, key)
+
+
+async def test_statistics_wait_until_every_partition_is_read():
+    def refuse(ask):
+        return BadInput("too many samples") if ask.partition == "b" and ask.start == HORIZON else None
+
+    cruise = Cruise(source(refuse=refuse), reading=replace(READING, longest_chunk_seconds=24 * HOUR))
+    assert list((await cruise.run()).keys) == []
+    assert [(one.partition, one.start, one.why) for one in cruise.state.failures] == [
+        ("b", HORIZON, "too many samples")
+    ]
+    table = await cruise.run()
+    assert set(table.row_of_container) == {*WEB, *DB}
+
+
+async def test_a_failed_chunk_is_asked_for_once_more_and_loses_its_own_containers_for_one_pass():
+    refused: list[Ask] = []
+
+    def refuse(ask):
+        if ask.partition == "b" and ask.end == AT + 300 and not refused:
+            refused.append(ask)
+            return Unavailable("timed out")
+        return None
+
+    cruise = Cruise(source(refuse=refuse))
+    await cruise.run()
+    table = await cruise.run(AT + 300)
+    assert of_pod(table, WEB[0]).updated_at == AT + 300
+    assert of_pod(table, DB[0]).updated_at == AT
+    assert (await cruise.store.usage_progress())["b"].gaps == ((AT, AT + 300, 1),)
+    before = len(cruise.usage.asked)
+    table = await cruise.run(AT + 600)
+    assert [ask for ask in cruise.usage.asked[before:] if ask.partition == "b"] == [
+        Ask("b", AT, AT + 300, AT),  # the counters go on where they stopped
+        Ask("b", AT + 300, AT + 600, AT + 300),
+    ]
+    assert (await cruise.store.usage_progress())["b"].gaps == ()
+    assert of_pod(table, DB[0]).updated_at == AT + 600
+
+
+async def test_a_chunk_that_fails_twice_stays_unknown():
+    def refuse(ask):
+        return BadInput("unreadable") if ask.partition == "b" and ask.start == AT else None
+
+    cruise = Cruise(source(refuse=refuse))
+    for at in (AT, AT + 300, AT + 600, AT + 900):
+        table = await cruise.run(at)
+    assert [(ask.start, ask.end) for ask in cruise.usage.asked if ask.partition == "b" and ask.start >= AT] == [
+        (AT, AT + 300),
+        (AT, AT + 300),
+        (AT + 300, AT + 600),
+        (AT + 600, AT + 900),
+    ]
+    assert (await cruise.store.usage_progress())["b"].gaps == ((AT, AT + 300, 2),)
+    assert of_pod(table, DB[0]).updated_at == AT + 900
+
+
+async def test_where_nothing_can_be_read_nothing_changes_and_the_reason_is_told():
+    down = [False]
+    cruise = Cruise(source(refuse=lambda ask: Throttled("slow down", 5.0) if down[0] else None))
+    await cruise.run()
+    progress = await cruise.store.usage_progress()
+    down[0] = True
+    for at in (AT + 300, AT + 600, AT + 900):
+        with pytest.raises(Throttled, match="slow down"):
+            await cruise.run(at)
+    assert await cruise.store.usage_progress() == progress
+    down[0] = False
+    cruise.usage.asked.clear()
+    table = await cruise.run(AT + 1200)
+    assert [(ask.start, ask.end) for ask in cruise.usage.asked] == [(AT, AT + 1200)] * 2
+    assert of_pod(table, WEB[0]).updated_at == AT + 1200
+
+
+class LosingStore(MemoryStore):
+    """A store that is lost after some records."""
+
+    def __init__(self, records):
+        super().__init__()
+        self.left = records
+
+    async def record_usage(self, advance):
+        if not self.left:
+            raise Unavailable("the database is gone")
+        self.left -= 1
+        await super().record_usage(advance)
+
+
+async def test_a_store_that_is_lost_ends_the_pass_with_nothing_half_taken_in():
+    store = LosingStore(3)
+    cruise = Cruise(source(), store, reading=replace(READING, longest_chunk_seconds=24 * HOUR))
+    with pytest.raises(Unavailable, match="the database is gone"):
+        await cruise.run()
+    assert cruise.state.progress == await store.usage_progress()
+    assert list((await store.read_statistics()).keys) == []
+    store.left = 1000
+    assert set((await cruise.run()).row_of_container) == {*WEB, *DB}
+
+
+class SlowStore(MemoryStore):
+    """A store that notes how many writes of usage were under way at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.under_way = self.most = 0
+
+    async def record_usage(self, advance):
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        await super().record_usage(advance)
+        self.under_way -= 1
+
+
+async def test_usage_is_written_one_partition_after_the_other():
+    """Partitions share their workloads' peaks, on which a database would let two writers wait for each other."""
+    store = SlowStore()
+    await Cruise(source(), store).run()
+    assert store.most == 1
+
+
+async def test_statistics_are_stored_as_they_are_returned():
+    cruise = Cruise(source())
+    table, stored = await cruise.run(), await cruise.store.read_statistics()
+    assert {key: of_pod(table, key) for key in table.row_of_container} == {
+        key: of_pod(stored, key) for key in stored.row_of_container
+    }
+    assert of_pod(stored, WEB[0]) == Statistic(
+        StatisticKey("shop", "web-1", "Deployment/web", "app"),
+        updated_at=AT,
+        history_since=HORIZON,
+        cpu_base_millicores=100,
+        cpu_peak_millicores=110,
+        memory_base_bytes=1_000_000,
+        memory_peak_bytes=1_000_000,
+        memory_7d_max_bytes=1_000_000,
+        memory_last_bytes=1_000_000,
+    )
+
+
+async def test_peaks_are_of_the_same_clock_hours_and_change_with_the_clock():
+    """Three hours before, and on the day before, something used much."""
+    noon = (AT // HOUR + 1) * HOUR
+
+    def used(key, times):
+        yesterday = times - 24 * HOUR * ((times >= noon - 24 * HOUR) & (times < noon - 24 * HOUR + HOUR))
+        values = np.where(yesterday != times, 700.0, 100.0)
+        return np.where((times >= AT - 4 * HOUR) & (times < AT - 3 * HOUR), 900.0, values)
+
+    cruise = Cruise(source(cpu=used))
+    assert of_pod(await cruise.run(AT - 600), WEB[0]).cpu_peak_millicores == 100
+    assert of_pod(await cruise.run(AT), WEB[0]).cpu_peak_millicores == 700  # the look-ahead reaches noon
+    assert of_pod(await cruise.run(noon + 300), WEB[0]).cpu_peak_millicores == 700
+    assert of_pod(await cruise.run(noon + HOUR), WEB[0]).cpu_peak_millicores == 100
+
+
+async def test_the_largest_memory_of_the_week_is_kept_beyond_the_last_hour():
+    cruise = Cruise(source(memory=lambda key, times: np.where(times == AT - 120, 9e6, 1e6)))
+    await cruise.run()
+    statistic = of_pod(await cruise.run(AT + 2 * HOUR), WEB[0])
+    assert (statistic.memory_peak_bytes, statistic.memory_7d_max_bytes) == (1_000_000, 9_000_000)
+
+
+async def test_pods_that_are_gone_leave_their_peaks_to_their_workload():
+    usage = source(
+        containers={"a": [WEB[0], GONE]},
+        cpu=lambda key, times: np.where(times < AT - 7200, 800.0, np.nan) if key == GONE else np.full(len(times), 9.0),
+        memory=lambda key, times: np.where(times < AT - 7200, 8e6, np.nan) if key == GONE else np.full(len(times), 1e6),
+    )
+    table = await Cruise(usage).run()
+    statistic = of_pod(table, WEB[0])
+    assert (statistic.cpu_peak_millicores, statistic.memory_7d_max_bytes) == (800, 8_000_000)
+    assert GONE not in table.row_of_container
+
+
+async def test_a_workload_whose_only_pod_waits_for_a_node_keeps_its_statistics():
+    # The pod before it has used this until half an hour ago.
+    gone = source(
+        containers={"a": [GONE]},
+        cpu=lambda key, times: np.where(times < AT - 1800, 250.0, np.nan),
+        memory=lambda key, times: np.where(times < AT - 1800, 3e6, np.nan),
+    )
+    waiting = ShownCluster(make_snapshot(pods=[make_pod("web-7d9f8b6c5d-zzzzz", node=None)], nodes=[]))
+    table = await Cruise(gone, shown=waiting).run()
+    [row] = table.row_of_workload.values()
+    assert (table.row(row).cpu_peak_millicores, table.row(row).updated_at) == (250, AT)
+
+
+async def test_what_oom_kills_taught_counts_for_seven_days():
+    cruise = Cruise(source())
+    for days, memory in ((6, 5_000_000), (8, 9_000_000)):
+        finished = datetime.fromtimestamp(AT, UTC) - timedelta(days=days)
+        record = OomRecord(
+            "shop", "web-1", f"uid-{days}", "Deployment/web", "app", "", "n1", finished, None, None, None, memory
+        )
+        assert await cruise.store.record_oom(record)
+    table = await cruise.run()
+    assert (of_pod(table, WEB[1]).oom_memory_bytes, of_pod(table, WEB[1]).memory_peak_bytes) == (5_000_000, 5_000_000)
+    assert table.row(table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")]).oom_memory_bytes == 5_000_000
+
+
+async def test_a_container_without_recent_samples_keeps_its_earlier_row():
+    usage = source(
+        cpu=lambda key, times: np.where((key in DB) & (times > AT), np.nan, 100.0),
+        memory=lambda key, times: np.where((key in DB) & (times > AT), np.nan, 1e6),
+    )
+    cruise = Cruise(usage)
+    expected = of_pod(await cruise.run(), DB[0])
+    for at in (AT + 300, AT + 1200, AT + 2 * HOUR):
+        table = await cruise.run(at)
+        assert of_pod(table, DB[0]) == expected
+        assert of_pod(table, WEB[0]).updated_at == at
+    taken_over = await Cruise(usage, cruise.store).run(AT + 2 * HOUR + 300)
+    assert of_pod(taken_over, DB[0]) == expected
+
+
+async def test_init_containers_and_finished_pods_have_no_rows():
+    pods = [
+        make_pod("web-1", containers=[make_container("app"), make_container("setup", role=ContainerRole.INIT)]),
+        make_pod("web-2", phase="Succeeded"),
+    ]
+    setup = ContainerKey("shop", "web-1", "setup")
+    cruise = Cruise(source(containers={"a": [*WEB, setup]}), shown=ShownCluster(make_snapshot(pods=pods)))
+    assert set((await cruise.run()).row_of_container) == {WEB[0]}
+
+
+async def test_a_long_pause_leaves_what_is_too_old_unasked():
+    cruise = Cruise(source())
+    await cruise.run()
+    cruise.usage.asked.clear()
+    later = AT + 10 * 24 * HOUR
+    table = await cruise.run(later)
+    assert min(ask.start for ask in cruise.usage.asked) == (later // HOUR - 168) * HOUR
+    assert cruise.usage.asked[0].continued_from is None
+    assert of_pod(table, WEB[0]).history_since == (later // HOUR - 168) * HOUR
+
+
+async def test_earlier_statistics_are_returned_until_there_are_new_ones():
+    store = MemoryStore()
+    await store.write_statistics(
+        make_table(Statistic(StatisticKey("shop", "web-1", "Deployment/web", "app"), AT - 600, 0, 1, 2, 3, 4, 5))
+    )
+
+    def refuse(ask):
+        return BadInput("no") if ask.partition == "b" else None
+
+    table = await Cruise(source(refuse=refuse), store).run()
+    assert of_pod(table, WEB[0]).updated_at == AT - 600
+
+
+async def test_another_step_goes_on_where_the_one_before_ended():
+    first = Cruise(source())
+    await first.run(AT - 60)
+    usage = source(step=120)
+    table = await Cruise(usage, first.store, reading=replace(READING, step_seconds=120)).run(AT + 3600)
+    assert {(ask.start, ask.end, ask.continued_from) for ask in usage.asked} == {(AT, AT + 3600, None)}
+    assert of_pod(table, WEB[0]).cpu_base_millicores == 100
+    assert of_pod(table, WEB[0]).updated_at == AT + 3600
+
+
+def test_neighbouring_gaps_that_stay_unknown_become_one():
+    assert joined_gaps(((120, 180, 2), (0, 60, 2), (60, 120, 2), (180, 240, 1), (300, 360, 2))) == (
+        (0, 180, 2),
+        (180, 240, 1),
+        (300, 360, 2),
+    )

@@ -1,0 +1,591 @@
+"""Plans in a world that goes wrong: many actions at once, storms, refusals, pauses and cancellations in mid-plan."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from cruise.domain.actions import Action, EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.cluster import Pod
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.domain.sizes import spec_targets
+from cruise.errors import CruiseError, Refused, Throttled, Unavailable
+from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.gate import Gate
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.simulation.store.store import MemoryStore
+from tests.simulation.faults import Faults, FaultyCluster
+from tests.simulation.scenes import (
+    START,
+    amounts,
+    cluster,
+    container,
+    evict,
+    node,
+    only_pod,
+    pods,
+    resize,
+    resources,
+    run,
+    template,
+    workload,
+)
+
+FULL = Policy(mode=Mode.FULL, max_evictions_per_node=9, max_evictions_per_workload=9, max_evictions_per_hour=99)
+FAST = 0.005
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_waits():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cruise.runtime.writing.braking._FIRST_WAIT_SECONDS", 0.001)
+        yield
+
+
+def shrink(pod: Pod, cpu: int = 100) -> ResizePod:
+    return resize(pod, amounts(cpu, 100))
+
+
+def grow(pod: Pod, by: int) -> ResizePod:
+    now = pod.containers[0].requests
+    wanted = replace(now, cpu_millicores=(now.cpu_millicores or 0) + by)
+    return replace(resize(pod, wanted), growth=resources(by, 0))
+
+
+async def applied(world: FaultyCluster, actions: Sequence[Action], store=None, policy=FULL, **options) -> list[Outcome]:
+    snapshot = await world.snapshot()
+    store = MemoryStore() if store is None else store
+    return await apply(actions, snapshot, world, store, policy, world.cluster.now, poll_seconds=FAST, **options)
+
+
+def told(outcomes: Sequence[Outcome]) -> list[tuple[Verdict, Reason]]:
+    return [(outcome.verdict, outcome.reason) for outcome in outcomes]
+
+
+def many(replicas: int = 40, **faults) -> FaultyCluster:
+    big = node(cpu=400_000, mebibytes=800_000, allocatable_pods=1000)
+    return FaultyCluster(cluster(workload(replicas=replicas), [big]), Faults(**faults))
+
+
+# ---- many at once ----
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (4, 4), (16, 16), (100, 40)])
+async def test_so_many_are_under_way_together_and_no_more(at_once, most):
+    world = many(write_seconds=0.001)
+    outcomes = await applied(world, [shrink(pod) for pod in await pods(world.cluster)], at_once=at_once)
+    assert set(told(outcomes)) == {(Verdict.DONE, Reason.RIGHTSIZED)}
+    assert world.faults.most_under_way == most
+
+
+async def test_outcomes_come_in_the_order_of_their_actions():
+    world = many(write_seconds=0.0005)
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    assert [outcome.action for outcome in await applied(world, actions)] == actions
+
+
+class Recording(FaultyCluster):
+    """Notes when each write begins and ends."""
+
+    def __init__(self, inner: SimulatedCluster, faults: Faults) -> None:
+        super().__init__(inner, faults)
+        self.events: list[tuple[str, Action]] = []
+
+    async def perform(self, action: Action) -> None:
+        self.events.append(("begins", action))
+        try:
+            await super().perform(action)
+        finally:
+            self.events.append(("ends", action))
+
+
+def phase(action: Action) -> int:
+    if isinstance(action, EvictPod):
+        return 1
+    return 2 if isinstance(action, ResizePod) and action.growth != NO_RESOURCES else 0
+
+
+@given(
+    kinds=st.lists(st.tuples(st.sampled_from(["shrink", "grow", "evict", "taint"]), st.integers(0, 11)), max_size=16),
+    at_once=st.integers(1, 6),
+)
+@settings(max_examples=40, deadline=None)
+async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, at_once):
+    nodes = [node(f"n{number}", cpu=6000) for number in range(3)]
+    world = Recording(cluster(workload(replicas=12), nodes), Faults(write_seconds=0.0001))
+    there = await pods(world.cluster)
+    make: dict[str, Callable[[Pod], Action]] = {
+        "shrink": shrink,
+        "grow": lambda pod: grow(pod, 50),
+        "evict": evict,
+        "taint": lambda pod: TaintNode(pod.node or "", Reason.OVERLOADED),
+    }
+    actions = [make[kind](there[index]) for kind, index in kinds]
+    outcomes = await applied(world, actions, at_once=at_once)
+    assert [outcome.action for outcome in outcomes] == actions
+    under_way: list[Action] = []
+    latest = 0
+    for event, action in world.events:
+        if event == "ends":
+            under_way.remove(action)
+            continue
+        assert phase(action) >= latest
+        latest = phase(action)
+        assert all(phase(other) == latest for other in under_way)
+        if phase(action) == 1:
+            assert under_way == []
+        if phase(action) == 2:
+            assert isinstance(action, ResizePod)
+            assert all(isinstance(other, ResizePod) and other.node != action.node for other in under_way)
+        under_way.append(action)
+        assert len(under_way) <= at_once
+    for figure in world.cluster.node_figures():
+        assert figure.requested.fits_in(figure.allocatable)
+
+
+async def test_the_store_is_not_asked_for_every_action():
+    class Counting(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked: Counter[str] = Counter()
+
+        async def paused(self) -> bool:
+            self.asked["paused"] += 1
+            return await super().paused()
+
+        async def remember_original_sizes(self, originals) -> None:
+            self.asked["originals"] += 1
+            await super().remember_original_sizes(originals)
+
+        async def record_outcomes(self, outcomes) -> None:
+            self.asked["record"] += 1
+            await super().record_outcomes(outcomes)
+
+    world, store = many(400), Counting()
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    outcomes = await apply(actions, await world.snapshot(), world, store, FULL, START)
+    assert {outcome.verdict for outcome in outcomes} == {Verdict.DONE}
+    assert store.asked["originals"] == 1
+    # Once before the first write, and then by the clock.
+    assert store.asked["paused"] + store.asked["record"] < 40
+    assert len(await store.outcomes(START)) == 400
+
+
+# ---- a pause, and a store that cannot tell of one ----
+
+
+async def test_nobody_writes_by_an_answer_that_is_too_old():
+    class Slow(MemoryStore):
+        answers = 0
+
+        async def paused(self) -> bool:
+            self.answers += 1
+            if self.answers > 1:
+                await hold.wait()
+            return await super().paused()
+
+    hold = asyncio.Event()
+    world, store = many(write_seconds=0.002), Slow()
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    plan = asyncio.ensure_future(applied(world, actions, store, at_once=2))
+    while store.answers < 2 or world.faults.under_way:
+        await asyncio.sleep(FAST)
+    sent = len(world.faults.sent)
+    await asyncio.sleep(5 * FAST)
+    assert len(world.faults.sent) == sent < len(actions)
+    await store.set_paused(True)
+    hold.set()
+    outcomes = await plan
+    assert len(world.faults.sent) == sent
+    assert Counter(told(outcomes))[Verdict.OBSERVED, Reason.PAUSED] == len(actions) - sent
+
+
+async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
+    class Lost(MemoryStore):
+        answers = 0
+
+        async def paused(self) -> bool:
+            self.answers += 1
+            if self.answers > 1:
+                raise Unavailable("the database is gone")
+            return False
+
+    world, store = many(write_seconds=0.002), Lost()
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    with pytest.raises(Unavailable, match="paused is not known"):
+        await applied(world, actions, store, at_once=2)
+    assert 0 < len(world.faults.sent) < len(actions)
+    assert world.faults.under_way == 0
+    # What was done is in the audit.
+    assert [o.verdict for o in await store.outcomes(START)] == [Verdict.DONE] * len(world.faults.sent)
+
+
+async def test_what_a_person_asked_for_is_done_in_any_mode_and_while_paused():
+    world, store = many(3), MemoryStore()
+    await store.set_paused(True)
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    outcomes = await applied(world, actions, store, Policy(mode=Mode.OFF), asked_for=True)
+    assert set(told(outcomes)) == {(Verdict.DONE, Reason.RIGHTSIZED)}
+
+
+# ---- cancelled, or out of reach ----
+
+
+async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way():
+    world, store = many(write_seconds=0.01), MemoryStore()
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    plan = asyncio.ensure_future(applied(world, actions, store, at_once=4))
+    while len(world.faults.sent) < 6:
+        await asyncio.sleep(0.001)
+    sent = len(world.faults.sent)
+    plan.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await plan
+    assert world.faults.under_way == 0
+    assert len(world.faults.sent) == sent
+    audited = await store.outcomes(START)
+    assert {one.verdict for one in audited} == {Verdict.DONE}
+    assert {one.action for one in audited} == set(world.faults.sent)
+    resized = [pod for pod in await pods(world.cluster) if pod.containers[0].requests.cpu_millicores == 100]
+    assert len(resized) == sent
+
+
+async def test_what_is_not_answered_after_a_cancellation_is_audited_as_failed(monkeypatch):
+    monkeypatch.setattr("cruise.runtime.writing.action_runner.GRACE_SECONDS", 0.01)
+    world, store = many(write_seconds=60), MemoryStore()
+    plan = asyncio.ensure_future(applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=4))
+    while world.faults.under_way < 4:
+        await asyncio.sleep(0.001)
+    plan.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await plan
+    audited = await store.outcomes(START)
+    assert [one.verdict for one in audited] == [Verdict.FAILED] * 4
+    assert {one.detail for one in audited} == {"given up before it was answered: it may have been done"}
+
+
+async def test_a_cancellation_is_not_hidden_by_a_store_that_is_lost_and_nothing_of_the_audit_either():
+    class Lost(MemoryStore):
+        lost = False
+
+        async def record_outcomes(self, outcomes) -> None:
+            if self.lost:
+                raise Unavailable("the database is gone")
+            await super().record_outcomes(outcomes)
+
+    world, store, gate = many(write_seconds=0.01), Lost(), Gate()
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    plan = asyncio.ensure_future(apply(actions, await world.snapshot(), world, store, FULL, START, gate=gate))
+    while not world.faults.sent:
+        await asyncio.sleep(0.001)
+    store.lost = True
+    plan.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await plan
+    assert len(gate.unrecorded) == len(world.faults.sent)
+    store.lost = False
+    await apply([], await world.snapshot(), world, store, FULL, START, gate=gate)
+    assert {one.action for one in await store.outcomes(START)} == set(world.faults.sent)
+
+
+async def test_a_cancellation_is_not_hidden_by_a_cluster_that_is_lost_at_the_same_time():
+    def lost(action: Action) -> CruiseError:
+        plan.cancel()
+        return Unavailable("no answer")
+
+    world, store = many(2, refuse=lost), MemoryStore()
+    plan = asyncio.ensure_future(applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=1))
+    with pytest.raises(asyncio.CancelledError):
+        await plan
+    assert [one.verdict for one in await store.outcomes(START)] == [Verdict.FAILED]
+
+
+@pytest.mark.parametrize("all_the_same", [False, True])
+async def test_a_cluster_that_is_lost_in_mid_plan_ends_the_pass_with_all_audited(all_the_same):
+    world, store = many(write_seconds=0.001, answered_writes=10, all_the_same=all_the_same), MemoryStore()
+    with pytest.raises(Unavailable):
+        await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=4)
+    audited = Counter(one.verdict for one in await store.outcomes(START))
+    assert audited[Verdict.DONE] == 10
+    assert 1 <= audited[Verdict.FAILED] <= 4
+    assert audited.total() == len(world.faults.sent)
+
+
+# ---- too many requests ----
+
+
+async def test_a_storm_of_429_slows_down_and_loses_nothing():
+    storm = [Throttled("too many requests", 0.001) for _ in range(30)]
+    world = many(write_seconds=0.0005, refuse=lambda action: storm.pop() if storm else None)
+    store = MemoryStore()
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    outcomes = await applied(world, actions, store)
+    done = Counter(told(outcomes))
+    # One that met the storm again and again is left to the next pass; all others went through.
+    assert done[Verdict.DONE, Reason.RIGHTSIZED] >= len(actions) - 30 // 5
+    assert done[Verdict.REFUSED, Reason.THROTTLED] + done[Verdict.DONE, Reason.RIGHTSIZED] == len(actions)
+    assert len(world.faults.sent) <= len(actions) + 30
+
+
+async def test_a_server_that_only_says_429_is_asked_a_few_times_and_then_left_alone(monkeypatch):
+    monkeypatch.setattr("cruise.runtime.writing.braking.PATIENCE_SECONDS", 0.05)
+    world, store = many(400, refuse=lambda action: Throttled("too many requests", 0.01)), MemoryStore()
+    outcomes = await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store)
+    assert {outcome.reason for outcome in outcomes} == {Reason.THROTTLED}
+    # The first wave, and then one at a time.
+    assert len(world.faults.sent) <= 16 + 12
+    # The audit tells of those that were tried.
+    assert len(await store.outcomes(START)) < 16 + 12
+
+
+async def test_an_overloaded_server_is_no_disruption_budget():
+    storm = [Throttled("too many requests", 0.001) for _ in range(2)]
+    world = many(2, refuse=lambda action: storm.pop() if storm else None)
+    outcomes = await applied(world, [evict(pod) for pod in await pods(world.cluster)])
+    assert told(outcomes) == [(Verdict.DONE, Reason.DOES_NOT_FIT)] * 2
+    for refusal in (Throttled("budget", None), Throttled("budget", 10, "DisruptionBudget")):
+        world = many(2, refuse=lambda action, refusal=refusal: refusal)
+        outcomes = await applied(world, [evict(pod) for pod in await pods(world.cluster)])
+        assert told(outcomes) == [
+            (Verdict.REFUSED, Reason.DISRUPTION_BUDGET),
+            (Verdict.HELD, Reason.DISRUPTION_BUDGET),
+        ]
+        assert len(world.faults.sent) == 1
+
+
+# ---- refusals by cause ----
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason", "remembered_as"),
+    [
+        ("NodeCapacity", Reason.RESIZE_INFEASIBLE, Reason.RESIZE_INFEASIBLE),
+        ("QuotaExceeded", Reason.QUOTA, None),
+        ("LimitRange", Reason.REFUSED, Reason.REFUSED),
+        ("QosClassChange", Reason.REFUSED, Reason.REFUSED),
+        ("FieldValueInvalid", Reason.REFUSED, Reason.REFUSED),
+        ("AdmissionDenied", Reason.REFUSED, Reason.REFUSED),
+        ("Forbidden", Reason.FORBIDDEN, None),
+        ("Unauthorized", Reason.FORBIDDEN, None),
+    ],
+)
+async def test_what_a_refused_resize_teaches(cause, reason, remembered_as):
+    world, store = many(1, refuse=lambda action: Refused("no", cause)), MemoryStore()
+    [pod] = await pods(world.cluster)
+    assert told(await applied(world, [shrink(pod)], store)) == [(Verdict.REFUSED, reason)]
+    remembered = (await store.refused_targets()).get(pod.uid)
+    assert (remembered and remembered.reason) == remembered_as
+    if remembered is not None:
+        assert remembered.containers == shrink(pod).containers
+
+
+async def test_what_cruise_may_not_do_is_told_once_and_tried_no_more():
+    def refuse(action: Action) -> CruiseError | None:
+        return Refused("cannot patch pods/resize", "Forbidden") if isinstance(action, ResizePod) else None
+
+    world, store = many(60, write_seconds=0.001, refuse=refuse), MemoryStore()
+    first, *others = await pods(world.cluster)
+    actions: list[Action] = [shrink(pod) for pod in others]
+    actions += [evict(first), grow(others[0], 5)]
+    with capture_logs() as logs:
+        outcomes = await applied(world, actions, store)
+    by_reason = Counter(told(outcomes))
+    assert by_reason[Verdict.REFUSED, Reason.FORBIDDEN] == 1
+    assert by_reason[Verdict.HELD, Reason.FORBIDDEN] == len(actions) - 2
+    # Another verb may be permitted.
+    assert by_reason[Verdict.DONE, Reason.DOES_NOT_FIT] == 1
+    assert len(world.faults.sent) <= 16 + 1
+    assert [line["event"] for line in logs].count("not permitted") == 1
+    assert len(await store.outcomes(START)) == 2
+
+
+async def test_a_pod_with_two_disruption_budgets_stays_and_nobody_goes_in_vain():
+    of_a = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
+    two = [BudgetRule("shop", name, of_a, max_unavailable=1) for name in ("one", "other")]
+    world = FaultyCluster(cluster([workload("a"), workload("b")], budgets=two), Faults())
+    a, b = await pods(world.cluster)
+    assert told(await applied(world, [evict(a), evict(b)])) == [
+        (Verdict.REFUSED, Reason.UNMOVABLE),
+        (Verdict.HELD, Reason.DISRUPTION_BUDGET),
+    ]
+
+
+async def test_an_admission_webhook_that_fails_holds_up_its_own_objects_alone():
+    broken = Throttled("failed calling webhook", None, "WebhookFailed")
+    world = many(90, refuse=lambda action: broken)
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    outcomes = await applied(world, actions)
+    assert {outcome.reason for outcome in outcomes} == {Reason.THROTTLED}
+    # Where nothing else comes, not everything is tried.
+    assert 50 <= len(world.faults.sent) <= 50 + 16
+    world.faults.refuse = lambda action: broken if action in actions[::2] else None
+    outcomes = await applied(world, actions)
+    assert Counter(told(outcomes)) == {(Verdict.REFUSED, Reason.THROTTLED): 45, (Verdict.DONE, Reason.RIGHTSIZED): 45}
+
+
+async def test_an_eviction_that_a_budget_refuses_for_good_is_told_as_such():
+    world = many(1, refuse=lambda action: Refused("disruptionsAllowed is negative", "DisruptionBudget"))
+    assert told(await applied(world, [evict(pod) for pod in await pods(world.cluster)])) == [
+        (Verdict.REFUSED, Reason.DISRUPTION_BUDGET)
+    ]
+
+
+# ---- what is told to the audit ----
+
+
+async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
+    world, store, gate = many(2), MemoryStore(), Gate()
+    actions = [evict(pod) for pod in await pods(world.cluster)]
+    none = replace(FULL, max_evictions_per_hour=0)
+
+    async def one_pass(policy: Policy, minutes: int) -> int:
+        now = START + timedelta(minutes=minutes)
+        before = len(await store.outcomes(START))
+        await apply(actions, await world.snapshot(), world, store, policy, now, gate=gate)
+        return len(await store.outcomes(START)) - before
+
+    assert [await one_pass(none, 5 * turn) for turn in range(5)] == [2, 0, 0, 0, 0]
+    assert await one_pass(replace(FULL, max_evictions_per_node=0), 25) == 2
+    assert await one_pass(none, 30) == 2
+    # After an hour of other things it is worth a line again.
+    assert await one_pass(none, 95) == 2
+    assert await one_pass(FULL, 100) == 2
+
+
+# ---- two plans at the same time ----
+
+
+async def test_two_plans_together_spend_one_budget():
+    policy = replace(FULL, max_evictions_per_hour=3)
+    world, store, gate = many(12, write_seconds=0.001, read_seconds=0.001), MemoryStore(), Gate()
+    there = await pods(world.cluster)
+    snapshot = await world.snapshot()
+    plans = [[evict(pod) for pod in there[:6]], [evict(pod) for pod in there[6:]]]
+    ended = await asyncio.gather(
+        *(apply(plan, snapshot, world, store, policy, START, gate=gate) for plan in plans),
+    )
+    assert Counter(outcome.verdict for outcomes in ended for outcome in outcomes)[Verdict.DONE] == 3
+    assert len(await store.evictions_since(START)) == 3
+
+
+async def test_two_plans_together_disrupt_a_workload_once():
+    policy = replace(FULL, max_evictions_per_workload=1)
+    world, store, gate = many(4, write_seconds=0.001), MemoryStore(), Gate()
+    first, *_, last = await pods(world.cluster)
+    snapshot = await world.snapshot()
+    await apply([evict(first)], snapshot, world, store, policy, START, gate=gate)
+    # Decided before the first was seen to go, and carried out by another pass later.
+    later = START + timedelta(seconds=20)
+    outcomes = await apply([evict(last)], snapshot, world, store, policy, later, gate=gate)
+    assert told(outcomes) == [(Verdict.HELD, Reason.BUDGET_WORKLOAD)]
+
+
+async def test_two_plans_together_take_the_room_of_a_node_once():
+    world = FaultyCluster(
+        cluster([workload(name, template(container(1500))) for name in "ab"], [node(cpu=4000)]),
+        Faults(read_seconds=0.001, write_seconds=0.001),
+    )
+    store, gate, snapshot = MemoryStore(), Gate(), await world.snapshot()
+    a, b = await pods(world.cluster)
+    ended = await asyncio.gather(
+        *(apply([grow(pod, 800)], snapshot, world, store, FULL, START, gate=gate) for pod in (a, b))
+    )
+    assert sorted(told([*ended[0], *ended[1]])) == [
+        (Verdict.DONE, Reason.RIGHTSIZED),
+        (Verdict.HELD, Reason.WAITING_FOR_ROOM),
+    ]
+    # A pass that has seen the grow counts it once.
+    run(world.cluster, 30)
+    c = await only_pod(world.cluster, "b" if ended[0][0].verdict is Verdict.DONE else "a")
+    fresh = await world.snapshot()
+    assert told(await apply([grow(c, 200)], fresh, world, store, FULL, START, gate=gate)) == [
+        (Verdict.DONE, Reason.RIGHTSIZED)
+    ]
+
+
+async def test_a_stale_shrink_does_not_undo_what_another_plan_grew():
+    world, store, gate = many(2), MemoryStore(), Gate()
+    pod, _ = await pods(world.cluster)
+    stale = await world.snapshot()
+    whole = replace(grow(pod, 300), reason=Reason.OOM_KILLED)
+    assert told(await apply([whole], stale, world, store, FULL, START, gate=gate)) == [
+        (Verdict.DONE, Reason.OOM_KILLED)
+    ]
+    assert told(await apply([shrink(pod)], stale, world, store, FULL, START, gate=gate)) == [
+        (Verdict.HELD, Reason.CHANGED_SINCE)
+    ]
+    seen = await world.snapshot()
+    assert told(await apply([shrink(pod)], seen, world, store, FULL, START, gate=gate)) == [
+        (Verdict.DONE, Reason.RIGHTSIZED)
+    ]
+
+
+# ---- the way back ----
+
+
+async def test_original_sizes_are_remembered_before_the_first_resize_alone():
+    annotated = workload("noted", template(annotations={ORIGINAL_RESOURCES: "{}"}))
+    world = FaultyCluster(cluster([workload("plain"), annotated]), Faults())
+    store = MemoryStore()
+    plain, noted = await only_pod(world.cluster, "plain"), await only_pod(world.cluster, "noted")
+    await applied(world, [shrink(plain), shrink(noted)], store)
+    [original] = (await store.original_sizes()).values()
+    assert (original.pod_uid, original.containers, original.at) == (plain.uid, spec_targets(plain), START)
+    run(world.cluster, 60)
+    [again] = [pod for pod in await pods(world.cluster) if pod.uid == plain.uid]
+    await applied(world, [shrink(again, 50)], store)
+    [kept] = (await store.original_sizes()).values()
+    assert (kept.containers, kept.at) == (original.containers, START + timedelta(seconds=60))
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL])
+async def test_where_nothing_may_be_written_nothing_is_remembered(mode):
+    world, store = many(1), MemoryStore()
+    await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, Policy(mode=mode))
+    assert await store.original_sizes() == {}
+    await store.set_paused(True)
+    await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store)
+    assert await store.original_sizes() == {}
+    assert world.faults.sent == []
+
+
+@given(
+    steps=st.lists(st.integers(-400, 900), min_size=6, max_size=6),
+    storm=st.lists(st.sampled_from(["", "429", "409", "403", "422"]), max_size=12),
+)
+@settings(max_examples=40, deadline=None)
+async def test_whatever_the_server_answers_no_node_is_overfilled_and_every_write_is_audited(steps, storm):
+    errors = {
+        "429": lambda: Throttled("slow", 0.0),
+        "409": lambda: Refused("changed", "Conflict"),
+        "403": lambda: Refused("quota", "QuotaExceeded"),
+        "422": lambda: Refused("invalid", "FieldValueInvalid"),
+    }
+    answers = [errors[name]() if name else None for name in storm]
+    world = FaultyCluster(
+        cluster(workload(replicas=6, pod=template(container(600))), [node("n1", 2400), node("n2", 2400)]),
+        Faults(refuse=lambda action: answers.pop() if answers else None),
+    )
+    there = await pods(world.cluster)
+    actions = [
+        grow(pod, by) if by > 0 else replace(grow(pod, by), growth=NO_RESOURCES)
+        for pod, by in zip(there, steps, strict=True)
+    ]
+    store = MemoryStore()
+    outcomes = await applied(world, actions, store, at_once=3)
+    run(world.cluster, 30)
+    for figure in world.cluster.node_figures():
+        assert figure.requested.fits_in(figure.allocatable)
+    done = Counter(one.action for one in outcomes if one.verdict is Verdict.DONE)
+    audited = Counter(one.action for one in await store.outcomes(START) if one.verdict is Verdict.DONE)
+    assert done == audited

@@ -1,0 +1,212 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cruise.domain.actions import Action, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import NO_RESOURCES
+from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.guards import Guards
+from tests.simulation.scenes import START, amounts, evict, node, resize, resources
+
+FULL = Policy(mode=Mode.FULL, max_evictions_per_node=2, max_evictions_per_workload=1, max_evictions_per_hour=5)
+WEB, DB = WorkloadRef("Deployment", "web"), WorkloadRef("StatefulSet", "db")
+
+
+def pod(name: str, cpu: int = 1000, workload=WEB, on: str | None = "n1", **fields) -> Pod:
+    container = Container("app", requests=amounts(cpu, 128))
+    return replace(Pod("shop", name, f"uid-{name}", (container,), node=on, workload=workload), **fields)
+
+
+def grow(one: Pod, by: int, **fields) -> ResizePod:
+    now = one.containers[0].requests.cpu_millicores or 0
+    return replace(resize(one, amounts(now + by, 128)), growth=resources(by, 0), **fields)
+
+
+def guards(*actions, pods=(), policy=FULL, gate=None, **options) -> Guards:
+    return Guards(actions, Snapshot((node("n1"), node("n2")), tuple(pods)), policy, gate or Gate(), START, **options)
+
+
+def done(action, minutes: int = 0) -> Outcome:
+    return Outcome(START + timedelta(minutes=minutes), action, Verdict.DONE, action.reason)
+
+
+# ---- mode ----
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_modes_stop_short_of_actions(mode):
+    one = pod("a")
+    actions: list[Action] = [resize(one), evict(one), TaintNode("n1", Reason.OVERLOADED)]
+    policy = replace(FULL, mode=mode)
+    allowed = [not guards(pods=[one], policy=policy).forbidden_by_mode(action) for action in actions]
+    assert allowed == [mode >= Mode.RESIZE, mode >= Mode.FULL, mode >= Mode.FULL]
+    asked = guards(pods=[one], policy=policy, asked_for=True)
+    assert not any(asked.forbidden_by_mode(action) for action in actions)
+
+
+# ---- room ----
+
+
+def test_room_is_what_the_node_does_not_count():
+    a, b, elsewhere, pending = pod("a"), pod("b", 2000), pod("c", 4000, on="n2"), pod("d", 4000, on=None)
+    one, other = grow(a, 1000), grow(a, 1001)
+    guard = guards(one, other, pods=[a, b, elsewhere, pending])
+    assert guard.has_room(one)
+    assert not guard.has_room(other)
+    # A pod that waits for a node takes no room yet, and a shrink none at all.
+    assert guard.has_room(grow(pending, 9000, node=None))
+    assert guard.has_room(resize(a, amounts(1, 1)))
+
+
+def test_what_was_taken_is_gone_until_it_is_given_back():
+    a, b = pod("a"), pod("b")
+    first, second = grow(a, 1500), grow(b, 1500)
+    gate = Gate()
+    mine, others = guards(first, pods=[a, b], gate=gate), guards(second, pods=[a, b], gate=gate)
+    give_back = mine.take(first)
+    # It may be tried again by whoever took it, and nobody else has it.
+    assert mine.has_room(first)
+    assert not others.has_room(second)
+    give_back()
+    assert others.has_room(second)
+
+
+def test_who_has_seen_a_grow_counts_it_once():
+    a, b = pod("a"), pod("b")
+    first, gate = grow(a, 1500), Gate()
+    guards(first, pods=[a, b], gate=gate).take(first)
+    later = replace(a, containers=(replace(a.containers[0], requests=first.containers[0].requests),))
+    assert guards(grow(b, 500), pods=[later, b], gate=gate).has_room(grow(b, 500))
+    assert not guards(grow(b, 501), pods=[later, b], gate=gate).has_room(grow(b, 501))
+
+
+def test_a_shrink_leaves_no_trace_and_a_grow_of_another_stops_stale_ones():
+    a = pod("a")
+    gate = Gate()
+    shrink, bigger = resize(a, amounts(500, 128)), grow(a, 500, reason=Reason.OOM_KILLED)
+    mine, others = guards(shrink, pods=[a], gate=gate), guards(bigger, pods=[a], gate=gate)
+    mine.take(shrink)
+    assert not others.resized_by_another(bigger)
+    others.take(bigger)
+    assert mine.resized_by_another(shrink)
+    assert not others.resized_by_another(bigger)
+
+
+# ---- the pod as it is now ----
+
+
+def test_what_is_read_anew():
+    a = pod("a")
+    guard = guards(pods=[a])
+    assert not guard.must_be_read_anew(resize(a))
+    assert not guard.must_be_read_anew(TaintNode("n1", Reason.OVERLOADED))
+    for action in (
+        evict(a),
+        grow(a, 1),
+        replace(resize(a), node=None),
+        replace(resize(a), reason=Reason.WITHDRAWN),
+        replace(resize(a), reason=Reason.OOM_KILLED),
+        replace(resize(a), reason=Reason.REVERTED),
+    ):
+        assert guard.must_be_read_anew(action)
+
+
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [
+        (None, Reason.GONE),
+        (pod("a", uid="another"), Reason.GONE),
+        (pod("a", terminating=True), Reason.GONE),
+        (pod("a", phase="Failed"), Reason.GONE),
+        (pod("a", on="n2"), Reason.CHANGED_SINCE),
+        (pod("a", 999), Reason.CHANGED_SINCE),
+        (pod("a"), None),
+    ],
+)
+def test_why_a_pod_is_not_what_was_decided_on(now, reason):
+    action = evict(pod("a"))
+    assert guards(action, pods=[pod("a")]).why_changed(action, now) is reason
+
+
+def test_original_sizes_are_of_pods_that_do_not_carry_them():
+    plain, noted = pod("a"), pod("b", annotations={ORIGINAL_RESOURCES: "{}"})
+    actions: list[Action] = [
+        resize(plain),
+        resize(noted),
+        evict(plain),
+        resize(pod("unknown")),
+        replace(resize(plain), uid="another"),
+        replace(resize(plain), reason=Reason.REVERTED),
+    ]
+    [original] = guards(*actions, pods=[plain, noted]).original_sizes(actions)
+    assert (original.pod_uid, original.at) == (plain.uid, START)
+    assert original.containers[0].requests == amounts(1000, 128)
+
+
+# ---- budgets ----
+
+
+def test_evictions_of_the_hour_and_of_a_node():
+    pods = [pod(f"p{number}", workload=WorkloadRef("Deployment", f"w{number}")) for number in range(6)]
+    action = evict(pods[5])
+    guard = guards(action, pods=pods)
+    assert guard.over_budget(action, []) is None
+    assert guard.over_budget(action, [done(evict(one)) for one in pods[:1]]) is None
+    assert guard.over_budget(action, [done(evict(one)) for one in pods[:2]]) is Reason.BUDGET_NODE
+    assert guard.over_budget(action, [done(evict(one), -30) for one in pods[:5]]) is Reason.BUDGET_HOUR
+    guard.refusing_nodes.add("n1")
+    assert guard.over_budget(action, []) is Reason.DISRUPTION_BUDGET
+
+
+def test_evictions_that_the_snapshot_shows_already_are_over():
+    gone = [evict(pod(f"gone-{number}", workload=DB)) for number in range(3)]
+    one = pod("a")
+    guard = guards(evict(one), pods=[one, pod("leaving", workload=DB, terminating=True)])
+    assert guard.over_budget(evict(one), [done(line, -10) for line in gone]) is None
+    # One that came after the snapshot is not.
+    assert guard.over_budget(evict(one), [done(line, 1) for line in gone]) is Reason.BUDGET_NODE
+
+
+def test_nobody_goes_where_who_went_came_back_unsized():
+    before, after = START - timedelta(minutes=20), START - timedelta(minutes=5)
+    one, evicted = pod("a", workload=DB, created_at=before), evict(pod("gone"))
+    spent = [done(evicted, -10)]
+
+    def judged(**fields) -> Reason | None:
+        back = replace(pod("back", created_at=after), **fields)
+        return guards(evict(one), pods=[one, back]).over_budget(evict(one), spent)
+
+    assert judged() is Reason.CAME_BACK
+    for fields in (
+        {"annotations": {ORIGINAL_RESOURCES: "{}"}},
+        {"node": "n2"},
+        {"workload": DB},
+        {"created_at": before},
+    ):
+        assert judged(**fields) is None
+
+
+def test_a_workload_is_disrupted_once_at_a_time():
+    first, second = pod("a"), pod("b")
+    action = evict(second)
+    assert guards(action, pods=[first, second]).over_budget(action, []) is None
+    for other in (replace(first, terminating=True), replace(first, phase="Pending")):
+        assert guards(action, pods=[other, second]).over_budget(action, []) is Reason.BUDGET_WORKLOAD
+    # Evicted by somebody else, and still running in the snapshot.
+    assert guards(action, pods=[first, second]).over_budget(action, [done(evict(first), -1)]) is Reason.BUDGET_WORKLOAD
+    bare = [replace(one, workload=None) for one in (replace(first, phase="Pending"), second)]
+    assert guards(evict(bare[1]), pods=bare).over_budget(evict(bare[1]), []) is None
+
+
+def test_a_shrink_is_the_part_of_a_grow_that_takes_no_room():
+    one = pod("a", 2000)
+    both = replace(resize(one, amounts(100, 4000)), growth=resources(0, 3872))
+    part = guards(both, pods=[one]).part_without_growth(both)
+    assert part is not None
+    assert (part.growth, part.containers[0].requests) == (NO_RESOURCES, amounts(100, 128))
+    whole = replace(both, reason=Reason.OOM_KILLED)
+    assert guards(whole, pods=[one]).part_without_growth(whole) is None

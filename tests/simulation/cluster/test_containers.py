@@ -1,0 +1,55 @@
+"""The container table: rows in and out, and the demand of whoever runs."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.domain.resources import Amounts
+from cruise.simulation.cluster.containers import ContainerTable
+from tests.simulation.scenes import Dial
+
+
+def test_only_running_containers_want_anything() -> None:
+    table, dial = ContainerTable(), Dial(cpu=100, mebibytes=1)
+    rows = [table.add(0, dial, member, member) for member in range(3)]
+    table.started_at[rows[0]] = 10
+    table.started_at[rows[1]] = 30
+    demand = table.demand(20)
+    assert demand.rows.tolist() == rows
+    assert demand.known.tolist() == [True, False, False]
+    assert demand.cpu_millicores.tolist() == [100, 0, 0]
+    assert np.isnan(demand.memory_bytes[1:]).all()
+
+
+def test_container_without_a_source_wants_nothing() -> None:
+    table = ContainerTable()
+    row = table.add(0, None, 0, 0)
+    table.started_at[row] = 0
+    assert table.demand(5).known.tolist() == [False]
+
+
+def test_absent_limits_bound_nothing() -> None:
+    table = ContainerTable()
+    row = table.add(0, None, 0, 0)
+    table.bound(row, Amounts(200, None), Amounts(None, 512))
+    assert (table.cpu_request[row], table.cpu_limit[row], table.memory_limit[row]) == (200, np.inf, 512)
+
+
+@given(st.lists(st.integers(0, 9), max_size=300))
+def test_rows_in_use_stay_apart(actions: list[int]) -> None:
+    """Adding and removing at random: who lives keeps its own values, however the table grows and rows come back."""
+    table, dials = ContainerTable(), (Dial(), Dial())
+    living: dict[int, int] = {}
+    for serial, action in enumerate(actions):
+        if action < 3 and living:
+            row = sorted(living)[action % len(living)]
+            table.remove(row)
+            del living[row]
+        else:
+            row = table.add(0, dials[serial % 2], serial % 16, serial)
+            assert row not in living
+            living[row] = serial
+    assert table.demand(0).rows.tolist() == sorted(living)
+    for row, serial in living.items():
+        assert table.history_row[row] == serial
+        assert table.member[row] == serial % 16

@@ -1,0 +1,68 @@
+"""What goes wrong between cruise and a cluster: slow answers, storms of 429, refusals, and no answer at all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from cruise.domain.actions import Action
+from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.errors import CruiseError, Unavailable
+from cruise.simulation.cluster.cluster import SimulatedCluster
+
+
+@dataclass(slots=True)
+class Faults:
+    """What a cluster does to those who ask it; all of it may be changed at any time.
+
+    Answers take `read_seconds` and `write_seconds` of real time, which is spent before a write is done. `refuse`
+    returns what an action is refused with. After `answered_writes` more writes nothing answers; those that fail so are
+    done `all_the_same` or not.
+    """
+
+    read_seconds: float = 0.0
+    write_seconds: float = 0.0
+    refuse: Callable[[Action], CruiseError | None] = lambda action: None
+    answered_writes: float = float("inf")
+    all_the_same: bool = False
+    sent: list[Action] = field(default_factory=list)
+    read: list[tuple[str, str]] = field(default_factory=list)
+    under_way: int = 0
+    most_under_way: int = 0
+
+
+class FaultyCluster:
+    """The Cluster port over a simulated cluster, with faults."""
+
+    def __init__(self, cluster: SimulatedCluster, faults: Faults) -> None:
+        self.cluster = cluster
+        self.faults = faults
+
+    async def snapshot(self) -> Snapshot:
+        return await self.cluster.snapshot()
+
+    async def pod(self, namespace: str, name: str) -> Pod | None:
+        self.faults.read.append((namespace, name))
+        await asyncio.sleep(self.faults.read_seconds)
+        return await self.cluster.pod(namespace, name)
+
+    def oom_kills(self) -> AsyncIterator[OomKill]:
+        return self.cluster.oom_kills()
+
+    async def perform(self, action: Action) -> None:
+        faults = self.faults
+        faults.sent.append(action)
+        faults.under_way += 1
+        faults.most_under_way = max(faults.most_under_way, faults.under_way)
+        try:
+            await asyncio.sleep(faults.write_seconds)
+            refusal = faults.refuse(action)
+            if refusal is not None:
+                raise refusal
+            lost = faults.answered_writes <= 0
+            faults.answered_writes -= 1
+            if not lost or faults.all_the_same:
+                await self.cluster.perform(action)
+            if lost:
+                raise Unavailable("no answer in 10 s")
+        finally:
+            faults.under_way -= 1
