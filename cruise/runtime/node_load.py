@@ -7,8 +7,7 @@ from cruise.decisions.node_load import READINGS_IN_A_ROW, decide_node_load, load
 from cruise.domain.actions import Outcome
 from cruise.domain.policy import Policy
 from cruise.runtime.ports import Cluster, Store, UsageSource
-from cruise.runtime.writing.apply import apply
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.writer import Writer
 
 
 class NodeLoads:
@@ -36,7 +35,7 @@ async def node_load_pass(
     policy: Policy,
     now: datetime,
     *,
-    gate: Gate | None = None,
+    writer: Writer | None = None,
 ) -> list[Outcome]:
     """Read every node's load once and act on two readings in a row."""
     snapshot = await cluster.snapshot()
@@ -47,4 +46,4 @@ async def node_load_pass(
         for node in snapshot.nodes
     ]
     actions = [action for action in decided if action is not None]
-    return await apply(actions, snapshot, cluster, store, policy, now, gate=gate) if actions else []
+    return await (writer or Writer(cluster, store, policy)).apply(actions, snapshot, now) if actions else []

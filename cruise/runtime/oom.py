@@ -17,18 +17,28 @@ from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
 from cruise.errors import Conflict, CruiseError, Throttled
 from cruise.runtime.ports import Cluster, Store
-from cruise.runtime.writing.action_runner import GRACE_SECONDS
-from cruise.runtime.writing.apply import apply
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.waits import WRITE_WAITS
+from cruise.runtime.writing.writer import Writer
 
 log = structlog.get_logger()
 
 # A write that was overtaken or put off leaves its kill unanswered.
 _AGAIN: Mapping[Reason, type[CruiseError]] = {Reason.CHANGED_SINCE: Conflict, Reason.THROTTLED: Throttled}
-_RETRY_SECONDS = 1.0
 # What is older says nothing any more: `oom_memory` is that of the last seven days.
 _TEACHES_FOR = timedelta(days=7)
 _MOST_KNOWN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class OomWaits:
+    """Seconds between two tries of a kill that was not answered, and for an answer when the reactor is stopped."""
+
+    retry: float = 1.0
+    answer: float = WRITE_WAITS.answer
+
+
+OOM_WAITS = OomWaits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +57,22 @@ class OomReactor:
     again. That the same reaction does not come twice is then the cool-down's doing.
     """
 
-    def __init__(self, cluster: Cluster, store: Store, policy: Policy, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        policy: Policy,
+        writer: Writer | None = None,
+        exclusions: Exclusions | None = None,
+        *,
+        waits: OomWaits = OOM_WAITS,
+    ) -> None:
         self._cluster = cluster
         self._store = store
         self._policy = policy
-        self._gate = gate or Gate()
+        self._writer = writer or Writer(cluster, store, policy)
+        self._exclusions = exclusions or Exclusions()
+        self._waits = waits
         self._reacted_at: dict[tuple[str, str], datetime] = {}
         self._known: dict[tuple[str, str, datetime], None] = {}
         self._unanswered: dict[tuple[str, str, datetime], OomKill] = {}
@@ -71,7 +92,7 @@ class OomReactor:
         coming = asyncio.ensure_future(anext(stream, None))
         try:
             while True:
-                await asyncio.wait({coming}, timeout=_RETRY_SECONDS if self._unanswered else None)
+                await asyncio.wait({coming}, timeout=self._waits.retry if self._unanswered else None)
                 if coming.done():
                     kill = coming.result()
                     if kill is None:
@@ -107,7 +128,7 @@ class OomReactor:
         try:
             return await asyncio.shield(reacting)
         except asyncio.CancelledError:
-            await asyncio.wait({reacting}, timeout=GRACE_SECONDS)
+            await asyncio.wait({reacting}, timeout=self._waits.answer)
             reacting.cancel()
             await asyncio.gather(reacting, return_exceptions=True)
             raise
@@ -133,7 +154,7 @@ class OomReactor:
             await self._teach(kill, record)
         if not isinstance(decision, Hold):
             fresh = _with_fresh(snapshot, pod)
-            [outcome] = await apply([decision], fresh, self._cluster, self._store, self._policy, now, gate=self._gate)
+            [outcome] = await self._writer.apply([decision], fresh, now)
             if outcome.verdict is Verdict.DONE:
                 self._remember(kill, now)
         if isinstance(decision, ResizePod | Hold):
@@ -172,7 +193,7 @@ class OomReactor:
         """Keep the node passes from the pod as well, while its cool-down lasts."""
         until = since + self._policy.oom_cooldown
         if until > now:
-            self._gate.rest(kill.pod_uid, until, now)
+            self._exclusions.cool_down(kill.pod_uid, until, now)
 
     def _know(self, kill: OomKill) -> None:
         """Keep in mind that the store knows a kill, for the replays of a broken watch."""

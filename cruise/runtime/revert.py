@@ -15,8 +15,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.kube_json.objects.original_resources import parse_original_resources
 from cruise.runtime.ports import Cluster, Store
-from cruise.runtime.writing.apply import apply
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.writer import Writer
 
 log = structlog.get_logger()
 
@@ -27,8 +26,6 @@ async def revert_pass(
     policy: Policy,
     now: datetime,
     namespace: str | None = None,
-    *,
-    gate: Gate | None = None,
 ) -> list[Outcome]:
     """Put back the original sizes of all pods, or of one namespace's, in place; never evicts.
 
@@ -53,7 +50,7 @@ async def revert_pass(
     reversions = decide_reverts(snapshot, known, namespace)
     outcomes += [Outcome(now, one.resize, Verdict.HELD, one.held, one.detail) for one in reversions if one.held]
     tried = [one for one in reversions if one.held is None]
-    ended = await apply([one.resize for one in tried], snapshot, cluster, store, policy, now, gate=gate, asked_for=True)
+    ended = await Writer(cluster, store, policy).apply([one.resize for one in tried], snapshot, now, asked_for=True)
     for one, outcome in zip(tried, ended, strict=True):
         details = [text for text in (outcome.detail, one.detail) if text]
         outcomes.append(replace(outcome, detail="; ".join(details)))

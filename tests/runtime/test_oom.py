@@ -14,9 +14,9 @@ from cruise.domain.policy import Mode, Overrides, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
 from cruise.errors import CruiseError, Unavailable
-from cruise.runtime.oom import OomReactor, Reaction, around, taught
-from cruise.runtime.writing.apply import apply
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.oom import OomReactor, OomWaits, Reaction, around, taught
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store.store import MemoryStore
 from tests.simulation.faults import Faults, FaultyCluster
@@ -155,18 +155,18 @@ async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
 async def test_node_passes_leave_the_pod_alone_during_the_cool_down(restarted):
     world = leaking()
     store, kill = await store_for(world), await killed(world)
-    gate = Gate()
-    reactor = OomReactor(world, store, FULL, gate)
+    exclusions = Exclusions()
+    reactor = OomReactor(world, store, FULL, exclusions=exclusions)
     await reacted(world, store, kill, reactor)
     if restarted:
-        gate = Gate()
-        assert await OomReactor(world, store, FULL, gate).react(kill, world.now) is None
+        exclusions = Exclusions()
+        assert await OomReactor(world, store, FULL, exclusions=exclusions).react(kill, world.now) is None
     answered = await only_pod(world)
     shrink = resize(answered, amounts(100, 128))
 
     async def tried(action: Action, seconds: int) -> Outcome:
         now = world.now + timedelta(seconds=seconds)
-        [outcome] = await apply([action], await world.snapshot(), world, store, FULL, now, gate=gate)
+        [outcome] = await Writer(world, store, FULL, exclusions=exclusions).apply([action], await world.snapshot(), now)
         return outcome
 
     for action in (shrink, evict(answered)):
@@ -350,8 +350,7 @@ async def test_a_kill_that_the_cluster_did_not_take_is_acted_on_when_it_is_back(
     assert reaction.outcome.verdict is Verdict.DONE
 
 
-async def test_kills_do_not_wait_for_one_that_cannot_be_answered(monkeypatch):
-    monkeypatch.setattr("cruise.runtime.oom._RETRY_SECONDS", 0.001)
+async def test_kills_do_not_wait_for_one_that_cannot_be_answered():
     world = cluster(
         [
             workload(name, template(container(100, 256, amounts(None, 512))), Dial(mebibytes=600), created_at=LONG_AGO)
@@ -368,7 +367,7 @@ async def test_kills_do_not_wait_for_one_that_cannot_be_answered(monkeypatch):
         return Unavailable("no answer") if isinstance(action, ResizePod) and action.uid == bad.pod_uid else None
 
     faulty = FaultyCluster(world, Faults(refuse=no_answer))
-    reactor = OomReactor(faulty, store, FULL)
+    reactor = OomReactor(faulty, store, FULL, waits=OomWaits(retry=0.001))
     reactions = reactor.reactions(lambda: world.now)
     first = await anext(reactions)
     assert first.record.pod_uid == world.kills[1].pod_uid
@@ -410,15 +409,15 @@ async def test_a_kill_is_answered_while_a_long_plan_is_under_way():
     leaking_pod = await only_pod(world, "leaking")
     await store.write_statistics(StatisticsTable.of_rows([statistic(leaking_pod, world.now)]))
     faulty = FaultyCluster(world, Faults(read_seconds=0.001, write_seconds=0.001))
-    gate = Gate()
+    writer = Writer(faulty, store, FULL)
     snapshot = await world.snapshot()
     # As many actions as a large pass has, over and over on the same pods.
     plan = [resize(pod, amounts(100 + turn % 2)) for turn in range(600) for pod in await pods(world, "calm")]
-    applying = asyncio.ensure_future(apply(plan, snapshot, faulty, store, FULL, world.now, gate=gate))
+    applying = asyncio.ensure_future(writer.apply(plan, snapshot, world.now))
     while len(faulty.faults.sent) < 100:
         await asyncio.sleep(0.001)
     before = len(faulty.faults.sent)
-    reaction = await OomReactor(faulty, store, FULL, gate).react(kill, world.now)
+    reaction = await OomReactor(faulty, store, FULL, writer).react(kill, world.now)
     assert reaction is not None
     assert reaction.outcome is not None
     assert reaction.outcome.verdict is Verdict.DONE

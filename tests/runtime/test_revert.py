@@ -7,7 +7,7 @@ from cruise.domain.resources import Amounts
 from cruise.domain.sizes import spec_targets
 from cruise.kube_json.objects.original_resources import format_original_resources
 from cruise.runtime.revert import revert_pass
-from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store.store import MemoryStore
 from tests.simulation.scenes import amounts, cluster, container, pods, resize, run, template, workload
@@ -23,7 +23,9 @@ async def shrunk(world: SimulatedCluster, store: MemoryStore) -> None:
     """Let cruise resize everything, as a node pass would."""
     snapshot = await world.snapshot()
     actions = [resize(pod, amounts(100, 128)) for pod in snapshot.pods]
-    assert {one.verdict for one in await apply(actions, snapshot, world, store, FULL, world.now)} == {Verdict.DONE}
+    assert {one.verdict for one in await Writer(world, store, FULL).apply(actions, snapshot, world.now)} == {
+        Verdict.DONE
+    }
     run(world, 30)
 
 
@@ -110,7 +112,7 @@ async def test_what_a_resize_cannot_restore_is_told():
     snapshot = await world.snapshot()
     [pod] = snapshot.pods
     action = resize(pod, amounts(100, 128), amounts(None, 256))
-    await apply([action], snapshot, world, store, FULL, world.now)
+    await Writer(world, store, FULL).apply([action], snapshot, world.now)
     run(world, 30)
     [outcome] = await revert_pass(world, store, FULL, world.now)
     assert (outcome.verdict, outcome.detail) == (Verdict.DONE, "app: the memory limit cannot be removed")

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from cruise.app.serve.doings import Doings
 from cruise.app.serve.jobs import GRACE, Jobs
@@ -14,14 +15,18 @@ from cruise.domain.usage import StatisticsTable
 from cruise.runtime.node_load import NodeLoads, node_load_pass
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.packing.packing_pass import PackingPass, Solver, packing_pass
-from cruise.runtime.packing.plan_execution import POLL_SECONDS, CarryingOut
+from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecution
 from cruise.runtime.ports import Cluster, Store, UsageSource
 from cruise.runtime.sizing.node_pass import NodePass, node_pass
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
 from cruise.runtime.usage.reading import ReadingProgress, UsageReading
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.audit import AuditQueue
+from cruise.runtime.writing.evictions import EvictionTurns
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.grows import RecentGrows
+from cruise.runtime.writing.writer import AT_ONCE, Writer
 
 _PRUNE_INTERVAL = timedelta(hours=1)
 _BETWEEN_LOOKS_SECONDS = 0.5
@@ -64,10 +69,21 @@ class Packer:
     enabled: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the writers of a process share, from one term of leadership to the next."""
+
+    audit: AuditQueue = field(default_factory=AuditQueue)
+    evictions: EvictionTurns = field(default_factory=EvictionTurns)
+    grows: RecentGrows = field(default_factory=RecentGrows)
+    exclusions: Exclusions = field(default_factory=Exclusions)
+    at_once: int = AT_ONCE
+
+
 class Controller:
     """Statistics refresh, node pass, packing, node load, OOM reactor and pruning, with `clock` as their time.
 
-    One is made for each time that a process begins to lead; `gate` outlives it, for what still has to be audited.
+    One is made for each time that a process begins to lead; `shared` outlives it, for what still has to be audited.
     `pace` is how many seconds of that clock pass in a second: 1 but for a simulation. Without a `packer` nothing is
     packed.
     """
@@ -84,7 +100,7 @@ class Controller:
         *,
         hooks: Hooks = NO_HOOKS,
         doings: Doings | None = None,
-        gate: Gate | None = None,
+        shared: Shared | None = None,
         packer: Packer | None = None,
         grace: timedelta = GRACE,
     ) -> None:
@@ -95,12 +111,18 @@ class Controller:
         self._clock = clock
         self._pace = pace
         self._loads = NodeLoads()
-        self._gate = gate or Gate()
-        self._reactor = OomReactor(cluster, store, policy, self._gate)
-        self._packer = packer
-        self._carrying = CarryingOut(
-            cluster, store, policy, self._gate, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
+        shared = shared or Shared()
+        exclusions = shared.exclusions
+        # All add to one audit. A taint takes no room and is no eviction; the others take turns in evictions and count
+        # each other's grows. A kill's cool-down and a packing plan exclude pods and nodes, and node passes heed that.
+        taints = partial(Writer, cluster, store, policy, audit=shared.audit, at_once=shared.at_once)
+        moves = partial(taints, evictions=shared.evictions, grows=shared.grows)
+        self._load_writer, self._node_writer = taints(), moves(exclusions=exclusions)
+        self._reactor = OomReactor(cluster, store, policy, moves(), exclusions)
+        self._plan_execution = PlanExecution(
+            cluster, store, policy, moves(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
         )
+        self._packer = packer
         # What somebody else has begun is taken up before anything new is planned.
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
         self._reading = reading
@@ -135,10 +157,10 @@ class Controller:
         """Run one node pass."""
         if not self._looked_for_plan:
             # What somebody else has begun to carry out is not to be undone.
-            await self._carrying.take_up()
+            await self._plan_execution.take_up()
             self._looked_for_plan = True
         done = await node_pass(
-            self._cluster, self._store, self._policy, self._clock(), gate=self._gate, headroom=self._headroom
+            self._cluster, self._store, self._policy, self._clock(), writer=self._node_writer, headroom=self._headroom
         )
         self.doings.add_pass(done)
         self._packing_due = True
@@ -154,7 +176,7 @@ class Controller:
         None where there is nobody to pack.
         """
         self._packing_due = False
-        plan, done = await self._carrying.take_up(), None
+        plan, done = await self._plan_execution.take_up(), None
         # What is under way is gone on with when the world is back; what could not be planned waits for the next pass.
         self._packs = plan is not None
         if plan is None and self._packer is not None and self.doings.node_pass is not None:
@@ -173,7 +195,7 @@ class Controller:
             plan = done.plan
         if plan is not None:
             self._packs = True
-            ended = await self._carrying.to_the_end(plan)
+            ended = await self._plan_execution.to_the_end(plan)
             self.doings.add_plan(ended)
             done = replace(done, plan=ended) if done is not None else PackingPass(plan.at, 0, ended)
         self._packs = False
@@ -182,7 +204,7 @@ class Controller:
     async def watch_load(self) -> None:
         """Read the nodes' loads once."""
         outcomes = await node_load_pass(
-            self._cluster, self._source, self._store, self._loads, self._policy, self._clock(), gate=self._gate
+            self._cluster, self._source, self._store, self._loads, self._policy, self._clock(), writer=self._load_writer
         )
         self.doings.add(outcomes)
 

@@ -16,7 +16,7 @@ from cruise.app.serve.connections import (
     policy_of,
     usage_reading,
 )
-from cruise.app.serve.controller import Controller, Hooks, Packer
+from cruise.app.serve.controller import Controller, Hooks, Packer, Shared
 from cruise.app.serve.doings import Doings
 from cruise.app.serve.filling import FillingLog
 from cruise.app.serve.leading import lead
@@ -27,7 +27,7 @@ from cruise.errors import BadInput, Throttled, Unavailable
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.health import health_app
 from cruise.runtime.packing.packing_pass import Solver
-from cruise.runtime.writing.gate import Gate, writes_at_once
+from cruise.runtime.writing.writer import writes_at_once
 from cruise.settings import Settings
 
 log = structlog.get_logger()
@@ -67,7 +67,7 @@ def check(settings: Settings) -> None:
 
 async def _follow_and_lead(settings: Settings, connected: Connections, running: Running, solver: Solver) -> None:
     """Keep the view of the cluster in step, whoever leads, and run the passes while this process does."""
-    gate = Gate(at_once=writes_at_once(settings.kube_requests_per_second))
+    shared = Shared(at_once=writes_at_once(settings.kube_requests_per_second))
 
     async def term() -> None:
         controller = Controller(
@@ -79,7 +79,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
             usage_reading(settings),
             hooks=Hooks(announce=announcer(connected), progress=FillingLog()),
             doings=running.doings,
-            gate=gate,
+            shared=shared,
             packer=packer_of(settings, solver),
             grace=settings.stop_grace,
         )

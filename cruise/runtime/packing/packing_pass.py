@@ -22,12 +22,12 @@ from cruise.errors import CruiseError
 from cruise.packer.answer import Packing
 from cruise.packer.problem import Objective, Problem
 from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.writing.evictions import BUDGET_WINDOW
 
 log = structlog.get_logger()
 
 _MOST_PROBLEMS = 4
 _LEAST_SECONDS = 0.5
-_EVICTION_WINDOW = timedelta(hours=1)
 UNPROVED = "it is not proved that this takes evictions"
 
 
@@ -176,7 +176,7 @@ def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list
 async def _gathered(snapshot: Snapshot, store: Store, policy: Policy, now: datetime) -> _Scene:
     decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
     usage = Usage(await store.read_statistics(), now, await store.overrides(), await store.refused_targets())
-    spent = [line for line in await store.evictions_since(now - _EVICTION_WINDOW) if line.action.node is not None]
+    spent = [line for line in await store.evictions_since(now - BUDGET_WINDOW) if line.action.node is not None]
     left = max(0, policy.max_evictions_per_hour - len(spent))
     return _Scene(snapshot, usage, decided_as, Allowance(in_all=left, of_workloads=_disrupted(snapshot, policy)))
 

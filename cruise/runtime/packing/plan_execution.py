@@ -12,8 +12,8 @@ from cruise.domain.actions import Outcome, Verdict
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Policy
 from cruise.runtime.ports import Cluster, Store
-from cruise.runtime.writing.apply import apply
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.writer import Writer
 
 log = structlog.get_logger()
 
@@ -24,10 +24,10 @@ async def _tell_nobody(outcomes: Sequence[Outcome]) -> None:
     """Tell nobody of outcomes."""
 
 
-class CarryingOut:
+class PlanExecution:
     """Carries out one plan at a time; its progress is stored before and after each write.
 
-    Meanwhile the node passes that share `gate` leave the plan's nodes and pods alone. `tell` hears of each action.
+    Meanwhile `exclusions` keeps the node passes from the plan's nodes and pods. `tell` gets each action's outcome.
     """
 
     def __init__(
@@ -35,7 +35,8 @@ class CarryingOut:
         cluster: Cluster,
         store: Store,
         policy: Policy,
-        gate: Gate,
+        writer: Writer,
+        exclusions: Exclusions,
         clock: Callable[[], datetime],
         *,
         tell: Callable[[Sequence[Outcome]], Awaitable[None]] = _tell_nobody,
@@ -44,7 +45,8 @@ class CarryingOut:
         self._cluster = cluster
         self._store = store
         self._policy = policy
-        self._gate = gate
+        self._writer = writer
+        self._exclusions = exclusions
         self._clock = clock
         self._tell = tell
         self._poll_seconds = poll_seconds
@@ -53,9 +55,9 @@ class CarryingOut:
         """Return the plan that somebody has begun and not ended, with its nodes and pods reserved; None without one."""
         plan = await self._store.packing()
         if plan is None or plan.phase is not Phase.UNDER_WAY:
-            self._gate.reserve()
+            self._exclusions.reserve()
             return None
-        self._gate.reserve(*subjects_of(plan))
+        self._exclusions.reserve(*subjects_of(plan))
         return plan
 
     async def to_the_end(self, plan: PackingPlan) -> PackingPlan:
@@ -71,7 +73,7 @@ class CarryingOut:
 
     async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
         """Do what comes next for a plan under way; return it as it is then, and whether something was done."""
-        self._gate.reserve(*subjects_of(plan))
+        self._exclusions.reserve(*subjects_of(plan))
         snapshot, stored = await self._cluster.snapshot(), await self._store.overrides()
         now = self._clock()
         # In a thread, since judging the rest of a plan in a large cluster takes a while.
@@ -84,16 +86,7 @@ class CarryingOut:
             await self._store.save_packing(step.plan)
         after, done = step.plan, False
         if step.actions:
-            outcomes = await apply(
-                step.actions,
-                snapshot,
-                self._cluster,
-                self._store,
-                self._policy,
-                now,
-                gate=self._gate,
-                pass_began=plan.at,
-            )
+            outcomes = await self._writer.apply(step.actions, snapshot, now, pass_began=plan.at)
             after = learnt(step.plan, outcomes, self._clock())
             if after != step.plan:
                 await self._store.save_packing(after)
@@ -101,7 +94,7 @@ class CarryingOut:
             await self._tell(outcomes)
         _log_progress(plan, after)
         if after.phase is not Phase.UNDER_WAY:
-            self._gate.reserve()
+            self._exclusions.reserve()
         return after, done
 
 

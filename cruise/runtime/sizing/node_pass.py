@@ -16,8 +16,7 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
-from cruise.runtime.writing.apply import apply
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.writer import Writer
 
 log = structlog.get_logger()
 
@@ -42,10 +41,10 @@ async def node_pass(
     policy: Policy,
     now: datetime,
     *,
-    gate: Gate | None = None,
+    writer: Writer | None = None,
     headroom: PassHeadroom | None = None,
 ) -> NodePass:
-    """Rightsize every node once; `gate` is shared with all that write at the same time.
+    """Rightsize every node once; `writer` shares with the others of the process what keeps plans apart.
 
     `headroom` prepares the policy's headroom model; without it, headroom is shared by the largest single one.
 
@@ -70,7 +69,7 @@ async def node_pass(
     shrunk, waiting = await asyncio.to_thread(
         decide_unscheduled, snapshot, statistics, decided_as, now, stored=stored, refused=refused
     )
-    outcomes = await apply([*shrunk, *ordered(plans)], snapshot, cluster, store, policy, now, gate=gate)
+    outcomes = await (writer or Writer(cluster, store, policy)).apply([*shrunk, *ordered(plans)], snapshot, now)
     log.info(
         "node pass",
         nodes=len(plans),

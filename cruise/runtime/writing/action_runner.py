@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
@@ -12,23 +12,22 @@ from cruise.domain.sizes import spec_targets
 from cruise.errors import Conflict, CruiseError, NotFound, Refused, Throttled, Unavailable
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.writing.answers import WEBHOOK_FAILED, forbids_disruption, refusal_of
+from cruise.runtime.writing.audit import AuditQueue
 from cruise.runtime.writing.braking import Brake
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.evictions import EvictionTurns
 from cruise.runtime.writing.guards import Guards
 from cruise.runtime.writing.pausing import Pause
+from cruise.runtime.writing.waits import WriteWaits
 
 log = structlog.get_logger()
 
-# What is under way when a plan is given up has so long to be answered, well inside what a lease leaves.
-GRACE_SECONDS = 3.0
 _MOST_ATTEMPTS = 5
 _ORIGINALS_AT_ONCE = 5000
-_EVICTION_WINDOW = timedelta(hours=1)
 PART = "what would grow waits for room"
 
 
-class Application:
-    """What one application of a plan has to remember from action to action."""
+class ActionRunner:
+    """Runs the actions of one plan, and keeps what one action teaches about the next."""
 
     def __init__(
         self,
@@ -36,18 +35,22 @@ class Application:
         cluster: Cluster,
         store: Store,
         guards: Guards,
-        gate: Gate,
+        audit: AuditQueue,
+        evictions: EvictionTurns,
         pause: Pause,
+        waits: WriteWaits,
         now: datetime,
     ) -> None:
         self._actions = actions
         self._cluster = cluster
         self._store = store
         self._guards = guards
-        self._gate = gate
+        self._audit = audit
+        self._evictions = evictions
         self._pause = pause
+        self._waits = waits
         self._now = now
-        self._brake = Brake(pause)
+        self._brake = Brake(pause, waits)
         self._forbidden: set[type[Action]] = set()
         self._spent: Sequence[Outcome] | None = None
         self._to_remember: list[RefusedTarget] = []
@@ -58,12 +61,12 @@ class Application:
         return [outcome for outcome in self._outcomes if outcome is not None]
 
     async def begin(self) -> None:
-        """Before the first write: learn whether it may be, and remember what pods ask for that were never resized."""
+        """Before the first write: read the pause, and store the requests of pods that were never resized."""
         if all(self._guards.forbidden_by_mode(action) for action in self._actions):
             return
-        await self._pause.ask()
+        await self._pause.read()
         for first in range(0, len(self._actions), _ORIGINALS_AT_ONCE):
-            # In parts, since a plan may be about all pods of a large cluster, and others wait for their turn.
+            # In parts, since a plan may be about all pods of a large cluster, and other tasks wait for their turn.
             originals = self._guards.original_sizes(self._actions[first : first + _ORIGINALS_AT_ONCE])
             if originals and await self._pause.allows_writing():
                 await self._store.remember_original_sizes(originals)
@@ -73,25 +76,25 @@ class Application:
         refused, self._to_remember = self._to_remember, []
         if refused:
             await self._store.remember_refused(refused)
-        await self._gate.record(self._store)
+        await self._audit.record(self._store)
 
     async def one(self, number: int) -> None:
         """Take one action to its end."""
         action = self._actions[number]
         outcome = await self._ended(action)
         self._outcomes[number] = outcome
-        # What is not even tried, since others of its kind were, is told of those.
+        # The first refusal of a kind stands for the rest, which is not even tried.
         untried = outcome.verdict is Verdict.HELD and outcome.reason in (Reason.FORBIDDEN, Reason.THROTTLED)
         evicted = isinstance(action, EvictPod) and outcome.verdict is Verdict.DONE
         if outcome.verdict is not Verdict.OBSERVED and not untried and not evicted:
-            self._gate.note(outcome)
+            self._audit.note(outcome)
 
     async def _ended(self, action: Action) -> Outcome:
         if self._guards.forbidden_by_mode(action):
             return self._outcome(action, Verdict.OBSERVED, Reason.MODE)
-        left_alone = self._guards.why_left_alone(action)
-        if left_alone is not None:
-            return self._outcome(action, Verdict.HELD, left_alone)
+        excluded = self._guards.why_excluded(action)
+        if excluded is not None:
+            return self._outcome(action, Verdict.HELD, excluded)
         if isinstance(action, EvictPod):
             return await self._evicted(action)
         if isinstance(action, ResizePod):
@@ -99,13 +102,11 @@ class Application:
         return await self._attempted(action)
 
     async def _evicted(self, action: EvictPod) -> Outcome:
-        """Evict with nobody else evicting, on budgets read from the store where others may have spent them."""
+        """Evict in turn, on budgets read from the store where other writers may have spent them."""
         over = None if self._spent is None else self._guards.over_budget(action, self._spent)
         if over is not None:
             return self._outcome(action, Verdict.HELD, over)
-        async with self._gate.evicting:
-            await self.record()
-            self._spent = await self._store.evictions_since(self._now - _EVICTION_WINDOW)
+        async with self._evictions.turn(self._store, self._audit, self._now) as self._spent:
             over = self._guards.over_budget(action, self._spent)
             if over is not None:
                 return self._outcome(action, Verdict.HELD, over)
@@ -113,13 +114,12 @@ class Application:
             if outcome.verdict is Verdict.REFUSED:
                 self._guards.refusing_nodes.add(action.node)
             elif outcome.verdict is Verdict.DONE:
-                self._gate.note(outcome)
-                await self.record()
+                self._audit.note(outcome)
             return outcome
 
     async def _resized(self, action: ResizePod) -> Outcome:
         detail = ""
-        if not self._guards.must_be_read_anew(action) and self._guards.resized_by_another(action):
+        if not self._guards.must_be_read_again(action) and self._guards.resized_by_another(action):
             return self._outcome(action, Verdict.HELD, Reason.CHANGED_SINCE)
         if not self._guards.has_room(action):
             part = self._guards.part_without_growth(action)
@@ -133,7 +133,7 @@ class Application:
         return outcome
 
     async def _attempted(self, action: Action, detail: str = "") -> Outcome:
-        """Try an action until the server has no more of "too many requests" to say, within bounds."""
+        """Try an action until the server answers something else than "too many requests", within bounds."""
         for left in reversed(range(_MOST_ATTEMPTS)):
             async with self._brake.turn():
                 if type(action) in self._forbidden:
@@ -169,7 +169,7 @@ class Application:
     async def _why_kept_back(self, action: Action) -> Outcome | None:
         """Return how an action ends that is not to be sent, by what is known right before; None for any other."""
         changed = None
-        if await self._pause.allows_writing() and self._guards.must_be_read_anew(action):
+        if await self._pause.allows_writing() and self._guards.must_be_read_again(action):
             assert isinstance(action, ResizePod | EvictPod)
             changed = self._guards.why_changed(action, await self._cluster.pod(action.namespace, action.pod))
         # Once more, since reading may have taken its time.
@@ -184,17 +184,17 @@ class Application:
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait({sending}, timeout=GRACE_SECONDS)
+            await asyncio.wait({sending}, timeout=self._waits.answer)
             if not sending.done():
                 sending.cancel()
                 await asyncio.wait({sending})
             unanswered = Unavailable("given up before it was answered: it may have been done")
             error = unanswered if sending.cancelled() else sending.exception()
             if error is None or isinstance(error, CruiseError):
-                self._gate.note(self._judged(action, error, detail))
+                self._audit.note(self._judged(action, error, detail))
             raise
         except Unavailable as error:
-            self._gate.note(self._judged(action, error, detail))
+            self._audit.note(self._judged(action, error, detail))
             raise
 
     def _judged(self, action: Action, error: CruiseError | None, detail: str) -> Outcome:

@@ -10,9 +10,9 @@ NODE_CAPACITY = "NodeCapacity"
 QUOTA_EXCEEDED = "QuotaExceeded"
 MULTIPLE_BUDGETS = "MultipleDisruptionBudgets"
 DISRUPTION_BUDGET = "DisruptionBudget"
-# Who asks is not let do this at all, whatever the pod.
+# The client may not do this at all, whatever the pod.
 NO_RIGHT = frozenset({"Unauthorized", "Forbidden"})
-# Somebody's admission webhook does not answer: that is about some objects, and no reason to slow down for all.
+# An admission webhook does not answer: that is about some objects, and no reason to slow down for all.
 WEBHOOK_FAILED = "WebhookFailed"
 
 _UNEVICTABLE = {MULTIPLE_BUDGETS: Reason.UNMOVABLE, DISRUPTION_BUDGET: Reason.DISRUPTION_BUDGET}
@@ -22,8 +22,8 @@ _UNEVICTABLE = {MULTIPLE_BUDGETS: Reason.UNMOVABLE, DISRUPTION_BUDGET: Reason.DI
 class Refusal:
     """Why a write was not done.
 
-    `remembered_as` is the reason under which the same resize is not asked for again, None where it may be;
-    `of_verb` tells that no action of its kind will be let through.
+    `remembered_as` is the reason under which the same resize is not tried again, None where it may be; `of_verb` says
+    that no action of its kind will be let through.
     """
 
     reason: Reason
@@ -32,7 +32,7 @@ class Refusal:
 
 
 def refusal_of(action: Action, error: Refused) -> Refusal:
-    """Tell what a refusal for good means for an action."""
+    """Return what a refusal for good means for an action."""
     if error.cause in NO_RIGHT:
         return Refusal(Reason.FORBIDDEN, of_verb=True)
     if isinstance(action, EvictPod):
@@ -47,9 +47,9 @@ def refusal_of(action: Action, error: Refused) -> Refusal:
 
 
 def forbids_disruption(action: Action, error: Throttled) -> bool:
-    """Tell a disruption budget's no from a server's that is asked too much: both are answered 429.
+    """Tell a disruption budget's refusal from an overloaded server's: both are answered 429.
 
-    Older servers give a budget's no without its cause, and an overloaded one says when to come again.
+    Older servers give a budget's refusal without its cause, and an overloaded one says when to come again.
     """
     if not isinstance(action, EvictPod):
         return False

@@ -6,19 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from cruise.runtime.writing.pausing import Pause
+from cruise.runtime.writing.waits import WRITE_WAITS, WriteWaits
 
-LONGEST_WAIT_SECONDS = 30.0
-# As long as this nothing at all may go through before the rest of a plan is left to the next pass.
-PATIENCE_SECONDS = 60.0
 MOST_ALONE = 50
-_FIRST_WAIT_SECONDS = 0.5
 
 
 class Brake:
     """Lets writers through freely, and after a 429 one at a time and later, until one goes through again."""
 
-    def __init__(self, pause: Pause) -> None:
+    def __init__(self, pause: Pause, waits: WriteWaits = WRITE_WAITS) -> None:
         self._pause = pause
+        self._waits = waits
         self._one_at_a_time = asyncio.Lock()
         self._in_a_row = 0
         self._alone_in_a_row = 0
@@ -40,7 +38,7 @@ class Brake:
         yield
 
     def went_through(self) -> None:
-        """Let everybody through again."""
+        """Let all writers through again."""
         self._in_a_row = 0
         self._alone_in_a_row = 0
         self._waited_seconds = 0.0
@@ -55,11 +53,11 @@ class Brake:
         now = time.monotonic()
         if self._in_a_row and now < self._resume_at:
             return  # one of those that were under way together: the same storm
-        doubled = _FIRST_WAIT_SECONDS * 2.0 ** min(self._in_a_row, 10)
-        seconds = min(doubled if retry_after_seconds is None else retry_after_seconds, LONGEST_WAIT_SECONDS)
+        doubled = self._waits.first_delay * 2.0 ** min(self._in_a_row, 10)
+        seconds = min(doubled if retry_after_seconds is None else retry_after_seconds, self._waits.longest_delay)
         # A server that asks for no time at all would be asked again and again at once.
-        seconds = max(seconds, _FIRST_WAIT_SECONDS)
+        seconds = max(seconds, self._waits.first_delay)
         self._in_a_row += 1
         self._waited_seconds += seconds
         self._resume_at = now + seconds
-        self.given_up = self._waited_seconds > PATIENCE_SECONDS
+        self.given_up = self._waited_seconds > self._waits.most_delay

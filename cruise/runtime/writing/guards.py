@@ -1,18 +1,19 @@
-"""What stands before a write: mode, room on the node, budgets of evictions, and the pod as it is now."""
+"""What stands before a write: mode, exclusions, room on the node, eviction budgets, and the pod as it is now."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from cruise.decisions.sizing.resize import without_growth
 from cruise.domain.actions import Action, EvictPod, OriginalSizes, Outcome, Reason, ResizePod
-from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.sizes import spec_targets
-from cruise.runtime.writing.gate import Gate, Grow
+from cruise.runtime.writing.evictions import EvictionBudgets
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.grows import Grow, RecentGrows
 
 
 class Guards:
@@ -23,23 +24,25 @@ class Guards:
         actions: Sequence[Action],
         snapshot: Snapshot,
         policy: Policy,
-        gate: Gate,
         now: datetime,
         *,
+        grows: RecentGrows,
+        exclusions: Exclusions,
         asked_for: bool = False,
         pass_began: datetime | None = None,
     ) -> None:
         self._asked_for = asked_for
         self._policy = policy
-        self._gate = gate
+        self._grows = grows
+        self._exclusions = exclusions
         self._now = now
-        self._began = gate.now()
+        self._began = grows.now()
         self._limit_ranges = snapshot.limit_ranges
         self.refusing_nodes: set[str | None] = set()
         named = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
         self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in named}
         self._rooms = _Rooms(actions, snapshot)
-        self._disruptions = _Disruptions(actions, snapshot, policy, pass_began or now)
+        self._budgets = EvictionBudgets(actions, snapshot, policy, pass_began or now)
 
     def decided_on(self, action: ResizePod | EvictPod) -> Pod | None:
         """Return the pod as it was when the action was decided."""
@@ -50,15 +53,9 @@ class Guards:
         needed = Mode.RESIZE if isinstance(action, ResizePod) else Mode.FULL
         return self._policy.mode < needed and not self._asked_for
 
-    def why_left_alone(self, action: Action) -> Reason | None:
-        """Tell why a node pass must not touch a pod: a kill was answered, or a packing plan counts on pod or node."""
-        if not isinstance(action, ResizePod | EvictPod):
-            return None
-        if action.reason not in (Reason.RIGHTSIZED, Reason.DOES_NOT_FIT):
-            return None
-        if self._gate.rests(action.uid, self._now):
-            return Reason.COOLING_DOWN
-        return Reason.PACKING if self._gate.is_reserved(action) else None
+    def why_excluded(self, action: Action) -> Reason | None:
+        """Return why a node pass must leave the pod or node alone now, None where it need not."""
+        return self._exclusions.why_excluded(action, self._now)
 
     def original_sizes(self, actions: Sequence[Action]) -> list[OriginalSizes]:
         """Return what the pods to be resized ask for now, where no annotation keeps it: it may be the first resize."""
@@ -80,7 +77,7 @@ class Guards:
             return True
         if action.node in self.refusing_nodes:
             return False
-        others = self._gate.grows_on(action.node, self._began)
+        others = self._grows.on_node(action.node, self._began)
         # An earlier try of the same grow may have failed: it does not take the room twice.
         others.pop(action.uid, None)
         return action.growth.growth_fits_in(self._rooms.left_on(action.node, others))
@@ -93,22 +90,22 @@ class Guards:
         return without_growth(decided_on, action, self._limit_ranges.get(action.namespace, ()), self._policy)
 
     def take(self, action: ResizePod) -> Callable[[], None]:
-        """Take the room of a grow, just before it is sent, so that nobody else does; return how to give it back."""
-        if not _is_told_to_others(action):
+        """Take the room of a grow, just before it is sent; return how to give it back."""
+        if action.growth == NO_RESOURCES and action.reason is Reason.RIGHTSIZED:
             return lambda: None
-        before = self._gate.add_grow(self, action)
-        return lambda: self._gate.put_back_grow(action, before)
+        before = self._grows.add(self, action)
+        return lambda: self._grows.put_back(action, before)
 
     def resized_by_another(self, action: ResizePod) -> bool:
-        """Tell whether another application in this process has resized the pod since the decision.
+        """Tell whether another plan in this process has resized the pod since the decision.
 
-        For who is not read anew; reading shows it otherwise.
+        For pods that are not read again; reading shows it otherwise.
         """
-        grow = self._gate.grows_on(action.node, self._began).get(action.uid)
+        grow = self._grows.on_node(action.node, self._began).get(action.uid)
         decided_on = self.decided_on(action)
         return grow is not None and grow.by is not self and decided_on is not None and not grow.shows_in(decided_on)
 
-    def must_be_read_anew(self, action: Action) -> bool:
+    def must_be_read_again(self, action: Action) -> bool:
         """Tell whether an action's pod is read once more right before.
 
         For a pure shrink it is not: the server checks uid and values itself, and what the shrink could overwrite is
@@ -129,15 +126,11 @@ class Guards:
 
     def over_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> Reason | None:
         """Tell which budget an eviction would overdraw; `spent` are the evictions of the last hour."""
-        reason = self._disruptions.over_budget(action, spent)
+        reason = self._budgets.over_budget(action, spent)
         if reason is None and action.node in self.refusing_nodes:
-            # Without the pod that had to stay the node does not fit, and who else goes may go in vain.
+            # Without the pod that had to stay the node does not fit: another eviction may be in vain.
             return Reason.DISRUPTION_BUDGET
         return reason
-
-
-def _is_told_to_others(action: ResizePod) -> bool:
-    return action.growth != NO_RESOURCES or action.reason is not Reason.RIGHTSIZED
 
 
 class _Rooms:
@@ -160,53 +153,3 @@ class _Rooms:
             if uid in self._pods and not grow.shows_in(self._pods[uid]):
                 left -= grow.growth
         return left
-
-
-class _Disruptions:
-    """Who is being disrupted, in the snapshot and by evictions that it does not show yet."""
-
-    def __init__(self, actions: Sequence[Action], snapshot: Snapshot, policy: Policy, pass_began: datetime) -> None:
-        self._policy = policy
-        self._pass_began = pass_began
-        evicting = any(isinstance(one, EvictPod) for one in actions)
-        self._alive: set[str] = set()
-        self._in_snapshot: Counter[tuple[str, WorkloadRef | None]] = Counter()
-        self._youngest_unsized: dict[tuple[str, WorkloadRef | None, str | None], datetime] = {}
-        for pod in snapshot.pods if evicting else ():
-            if pod.created_at is not None and ORIGINAL_RESOURCES not in pod.annotations:
-                place = (pod.namespace, pod.workload, pod.node)
-                self._youngest_unsized[place] = max(pod.created_at, self._youngest_unsized.get(place, pod.created_at))
-            if pod.terminating or pod.phase == "Pending":
-                self._in_snapshot[(pod.namespace, pod.workload)] += pod.workload is not None
-            else:
-                self._alive.add(pod.uid)
-
-    def over_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> Reason | None:
-        """Tell which budget an eviction would overdraw."""
-        policy = self._policy
-        if action.node is None:
-            # Nobody misses a pod that runs nowhere.
-            return None
-        spent = [line for line in spent if line.action.node is not None]
-        if len(spent) >= policy.max_evictions_per_hour:
-            return Reason.BUDGET_HOUR
-        recent = [
-            line.action
-            for line in spent
-            if isinstance(line.action, EvictPod) and (line.at >= self._pass_began or line.action.uid in self._alive)
-        ]
-        if any(self._came_back(line) for line in spent if line.action.node == action.node):
-            return Reason.CAME_BACK
-        if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
-            return Reason.BUDGET_NODE
-        whose = (action.namespace, action.workload)
-        disrupted = self._in_snapshot[whose] + sum((one.namespace, one.workload) == whose for one in recent)
-        return Reason.BUDGET_WORKLOAD if disrupted >= policy.max_evictions_per_workload else None
-
-    def _came_back(self, line: Outcome) -> bool:
-        """Tell whether who was evicted is on its node again, asking for as little as before: the next would be, too."""
-        evicted = line.action
-        if not isinstance(evicted, EvictPod):
-            return False
-        youngest = self._youngest_unsized.get((evicted.namespace, evicted.workload, evicted.node))
-        return youngest is not None and youngest > line.at

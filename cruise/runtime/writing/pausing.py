@@ -1,48 +1,46 @@
-"""The operator's pause, known to every writer within a second without a query an action."""
+"""The operator's pause, known to every writer within a second without a query for each action."""
 
 import asyncio
 import time
 
 from cruise.errors import CruiseError, Unavailable
 from cruise.runtime.ports import Store
-
-POLL_SECONDS = 0.4
-_PATIENCE_SECONDS = 10.0
+from cruise.runtime.writing.waits import WRITE_WAITS, WriteWaits
 
 
 class Pause:
-    """Asks the store again and again whether writing is paused; None as the store is never paused.
+    """Reads from the store again and again whether writing is paused; without a store it never is.
 
     Once paused it stays so: a pause in the middle of a plan ends the plan, and going on is for the next one.
     """
 
-    def __init__(self, store: Store | None, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, store: Store | None, waits: WriteWaits = WRITE_WAITS) -> None:
         self._store = store
-        self._poll_seconds = poll_seconds
-        # With the time to the next question, and in the queue of a slow client, this stays under a second.
-        self._good_for_seconds = 1.8 * poll_seconds
-        self._answer_to = -float("inf")
+        self._waits = waits
+        # With the time to the next read, and in the queue of a slow client, this stays under a second.
+        self._good_for_seconds = 1.8 * waits.poll
+        self._answered_at = -float("inf")
         self._news = asyncio.Event()
         self._failure: CruiseError | None = None
         self.paused = False
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Ask until `stop`; an answer that cannot be had is told to those who want to write."""
-        while not self.paused and self._failure is None and not await waited(stop, self._poll_seconds):
-            await self.ask()
+        """Read until `stop`; a failure reaches the writers through `allows_writing`."""
+        while not self.paused and self._failure is None and not await waited(stop, self._waits.poll):
+            await self.read()
 
-    async def ask(self) -> None:
-        """Ask once."""
+    async def read(self) -> None:
+        """Read once."""
         if self._store is None:
             return
-        asked_at = time.monotonic()
+        began = time.monotonic()
         try:
             paused = await self._store.paused()
         except CruiseError as error:
             self._failure = error
         else:
             self.paused = self.paused or paused
-            self._answer_to = asked_at
+            self._answered_at = began
         self._news.set()
         self._news = asyncio.Event()
 
@@ -54,9 +52,9 @@ class Pause:
         while not self.paused:
             if self._failure is not None:
                 raise Unavailable(f"whether writing is paused is not known: {self._failure}") from self._failure
-            if self._store is None or time.monotonic() - self._answer_to <= self._good_for_seconds:
+            if self._store is None or time.monotonic() - self._answered_at <= self._good_for_seconds:
                 return True
-            if not await waited(self._news, _PATIENCE_SECONDS):
+            if not await waited(self._news, self._waits.pause_answer):
                 raise Unavailable("whether writing is paused is not known: the store does not answer")
         return False
 
@@ -64,7 +62,7 @@ class Pause:
         """Wait for a time, or until paused."""
         until = time.monotonic() + seconds
         while not self.paused and (left := until - time.monotonic()) > 0:
-            await waited(self._news, min(left, self._poll_seconds))
+            await waited(self._news, min(left, self._waits.poll))
 
 
 async def waited(event: asyncio.Event, seconds: float) -> bool:

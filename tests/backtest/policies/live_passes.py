@@ -21,7 +21,9 @@ from cruise.runtime.sizing.pass_headroom import PassHeadroom
 from cruise.runtime.usage.reading import UsageReading
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.grows import RecentGrows
+from cruise.runtime.writing.writer import Writer
 from cruise.simulation.store.store import MemoryStore
 
 
@@ -37,10 +39,13 @@ class LivePasses:
         self.source = ObservedUsage(recording)
         self.store = MemoryStore()
         self.seconds = 0.0
-        self.gate = Gate(lambda: self.seconds)
         self.state = UsageState()
         self.headroom = PassHeadroom(self.state)
-        self.reactor = OomReactor(self.cluster, self.store, self.policy, self.gate)
+        exclusions = Exclusions()
+        self.writer = Writer(
+            self.cluster, self.store, self.policy, grows=RecentGrows(lambda: self.seconds), exclusions=exclusions
+        )
+        self.reactor = OomReactor(self.cluster, self.store, self.policy, self.writer, exclusions)
         self.reading = UsageReading(step_seconds=recording.step_seconds, settle_seconds=0)
 
     def observe(self, at, cpu, memory):
@@ -70,7 +75,7 @@ class LivePasses:
 
     async def _pass(self, now):
         await usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
-        await node_pass(self.cluster, self.store, self.policy, now, gate=self.gate, headroom=self.headroom)
+        await node_pass(self.cluster, self.store, self.policy, now, writer=self.writer, headroom=self.headroom)
 
     def killed(self, kill, fleet):
         at = datetime.fromtimestamp(kill.at, UTC)

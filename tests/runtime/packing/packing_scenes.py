@@ -15,8 +15,11 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.packer.status import Status
 from cruise.runtime.admission.steering import Expected
-from cruise.runtime.packing.plan_execution import CarryingOut
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.packing.plan_execution import PlanExecution
+from cruise.runtime.writing.audit import AuditQueue
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.grows import RecentGrows
+from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store.store import MemoryStore
 from tests.simulation.scenes import amounts, cluster, node, pods, run, template, workload
@@ -74,7 +77,7 @@ class Theatre:
         self.world: SimulatedCluster = cluster(workloads, nodes, **fields)
         self.store = MemoryStore()
         self.policy = policy
-        self.gate = Gate()
+        self.restart()
         self.expected = Expected(lambda: self.world.now, lambda: self.world.now.timestamp())
         self.steers = True
         self.world.admit = self._admit
@@ -87,9 +90,16 @@ class Theatre:
         self.expected.claim(one)
         return steered(pod, pod, Leave(Reason.SETTLED), one) or pod
 
-    def carrying(self) -> CarryingOut:
+    def restart(self) -> None:
+        """Forget what a process keeps in memory."""
+        self.audit, self.grows, self.exclusions = AuditQueue(), RecentGrows(), Exclusions()
+
+    def carrying(self) -> PlanExecution:
         """A process that carries plans out."""
-        return CarryingOut(self.port, self.store, self.policy, self.gate, lambda: self.world.now, poll_seconds=0)
+        writer = Writer(self.port, self.store, self.policy, audit=self.audit, grows=self.grows)
+        return PlanExecution(
+            self.port, self.store, self.policy, writer, self.exclusions, lambda: self.world.now, poll_seconds=0
+        )
 
     async def begin(self, *stages: Stage) -> PackingPlan:
         """Store a plan that is to be carried out."""

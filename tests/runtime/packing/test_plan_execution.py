@@ -11,7 +11,7 @@ from cruise.domain.packing import Phase, Stage
 from cruise.domain.policy import Mode
 from cruise.domain.scheduling import LabelSelector
 from cruise.errors import Throttled
-from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.evictions import BudgetRule
 from tests.runtime.packing.packing_scenes import FULL, Theatre, move, node, preemption, shrink, sized
 from tests.simulation.faults import Faults, FaultyCluster
@@ -212,7 +212,7 @@ async def test_after_a_restart_an_unfinished_plan_is_taken_up_at_every_moment():
             if plan.phase is Phase.UNDER_WAY:
                 plan = await theatre.step(plan)
         reached += theatre.world.tally.evictions
-        theatre.gate = type(theatre.gate)()
+        theatre.restart()
         found = await theatre.carrying().take_up()
         if found is None:
             continue
@@ -241,15 +241,9 @@ async def test_a_node_pass_leaves_alone_what_a_plan_counts_on():
     plan = await theatre.begin(stage)
     await theatre.step(plan)
     db = await theatre.only("db")
-    [held] = await apply(
-        [make_resize(db, amounts(1400, 256))],
-        await theatre.world.snapshot(),
-        theatre.world,
-        theatre.store,
-        FULL,
-        theatre.world.now,
-        gate=theatre.gate,
-    )
+    of_node_passes = Writer(theatre.world, theatre.store, FULL, exclusions=theatre.exclusions)
+    shrink_db = make_resize(db, amounts(1400, 256))
+    [held] = await of_node_passes.apply([shrink_db], await theatre.world.snapshot(), theatre.world.now)
     assert (held.verdict, held.reason) == (Verdict.HELD, Reason.PACKING)
     assert isinstance(held.action, ResizePod)
 

@@ -5,13 +5,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cruise.domain.actions import EvictPod, Verdict
+from cruise.domain.actions import EvictPod, Reason, Verdict
 from cruise.domain.packing import Phase
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.runtime.packing.packing_pass import packing_pass
-from cruise.runtime.writing.gate import Gate
 from cruise.simulation.cluster.evictions import BudgetRule
 from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
 from tests.runtime.packing.test_packing_pass import LONG, Exhaustive
@@ -58,7 +57,7 @@ async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anyb
         steps += 1
         assert steps < 400
         if steps in restarts:
-            theatre.gate = Gate()
+            theatre.restart()
             plan = await theatre.carrying().take_up() or plan
     lines = await theatre.store.outcomes(START)
     evicted = [line.action.uid for line in lines if isinstance(line.action, EvictPod) and line.verdict is Verdict.DONE]
@@ -67,7 +66,9 @@ async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anyb
     assert sum(line.verdict is Verdict.DONE for line in running) <= planned
     assert theatre.world.tally.evictions_refused == 0
     assert list(await theatre.store.steered()) == []
-    assert not theatre.gate.is_reserved(replace(lines[0].action, node="n0")) if lines else True
+    if lines:
+        of_a_node_pass = replace(lines[0].action, node="n0", reason=Reason.RIGHTSIZED)
+        assert theatre.exclusions.why_excluded(of_a_node_pass, theatre.world.now) is None
     if plan.phase is Phase.FINISHED:
         places = {arrival.namespace + arrival.pod for arrival in plan.proposal.placed}
         waiting = [pod for pod in (await theatre.world.snapshot()).pods if pod.node is None]

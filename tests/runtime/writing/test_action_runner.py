@@ -19,8 +19,11 @@ from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.domain.sizes import spec_targets
 from cruise.errors import CruiseError, Refused, Throttled, Unavailable
-from cruise.runtime.writing.apply import apply
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.audit import AuditQueue
+from cruise.runtime.writing.evictions import EvictionTurns
+from cruise.runtime.writing.grows import RecentGrows
+from cruise.runtime.writing.waits import WriteWaits
+from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.evictions import BudgetRule
 from cruise.simulation.store.store import MemoryStore
@@ -43,13 +46,7 @@ from tests.simulation.scenes import (
 
 FULL = Policy(mode=Mode.FULL, max_evictions_per_node=9, max_evictions_per_workload=9, max_evictions_per_hour=99)
 FAST = 0.005
-
-
-@pytest.fixture(scope="module", autouse=True)
-def short_waits():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cruise.runtime.writing.braking._FIRST_WAIT_SECONDS", 0.001)
-        yield
+WAITS = WriteWaits(poll=FAST, first_delay=0.001)
 
 
 def shrink(pod: Pod, cpu: int = 100) -> ResizePod:
@@ -62,10 +59,11 @@ def grow(pod: Pod, by: int) -> ResizePod:
     return replace(resize(pod, wanted), growth=resources(by, 0))
 
 
-async def applied(world: FaultyCluster, actions: Sequence[Action], store=None, policy=FULL, **options) -> list[Outcome]:
-    snapshot = await world.snapshot()
-    store = MemoryStore() if store is None else store
-    return await apply(actions, snapshot, world, store, policy, world.cluster.now, poll_seconds=FAST, **options)
+async def applied(
+    world: FaultyCluster, actions: Sequence[Action], store=None, policy=FULL, *, at_once=16, waits=WAITS, **options
+) -> list[Outcome]:
+    writer = Writer(world, MemoryStore() if store is None else store, policy, at_once=at_once, waits=waits)
+    return await writer.apply(actions, await world.snapshot(), world.cluster.now, **options)
 
 
 def told(outcomes: Sequence[Outcome]) -> list[tuple[Verdict, Reason]]:
@@ -173,7 +171,7 @@ async def test_the_store_is_not_asked_for_every_action():
 
     world, store = many(400), Counting()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    outcomes = await apply(actions, await world.snapshot(), world, store, FULL, START)
+    outcomes = await Writer(world, store, FULL).apply(actions, await world.snapshot(), START)
     assert {outcome.verdict for outcome in outcomes} == {Verdict.DONE}
     assert store.asked["originals"] == 1
     # Once before the first write, and then by the clock.
@@ -212,11 +210,8 @@ async def test_nobody_writes_by_an_answer_that_is_too_old():
 
 async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
     class Lost(MemoryStore):
-        answers = 0
-
         async def paused(self) -> bool:
-            self.answers += 1
-            if self.answers > 1:
+            if world.faults.sent:
                 raise Unavailable("the database is gone")
             return False
 
@@ -260,10 +255,11 @@ async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way
     assert len(resized) == sent
 
 
-async def test_what_is_not_answered_after_a_cancellation_is_audited_as_failed(monkeypatch):
-    monkeypatch.setattr("cruise.runtime.writing.action_runner.GRACE_SECONDS", 0.01)
+async def test_what_is_not_answered_after_a_cancellation_is_audited_as_failed():
+    waits = replace(WAITS, answer=0.01)
     world, store = many(write_seconds=60), MemoryStore()
-    plan = asyncio.ensure_future(applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=4))
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    plan = asyncio.ensure_future(applied(world, actions, store, at_once=4, waits=waits))
     while world.faults.under_way < 4:
         await asyncio.sleep(0.001)
     plan.cancel()
@@ -283,18 +279,19 @@ async def test_a_cancellation_is_not_hidden_by_a_store_that_is_lost_and_nothing_
                 raise Unavailable("the database is gone")
             await super().record_outcomes(outcomes)
 
-    world, store, gate = many(write_seconds=0.01), Lost(), Gate()
+    world, store, audit = many(write_seconds=0.01), Lost(), AuditQueue()
+    writer = Writer(world, store, FULL, audit=audit)
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    plan = asyncio.ensure_future(apply(actions, await world.snapshot(), world, store, FULL, START, gate=gate))
+    plan = asyncio.ensure_future(writer.apply(actions, await world.snapshot(), START))
     while not world.faults.sent:
         await asyncio.sleep(0.001)
     store.lost = True
     plan.cancel()
     with pytest.raises(asyncio.CancelledError):
         await plan
-    assert len(gate.unrecorded) == len(world.faults.sent)
+    assert len(audit.unrecorded) == len(world.faults.sent)
     store.lost = False
-    await apply([], await world.snapshot(), world, store, FULL, START, gate=gate)
+    await writer.apply([], await world.snapshot(), START)
     assert {one.action for one in await store.outcomes(START)} == set(world.faults.sent)
 
 
@@ -337,10 +334,10 @@ async def test_a_storm_of_429_slows_down_and_loses_nothing():
     assert len(world.faults.sent) <= len(actions) + 30
 
 
-async def test_a_server_that_only_says_429_is_asked_a_few_times_and_then_left_alone(monkeypatch):
-    monkeypatch.setattr("cruise.runtime.writing.braking.PATIENCE_SECONDS", 0.05)
+async def test_a_server_that_only_says_429_is_asked_a_few_times_and_then_left_alone():
     world, store = many(400, refuse=lambda action: Throttled("too many requests", 0.01)), MemoryStore()
-    outcomes = await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store)
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    outcomes = await applied(world, actions, store, waits=replace(WAITS, most_delay=0.05))
     assert {outcome.reason for outcome in outcomes} == {Reason.THROTTLED}
     # The first wave, and then one at a time.
     assert len(world.faults.sent) <= 16 + 12
@@ -444,14 +441,14 @@ async def test_an_eviction_that_a_budget_refuses_for_good_is_told_as_such():
 
 
 async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
-    world, store, gate = many(2), MemoryStore(), Gate()
+    world, store, audit = many(2), MemoryStore(), AuditQueue()
     actions = [evict(pod) for pod in await pods(world.cluster)]
     none = replace(FULL, max_evictions_per_hour=0)
 
     async def one_pass(policy: Policy, minutes: int) -> int:
         now = START + timedelta(minutes=minutes)
         before = len(await store.outcomes(START))
-        await apply(actions, await world.snapshot(), world, store, policy, now, gate=gate)
+        await Writer(world, store, policy, audit=audit).apply(actions, await world.snapshot(), now)
         return len(await store.outcomes(START)) - before
 
     assert [await one_pass(none, 5 * turn) for turn in range(5)] == [2, 0, 0, 0, 0]
@@ -467,12 +464,12 @@ async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
 
 async def test_two_plans_together_spend_one_budget():
     policy = replace(FULL, max_evictions_per_hour=3)
-    world, store, gate = many(12, write_seconds=0.001, read_seconds=0.001), MemoryStore(), Gate()
+    world, store, turns = many(12, write_seconds=0.001, read_seconds=0.001), MemoryStore(), EvictionTurns()
     there = await pods(world.cluster)
     snapshot = await world.snapshot()
     plans = [[evict(pod) for pod in there[:6]], [evict(pod) for pod in there[6:]]]
     ended = await asyncio.gather(
-        *(apply(plan, snapshot, world, store, policy, START, gate=gate) for plan in plans),
+        *(Writer(world, store, policy, evictions=turns).apply(plan, snapshot, START) for plan in plans),
     )
     assert Counter(outcome.verdict for outcomes in ended for outcome in outcomes)[Verdict.DONE] == 3
     assert len(await store.evictions_since(START)) == 3
@@ -480,13 +477,14 @@ async def test_two_plans_together_spend_one_budget():
 
 async def test_two_plans_together_disrupt_a_workload_once():
     policy = replace(FULL, max_evictions_per_workload=1)
-    world, store, gate = many(4, write_seconds=0.001), MemoryStore(), Gate()
+    world, store = many(4, write_seconds=0.001), MemoryStore()
+    writer = Writer(world, store, policy)
     first, *_, last = await pods(world.cluster)
     snapshot = await world.snapshot()
-    await apply([evict(first)], snapshot, world, store, policy, START, gate=gate)
+    await writer.apply([evict(first)], snapshot, START)
     # Decided before the first was seen to go, and carried out by another pass later.
     later = START + timedelta(seconds=20)
-    outcomes = await apply([evict(last)], snapshot, world, store, policy, later, gate=gate)
+    outcomes = await writer.apply([evict(last)], snapshot, later)
     assert told(outcomes) == [(Verdict.HELD, Reason.BUDGET_WORKLOAD)]
 
 
@@ -495,10 +493,10 @@ async def test_two_plans_together_take_the_room_of_a_node_once():
         cluster([workload(name, template(container(1500))) for name in "ab"], [node(cpu=4000)]),
         Faults(read_seconds=0.001, write_seconds=0.001),
     )
-    store, gate, snapshot = MemoryStore(), Gate(), await world.snapshot()
+    store, grows, snapshot = MemoryStore(), RecentGrows(), await world.snapshot()
     a, b = await pods(world.cluster)
     ended = await asyncio.gather(
-        *(apply([grow(pod, 800)], snapshot, world, store, FULL, START, gate=gate) for pod in (a, b))
+        *(Writer(world, store, FULL, grows=grows).apply([grow(pod, 800)], snapshot, START) for pod in (a, b))
     )
     assert sorted(told([*ended[0], *ended[1]])) == [
         (Verdict.DONE, Reason.RIGHTSIZED),
@@ -508,26 +506,21 @@ async def test_two_plans_together_take_the_room_of_a_node_once():
     run(world.cluster, 30)
     c = await only_pod(world.cluster, "b" if ended[0][0].verdict is Verdict.DONE else "a")
     fresh = await world.snapshot()
-    assert told(await apply([grow(c, 200)], fresh, world, store, FULL, START, gate=gate)) == [
+    assert told(await Writer(world, store, FULL, grows=grows).apply([grow(c, 200)], fresh, START)) == [
         (Verdict.DONE, Reason.RIGHTSIZED)
     ]
 
 
 async def test_a_stale_shrink_does_not_undo_what_another_plan_grew():
-    world, store, gate = many(2), MemoryStore(), Gate()
+    world, grows = many(2), RecentGrows()
+    one, other = (Writer(world, MemoryStore(), FULL, grows=grows) for _ in range(2))
     pod, _ = await pods(world.cluster)
     stale = await world.snapshot()
     whole = replace(grow(pod, 300), reason=Reason.OOM_KILLED)
-    assert told(await apply([whole], stale, world, store, FULL, START, gate=gate)) == [
-        (Verdict.DONE, Reason.OOM_KILLED)
-    ]
-    assert told(await apply([shrink(pod)], stale, world, store, FULL, START, gate=gate)) == [
-        (Verdict.HELD, Reason.CHANGED_SINCE)
-    ]
+    assert told(await one.apply([whole], stale, START)) == [(Verdict.DONE, Reason.OOM_KILLED)]
+    assert told(await other.apply([shrink(pod)], stale, START)) == [(Verdict.HELD, Reason.CHANGED_SINCE)]
     seen = await world.snapshot()
-    assert told(await apply([shrink(pod)], seen, world, store, FULL, START, gate=gate)) == [
-        (Verdict.DONE, Reason.RIGHTSIZED)
-    ]
+    assert told(await other.apply([shrink(pod)], seen, START)) == [(Verdict.DONE, Reason.RIGHTSIZED)]
 
 
 # ---- the way back ----

@@ -4,12 +4,12 @@ import pytest
 
 from cruise.runtime.writing.braking import MOST_ALONE, Brake
 from cruise.runtime.writing.pausing import Pause
+from cruise.runtime.writing.waits import WriteWaits
 
 
 @pytest.fixture
-def brake(monkeypatch) -> Brake:
-    monkeypatch.setattr("cruise.runtime.writing.braking._FIRST_WAIT_SECONDS", 0.001)
-    return Brake(Pause(None))
+def brake() -> Brake:
+    return Brake(Pause(None), WriteWaits(first_delay=0.001))
 
 
 async def most_together(brake: Brake, writers: int = 8) -> int:
@@ -56,10 +56,10 @@ async def test_those_that_were_under_way_together_press_once(brake):
 
 
 @pytest.mark.parametrize("asked", [None, 0.0, 3600.0])
-def test_patience_ends(brake, monkeypatch, asked):
+def test_patience_ends(monkeypatch, asked):
+    brake = Brake(Pause(None))
     now = [0.0]
     monkeypatch.setattr("cruise.runtime.writing.braking.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("cruise.runtime.writing.braking._FIRST_WAIT_SECONDS", 0.5)
     presses = 0
     while not brake.given_up:
         brake.press(asked)

@@ -8,7 +8,8 @@ from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
 from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
-from cruise.runtime.writing.gate import Gate
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.grows import RecentGrows
 from cruise.runtime.writing.guards import Guards
 from tests.simulation.scenes import START, amounts, evict, node, resize, resources
 
@@ -26,8 +27,10 @@ def grow(one: Pod, by: int, **fields) -> ResizePod:
     return replace(resize(one, amounts(now + by, 128)), growth=resources(by, 0), **fields)
 
 
-def guards(*actions, pods=(), policy=FULL, gate=None, **options) -> Guards:
-    return Guards(actions, Snapshot((node("n1"), node("n2")), tuple(pods)), policy, gate or Gate(), START, **options)
+def guards(*actions, pods=(), policy=FULL, grows=None, **options) -> Guards:
+    snapshot = Snapshot((node("n1"), node("n2")), tuple(pods))
+    grows = grows or RecentGrows()
+    return Guards(actions, snapshot, policy, START, grows=grows, exclusions=Exclusions(), **options)
 
 
 def done(action, minutes: int = 0) -> Outcome:
@@ -65,8 +68,8 @@ def test_room_is_what_the_node_does_not_count():
 def test_what_was_taken_is_gone_until_it_is_given_back():
     a, b = pod("a"), pod("b")
     first, second = grow(a, 1500), grow(b, 1500)
-    gate = Gate()
-    mine, others = guards(first, pods=[a, b], gate=gate), guards(second, pods=[a, b], gate=gate)
+    grows = RecentGrows()
+    mine, others = guards(first, pods=[a, b], grows=grows), guards(second, pods=[a, b], grows=grows)
     give_back = mine.take(first)
     # It may be tried again by whoever took it, and nobody else has it.
     assert mine.has_room(first)
@@ -77,18 +80,18 @@ def test_what_was_taken_is_gone_until_it_is_given_back():
 
 def test_who_has_seen_a_grow_counts_it_once():
     a, b = pod("a"), pod("b")
-    first, gate = grow(a, 1500), Gate()
-    guards(first, pods=[a, b], gate=gate).take(first)
+    first, grows = grow(a, 1500), RecentGrows()
+    guards(first, pods=[a, b], grows=grows).take(first)
     later = replace(a, containers=(replace(a.containers[0], requests=first.containers[0].requests),))
-    assert guards(grow(b, 500), pods=[later, b], gate=gate).has_room(grow(b, 500))
-    assert not guards(grow(b, 501), pods=[later, b], gate=gate).has_room(grow(b, 501))
+    assert guards(grow(b, 500), pods=[later, b], grows=grows).has_room(grow(b, 500))
+    assert not guards(grow(b, 501), pods=[later, b], grows=grows).has_room(grow(b, 501))
 
 
 def test_a_shrink_leaves_no_trace_and_a_grow_of_another_stops_stale_ones():
     a = pod("a")
-    gate = Gate()
+    grows = RecentGrows()
     shrink, bigger = resize(a, amounts(500, 128)), grow(a, 500, reason=Reason.OOM_KILLED)
-    mine, others = guards(shrink, pods=[a], gate=gate), guards(bigger, pods=[a], gate=gate)
+    mine, others = guards(shrink, pods=[a], grows=grows), guards(bigger, pods=[a], grows=grows)
     mine.take(shrink)
     assert not others.resized_by_another(bigger)
     others.take(bigger)
@@ -102,8 +105,8 @@ def test_a_shrink_leaves_no_trace_and_a_grow_of_another_stops_stale_ones():
 def test_what_is_read_anew():
     a = pod("a")
     guard = guards(pods=[a])
-    assert not guard.must_be_read_anew(resize(a))
-    assert not guard.must_be_read_anew(TaintNode("n1", Reason.OVERLOADED))
+    assert not guard.must_be_read_again(resize(a))
+    assert not guard.must_be_read_again(TaintNode("n1", Reason.OVERLOADED))
     for action in (
         evict(a),
         grow(a, 1),
@@ -112,7 +115,7 @@ def test_what_is_read_anew():
         replace(resize(a), reason=Reason.OOM_KILLED),
         replace(resize(a), reason=Reason.REVERTED),
     ):
-        assert guard.must_be_read_anew(action)
+        assert guard.must_be_read_again(action)
 
 
 @pytest.mark.parametrize(

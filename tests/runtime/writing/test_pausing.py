@@ -4,6 +4,7 @@ import pytest
 
 from cruise.errors import Unavailable
 from cruise.runtime.writing.pausing import Pause, waited
+from cruise.runtime.writing.waits import WriteWaits
 from cruise.simulation.store.store import MemoryStore
 
 FAST = 0.005
@@ -22,31 +23,30 @@ class Counting(MemoryStore):
         return await super().paused()
 
 
-async def test_an_answer_is_good_for_a_while_and_no_longer(monkeypatch):
-    monkeypatch.setattr("cruise.runtime.writing.pausing._PATIENCE_SECONDS", FAST)
+async def test_an_answer_is_good_for_a_while_and_no_longer():
     store = Counting()
-    pause = Pause(store, poll_seconds=0.2)
-    await pause.ask()
+    pause = Pause(store, WriteWaits(poll=0.2))
+    await pause.read()
     assert await pause.allows_writing()
     assert await pause.allows_writing()
     assert store.asked == 1
-    # Nobody asks again, and writing by an answer of long ago is not allowed.
-    old = Pause(store, poll_seconds=0.0)
-    await old.ask()
+    # It is not read again, and writing by an answer of long ago is not allowed.
+    old = Pause(store, WriteWaits(poll=0.0, pause_answer=FAST))
+    await old.read()
     with pytest.raises(Unavailable, match="the store does not answer"):
         await old.allows_writing()
 
 
 async def test_a_pause_is_noticed_and_stays():
     store, stop = Counting(), asyncio.Event()
-    pause = Pause(store, FAST)
-    await pause.ask()
+    pause = Pause(store, WriteWaits(poll=FAST))
+    await pause.read()
     watching = asyncio.ensure_future(pause.watch(stop))
     await store.set_paused(True)
     while not pause.paused:
         await asyncio.sleep(FAST)
     await store.set_paused(False)
-    await pause.ask()
+    await pause.read()
     assert not await pause.allows_writing()
     # Nothing more to learn.
     await watching
@@ -54,8 +54,8 @@ async def test_a_pause_is_noticed_and_stays():
 
 async def test_a_store_that_fails_stops_writing():
     store, stop = Counting(), asyncio.Event()
-    pause = Pause(store, FAST)
-    await pause.ask()
+    pause = Pause(store, WriteWaits(poll=FAST))
+    await pause.read()
     store.lost = True
     await pause.watch(stop)
     with pytest.raises(Unavailable, match="not known: the database is gone"):
@@ -64,7 +64,7 @@ async def test_a_store_that_fails_stops_writing():
 
 async def test_watching_ends_when_told_to():
     store, stop = Counting(), asyncio.Event()
-    watching = asyncio.ensure_future(Pause(store, 60).watch(stop))
+    watching = asyncio.ensure_future(Pause(store, WriteWaits(poll=60)).watch(stop))
     await asyncio.sleep(0)
     stop.set()
     await watching
@@ -73,18 +73,18 @@ async def test_watching_ends_when_told_to():
 
 async def test_without_a_store_nothing_is_ever_paused():
     pause = Pause(None)
-    await pause.ask()
+    await pause.read()
     assert await pause.allows_writing()
 
 
 async def test_a_pause_ends_every_wait():
     store = Counting()
-    pause = Pause(store, FAST)
+    pause = Pause(store, WriteWaits(poll=FAST))
     sleeping = asyncio.ensure_future(pause.sleep(3600))
     await asyncio.sleep(2 * FAST)
     assert not sleeping.done()
     await store.set_paused(True)
-    await pause.ask()
+    await pause.read()
     await sleeping
     await pause.sleep(-1)
 

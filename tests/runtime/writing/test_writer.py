@@ -15,7 +15,8 @@ from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, Resources
 from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Requirement
 from cruise.domain.sizes import spec_targets
 from cruise.errors import Unavailable
-from cruise.runtime.writing.apply import apply
+from cruise.runtime.writing.waits import WriteWaits
+from cruise.runtime.writing.writer import Writer, writes_at_once
 from cruise.simulation.cluster.behaviour import Behaviour
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.evictions import BudgetRule
@@ -51,11 +52,15 @@ async def applied(
     policy=FULL,
     store: MemoryStore | None = None,
     snapshot=None,
+    *,
+    writing: dict[str, Any] | None = None,
     **options: Any,
 ) -> list[Outcome]:
     store = MemoryStore() if store is None else store
     now = world.cluster.now if isinstance(world, FaultyCluster) else world.now
-    return await apply(actions, snapshot or await world.snapshot(), world, store, policy, now, **options)
+    return await Writer(world, store, policy, **(writing or {})).apply(
+        actions, snapshot or await world.snapshot(), now, **options
+    )
 
 
 def told(outcomes: Sequence[Outcome]) -> list[tuple[Verdict, Reason]]:
@@ -133,7 +138,8 @@ async def test_a_pause_in_the_middle_of_a_plan_stops_the_rest_with_all_under_way
         await store.set_paused(True)
 
     outcomes, _ = await asyncio.gather(
-        applied(world, actions, store=store, at_once=2, poll_seconds=0.005), pause_after_the_first()
+        applied(world, actions, store=store, writing={"at_once": 2, "waits": WriteWaits(poll=0.005)}),
+        pause_after_the_first(),
     )
     done = [outcome for outcome in outcomes if outcome.verdict is Verdict.DONE]
     assert 2 <= len(done) < len(actions)
@@ -467,3 +473,8 @@ async def test_the_audit_has_time_reason_and_action():
     [outcome] = await applied(world, [evict(pod)], store=store)
     assert outcome == Outcome(START + timedelta(seconds=5), evict(pod), Verdict.DONE, Reason.DOES_NOT_FIT)
     assert list(await store.outcomes(START)) == [outcome]
+
+
+@pytest.mark.parametrize(("per_second", "at_once"), [(0.5, 1), (4, 1), (50, 10), (100, 16), (10_000, 16)])
+def test_no_more_is_under_way_than_a_slow_client_sends_at_once(per_second: float, at_once: int) -> None:
+    assert writes_at_once(per_second) == at_once

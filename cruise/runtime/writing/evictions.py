@@ -1,0 +1,84 @@
+"""The eviction budgets, and the turn that makes several writers spend them once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+
+from cruise.domain.actions import Action, EvictPod, Outcome, Reason
+from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.policy import Policy
+from cruise.runtime.ports import Store
+from cruise.runtime.writing.audit import AuditQueue
+
+BUDGET_WINDOW = timedelta(hours=1)
+
+
+class EvictionTurns:
+    """One eviction at a time in a process, each on budgets that count all evictions before it."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self, store: Store, audit: AuditQueue, now: datetime) -> AsyncIterator[Sequence[Outcome]]:
+        """Wait for the turn; give the evictions of the last hour, with those of this process that waited for the store.
+
+        What is done during the turn has to be in the audit at its end.
+        """
+        async with self._lock:
+            await audit.record(store)
+            yield await store.evictions_since(now - BUDGET_WINDOW)
+            await audit.record(store)
+
+
+class EvictionBudgets:
+    """The budgets as the snapshot leaves them, and as evictions do that it does not show yet."""
+
+    def __init__(self, actions: Sequence[Action], snapshot: Snapshot, policy: Policy, pass_began: datetime) -> None:
+        self._policy = policy
+        self._pass_began = pass_began
+        evicting = any(isinstance(one, EvictPod) for one in actions)
+        self._alive: set[str] = set()
+        self._disrupted: Counter[tuple[str, WorkloadRef | None]] = Counter()
+        self._youngest_unsized: dict[tuple[str, WorkloadRef | None, str | None], datetime] = {}
+        for pod in snapshot.pods if evicting else ():
+            if pod.created_at is not None and ORIGINAL_RESOURCES not in pod.annotations:
+                place = (pod.namespace, pod.workload, pod.node)
+                self._youngest_unsized[place] = max(pod.created_at, self._youngest_unsized.get(place, pod.created_at))
+            if pod.terminating or pod.phase == "Pending":
+                self._disrupted[(pod.namespace, pod.workload)] += pod.workload is not None
+            else:
+                self._alive.add(pod.uid)
+
+    def over_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> Reason | None:
+        """Return the budget that an eviction would overdraw; `spent` are the evictions of the last hour."""
+        policy = self._policy
+        if action.node is None:
+            # A pod that runs nowhere serves nothing.
+            return None
+        spent = [line for line in spent if line.action.node is not None]
+        if len(spent) >= policy.max_evictions_per_hour:
+            return Reason.BUDGET_HOUR
+        recent = [
+            line.action
+            for line in spent
+            if isinstance(line.action, EvictPod) and (line.at >= self._pass_began or line.action.uid in self._alive)
+        ]
+        if any(self._came_back(line) for line in spent if line.action.node == action.node):
+            return Reason.CAME_BACK
+        if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
+            return Reason.BUDGET_NODE
+        workload = (action.namespace, action.workload)
+        disrupted = self._disrupted[workload] + sum((one.namespace, one.workload) == workload for one in recent)
+        return Reason.BUDGET_WORKLOAD if disrupted >= policy.max_evictions_per_workload else None
+
+    def _came_back(self, line: Outcome) -> bool:
+        """Tell whether an evicted pod's replacement is on its node again and as small: the next eviction is in vain."""
+        evicted = line.action
+        if not isinstance(evicted, EvictPod):
+            return False
+        youngest = self._youngest_unsized.get((evicted.namespace, evicted.workload, evicted.node))
+        return youngest is not None and youngest > line.at

@@ -1,0 +1,187 @@
+"""The one way to write to a cluster: a plan in its phases, many actions at once, until done, paused or cancelled."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import structlog
+
+from cruise.domain.actions import Action, EvictPod, Outcome, ResizePod
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.resources import NO_RESOURCES
+from cruise.errors import CruiseError
+from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.writing.action_runner import ActionRunner
+from cruise.runtime.writing.audit import AuditQueue
+from cruise.runtime.writing.evictions import EvictionTurns
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.grows import RecentGrows
+from cruise.runtime.writing.guards import Guards
+from cruise.runtime.writing.pausing import Pause, waited
+from cruise.runtime.writing.waits import WRITE_WAITS, WriteWaits
+
+log = structlog.get_logger()
+
+# Chains of action numbers, each to go through in sequence, and how many chains at once.
+Phase = tuple[Sequence[Sequence[int]], int]
+
+AT_ONCE = 16
+# What waits for its turn was let through before: a pause must not find more than this much of a second in the queue.
+_QUEUED_SECONDS = 0.2
+
+
+def writes_at_once(per_second: float) -> int:
+    """Return how many writes may be under way where so many requests are let through in a second."""
+    return min(AT_ONCE, max(1, int(per_second * _QUEUED_SECONDS)))
+
+
+class Writer:
+    """Writes to one cluster under one policy, several plans at the same time if need be.
+
+    Writers of one process share what keeps their plans apart: `audit`, what waits for the store; `evictions`, the turn
+    in which budgets are spent; `grows`, the room taken on nodes; `exclusions`, what node passes leave alone. No plan
+    has more than `at_once` writes under way.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        policy: Policy,
+        *,
+        audit: AuditQueue | None = None,
+        evictions: EvictionTurns | None = None,
+        grows: RecentGrows | None = None,
+        exclusions: Exclusions | None = None,
+        at_once: int = AT_ONCE,
+        waits: WriteWaits = WRITE_WAITS,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._policy = policy
+        self._audit = audit or AuditQueue()
+        self._evictions = evictions or EvictionTurns()
+        self._grows = grows or RecentGrows()
+        self._exclusions = exclusions or Exclusions()
+        self._at_once = at_once
+        self._waits = waits
+
+    async def apply(
+        self,
+        actions: Sequence[Action],
+        snapshot: Snapshot,
+        now: datetime,
+        *,
+        asked_for: bool = False,
+        pass_began: datetime | None = None,
+    ) -> list[Outcome]:
+        """Do what mode, pause, budgets and the cluster as it is now allow; return each action's outcome, in order.
+
+        `snapshot` is what the actions were decided on. First everything that takes no room, many together; then the
+        evictions, one after the other; then the grows, those of one node in sequence. What a person has `asked_for` is
+        done in any mode and while paused. Where the actions are a part of a longer pass, `pass_began` is since when
+        evictions count against a node's budget. What mode or pause forbids is not audited: it comes again with every
+        pass. Raises Unavailable where the cluster or the store is out of reach; what was done until then, and what may
+        have been, is in the audit, as it is when this is cancelled.
+        """
+        guards = Guards(
+            actions,
+            snapshot,
+            self._policy,
+            now,
+            grows=self._grows,
+            exclusions=self._exclusions,
+            asked_for=asked_for,
+            pass_began=pass_began,
+        )
+        pause = Pause(None if asked_for else self._store, self._waits)
+        run = ActionRunner(
+            actions, self._cluster, self._store, guards, self._audit, self._evictions, pause, self._waits, now
+        )
+        # In a task of its own: a task group that failed leaves no trace in its task of a cancellation from outside.
+        applying = asyncio.ensure_future(self._run(run, _phases(actions, self._at_once), pause))
+        task = asyncio.current_task()
+        cancelled_before = 0 if task is None else task.cancelling()
+        try:
+            await applying
+        except CruiseError as error:
+            if task is not None and task.cancelling() > cancelled_before:
+                raise asyncio.CancelledError from error
+            raise
+        return run.outcomes()
+
+    async def _run(self, run: ActionRunner, phases: Iterable[Phase], pause: Pause) -> None:
+        ended = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(pause.watch(ended))
+                tasks.create_task(self._record_meanwhile(run, ended))
+                try:
+                    await run.begin()
+                    for chains, together in phases:
+                        await _in_turn(run, chains, together)
+                finally:
+                    ended.set()
+        except asyncio.CancelledError:
+            await self._record_if_possible(run)
+            raise
+        except BaseExceptionGroup as group:
+            await self._record_if_possible(run)
+            raise _first(group) from group
+        await run.record()
+
+    async def _record_meanwhile(self, run: ActionRunner, ended: asyncio.Event) -> None:
+        """Bring the audit up to date while a long plan goes on, so that not much is lost with the process."""
+        while not await waited(ended, self._waits.poll):
+            await run.record()
+
+    async def _record_if_possible(self, run: ActionRunner) -> None:
+        """Bring the audit up to date after something else went wrong, which must not be hidden."""
+        try:
+            await run.record()
+        except CruiseError as error:
+            log.warning("the audit waits for the store", lines=len(self._audit.unrecorded), error=str(error))
+
+
+def _phases(actions: Sequence[Action], at_once: int) -> Iterable[Phase]:
+    """Yield the phases of a plan."""
+    grows: dict[str | None, list[int]] = {}
+    evictions: list[int] = []
+    others: list[list[int]] = []
+    for number, action in enumerate(actions):
+        if isinstance(action, EvictPod):
+            evictions.append(number)
+        elif isinstance(action, ResizePod) and action.growth != NO_RESOURCES:
+            grows.setdefault(action.node, []).append(number)
+        else:
+            others.append([number])
+    yield others, at_once
+    yield [evictions], 1
+    yield list(grows.values()), at_once
+
+
+async def _in_turn(run: ActionRunner, chains: Sequence[Sequence[int]], at_once: int) -> None:
+    left = iter(chains)
+
+    async def work() -> None:
+        for chain in left:
+            for number in chain:
+                await run.one(number)
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(min(at_once, len(chains))):
+            workers.create_task(work())
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return a mistake of ours if there is one among what ended a group, else what the world refused first."""
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [group]
+    while pending:
+        one = pending.pop(0)
+        if isinstance(one, BaseExceptionGroup):
+            pending += one.exceptions
+        else:
+            leaves.append(one)
+    return next((leaf for leaf in leaves if not isinstance(leaf, CruiseError)), leaves[0])

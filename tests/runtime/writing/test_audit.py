@@ -1,0 +1,63 @@
+from datetime import timedelta
+
+import pytest
+
+from cruise.domain.actions import Outcome, Reason, TaintNode, UntaintNode, Verdict
+from cruise.errors import Unavailable
+from cruise.runtime.writing.audit import AuditQueue
+from cruise.simulation.store.store import MemoryStore
+from tests.runtime.writing.test_grows import grow
+from tests.simulation.scenes import START
+
+
+def held(action, minutes: int = 0, reason: Reason = Reason.BUDGET_HOUR, verdict: Verdict = Verdict.HELD) -> Outcome:
+    return Outcome(START + timedelta(minutes=minutes), action, verdict, reason)
+
+
+def test_the_same_again_is_no_news():
+    audit = AuditQueue()
+    lines = [
+        held(grow()),
+        held(grow(), 5),
+        held(grow(), 10, Reason.WAITING_FOR_ROOM),
+        held(grow("b"), 10, Reason.WAITING_FOR_ROOM),
+        held(grow(), 15, Reason.WAITING_FOR_ROOM, Verdict.REFUSED),
+        held(grow(), 20, Reason.WAITING_FOR_ROOM, Verdict.REFUSED),
+        held(TaintNode("n1", Reason.OVERLOADED), 20),
+        held(UntaintNode("n1", Reason.LOAD_FELL), 20),
+    ]
+    for line in lines:
+        audit.note(line)
+    assert list(audit.unrecorded) == [line for number, line in enumerate(lines) if number not in (1, 5)]
+
+
+def test_what_was_done_is_always_news_and_makes_the_next_hold_so():
+    audit = AuditQueue()
+    done = held(grow(), 0, Reason.RIGHTSIZED, Verdict.DONE)
+    lines = [held(grow()), done, done, held(grow(), 5)]
+    for line in lines:
+        audit.note(line)
+    assert list(audit.unrecorded) == lines
+
+
+def test_what_was_noted_of_pods_that_are_gone_is_forgotten():
+    audit = AuditQueue()
+    for number in range(25_000):
+        audit.note(held(grow(f"pod-{number}"), number // 100))
+    assert len(audit._last) < 21_000
+
+
+async def test_lines_that_the_store_does_not_take_wait_in_their_order():
+    class Lost(MemoryStore):
+        async def record_outcomes(self, outcomes) -> None:
+            raise Unavailable("the database is gone")
+
+    audit, store = AuditQueue(), MemoryStore()
+    first, second = held(grow("a")), held(grow("b"))
+    audit.note(first)
+    with pytest.raises(Unavailable):
+        await audit.record(Lost())
+    audit.note(second)
+    await audit.record(store)
+    assert list(await store.outcomes(START)) == [second, first]
+    assert audit.unrecorded == ()
