@@ -1,0 +1,139 @@
+"""The inputs that two checkouts decide on, and the commands that they run."""
+
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.compare_decisions.random_clusters import DrawnCluster, draw_cluster, requested
+from benchmarks.compare_decisions.random_pods import Json
+from benchmarks.compare_decisions.refused_cases import write_refused
+from benchmarks.snapshot_generator import generate_cluster, write_snapshot, write_usage
+
+# Of so many clusters one is of the generator of benchmarks, and of so many one is large.
+_EVERY_USUAL, _EVERY_LARGE = 5, 50
+_LARGE_NODES = 100
+_EXPLAINED_PODS = 3
+# A tenth of a second or so, and the same plan each time.
+_WORK_UNITS = "1e8"
+_NOW = ("--now", "2026-01-01T12:00:00Z")
+_SETTINGS = (
+    'max_age = "2h"',
+    'look_ahead = "0s"',
+    'new_workload_age = "0s"',
+    'memory_limit_history = "0s"',
+    'oom_cooldown = "0s"',
+    'oom_reaction = "evict"',
+    "max_evictions_per_node = 5",
+    'excluded_namespaces = ["bank"]',
+    "allow_extended_resources = true",
+    'headroom = "shared-max"',
+    'headroom = "joint-peak"',
+)
+CASES_FILE = "cases.json"
+_INPUTS = "$INPUTS"
+_SECONDS = re.compile(r'"seconds":[0-9.e+-]+')
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One command; in its arguments and output the directory of inputs is `$INPUTS`, wherever it is."""
+
+    kind: str
+    name: str
+    arguments: tuple[str, ...]
+    cluster: int | None = None
+
+
+def write_inputs(directory: Path, clusters: int) -> None:
+    """Write clusters and everything that is refused, and the list of all cases."""
+    directory.mkdir(parents=True, exist_ok=True)
+    cases = [case for number in range(clusters) for case in _of_cluster(directory, number)]
+    for number, arguments in enumerate(write_refused(directory / "refused")):
+        cases.append(Case("refused", f"refused-{number:03}", _placed(arguments, directory)))
+    (directory / CASES_FILE).write_text(json.dumps([asdict(case) for case in cases]))
+
+
+def read_cases(directory: Path, clusters: int, traces: Sequence[Path]) -> list[Case]:
+    """Return the cases of the first clusters and of the traces, and all that are refused; the longest first."""
+    listed = json.loads((directory / CASES_FILE).read_text())
+    cases = [Case(**one | {"arguments": tuple(one["arguments"])}) for one in listed]
+    replays = [
+        Case("backtest", f"backtest-{trace.name}", ("backtest", "--trace", str(trace.resolve()), "--format", "json"))
+        for trace in traces
+    ]
+    return replays + [case for case in cases if case.cluster is None or case.cluster < clusters]
+
+
+def arguments_of(case: Case, inputs: Path) -> list[str]:
+    """Return the arguments for inputs that are in this directory."""
+    return [argument.replace(_INPUTS, str(inputs)) for argument in case.arguments]
+
+
+def normalised(text: str, inputs: Path, checkout: Path) -> str:
+    """Return output without where its inputs are, and without how long it took."""
+    return _SECONDS.sub('"seconds":0', text).replace(str(inputs), _INPUTS).replace(str(checkout), "$CHECKOUT")
+
+
+def _placed(arguments: Sequence[str], directory: Path) -> tuple[str, ...]:
+    return tuple(argument.replace(str(directory), _INPUTS) for argument in arguments)
+
+
+def _of_cluster(directory: Path, number: int) -> Iterator[Case]:
+    source = random.Random(f"commands {number}")
+    cluster = _crowded(directory, number) if number % _EVERY_USUAL == 0 else draw_cluster(number)
+    name = f"{number:03}"
+    snapshot, usage = directory / f"cluster-{name}.json", directory / f"usage-{name}.json"
+    snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster.items}))
+    document = {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": cluster.usage}
+    usage.write_text(json.dumps(document))
+    config = directory / f"settings-{name}.toml"
+    config.write_text(source.choice(["", "", *_SETTINGS]) + "\n")
+    both = ["--snapshot", str(snapshot), "--usage", str(usage), "--config", str(config)]
+    now = source.choice([_NOW, ()])
+    mode = ("--mode", source.choice(["full", "full", "full", "resize", "initial", "observe"]))
+
+    def case(kind: str, *arguments: str, of: str = "") -> Case:
+        return Case(kind, f"{kind.replace(' ', '-')}-{name}{of}", _placed(arguments, directory), number)
+
+    yield case("plan", "plan", *both, *now, *mode, "--format", "json")
+    yield case("plan table", "plan", *both, *now, *mode)
+    yield case("scan", "scan", *both, *now, "--format", "json")
+    metadata = [item["metadata"] for item in cluster.items if item["kind"] == "Pod"]
+    pods = [f"{one['namespace']}/{one['name']}" for one in metadata]
+    for at, pod in enumerate(source.sample(pods, min(len(pods), _EXPLAINED_PODS))):
+        yield case("explain", "explain", pod, *both, *now, *mode, "--format", "json", of=f"-{at}")
+        yield case("explain text", "explain", pod, *both, *now, *mode, of=f"-{at}")
+    work = ("--work", _WORK_UNITS, "--seed", str(number), "--format", "json")
+    yield case("pack fixed", "pack", *both, *now, *work)
+    yield case("pack rightsized", "pack", *both, *now, "--sizes", "rightsized", *work)
+
+
+def _crowded(directory: Path, number: int) -> DrawnCluster:
+    """Return a cluster of the generator of benchmarks, nearly full and with pods that wait."""
+    source = random.Random(number)
+    nodes = _LARGE_NODES if number % _EVERY_LARGE == 0 else source.randint(2, 8)
+    generated, scratch = generate_cluster(nodes, number), directory / "scratch.json"
+    write_snapshot(generated, scratch, pretty=False)
+    items: list[Json] = json.loads(scratch.read_text())["items"]
+    write_usage(generated, scratch)
+    usage: list[Json] = json.loads(scratch.read_text())["items"]
+    scratch.unlink()
+    waiting = source.choice([0.01, 0.03, 0.1])
+    room = {item["metadata"]["name"]: [0, 0] for item in items if item["kind"] == "Node"}
+    for item in items:
+        if item["kind"] != "Pod":
+            continue
+        if source.random() < waiting:
+            del item["spec"]["nodeName"]
+            item["status"] = {"phase": "Pending"}
+            continue
+        for resource, amount in enumerate(requested(item)):
+            room[item["spec"]["nodeName"]][resource] += amount
+    for item in items[: len(room)]:
+        cpu, memory = room[item["metadata"]["name"]]
+        more = {"cpu": f"{int(cpu * source.uniform(1, 1.06))}m", "memory": str(int(memory * source.uniform(1, 1.3)))}
+        item["status"]["allocatable"] |= more
+    return DrawnCluster(items, usage)
