@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.recordings import make_recording
 from benchmarks.table import Row, peak_memory_mib
 from cruise.backtest.backtest import backtest
-from cruise.backtest.recordings.loading import load_trace
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.replay.options import ReplayOptions
 
 NAME = "backtest"
 TRACE_VARIABLE = "BENCH_TRACE"
@@ -115,9 +115,9 @@ def _replay(policy: str, size: Size) -> Measured:
     else:
         recording = twice(load_trace(size.trace), size.days)
     # Compilation and imports are paid once, by whatever comes first.
-    backtest(make_recording(10, 0.25, size.step_seconds), [policy], Terms())
+    backtest(make_recording(10, 0.25, size.step_seconds), [policy], ReplayOptions())
     started = time.process_time()
-    score = backtest(recording, [policy], Terms()).policies[policy]
+    score = backtest(recording, [policy], ReplayOptions()).policies[policy]
     seconds = time.process_time() - started
     if not 0 < score.cpu.relative_slack < 1:
         raise RuntimeError(f"a relative slack of {score.cpu.relative_slack}: nothing was replayed")

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from cruise.backtest.recordings.loading import CONTAINER, MONDAY
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.recordings.traces import CONTAINER, MONDAY
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Resources

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from cruise.backtest.policies.statistics import ReplayedStatistics
-from cruise.backtest.recordings.loading import load_trace
 from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.recordings.traces import load_trace
 from cruise.decisions.sizing.headroom.joint_peak import JointPeak
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.past_demand import PastDemand

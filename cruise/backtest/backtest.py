@@ -1,4 +1,4 @@
-"""All asked policies over one recording, one after the other."""
+"""Some policies over one recording, one after the other."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,17 +6,17 @@ from functools import partial
 from time import perf_counter
 
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.recordings.capping import capped_to
 from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.terms import Terms
 from cruise.domain.backtest import BacktestResult, PolicyScore
+from cruise.domain.resources import Resources
 
 
 def backtest(
     recording: Recording,
     policies: Sequence[str],
-    terms: Terms,
+    options: ReplayOptions,
     *,
     on_progress: Callable[[str, float], None] | None = None,
     watched_node: str | None = None,
@@ -25,13 +25,13 @@ def backtest(
 
     Provisioned requests above a node's allocatable are cut to it, for all policies.
     """
-    recording, capped = capped_to(recording, terms.node)
+    recording, capped = capped_to(recording, options.node)
     scores: dict[str, PolicyScore] = {}
     for name in policies:
         begun = perf_counter()
         progress = None if on_progress is None else partial(on_progress, name)
         score = replay(
-            recording, POLICIES[name](recording, terms), terms, watched_node=watched_node, on_progress=progress
+            recording, POLICIES[name](recording, options), options, watched_node=watched_node, on_progress=progress
         )
         scores[name] = replace(score, seconds=perf_counter() - begun)
     return BacktestResult(
@@ -39,7 +39,20 @@ def backtest(
         containers=len(recording.containers),
         days=recording.days,
         step_seconds=recording.step_seconds,
-        node=terms.node,
+        node=options.node,
         policies=scores,
         capped_containers=capped,
     )
+
+
+def capped_to(recording: Recording, node: Resources) -> tuple[Recording, int]:
+    """Return the recording with no request above a node's allocatable, and how many containers that changed.
+
+    Under some policies a pod that fits no node would run, under others not.
+    """
+    containers = [
+        one if one.requests.fits_in(node) else replace(one, requests=one.requests.at_most(node))
+        for one in recording.containers
+    ]
+    count = sum(now is not before for now, before in zip(containers, recording.containers, strict=True))
+    return (replace(recording, containers=containers) if count else recording), count

@@ -35,6 +35,13 @@ class Resources:
             max(self.memory_bytes, other.memory_bytes),
         )
 
+    def at_most(self, other: "Resources") -> "Resources":
+        """Return the smaller value of each resource."""
+        return Resources(
+            min(self.cpu_millicores, other.cpu_millicores),
+            min(self.memory_bytes, other.memory_bytes),
+        )
+
     def fits_in(self, room: "Resources") -> bool:
         """Tell whether both resources are within `room`."""
         return self.cpu_millicores <= room.cpu_millicores and self.memory_bytes <= room.memory_bytes
@@ -57,6 +64,13 @@ class Amounts:
     def resources(self) -> Resources:
         """The same with nothing counted for what is absent."""
         return Resources(self.cpu_millicores or 0, self.memory_bytes or 0)
+
+    def or_else(self, other: "Amounts") -> "Amounts":
+        """Return what is stated here, and what the other states where nothing is."""
+        return Amounts(
+            other.cpu_millicores if self.cpu_millicores is None else self.cpu_millicores,
+            other.memory_bytes if self.memory_bytes is None else self.memory_bytes,
+        )
 
     @property
     def empty(self) -> bool:

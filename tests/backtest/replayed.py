@@ -1,12 +1,12 @@
-"""Small recordings and fleets for tests of cruise under replay."""
+"""Small recordings and views for tests of cruise under replay."""
 
 import numpy as np
 
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.backtest.replay.sizing import Fleet
+from cruise.backtest.replay.policy import ClusterView
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Resources
-from tests.backtest.replay.sizings import sizes
+from tests.backtest.replay.policies import sizes
 
 START = 1_767_571_200  # a Monday
 NODE = Resources(4000, 4096 * MEBIBYTE)
@@ -35,10 +35,10 @@ def recorded(*workloads: str, length: int = 24, step: int = 300, has_memory: boo
     )
 
 
-def fleet_of(node, *, at=START + 3600, cpu=500, memory=512 * MEBIBYTE, limit=1024 * MEBIBYTE, born=None) -> Fleet:
+def view_of(node, *, at=START + 3600, cpu=500, memory=512 * MEBIBYTE, limit=1024 * MEBIBYTE, born=None) -> ClusterView:
     """Containers on the nodes with these indices, -1 for pending and -2 for absent ones, all of one size."""
     count = len(node)
-    return Fleet(
+    return ClusterView(
         at,
         sizes(*[(cpu, memory, limit)] * count),
         np.array(node, dtype=np.int64),

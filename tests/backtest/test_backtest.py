@@ -1,41 +1,77 @@
 """Several policies over one recording."""
 
+import numpy as np
 import pytest
 
-from cruise.backtest.backtest import backtest
+from cruise.backtest.backtest import backtest, capped_to
 from cruise.backtest.policies.policies import POLICIES
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.terms import Terms
+from cruise.domain.resources import Resources
+from tests.backtest.baselines.recordings import recording_of
 from tests.backtest.replay.test_replay import made_up
 
 
 def test_policies_are_replayed_one_after_the_other_in_the_order_asked():
-    recording, terms = made_up(hours=1, step=300), Terms()
+    recording, options = made_up(hours=1, step=300), ReplayOptions()
     told: list[tuple[str, float]] = []
     result = backtest(
         recording,
         ["cruise", "as-requested"],
-        terms,
+        options,
         on_progress=lambda name, share: told.append((name, share)),
         watched_node="node-001",
     )
     assert list(result.policies) == ["cruise", "as-requested"]
     assert [name for name, share in told if share == 1.0] == ["cruise", "as-requested"]
     assert (result.trace, result.containers, result.step_seconds) == ("made-up", 12, 300)
-    assert (result.days, result.node) == (1 / 24, terms.node)
+    assert (result.days, result.node) == (1 / 24, options.node)
     for score in result.policies.values():
         assert score.seconds > 0
         assert score.time_line is not None and score.time_line.node == "node-001"
 
 
 def test_a_score_does_not_depend_on_who_was_replayed_before():
-    recording, terms = made_up(hours=1), Terms()
-    result = backtest(recording, ["cruise", "as-requested"], terms)
-    alone = replay(recording, POLICIES["as-requested"](recording, terms), terms)
+    recording, options = made_up(hours=1), ReplayOptions()
+    result = backtest(recording, ["cruise", "as-requested"], options)
+    alone = replay(recording, POLICIES["as-requested"](recording, options), options)
     assert result.policies["as-requested"].cpu == alone.cpu
     assert result.policies["as-requested"].worst == alone.worst
 
 
 def test_a_policy_that_does_not_exist_is_a_key_error():
     with pytest.raises(KeyError):
-        backtest(made_up(hours=1), ["guesswork"], Terms())
+        backtest(made_up(hours=1), ["guesswork"], ReplayOptions())
+
+
+NODE = Resources(1000, 2000)
+
+
+def provisioned(*requests: Resources) -> Recording:
+    use = np.ones((2, len(requests)))
+    return recording_of(use, use, requests=requests)
+
+
+def test_each_resource_is_cut_to_the_nodes():
+    asked = [Resources(1000, 2000), Resources(1001, 5), Resources(5, 9000), Resources(4000, 4000)]
+    found, count = capped_to(provisioned(*asked), NODE)
+    assert [one.requests for one in found.containers] == [
+        Resources(1000, 2000),
+        Resources(1000, 5),
+        Resources(5, 2000),
+        Resources(1000, 2000),
+    ]
+    assert count == 3
+
+
+def test_a_recording_that_fits_stays_the_same_object():
+    recording = provisioned(Resources(1000, 2000), Resources())
+    assert capped_to(recording, NODE) == (recording, 0)
+
+
+def test_no_pod_is_pending_under_any_policy_for_having_been_provisioned_too_large():
+    recording = provisioned(Resources(50, 50), Resources(4000, 9000))
+    result = backtest(recording, ["as-requested", "cruise"], ReplayOptions(node=NODE))
+    assert result.capped_containers == 1
+    assert [score.pending_pod_minutes for score in result.policies.values()] == [0, 0]

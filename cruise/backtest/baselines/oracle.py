@@ -1,57 +1,46 @@
-"""The baseline `oracle`: it knows the recording, and asks at every pass for what is used until the next one.
+"""The baseline `oracle`: it knows the recording, and requests at every pass what is used until the next one.
 
 Each container requests the largest sample of the interval to come, rounded up. No policy that sizes containers one by
 one and changes nothing between passes can ask for less and keep every container within its request; hence its slack
 is the bound of what such policies can reach. A bound for a whole node lies lower still: containers that peak at
-different times of one interval could share, as the sum's maximum is at most the sum of the maxima. Who shares may
-run short of a request without being starved, and is not bound by this.
+different times of one interval could share, as the sum's maximum is at most the sum of the maxima. A policy that shares
+may run short of a request without starving a container, and is not bound by this.
 
 Where a container's node has no room for its growth its pod is evicted, and finds a place at its new size at once:
-the oracle is the least in slack and in nodes' requests, not in churn. Nobody gets more than a whole node, as who asks
-for more runs nowhere.
+the oracle is the least in slack and in nodes' requests, not in churn. No container gets more than a whole node, as a
+larger one runs nowhere.
 """
 
 import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, ReplayPolicy, Sizes
 from cruise.domain.arrays import Float32Array, Int64Array
 
 
-class Oracle:
+class Oracle(ReplayPolicy):
     """The least requests that no container passes before the next pass; without memory limits."""
 
-    def __init__(self, recording: Recording, terms: Terms) -> None:
-        """Keep the recording: this policy alone may look ahead."""
+    name = "oracle"
+
+    def __init__(self, recording: Recording, options: ReplayOptions) -> None:
         self._recording = recording
-        self._pass_seconds = max(terms.pass_seconds, recording.step_seconds)
-        self._node = terms.node
+        self._pass_seconds = max(options.pass_seconds, recording.step_seconds)
+        self._node = options.node
         self._from: int | None = None
-        self._needs = Sizes(NOBODY, NOBODY, NOBODY)
+        self._needs = Sizes.zeros(0)
 
-    @property
-    def name(self) -> str:
-        """The name in tables."""
-        return "oracle"
-
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Learn nothing from the past."""
-
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
         """Return what the containers use in the interval that begins now."""
-        return self._needs_from(fleet.at).take(containers)
+        return self._needs_from(view.at).take(containers)
 
-    def decide(self, fleet: Fleet) -> Decision:
+    def decide(self, view: ClusterView) -> Decision:
         """Write what each container that runs uses in the interval that begins now, where that is not what it has."""
-        needs = self._needs_from(fleet.at)
-        other = (needs.cpu_millicores != fleet.sizes.cpu_millicores) | (needs.memory_bytes != fleet.sizes.memory_bytes)
-        resize: Int64Array = np.flatnonzero((fleet.node >= 0) & other)
-        return Decision(resize, needs.take(resize), NOBODY, evict_without_room=True)
-
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
-        """Do nothing: within its requests nobody is killed, but who uses more than a whole node."""
-        return KillReaction()
+        needs = self._needs_from(view.at)
+        other = (needs.cpu_millicores != view.sizes.cpu_millicores) | (needs.memory_bytes != view.sizes.memory_bytes)
+        resize: Int64Array = np.flatnonzero((view.node >= 0) & other)
+        return Decision(resize, needs.take(resize), NO_CONTAINERS, evict_without_room=True)
 
     def _needs_from(self, at: int) -> Sizes:
         """Return the largest use of every container after `at` and up to the next pass, 0 where it has no sample."""

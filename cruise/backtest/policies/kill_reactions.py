@@ -9,7 +9,7 @@ from cruise.backtest.policies.disruptions import Disruptions
 from cruise.backtest.policies.known_statistics import KnownStatistics
 from cruise.backtest.policies.replayed_pods import ReplayedPods, sizes_of
 from cruise.backtest.policies.statistics import ReplayedStatistics
-from cruise.backtest.replay.sizing import Fleet, Kill, KillReaction
+from cruise.backtest.replay.policy import ClusterView, Kill, KillReaction
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
 from cruise.domain.actions import EvictPod, ResizePod
 from cruise.domain.arrays import BoolArray
@@ -42,36 +42,36 @@ class KillReactions:
         self._rests_until = np.zeros(containers, dtype=np.int64)
         self._reacted_at: dict[int, tuple[int, datetime]] = {}
 
-    def rests(self, fleet: Fleet) -> BoolArray:
+    def rests(self, view: ClusterView) -> BoolArray:
         """Tell whose pod a node pass leaves alone, since a kill of it was just answered."""
-        return np.asarray((self._rests_until > fleet.at) & (self._resting == fleet.born), dtype=np.bool_)
+        return np.asarray((self._rests_until > view.at) & (self._resting == view.born), dtype=np.bool_)
 
-    def react(self, kill: Kill, fleet: Fleet) -> KillReaction:
+    def react(self, kill: Kill, view: ClusterView) -> KillReaction:
         """Learn from a kill, and return what is done about it."""
-        at, container, born = utc(kill.at), kill.container, int(fleet.born[kill.container])
-        pod = self._pods.pod(container, fleet)
-        table = self._known.between_passes(container, fleet)
+        at, container, born = utc(kill.at), kill.container, int(view.born[kill.container])
+        pod = self._pods.pod(container, view)
+        table = self._known.between_passes(container, view)
         statistic = table.row(0) if table.keys else None
         record = learn_from(_oom_kill(pod, kill, at), statistic)
         self._statistics.learn(container, record.oom_memory_bytes, kill.at)
         if statistic is not None:
             lesson = max(statistic.oom_memory_bytes, record.oom_memory_bytes)
             table = StatisticsTable.of_rows([replace(statistic, oom_memory_bytes=lesson)])
-        node = int(fleet.node[container])
-        there = np.flatnonzero(fleet.node == node)
-        counted = Resources(int(fleet.sizes.cpu_millicores[there].sum()), int(fleet.sizes.memory_bytes[there].sum()))
+        node = int(view.node[container])
+        there = np.flatnonzero(view.node == node)
+        counted = Resources(int(view.sizes.cpu_millicores[there].sum()), int(view.sizes.memory_bytes[there].sum()))
         reacted_to, reacted_at = self._reacted_at.get(container, (-1, at))
         scene = Scene(
-            node=self._pods.nodes(fleet)[node],
-            room=fleet.allocatable - counted,
+            node=self._pods.nodes(view)[node],
+            room=view.allocatable - counted,
             statistics={} if statistic is None else {pod.containers[0].name: table.row(0)},
             last_reaction_at=reacted_at if reacted_to == born else None,
         )
-        scope = self._pods.scope(fleet, table, self._policy)
+        scope = self._pods.scope(view, table, self._policy)
         decision = decide_oom_reaction(record, pod, scene, scope, self._policy, at)
         if not isinstance(decision, ResizePod | EvictPod):
             return KillReaction()
-        if isinstance(decision, EvictPod) and self._disruptions.spend(decision, fleet) is not None:
+        if isinstance(decision, EvictPod) and self._disruptions.spend(decision, view) is not None:
             return KillReaction()
         self._reacted_at[container] = (born, at)
         self._resting[container] = born

@@ -4,7 +4,7 @@ import numpy as np
 
 from cruise.backtest.policies.statistics import ReplayedStatistics
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import Fleet
+from cruise.backtest.replay.policy import ClusterView
 from cruise.domain.arrays import Int64Array
 from cruise.domain.usage import StatisticColumns, StatisticKey, StatisticsTable
 
@@ -26,9 +26,9 @@ class KnownStatistics:
         self._statistics = statistics
         self._of_birth = np.zeros(count, dtype=np.int64)
 
-    def refresh(self, fleet: Fleet) -> None:
+    def refresh(self, view: ClusterView) -> None:
         """Estimate anew, as of the last samples."""
-        placed = fleet.node >= 0
+        placed = view.node >= 0
         usable, columns = self._statistics.of_containers(placed)
         self.own_rows = len(usable)
         row_of = np.full(len(placed), -1, dtype=np.int64)
@@ -41,7 +41,7 @@ class KnownStatistics:
             row_of[[container for container, _ in found]] = len(usable) + np.arange(len(found))
             theirs = of_workloads.take(np.array([row for _, row in found], dtype=np.int64))
             columns = columns.followed_by(theirs)
-        self.row_of, self.columns, self._of_birth = row_of, columns, fleet.born.copy()
+        self.row_of, self.columns, self._of_birth = row_of, columns, view.born.copy()
 
     def of(self, containers: Int64Array) -> StatisticsTable:
         """Return what the last pass knew of some containers."""
@@ -52,9 +52,9 @@ class KnownStatistics:
         ]
         return StatisticsTable.of_columns(self.columns.take(self.row_of[known]), keys) if known else UNKNOWN
 
-    def between_passes(self, container: int, fleet: Fleet) -> StatisticsTable:
+    def between_passes(self, container: int, view: ClusterView) -> StatisticsTable:
         """Return what speaks for a container's pod until the next pass: the last one may have known another pod."""
-        if self._of_birth[container] == fleet.born[container]:
+        if self._of_birth[container] == view.born[container]:
             return self.of(np.array([container]))
         of_workloads = self._statistics.of_workloads()
         row = self._row_of_workload(container, of_workloads)

@@ -18,8 +18,8 @@ from cruise.backtest.policies.replayed_pods import ReplayedPods, sizes_of
 from cruise.backtest.policies.statistics import ReplayedStatistics
 from cruise.backtest.policies.touchable_pods import TouchablePods
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.growing import held_to_room
-from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
+from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, Kill, KillReaction, Sizes
+from cruise.backtest.replay.resize_room import held_to_room
 from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.sizing.candidate_columns import Roster
 from cruise.decisions.sizing.fitting import Fitted, cut_growth, fit_nodes, pod_sizes
@@ -63,17 +63,17 @@ class CruisePasses:
         self._headroom.observe(at, cpu, memory)
         self._admitter = None
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
         """Size new pods as the webhook does."""
-        now = utc(fleet.at)
-        if self._admitter is None or self._admitter[0] != fleet.at:
-            nowhere = self._pods.snapshot(fleet, NOBODY)
-            self._admitter = (fleet.at, Admitter(nowhere, self._statistics.of_workloads(), {}, self._policy, now))
+        now = utc(view.at)
+        if self._admitter is None or self._admitter[0] != view.at:
+            nowhere = self._pods.snapshot(view, NO_CONTAINERS)
+            self._admitter = (view.at, Admitter(nowhere, self._statistics.of_workloads(), {}, self._policy, now))
         # It may also be asked what a pod would be created with that still runs.
-        replaced = containers[fleet.born[containers] > np.maximum(self._born[containers], 1)]
+        replaced = containers[view.born[containers] > np.maximum(self._born[containers], 1)]
         self._statistics.replaced(replaced)
         self._headroom.replaced(replaced)
-        self._born[containers] = fleet.born[containers]
+        self._born[containers] = view.born[containers]
         admitted = []
         for container in containers.tolist():
             self._pods.note_admission(container, False)
@@ -83,32 +83,32 @@ class CruisePasses:
             admitted.append(pod)
         return sizes_of(admitted)
 
-    def decide(self, fleet: Fleet) -> Decision:
+    def decide(self, view: ClusterView) -> Decision:
         """Run a node pass."""
-        self._known.refresh(fleet)
-        roster, chosen = self._touchable.roster(fleet, self._known)
+        self._known.refresh(view)
+        roster, chosen = self._touchable.roster(view, self._known)
         row_of, statistics = self._known.row_of, self._known.columns
-        sizes = fleet.sizes.take(chosen)
+        sizes = view.sizes.take(chosen)
         stated = np.column_stack(
             (sizes.cpu_millicores, sizes.memory_bytes, np.zeros(len(chosen), np.int64), sizes.memory_limit_bytes)
         )
         table = demand_table(roster, stated, statistics, row_of[chosen], self._policy)
-        columns = NodeColumns(self._pods.nodes(fleet), self._available(fleet, chosen), fleet.node[chosen], table)
-        scope = _once(lambda: self._pods.scope(fleet, UNKNOWN, self._policy))
-        headroom = self._headroom.of_pass(fleet.at, row_of, len(statistics.updated_at), self._known.own_rows)
+        columns = NodeColumns(self._pods.nodes(view), self._available(view, chosen), view.node[chosen], table)
+        scope = _once(lambda: self._pods.scope(view, UNKNOWN, self._policy))
+        headroom = self._headroom.of_pass(view.at, row_of, len(statistics.updated_at), self._known.own_rows)
         fitted = fit_nodes(columns, headroom, lambda pod: judged(roster.pods[pod], scope()))
         staying = fitted.stays[table.pod_of]
-        self._headroom.expect(fleet.at, chosen[staying], columns.node_of[staying], fitted)
+        self._headroom.expect(view.at, chosen[staying], columns.node_of[staying], fitted)
         counted = {ResourceName.CPU: sizes.cpu_millicores, ResourceName.MEMORY: sizes.memory_bytes}
         written = _Written(pod_sizes(columns, fitted.sizes, counted, fitted.stays), self._policy)
         cut_growth(columns, written.decided, counted, lambda: written.patched, written.again)
-        rests = self._kills.rests(fleet)[chosen]
-        free = self._available(fleet, NOBODY)
+        rests = self._kills.rests(view)[chosen]
+        free = self._available(view, NO_CONTAINERS)
         patched = held_to_room(
             written.patched & ~rests,
             written.sizes,
             sizes,
-            fleet.node[chosen],
+            view.node[chosen],
             (free[ResourceName.CPU], free[ResourceName.MEMORY]),
             self._policy,
         )
@@ -116,32 +116,32 @@ class CruisePasses:
         return Decision(
             resize=chosen[resized],
             sizes=written.sizes.take(resized),
-            evict=self._evictions(fleet, fitted, chosen, roster, rests),
+            evict=self._evictions(view, fitted, chosen, roster, rests),
             base=(fitted.base[ResourceName.CPU], fitted.base[ResourceName.MEMORY]),
             headroom=(fitted.headroom[ResourceName.CPU], fitted.headroom[ResourceName.MEMORY]),
         )
 
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
         """React to a kill as the OOM reactor does."""
         self._admitter = None
-        return self._kills.react(kill, fleet)
+        return self._kills.react(kill, view)
 
-    def _available(self, fleet: Fleet, chosen: Int64Array) -> dict[ResourceName, Int64Array]:
+    def _available(self, view: ClusterView, chosen: Int64Array) -> dict[ResourceName, Int64Array]:
         """Return each node's allocatable without what the pods take that are left alone."""
-        fixed = fleet.node >= 0
+        fixed = view.node >= 0
         fixed[chosen] = False
-        nodes = fleet.node[fixed]
+        nodes = view.node[fixed]
         room = {}
         for resource, whole, taken in (
-            (ResourceName.CPU, fleet.allocatable.cpu_millicores, fleet.sizes.cpu_millicores),
-            (ResourceName.MEMORY, fleet.allocatable.memory_bytes, fleet.sizes.memory_bytes),
+            (ResourceName.CPU, view.allocatable.cpu_millicores, view.sizes.cpu_millicores),
+            (ResourceName.MEMORY, view.allocatable.memory_bytes, view.sizes.memory_bytes),
         ):
-            room[resource] = np.full(len(fleet.alive), whole, dtype=np.int64)
+            room[resource] = np.full(len(view.alive), whole, dtype=np.int64)
             np.subtract.at(room[resource], nodes, taken[fixed])
         return room
 
     def _evictions(
-        self, fleet: Fleet, fitted: Fitted, chosen: Int64Array, roster: Roster, rests: BoolArray
+        self, view: ClusterView, fitted: Fitted, chosen: Int64Array, roster: Roster, rests: BoolArray
     ) -> Int64Array:
         """Return who is evicted of those that were marked: within the budgets, and not while a kill is answered."""
         going = []
@@ -150,12 +150,12 @@ class CruisePasses:
                 if rests[mark.index]:
                     continue
                 container = int(chosen[mark.index])
-                pod, ranking = self._pods.pod(container, fleet), fitted.rankings[mark.index]
+                pod, ranking = self._pods.pod(container, view), fitted.rankings[mark.index]
                 action = EvictPod(
                     pod.namespace, pod.name, pod.uid, pod.node, pod.workload, ranking, mark.resource,
                     Reason.DOES_NOT_FIT,
                 )  # fmt: skip
-                if self._disruptions.spend(action, fleet) is None:
+                if self._disruptions.spend(action, view) is None:
                     going.append(container)
         return np.array(going, dtype=np.int64)
 

@@ -12,8 +12,8 @@ from cruise.backtest.baselines.oracle import Oracle
 from cruise.backtest.baselines.vpa.vpa import Vpa
 from cruise.backtest.policies.node_passes import CruisePasses
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import Sizing
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ReplayPolicy
 from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
 
 
@@ -38,22 +38,22 @@ def _keeping_to(risk: float, policy: Policy) -> Policy:
     )
 
 
-def _cruise(name: str, rules: Callable[[Terms], Policy]) -> Callable[[Recording, Terms], Sizing]:
-    return lambda recording, terms: CruisePasses(recording, rules(terms), name)
+def _cruise(name: str, rules: Callable[[ReplayOptions], Policy]) -> Callable[[Recording, ReplayOptions], ReplayPolicy]:
+    return lambda recording, options: CruisePasses(recording, rules(options), name)
 
 
-POLICIES: Mapping[str, Callable[[Recording, Terms], Sizing]] = MappingProxyType(
+POLICIES: Mapping[str, Callable[[Recording, ReplayOptions], ReplayPolicy]] = MappingProxyType(
     {
         "as-requested": AsRequested,
         "vpa": Vpa,
         "cruisekube": CruiseKube,
         "autopilot": Autopilot,
-        "cruise": _cruise("cruise", lambda terms: terms.policy),
-        "cruise-shared-max": _cruise("cruise-shared-max", lambda terms: _as_designed(terms.policy)),
+        "cruise": _cruise("cruise", lambda options: options.policy),
+        "cruise-shared-max": _cruise("cruise-shared-max", lambda options: _as_designed(options.policy)),
         "cruise-joint-peak": _cruise(
-            "cruise-joint-peak", lambda terms: replace(terms.policy, headroom=HeadroomModel.JOINT_PEAK)
+            "cruise-joint-peak", lambda options: replace(options.policy, headroom=HeadroomModel.JOINT_PEAK)
         ),
-        "cruise-risk": _cruise("cruise-risk", lambda terms: _keeping_to(terms.risk, terms.policy)),
+        "cruise-risk": _cruise("cruise-risk", lambda options: _keeping_to(options.risk, options.policy)),
         "oracle": Oracle,
     }
 )

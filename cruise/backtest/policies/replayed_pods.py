@@ -1,11 +1,11 @@
-"""The pods of a replay as decisions read them: made from the fleet's columns where somebody asks for one."""
+"""The pods of a replay as decisions read them: made from the view's columns where somebody asks for one."""
 
 from datetime import datetime
 
 import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import NOBODY, Fleet, Sizes
+from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Sizes
 from cruise.decisions.guidance.eligibility import Scope
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
@@ -20,7 +20,7 @@ _NODE_PREFIX = "node-"
 
 
 class ReplayedPods:
-    """Pods and nodes of a fleet; every pod belongs to a Deployment of as many replicas as the recording has series."""
+    """Pods and nodes of a view; every pod belongs to a Deployment of as many replicas as the recording has series."""
 
     def __init__(self, recording: Recording) -> None:
         self._containers = recording.containers
@@ -49,44 +49,44 @@ class ReplayedPods:
         limits = Amounts(None, one.memory_limit_bytes or None)
         return self._pod(container, requests, limits, "", None, "Pending", at)
 
-    def pod(self, container: int, fleet: Fleet) -> Pod:
+    def pod(self, container: int, view: ClusterView) -> Pod:
         """Return a container's pod as it is now."""
-        sizes, node = fleet.sizes, int(fleet.node[container])
+        sizes, node = view.sizes, int(view.node[container])
         cpu, memory = int(sizes.cpu_millicores[container]), int(sizes.memory_bytes[container])
         limit = int(sizes.memory_limit_bytes[container])
         return self._pod(
             container,
             Amounts(cpu or None, memory or None),
             Amounts(None, limit or None),
-            f"-{int(fleet.born[container])}",
+            f"-{int(view.born[container])}",
             None if node < 0 else node_name(node),
             "Running" if node >= 0 else "Pending",
-            utc(int(fleet.born_at[container])),
+            utc(int(view.born_at[container])),
         )
 
-    def nodes(self, fleet: Fleet) -> list[Node]:
+    def nodes(self, view: ClusterView) -> list[Node]:
         """Return a node for each index; those that do not exist now have no pods."""
         known = self._nodes
-        known += [Node(node_name(index), fleet.allocatable) for index in range(len(known), len(fleet.alive))]
-        return known[: len(fleet.alive)]
+        known += [Node(node_name(index), view.allocatable) for index in range(len(known), len(view.alive))]
+        return known[: len(view.alive)]
 
-    def around(self, namespace: str, workload: WorkloadRef | None, node: str | None, fleet: Fleet) -> Int64Array:
+    def around(self, namespace: str, workload: WorkloadRef | None, node: str | None, view: ClusterView) -> Int64Array:
         """Return the containers of a workload and those on a node, as far as they exist."""
         number = -1 if workload is None else self._number_of[namespace, workload]
         index = ELSEWHERE if node is None else int(node.removeprefix(_NODE_PREFIX))
-        return np.flatnonzero(((self._numbers == number) & (fleet.node >= ELSEWHERE)) | (fleet.node == index))
+        return np.flatnonzero(((self._numbers == number) & (view.node >= ELSEWHERE)) | (view.node == index))
 
-    def snapshot(self, fleet: Fleet, containers: Int64Array | None = None) -> Snapshot:
+    def snapshot(self, view: ClusterView, containers: Int64Array | None = None) -> Snapshot:
         """Return the cluster with the pods of some containers, or of all that exist."""
-        chosen = np.flatnonzero(fleet.node >= ELSEWHERE) if containers is None else containers
-        nodes = [node for node, alive in zip(self.nodes(fleet), fleet.alive.tolist(), strict=True) if alive]
-        pods = [self.pod(container, fleet) for container in chosen.tolist()]
+        chosen = np.flatnonzero(view.node >= ELSEWHERE) if containers is None else containers
+        nodes = [node for node, alive in zip(self.nodes(view), view.alive.tolist(), strict=True) if alive]
+        pods = [self.pod(container, view) for container in chosen.tolist()]
         pods.sort(key=lambda pod: (pod.namespace, pod.name))
         return Snapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
 
-    def scope(self, fleet: Fleet, statistics: StatisticsTable, policy: Policy) -> Scope:
+    def scope(self, view: ClusterView, statistics: StatisticsTable, policy: Policy) -> Scope:
         """Return the rules on who may be touched; pods do not matter to one another there."""
-        return Scope(self.snapshot(fleet, NOBODY), statistics, {}, policy, utc(fleet.at))
+        return Scope(self.snapshot(view, NO_CONTAINERS), statistics, {}, policy, utc(view.at))
 
     def _pod(
         self,

@@ -5,7 +5,7 @@ import numpy as np
 from cruise.backtest.policies.known_statistics import KnownStatistics
 from cruise.backtest.policies.replayed_pods import ReplayedPods
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import Fleet
+from cruise.backtest.replay.policy import ClusterView
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.candidate_columns import Roster, call_roster
 from cruise.domain.arrays import Int64Array
@@ -31,19 +31,19 @@ class TouchablePods:
         self._roster: Roster | None = None
         self._guidances: list[Guidance] = []
 
-    def roster(self, fleet: Fleet, known: KnownStatistics) -> tuple[Roster, Int64Array]:
+    def roster(self, view: ClusterView, known: KnownStatistics) -> tuple[Roster, Int64Array]:
         """Return the touchable pods, and their containers, sorted by name."""
-        placed = fleet.node >= 0
-        state = self._state(fleet, known)
-        changed = placed & ((self._judged_on[:, 0] != state) | (self._judged_on[:, 1] != fleet.born))
+        placed = view.node >= 0
+        state = self._state(view, known)
+        changed = placed & ((self._judged_on[:, 0] != state) | (self._judged_on[:, 1] != view.born))
         again = np.flatnonzero(changed)
         if len(again):
-            scope = self._pods.scope(fleet, known.of(again), self._policy)
+            scope = self._pods.scope(view, known.of(again), self._policy)
             for container in again.tolist():
-                verdict = scope.of(self._pods.pod(container, fleet))
+                verdict = scope.of(self._pods.pod(container, view))
                 self._verdicts[container] = self._shared(verdict) if isinstance(verdict, Touchable) else None
                 self._touched[container] = isinstance(verdict, Touchable)
-            self._judged_on[again, 0], self._judged_on[again, 1] = state[again], fleet.born[again]
+            self._judged_on[again, 0], self._judged_on[again, 1] = state[again], view.born[again]
         gone = self._touched & ~placed
         self._touched[gone] = False
         self._judged_on[gone] = _UNJUDGED
@@ -61,12 +61,12 @@ class TouchablePods:
         self._guidances.append(verdict.guidance)
         return verdict
 
-    def _state(self, fleet: Fleet, known: KnownStatistics) -> Int64Array:
+    def _state(self, view: ClusterView, known: KnownStatistics) -> Int64Array:
         """Tell containers without statistics, with old ones and of new workloads apart, as `Scope` does."""
         state = np.zeros(len(known.row_of), dtype=np.int64)
         spoken_for = np.flatnonzero(known.row_of >= 0)
         rows = known.row_of[spoken_for]
-        stale = known.columns.updated_at[rows] < fleet.at - int(self._policy.max_age.total_seconds())
-        young = known.columns.history_since[rows] > fleet.at - int(self._policy.new_workload_age.total_seconds())
+        stale = known.columns.updated_at[rows] < view.at - int(self._policy.max_age.total_seconds())
+        young = known.columns.history_since[rows] > view.at - int(self._policy.new_workload_age.total_seconds())
         state[spoken_for] = 1 + 2 * stale + 4 * young
         return state

@@ -1,6 +1,6 @@
-"""Whose recorded containers are, and what they were provisioned with, where a Prometheus alone recorded them.
+"""The workloads and the requests of recorded containers, where a Prometheus alone recorded them.
 
-What is known best comes first: the cluster as it is now, then what kube-state-metrics told at the time, then what the
+What is known best comes first: the cluster as it is now, then what kube-state-metrics reported then, then what the
 pod's name says. A pod that is gone has the workload of its name, and what containers of that workload request.
 """
 
@@ -41,15 +41,15 @@ class Provisioning:
 
     @staticmethod
     def of(snapshot: Snapshot | None, state: KubeState) -> "Provisioning":
-        """Join a cluster as it is now, if there is one, and what kube-state-metrics told."""
+        """Join a cluster as it is now, if there is one, and what kube-state-metrics reported."""
         found = Provisioning(state, requests=dict(state.requests))
         for pod in snapshot.pods if snapshot is not None else ():
             if pod.workload is not None:
                 found.workloads[pod.namespace, pod.name] = pod.workload
                 found.known.add((pod.namespace, pod.workload))
-            for name, role, asked in _requests(pod):
+            for name, role, requested in _requests(pod):
                 key = ContainerKey(pod.namespace, pod.name, name)
-                found.requests[key] = asked
+                found.requests[key] = requested
                 if role is ContainerRole.INIT:
                     found.initial.add(key)
         return found
@@ -58,17 +58,17 @@ class Provisioning:
         """Return those of the containers that requested something, in their order."""
         workloads = {pod: self._workload(*pod) for pod in {(key.namespace, key.pod) for key in keys}}
         largest: dict[_WorkloadContainer, Resources] = {}
-        for key, asked in self.requests.items():
+        for key, requested in self.requests.items():
             workload = workloads.get((key.namespace, key.pod)) or self._workload(key.namespace, key.pod)
             if key not in self.initial:
                 place = (key.namespace, workload, key.container)
-                largest[place] = asked.at_least(largest.get(place, Resources()))
+                largest[place] = requested.at_least(largest.get(place, Resources()))
         found = []
         for key in keys:
             workload = workloads[key.namespace, key.pod]
-            asked = self.requests.get(key) or largest.get((key.namespace, workload, key.container), Resources())
-            if key not in self.initial and asked != Resources():
-                found.append(RecordedContainer(*key, workload, asked))
+            requested = self.requests.get(key) or largest.get((key.namespace, workload, key.container), Resources())
+            if key not in self.initial and requested != Resources():
+                found.append(RecordedContainer(*key, workload, requested))
         return found
 
     def _workload(self, namespace: str, pod: str) -> WorkloadRef:
@@ -107,8 +107,8 @@ def _requests(pod: Pod) -> Iterable[tuple[str, ContainerRole, Resources]]:
     try:
         originals = parse_original_resources(annotation) if annotation else {}
     except (ValueError, msgspec.MsgspecError):
-        # Somebody else wrote it; what the pod requests now is the next best.
+        # Not written by cruise; what the pod requests now is the next best.
         originals = {}
     for container in pod.containers:
-        asked = originals[container.name][0] if container.name in originals else container.requests
-        yield container.name, container.role, asked.resources
+        requested = originals[container.name][0] if container.name in originals else container.requests
+        yield container.name, container.role, requested.resources

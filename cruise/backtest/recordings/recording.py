@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cruise.domain.arrays import Float32Array
+import numpy as np
+
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources
 
-# Recordings know requests alone. A limit at the request would kill whoever passes it under every policy that leaves it,
+# Recordings know requests alone. A limit at the request would kill what passes it under every policy that leaves it,
 # and VPA's, which keep the proportion, at their targets: what was compared then would be this assumption.
 PROVISIONED_LIMIT_OF_REQUEST = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedContainer:
-    """One container of a pod of its own: whose it is, and what it was provisioned with."""
+    """One container, alone in its pod: its workload, and what it was provisioned with."""
 
     namespace: str
     pod: str
@@ -44,6 +46,12 @@ class Recording:
     cpu_millicores: Float32Array
     memory_bytes: Float32Array
     has_memory: bool = True
+
+    def workload_containers(self) -> Int64Array:
+        """Number the (workload, container name) pairs from 0, and return each container's number."""
+        numbers: dict[tuple[str, WorkloadRef, str], int] = {}
+        keys = [(one.namespace, one.workload, one.container) for one in self.containers]
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
     @property
     def days(self) -> float:

@@ -1,4 +1,4 @@
-"""The sums behind a policy's score: what was asked for, used, starved and short, in double precision."""
+"""The sums behind a policy's score: what was requested, used, starved and short, in double precision."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from cruise.domain.backtest import ResourceScore
 class ResourceAccount:
     """One resource over a replay; columns with one entry a container, counted in samples.
 
-    Requests are those in force as an interval begins; demand is as it was recorded, whoever was killed.
+    Requests are those in force as an interval begins; demand is as it was recorded, kills or not.
     """
 
     def __init__(self, containers: int, allocatable: int) -> None:
@@ -25,15 +25,15 @@ class ResourceAccount:
     def add(self, demand: Demand, requests: Int64Array, node_requests: Int64Array) -> None:
         """Take in one interval: `requests` with one entry a container, `node_requests` one a node index."""
         places = demand.places
-        order, asked = places.order, requests[places.order]
-        self.requested[order] += asked * demand.samples
+        order, requested = places.order, requests[places.order]
+        self.requested[order] += requested * demand.samples
         self.used[order] += demand.used.sum(axis=0)
         self.samples[order] += demand.samples
         self._node_intervals += len(places.nodes)
         self._short += int(np.count_nonzero(demand.peaks > node_requests[places.nodes]))
         over = demand.sums > self._allocatable
         if over.any():
-            starved = (demand.used > asked) & over[:, places.row]
+            starved = (demand.used > requested) & over[:, places.row]
             self.starved[order] += np.count_nonzero(starved, axis=0)
 
     def score(self) -> ResourceScore:

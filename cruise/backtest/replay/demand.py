@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.backtest.replay.fleet import Places
+from cruise.backtest.replay.pods import Places
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
 
 

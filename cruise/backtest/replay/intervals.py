@@ -1,4 +1,4 @@
-"""The times of a recording cut into pass intervals, and who comes and goes in each."""
+"""The times of a recording cut into pass intervals, and the containers that come and go in each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.terms import Arrivals, Terms
+from cruise.backtest.replay.options import Arrivals, ReplayOptions
 from cruise.domain.arrays import Int64Array
 
 
@@ -26,17 +26,17 @@ class Interval:
     leaving: Int64Array
 
 
-def intervals_of(recording: Recording, terms: Terms) -> Iterator[Interval]:
+def intervals_of(recording: Recording, options: ReplayOptions) -> Iterator[Interval]:
     """Cut at multiples of the pass interval, a sample on the cut belonging to what it ends.
 
     Containers without samples never come.
     """
     step, start = recording.step_seconds, recording.start
     times = start + step * np.arange(len(recording.cpu_millicores), dtype=np.int64)
-    interval_of = -(-times // max(terms.pass_seconds, step))
+    interval_of = -(-times // max(options.pass_seconds, step))
     edges = np.append(np.flatnonzero(np.diff(interval_of, prepend=interval_of[:1] - 1)), len(times))
     first, last = _sampled_rows(recording)
-    come = np.where(first < len(times), 0 if terms.arrivals is Arrivals.START else first, len(times))
+    come = np.where(first < len(times), 0 if options.arrivals is Arrivals.START else first, len(times))
     coming, going = _grouped(come), _grouped(last)
     for row, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         since, at = int(times[row]) - step, int(times[end - 1])
@@ -45,7 +45,7 @@ def intervals_of(recording: Recording, terms: Terms) -> Iterator[Interval]:
 
 @dataclass(frozen=True, slots=True)
 class _Grouped:
-    """Containers by a row, to be asked for by a range of rows."""
+    """Containers by a row, to be looked up by a range of rows."""
 
     order: Int64Array
     rows: Int64Array

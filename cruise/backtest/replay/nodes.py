@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.resources import Resources
 from cruise.simulation.cluster.fitting import as_scored, has_room, least_allocated
@@ -16,10 +16,10 @@ class Nodes:
     `cpu_millicores` and `memory_bytes` are what kube-scheduler counts, the scored ones what its scores see.
     """
 
-    def __init__(self, terms: Terms) -> None:
-        self.allocatable = terms.node
+    def __init__(self, options: ReplayOptions) -> None:
+        self.allocatable = options.node
         self.peak = 0
-        self._pods_each = terms.node_pods
+        self._pods_each = options.node_pods
         self.alive: BoolArray = np.zeros(0, dtype=np.bool_)
         self.cpu_millicores: Int64Array = np.zeros(0, dtype=np.int64)
         self.memory_bytes: Int64Array = self.cpu_millicores
@@ -44,7 +44,7 @@ class Nodes:
         return int(np.count_nonzero(self.alive))
 
     def free(self) -> tuple[Int64Array, Int64Array]:
-        """Return the CPU and the memory that nobody requests, also of indices that are no node now."""
+        """Return the CPU and the memory that no pod requests, also of indices that are no node now."""
         return (
             self.allocatable.cpu_millicores - self.cpu_millicores,
             self.allocatable.memory_bytes - self.memory_bytes,
@@ -58,10 +58,10 @@ class Nodes:
 
     def may_fit(self, needs: Collection[Resources]) -> bool:
         """Tell whether pods may have room together: cheaper to know than a placement, which alone is sure."""
-        asked = np.array([(need.cpu_millicores, need.memory_bytes) for need in needs], dtype=np.int64).reshape(-1, 2).T
+        wanted = np.array([(need.cpu_millicores, need.memory_bytes) for need in needs], dtype=np.int64).reshape(-1, 2).T
         if not self.alive.any() or any(
-            wanted.sum() > np.maximum(free[self.alive], 0).sum() or wanted.max(initial=0) > free[self.alive].max()
-            for free, wanted in zip(self.free(), asked, strict=True)
+            needed.sum() > np.maximum(free[self.alive], 0).sum() or needed.max(initial=0) > free[self.alive].max()
+            for free, needed in zip(self.free(), wanted, strict=True)
         ):
             return False
         return len(needs) <= int((self._pods_each - self.pods)[self.alive].sum())
@@ -102,7 +102,7 @@ class Nodes:
         self.pods[index] += sign
 
     def resize(self, node: Int64Array, old: tuple[Int64Array, Int64Array], new: tuple[Int64Array, Int64Array]) -> None:
-        """Take note of pods' new requests (CPU, memory); `node` is each pod's, who may share one."""
+        """Take note of pods' new requests (CPU, memory); `node` is each pod's, and several may be on one."""
         np.add.at(self.cpu_millicores, node, new[0] - old[0])
         np.add.at(self.memory_bytes, node, new[1] - old[1])
         default = as_scored(Resources())

@@ -7,7 +7,7 @@ import numpy as np
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.accounting import ResourceAccount
 from cruise.backtest.replay.churn import Churn
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.domain.arrays import Float64Array
 from cruise.domain.backtest import ContainerScore, NodeTimeLine, PolicyScore
 
@@ -36,7 +36,7 @@ class Totals:
 def score_of(
     policy: str,
     recording: Recording,
-    terms: Terms,
+    options: ReplayOptions,
     accounts: tuple[ResourceAccount, ResourceAccount | None],
     churn: Churn,
     totals: Totals,
@@ -59,8 +59,8 @@ def score_of(
         nodes_peak=nodes_peak,
         pending_pod_minutes=totals.pending_minutes,
         container_days=days,
-        cost=_cost(terms, totals.node_minutes / 60),
-        worst=_worst(recording, terms, cpu, memory, churn),
+        cost=_cost(options, totals.node_minutes / 60),
+        worst=_worst(recording, options, cpu, memory, churn),
         time_line=time_line,
     )
 
@@ -69,23 +69,23 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _cost(terms: Terms, node_hours: float) -> float | None:
+def _cost(options: ReplayOptions, node_hours: float) -> float | None:
     """Return what the nodes cost, None without any price: nodes are what is paid for, not requests."""
-    if terms.price_core_hour is None and terms.price_gibibyte_hour is None:
+    if options.price_core_hour is None and options.price_gibibyte_hour is None:
         return None
-    cpu = terms.node.cpu_millicores / 1000 * (terms.price_core_hour or 0.0)
-    memory = terms.node.memory_bytes / _GIBIBYTE * (terms.price_gibibyte_hour or 0.0)
+    cpu = options.node.cpu_millicores / 1000 * (options.price_core_hour or 0.0)
+    memory = options.node.memory_bytes / _GIBIBYTE * (options.price_gibibyte_hour or 0.0)
     return node_hours * (cpu + memory)
 
 
 def _worst(
-    recording: Recording, terms: Terms, cpu: ResourceAccount, memory: ResourceAccount | None, churn: Churn
+    recording: Recording, options: ReplayOptions, cpu: ResourceAccount, memory: ResourceAccount | None, churn: Churn
 ) -> tuple[ContainerScore, ...]:
     """Return the worst containers: most kills, then most starved, then most slack as shares of a node."""
     cpu_slack = cpu.mean_slack()
     memory_slack: Float64Array = np.zeros_like(cpu_slack) if memory is None else memory.mean_slack()
     starved = (cpu.starved if memory is None else cpu.starved + memory.starved) * recording.step_seconds / 60
-    slack = cpu_slack / max(1, terms.node.cpu_millicores) + memory_slack / max(1, terms.node.memory_bytes)
+    slack = cpu_slack / max(1, options.node.cpu_millicores) + memory_slack / max(1, options.node.memory_bytes)
     order = np.lexsort((-slack, -starved, -churn.kills))[:WORST]
     return tuple(
         ContainerScore(

@@ -31,7 +31,7 @@ from cruise.errors import BadInput
 
 if TYPE_CHECKING:
     from cruise.backtest.recordings.recording import Recording
-    from cruise.backtest.replay.terms import Terms
+    from cruise.backtest.replay.options import ReplayOptions
     from cruise.domain.resources import Resources
     from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
     from cruise.settings import Settings
@@ -85,7 +85,7 @@ def backtest(
     if html is not None:
         require_writable(html, "--html")
 
-    from cruise.backtest.recordings.halving import Half
+    from cruise.backtest.recordings.halves import Half
     from cruise.cli.running.replaying import Asked, read_traces, replay_all
 
     asked = Asked(_policies(policy), terms, Half(half.value) if half is not None else None, watched)
@@ -143,12 +143,12 @@ def _node(cpu: str, memory: str) -> "Resources":
     return Resources(*amounts)
 
 
-def _terms(node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, settings: "Settings") -> "Terms":
-    from cruise.backtest.replay.terms import Arrivals, Terms
+def _terms(node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, settings: "Settings") -> "ReplayOptions":
+    from cruise.backtest.replay.options import Arrivals, ReplayOptions
 
     if not 0 < risk < 1:
         raise BadInput(f"--risk: {risk:g} is no share between 0 and 1; write e.g. 1e-3")
-    return Terms(
+    return ReplayOptions(
         node=node,
         pass_seconds=int(settings.pass_interval.total_seconds()),
         arrivals=Arrivals(arrivals.value),
@@ -167,7 +167,7 @@ def _watched(name: str | None) -> str | None:
 
 
 def _read_prometheus(
-    url: str | None, days: int, now: str | None, snapshot: str | None, settings: "Settings", terms: "Terms"
+    url: str | None, days: int, now: str | None, snapshot: str | None, settings: "Settings", terms: "ReplayOptions"
 ) -> "Recording":
     from cruise.app.clock import wall_clock
     from cruise.cli.running.replaying import read_prometheus
@@ -182,7 +182,7 @@ def _read_prometheus(
     return read_prometheus(prometheus, days, end, cluster, terms)
 
 
-def _report_terms(terms: "Terms", half: HalfName | None, settings: "Settings") -> "ReplayTerms":
+def _report_terms(terms: "ReplayOptions", half: HalfName | None, settings: "Settings") -> "ReplayTerms":
     from cruise.interfaces.backtest.report import Prices, ReplayTerms
 
     prices = None

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from cruise.backtest.backtest import backtest
-from cruise.backtest.recordings.halving import Half, take_half
-from cruise.backtest.recordings.loading import load_trace
+from cruise.backtest.recordings.halves import Half, take_half
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.cli.terminal import complain, quiet_logs
 from cruise.domain.backtest import BacktestResult
 
@@ -32,12 +32,12 @@ class Asked:
     """What is replayed under which terms, whatever it is read from."""
 
     policies: Sequence[str]
-    terms: Terms
+    terms: ReplayOptions
     half: Half | None
     watched_node: str | None
 
 
-def read_traces(directories: Sequence[Path], terms: Terms) -> list[Recording]:
+def read_traces(directories: Sequence[Path], terms: ReplayOptions) -> list[Recording]:
     """Read all trace directories, so that a bad one is told of before an hour of replays. Raises BadInput."""
     found = []
     with bar(len(directories), "traces") as show:
@@ -51,10 +51,10 @@ def _shown(show: Show, directory: Path, before: int) -> Callable[[float], None]:
 
 
 def read_prometheus(
-    prometheus: "PrometheusSettings", days: int, end: datetime, snapshot: "Snapshot | None", terms: Terms
+    prometheus: "PrometheusSettings", days: int, end: datetime, snapshot: "Snapshot | None", terms: ReplayOptions
 ) -> Recording:
     """Read the days before a time. Raises BadInput, Unavailable."""
-    from cruise.backtest.recordings.reading import read_recording
+    from cruise.backtest.recordings.prometheus import read_recording
 
     with quiet_logs(), bar(1, "usage") as show:
         return read_recording(
@@ -82,7 +82,7 @@ def replay_all(recordings: list[Recording], asked: Asked) -> list[BacktestResult
     return found
 
 
-def _work(recording: Recording, terms: Terms) -> float:
+def _work(recording: Recording, terms: ReplayOptions) -> float:
     """Return how long a replay takes beside others: so much a pass, and so much for each container in it."""
     passes = recording.days * 86_400 / max(terms.pass_seconds, recording.step_seconds)
     return passes * (_PASS_AS_CONTAINERS + len(recording.containers))

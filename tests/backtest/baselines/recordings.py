@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.backtest.replay.sizing import Fleet, Sizes
+from cruise.backtest.replay.policy import ClusterView, Sizes
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources
@@ -43,18 +43,18 @@ def sizes_of(cpu: Sequence[int], memory: Sequence[int], limits: Sequence[int] | 
     )
 
 
-def fleet_of(
+def view_of(
     sizes: Sizes,
     *,
     at: int,
     node: Sequence[int] | None = None,
     born: Sequence[int] | None = None,
     allocatable: Resources | None = None,
-) -> Fleet:
-    """Return a fleet of pods, all on node 0 and created at 0 unless told."""
+) -> ClusterView:
+    """Return a view of pods, all on node 0 and created at 0 unless told."""
     count = len(sizes.cpu_millicores)
     places: Int64Array = np.array(node if node is not None else [0] * count, dtype=np.int64)
-    return Fleet(
+    return ClusterView(
         at=at,
         sizes=sizes,
         node=places,

@@ -1,10 +1,10 @@
 import numpy as np
 
 from cruise.backtest.baselines.as_requested import AsRequested, provisioned_sizes
-from cruise.backtest.replay.sizing import Fleet, Kill
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, Kill
 from cruise.domain.resources import Resources
-from tests.backtest.baselines.recordings import fleet_of, recording_of
+from tests.backtest.baselines.recordings import recording_of, view_of
 
 RECORDING = recording_of(
     np.array([[100, 20, 0], [900, 30, 0]]),
@@ -13,29 +13,29 @@ RECORDING = recording_of(
 )
 
 
-def fleet() -> Fleet:
-    return fleet_of(provisioned_sizes(RECORDING), at=600)
+def view() -> ClusterView:
+    return view_of(provisioned_sizes(RECORDING), at=600)
 
 
 def test_pods_are_created_with_what_was_provisioned_and_limited_to_twice_their_memory() -> None:
-    sizes = AsRequested(RECORDING, Terms()).admit(np.array([1, 0], dtype=np.int64), fleet())
+    sizes = AsRequested(RECORDING, ReplayOptions()).admit(np.array([1, 0], dtype=np.int64), view())
     assert sizes.cpu_millicores.tolist() == [50, 500]
     assert sizes.memory_bytes.tolist() == [0, 1_000_000_000]
     assert sizes.memory_limit_bytes.tolist() == [0, 2_000_000_000], "no request, hence no limit"
 
 
 def test_nothing_is_ever_changed_not_even_after_a_kill() -> None:
-    policy = AsRequested(RECORDING, Terms())
+    policy = AsRequested(RECORDING, ReplayOptions())
     policy.observe(600, RECORDING.cpu_millicores, RECORDING.memory_bytes)
-    reaction = policy.killed(Kill(container=0, at=600, used_bytes=2_100_000_000, by_limit=True), fleet())
-    decision = policy.decide(fleet())
+    reaction = policy.killed(Kill(container=0, at=600, used_bytes=2_100_000_000, by_limit=True), view())
+    decision = policy.decide(view())
     assert reaction.sizes is None
     assert not reaction.evict
     assert len(decision.resize) == len(decision.evict) == len(decision.sizes.cpu_millicores) == 0
-    assert policy.admit(np.array([0], dtype=np.int64), fleet()).memory_bytes.tolist() == [1_000_000_000]
+    assert policy.admit(np.array([0], dtype=np.int64), view()).memory_bytes.tolist() == [1_000_000_000]
 
 
 def test_whoever_writes_into_what_was_admitted_does_not_change_what_was_provisioned() -> None:
-    policy = AsRequested(RECORDING, Terms())
-    policy.admit(np.arange(3, dtype=np.int64), fleet()).cpu_millicores[:] = 7
-    assert policy.admit(np.arange(3, dtype=np.int64), fleet()).cpu_millicores.tolist() == [500, 50, 0]
+    policy = AsRequested(RECORDING, ReplayOptions())
+    policy.admit(np.arange(3, dtype=np.int64), view()).cpu_millicores[:] = 7
+    assert policy.admit(np.arange(3, dtype=np.int64), view()).cpu_millicores.tolist() == [500, 50, 0]

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from cruise.backtest.baselines.as_requested import AsRequested
 from cruise.backtest.baselines.oracle import Oracle
 from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import Arrivals, ReplayOptions
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.terms import Arrivals, Terms
 from cruise.domain.resources import Resources
-from tests.backtest.baselines.recordings import GIBIBYTE, fleet_of, recording_of, sizes_of
+from tests.backtest.baselines.recordings import GIBIBYTE, recording_of, sizes_of, view_of
 
 ALL = np.arange(2, dtype=np.int64)
-SMALL_NODES = Terms(node=Resources(3000, 6 * GIBIBYTE), node_pods=8)
+SMALL_NODES = ReplayOptions(node=Resources(3000, 6 * GIBIBYTE), node_pods=8)
 
 
 def minutes() -> Recording:
@@ -38,19 +38,21 @@ def random_recordings(draw: st.DrawFn) -> Recording:
 
 
 def test_a_new_pod_gets_the_largest_use_up_to_the_first_pass_rounded_up() -> None:
-    sizes = Oracle(minutes(), Terms()).admit(ALL, fleet_of(sizes_of([0, 0], [0, 0]), at=0))
+    sizes = Oracle(minutes(), ReplayOptions()).admit(ALL, view_of(sizes_of([0, 0], [0, 0]), at=0))
     assert sizes.cpu_millicores.tolist() == [200, 5]
     assert sizes.memory_bytes.tolist() == [2_000_000_000, 1_000_000]
     assert sizes.memory_limit_bytes.tolist() == [0, 0]
 
 
 def test_a_pod_created_between_two_passes_is_sized_up_to_the_next_pass() -> None:
-    sizes = Oracle(minutes(), Terms()).admit(ALL, fleet_of(sizes_of([0, 0], [0, 0]), at=120))
+    sizes = Oracle(minutes(), ReplayOptions()).admit(ALL, view_of(sizes_of([0, 0], [0, 0]), at=120))
     assert sizes.cpu_millicores.tolist() == [151, 5], "the samples at 180, 240 and 300"
 
 
 def test_a_pass_writes_the_largest_use_until_the_next_one_and_nothing_for_who_uses_none() -> None:
-    decision = Oracle(minutes(), Terms()).decide(fleet_of(sizes_of([151, 5], [2_000_000_000, 1_000_000]), at=300))
+    decision = Oracle(minutes(), ReplayOptions()).decide(
+        view_of(sizes_of([151, 5], [2_000_000_000, 1_000_000]), at=300)
+    )
     assert decision.resize.tolist() == [0, 1]
     assert decision.sizes.cpu_millicores.tolist() == [910, 0]
     assert decision.sizes.memory_bytes.tolist() == [2_000_000_000, 0]
@@ -58,30 +60,30 @@ def test_a_pass_writes_the_largest_use_until_the_next_one_and_nothing_for_who_us
 
 
 def test_what_is_right_already_is_not_written_and_who_does_not_run_is_not_resized() -> None:
-    oracle = Oracle(minutes(), Terms())
+    oracle = Oracle(minutes(), ReplayOptions())
     right = sizes_of([910, 5], [2_000_000_000, 1_000_000])
-    assert oracle.decide(fleet_of(right, at=300)).resize.tolist() == [1]
-    assert oracle.decide(fleet_of(right, at=300, node=[0, -1])).resize.tolist() == []
+    assert oracle.decide(view_of(right, at=300)).resize.tolist() == [1]
+    assert oracle.decide(view_of(right, at=300, node=[0, -1])).resize.tolist() == []
 
 
 def test_nobody_asks_for_more_than_a_node_and_so_everybody_runs() -> None:
     recording = recording_of(np.full((4, 1), 5000.0), np.full((4, 1), 9e9))
-    sizes = Oracle(recording, SMALL_NODES).admit(np.zeros(1, dtype=np.int64), fleet_of(sizes_of([0], [0]), at=0))
+    sizes = Oracle(recording, SMALL_NODES).admit(np.zeros(1, dtype=np.int64), view_of(sizes_of([0], [0]), at=0))
     assert sizes.cpu_millicores.tolist() == [3000]
     assert sizes.memory_bytes.tolist() == [6 * GIBIBYTE]
     assert replay(recording, Oracle(recording, SMALL_NODES), SMALL_NODES).pending_pod_minutes == 0
 
 
 def test_after_the_last_sample_nothing_is_used() -> None:
-    decision = Oracle(minutes(), Terms()).decide(fleet_of(sizes_of([910, 0], [1, 0]), at=600))
+    decision = Oracle(minutes(), ReplayOptions()).decide(view_of(sizes_of([910, 0], [1, 0]), at=600))
     assert decision.sizes.cpu_millicores.tolist() == [0]
 
 
 @settings(max_examples=60, deadline=None)
 @given(random_recordings(), st.sampled_from(Arrivals))
 def test_nobody_is_ever_short_starved_or_killed(recording: Recording, arrivals: Arrivals) -> None:
-    terms = Terms(node=SMALL_NODES.node, node_pods=SMALL_NODES.node_pods, arrivals=arrivals)
-    score = replay(recording, Oracle(recording, terms), terms)
+    options = ReplayOptions(node=SMALL_NODES.node, node_pods=SMALL_NODES.node_pods, arrivals=arrivals)
+    score = replay(recording, Oracle(recording, options), options)
     assert score.memory is not None
     assert score.oom_per_1000_container_days == 0
     assert score.pending_pod_minutes == 0

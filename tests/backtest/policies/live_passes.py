@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cruise.backtest.policies.replayed_pods import ReplayedPods, sizes_of
-from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, KillReaction, Sizes
+from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, KillReaction, Sizes
 from cruise.domain.actions import EvictPod, ResizePod
 from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.policy import Mode, Policy
@@ -52,12 +52,12 @@ class LivePasses:
         self.seconds = float(at)
         self.source.take(at, cpu, memory, self.cluster.names)
 
-    def admit(self, containers, fleet):
-        now = datetime.fromtimestamp(fleet.at, UTC)
-        self.cluster.name(containers, fleet)
+    def admit(self, containers, view):
+        now = datetime.fromtimestamp(view.at, UTC)
+        self.cluster.name(containers, view)
         pods = self.cluster.pods
         statistics = asyncio.run(self.store.workload_statistics())
-        admitter = Admitter(pods.snapshot(fleet, NOBODY), statistics, {}, self.policy, now)
+        admitter = Admitter(pods.snapshot(view, NO_CONTAINERS), statistics, {}, self.policy, now)
         admitted = []
         for container in containers.tolist():
             pods.note_admission(container, False)
@@ -67,9 +67,9 @@ class LivePasses:
             admitted.append(pod)
         return sizes_of(admitted)
 
-    def decide(self, fleet):
-        now = datetime.fromtimestamp(fleet.at, UTC)
-        self.cluster.show(fleet)
+    def decide(self, view):
+        now = datetime.fromtimestamp(view.at, UTC)
+        self.cluster.show(view)
         asyncio.run(self._pass(now))
         return self.cluster.decision()
 
@@ -77,9 +77,9 @@ class LivePasses:
         await usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
         await node_pass(self.cluster, self.store, self.policy, now, writer=self.writer, headroom=self.headroom)
 
-    def killed(self, kill, fleet):
+    def killed(self, kill, view):
         at = datetime.fromtimestamp(kill.at, UTC)
-        self.cluster.show(fleet)
+        self.cluster.show(view)
         pod = self.cluster.pod_of(kill.container)
         [container] = pod.containers
         reaction = asyncio.run(
@@ -108,30 +108,30 @@ class LivePasses:
 
 
 class FleetCluster:
-    """The Cluster port over a replay's fleet: what is performed is collected, and shown from then on."""
+    """The Cluster port over a replay's view: what is performed is collected, and shown from then on."""
 
     def __init__(self, recording):
         self.pods = ReplayedPods(recording)
         self.recording = recording
         self.names: list[str] = [""] * len(recording.containers)
-        self._fleet: Fleet | None = None
+        self._view: ClusterView | None = None
         self._resized: dict[int, Pod] = {}
         self._evicted: list[int] = []
 
-    def show(self, fleet):
-        self._fleet = fleet
+    def show(self, view):
+        self._view = view
         self._resized, self._evicted = {}, []
-        self._snapshot = self.pods.snapshot(fleet)
+        self._snapshot = self.pods.snapshot(view)
         self._index = {(one.namespace, self.names[i]): i for i, one in enumerate(self.recording.containers)}
 
-    def name(self, containers, fleet):
+    def name(self, containers, view):
         """Give new pods names of their own."""
         for index in containers.tolist():
-            self.names[index] = f"{self.recording.containers[index].pod}.{int(fleet.born[index])}"
+            self.names[index] = f"{self.recording.containers[index].pod}.{int(view.born[index])}"
 
     def pod_of(self, index):
-        assert self._fleet is not None
-        pod = self._resized.get(index) or self.pods.pod(index, self._fleet)
+        assert self._view is not None
+        pod = self._resized.get(index) or self.pods.pod(index, self._view)
         return replace(pod, name=self.names[index])
 
     def decision(self) -> Decision:
@@ -140,8 +140,8 @@ class FleetCluster:
         return Decision(places, sizes, np.array(self._evicted, dtype=np.int64))
 
     async def snapshot(self):
-        assert self._fleet is not None
-        there = [i for i in range(len(self.names)) if self._fleet.node[i] >= -1 and i not in self._evicted]
+        assert self._view is not None
+        there = [i for i in range(len(self.names)) if self._view.node[i] >= -1 and i not in self._evicted]
         pods = sorted((self.pod_of(index) for index in there), key=lambda pod: (pod.namespace, pod.name))
         return replace(self._snapshot, pods=tuple(pods))
 

@@ -9,7 +9,7 @@ from cruise.backtest.policies.replayed_pods import ReplayedPods
 from cruise.domain.actions import EvictPod, Reason
 from cruise.domain.policy import EvictionRanking, Policy
 from cruise.domain.resources import ResourceName
-from tests.backtest.replayed import START, fleet_of, recorded
+from tests.backtest.replayed import START, recorded, view_of
 
 WORKLOADS = ("web", "web", "api", "db")
 
@@ -19,8 +19,8 @@ class Setting:
         self.pods = ReplayedPods(recorded(*WORKLOADS))
         self.disruptions = Disruptions(self.pods, replace(Policy(), **policy))
 
-    def spend(self, container, fleet):
-        pod = self.pods.pod(container, fleet)
+    def spend(self, container, view):
+        pod = self.pods.pod(container, view)
         return self.disruptions.spend(
             EvictPod(
                 pod.namespace,
@@ -32,27 +32,27 @@ class Setting:
                 ResourceName.CPU,
                 Reason.DOES_NOT_FIT,
             ),
-            fleet,
+            view,
         )
 
 
 def test_one_a_node_and_pass():
-    setting, fleet = Setting(), fleet_of([0, 1, 0, 1])
-    assert setting.spend(0, fleet) is None
-    assert setting.spend(2, fleet) is Reason.BUDGET_NODE
-    assert setting.spend(3, fleet) is None
-    later = fleet_of([1, 1, 0, 0], at=fleet.at + 300, born=[2, 1, 1, 2])
+    setting, view = Setting(), view_of([0, 1, 0, 1])
+    assert setting.spend(0, view) is None
+    assert setting.spend(2, view) is Reason.BUDGET_NODE
+    assert setting.spend(3, view) is None
+    later = view_of([1, 1, 0, 0], at=view.at + 300, born=[2, 1, 1, 2])
     assert setting.spend(2, later) is None
 
 
 def test_one_a_workload_at_a_time():
-    setting, fleet = Setting(max_evictions_per_node=5), fleet_of([0, 1, 0, 1])
-    assert setting.spend(0, fleet) is None
-    assert setting.spend(1, fleet) is Reason.BUDGET_WORKLOAD
+    setting, view = Setting(max_evictions_per_node=5), view_of([0, 1, 0, 1])
+    assert setting.spend(0, view) is None
+    assert setting.spend(1, view) is Reason.BUDGET_WORKLOAD
 
 
 @pytest.mark.parametrize(("seconds", "reason"), [(3500, Reason.BUDGET_HOUR), (3700, None)])
 def test_so_many_an_hour_in_all(seconds, reason):
     setting = Setting(max_evictions_per_hour=1)
-    assert setting.spend(0, fleet_of([0, 1, 0, 1], at=START)) is None
-    assert setting.spend(3, fleet_of([1, 1, 0, 1], at=START + seconds, born=[2, 1, 1, 1])) is reason
+    assert setting.spend(0, view_of([0, 1, 0, 1], at=START)) is None
+    assert setting.spend(3, view_of([1, 1, 0, 1], at=START + seconds, born=[2, 1, 1, 1])) is reason

@@ -7,8 +7,8 @@ import pytest
 
 from cruise.backtest.policies.node_passes import CruisePasses
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.terms import Terms
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import HeadroomModel, HeadroomStart, OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, Resources
@@ -67,14 +67,14 @@ class Beside:
         self.one.observe(at, cpu, memory)
         self.other.observe(at, cpu, memory)
 
-    def admit(self, containers, fleet):
-        ours, theirs = self.one.admit(containers, fleet), self.other.admit(containers, fleet)
+    def admit(self, containers, view):
+        ours, theirs = self.one.admit(containers, view), self.other.admit(containers, view)
         for column in ("cpu_millicores", "memory_bytes", "memory_limit_bytes"):
             np.testing.assert_array_equal(getattr(ours, column), getattr(theirs, column))
         return ours
 
-    def decide(self, fleet):
-        ours, theirs = self.one.decide(fleet), self.other.decide(fleet)
+    def decide(self, view):
+        ours, theirs = self.one.decide(view), self.other.decide(view)
         assert sorted(ours.evict.tolist()) == sorted(theirs.evict.tolist())
         gone = set(ours.evict.tolist())
         mine = {c: sizes for c, sizes in written(ours).items() if c not in gone}
@@ -84,8 +84,8 @@ class Beside:
         self.evictions += len(gone)
         return ours
 
-    def killed(self, kill, fleet):
-        ours, theirs = self.one.killed(kill, fleet), self.other.killed(kill, fleet)
+    def killed(self, kill, view):
+        ours, theirs = self.one.killed(kill, view), self.other.killed(kill, view)
         assert ours.evict == theirs.evict
         assert (ours.sizes is None) == (theirs.sizes is None)
         if ours.sizes is not None:
@@ -107,7 +107,7 @@ def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, 
     made = recording(seed, hours, step)
     policy = Policy()
     both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
-    replay(made, both, Terms(node=node))
+    replay(made, both, ReplayOptions(node=node))
     assert both.passes == hours * 12
     assert both.resizes > both.passes / 2
 
@@ -120,7 +120,7 @@ def test_headroom_models_are_prepared_and_judged_alike(model):
     )
     live = LivePasses(made, policy)
     both = Beside(CruisePasses(made, policy), live)
-    replay(made, both, Terms(node=Resources(2000, 3 * GIBIBYTE)))
+    replay(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))
     assert both.resizes > both.passes / 2
     scores = asyncio.run(live.store.headroom_scores())
     assert (sum(int(day.counts.sum()) for day in scores) > 2 * both.passes) == (model is HeadroomModel.RISK)
@@ -133,5 +133,5 @@ def test_reactions_to_kills_are_those_of_the_reactor():
     for reaction in OomReaction:
         policy = Policy(oom_reaction=reaction)
         both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
-        replay(made, both, Terms(node=Resources(3000, 4 * GIBIBYTE)))
+        replay(made, both, ReplayOptions(node=Resources(3000, 4 * GIBIBYTE)))
         assert both.kills > 3

@@ -1,7 +1,7 @@
 """The registry of policies."""
 
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
 from tests.backtest.replay.test_replay import made_up
 
 ORDER = [
@@ -23,4 +23,6 @@ def test_policies_are_in_the_order_of_the_table():
 
 def test_a_policy_is_called_what_it_is_registered_as():
     recording = made_up(hours=1)
-    assert {name: make(recording, Terms()).name for name, make in POLICIES.items()} == {name: name for name in POLICIES}
+    assert {name: make(recording, ReplayOptions()).name for name, make in POLICIES.items()} == {
+        name: name for name in POLICIES
+    }

@@ -1,14 +1,14 @@
-"""Pods made from a fleet's columns."""
+"""Pods made from a view's columns."""
 
 import numpy as np
 
 from cruise.backtest.policies.replayed_pods import ReplayedPods, node_name, sizes_of
-from cruise.backtest.replay.sizing import NOBODY
+from cruise.backtest.replay.policy import NO_CONTAINERS
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.resources import MEBIBYTE, Amounts
 from cruise.simulation.cluster.timeline import utc
-from tests.backtest.replayed import START, fleet_of, recorded
+from tests.backtest.replayed import START, recorded, view_of
 
 
 def test_a_created_pod_asks_for_what_was_provisioned():
@@ -22,7 +22,7 @@ def test_a_created_pod_asks_for_what_was_provisioned():
 
 def test_a_running_pod_has_the_sizes_in_force_and_another_uid_than_the_one_before():
     pods = ReplayedPods(recorded("web"))
-    one, other = (pods.pod(0, fleet_of([3], cpu=70, limit=0, born=[birth])) for birth in (1, 2))
+    one, other = (pods.pod(0, view_of([3], cpu=70, limit=0, born=[birth])) for birth in (1, 2))
     assert (one.node, one.phase, one.containers[0].requests.cpu_millicores) == ("node-003", "Running", 70)
     assert one.containers[0].limits == Amounts(None, None)
     assert one.uid != other.uid
@@ -36,13 +36,13 @@ def test_without_recorded_memory_only_cpu_is_to_be_sized():
 def test_who_was_sized_at_admission_can_be_told():
     pods = ReplayedPods(recorded("web", "web"))
     pods.note_admission(1, True)
-    fleet = fleet_of([0, 0])
-    assert [ORIGINAL_RESOURCES in pods.pod(container, fleet).annotations for container in (0, 1)] == [False, True]
+    view = view_of([0, 0])
+    assert [ORIGINAL_RESOURCES in pods.pod(container, view).annotations for container in (0, 1)] == [False, True]
 
 
 def test_a_snapshot_has_everybody_who_exists_sorted_and_the_replicas_of_the_recording():
     pods = ReplayedPods(recorded("web", "api", "web", "gone"))
-    snapshot = pods.snapshot(fleet_of([1, -1, 0, -2]))
+    snapshot = pods.snapshot(view_of([1, -1, 0, -2]))
     assert [(pod.name, pod.node) for pod in snapshot.pods] == [
         ("pod-0", "node-001"),
         ("pod-1", None),
@@ -50,12 +50,12 @@ def test_a_snapshot_has_everybody_who_exists_sorted_and_the_replicas_of_the_reco
     ]
     assert [node.name for node in snapshot.nodes] == [node_name(0), node_name(1)]
     assert snapshot.workloads["shop", WorkloadRef("Deployment", "web")].replicas == 2
-    assert pods.snapshot(fleet_of([0, 0, 0, 0]), NOBODY).pods == ()
+    assert pods.snapshot(view_of([0, 0, 0, 0]), NO_CONTAINERS).pods == ()
 
 
 def test_around_a_pod_are_its_node_and_its_workload():
     pods = ReplayedPods(recorded("web", "api", "web", "db", "web"))
-    fleet = fleet_of([0, 0, 1, 1, -2])
-    around = pods.around("shop", WorkloadRef("Deployment", "web"), "node-000", fleet)
+    view = view_of([0, 0, 1, 1, -2])
+    around = pods.around("shop", WorkloadRef("Deployment", "web"), "node-000", view)
     assert np.array_equal(around, [0, 1, 2])
-    assert pods.around("shop", None, "node-001", fleet).tolist() == [2, 3]
+    assert pods.around("shop", None, "node-001", view).tolist() == [2, 3]

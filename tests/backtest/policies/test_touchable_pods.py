@@ -9,7 +9,7 @@ from cruise.backtest.policies.replayed_pods import ReplayedPods
 from cruise.backtest.policies.statistics import ReplayedStatistics
 from cruise.backtest.policies.touchable_pods import TouchablePods
 from cruise.domain.policy import Mode, Policy
-from tests.backtest.replayed import START, fleet_of, recorded
+from tests.backtest.replayed import START, recorded, view_of
 
 STEP = 300
 
@@ -32,9 +32,9 @@ class Setting:
             there = np.array(node) >= 0
             cpu = np.where(there, 100, np.nan).astype(np.float32)[np.newaxis]
             self.statistics.observe(self.at, cpu, cpu)
-            fleet = fleet_of(node, at=self.at, born=born)
-            self.known.refresh(fleet)
-            found = self.touchable.roster(fleet, self.known)
+            view = view_of(node, at=self.at, born=born)
+            self.known.refresh(view)
+            found = self.touchable.roster(view, self.known)
         return found
 
 
@@ -71,6 +71,6 @@ def test_stale_statistics_leave_a_pod_alone():
         setting.statistics.observe(
             setting.at, np.array([[100, np.nan]], dtype=np.float32), np.array([[100, np.nan]], dtype=np.float32)
         )
-    fleet = fleet_of([0, 0], at=setting.at)
-    setting.known.refresh(fleet)
-    assert setting.touchable.roster(fleet, setting.known)[1].tolist() == [0]
+    view = view_of([0, 0], at=setting.at)
+    setting.known.refresh(view)
+    assert setting.touchable.roster(view, setting.known)[1].tolist() == [0]

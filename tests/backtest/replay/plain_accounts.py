@@ -1,4 +1,4 @@
-"""The metrics of a replay worked out container by container, sample by sample, from the fleets that a policy saw."""
+"""The metrics of a replay worked out container by container, sample by sample, from the views that a policy saw."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import Fleet
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView
 from cruise.domain.arrays import Float32Array
 
 
@@ -21,24 +21,24 @@ class Plain:
     short_share: float
 
 
-def of_resource(recording: Recording, fleets: Sequence[Fleet], use: Float32Array, resource: str) -> Plain:
+def of_resource(recording: Recording, views: Sequence[ClusterView], use: Float32Array, resource: str) -> Plain:
     """Return the shares; sizes and places must not have changed between an interval's start and its pass."""
     requested = used = 0.0
     samples = starved = node_intervals = short = 0
     row = 0
-    for fleet in fleets:
-        allocatable = getattr(fleet.allocatable, resource)
-        requests = getattr(fleet.sizes, resource)
+    for view in views:
+        allocatable = getattr(view.allocatable, resource)
+        requests = getattr(view.sizes, resource)
         largest: dict[int, float] = defaultdict(float)
-        while row < len(use) and recording.start + row * recording.step_seconds <= fleet.at:
+        while row < len(use) and recording.start + row * recording.step_seconds <= view.at:
             on_node: dict[int, float] = defaultdict(float)
-            for container, node in enumerate(fleet.node.tolist()):
+            for container, node in enumerate(view.node.tolist()):
                 value = float(use[row, container])
                 if node >= 0 and not np.isnan(value):
                     on_node[node] += value
             for node, total in on_node.items():
                 largest[node] = max(largest[node], total)
-            for container, node in enumerate(fleet.node.tolist()):
+            for container, node in enumerate(view.node.tolist()):
                 value = float(use[row, container])
                 if node < 0 or np.isnan(value):
                     continue
@@ -47,9 +47,9 @@ def of_resource(recording: Recording, fleets: Sequence[Fleet], use: Float32Array
                 used += value
                 starved += value > requests[container] and on_node[node] > allocatable
             row += 1
-        for node in sorted(set(fleet.node.tolist()) - {-1, -2}):
+        for node in sorted(set(view.node.tolist()) - {-1, -2}):
             node_intervals += 1
-            asked = sum(int(requests[one]) for one in range(len(requests)) if fleet.node[one] == node)
+            asked = sum(int(requests[one]) for one in range(len(requests)) if view.node[one] == node)
             short += largest[node] > asked
     return Plain(
         (requested - used) / requested if requested else 0.0,
@@ -58,24 +58,24 @@ def of_resource(recording: Recording, fleets: Sequence[Fleet], use: Float32Array
     )
 
 
-def container_days(recording: Recording, terms: Terms, fleets: Sequence[Fleet]) -> float:
+def container_days(recording: Recording, options: ReplayOptions, views: Sequence[ClusterView]) -> float:
     """Return how long containers ran."""
     days, before = 0.0, recording.start - recording.step_seconds
-    for fleet in fleets:
-        days += sum(node >= 0 for node in fleet.node.tolist()) * (fleet.at - before) / 86400
-        before = fleet.at
+    for view in views:
+        days += sum(node >= 0 for node in view.node.tolist()) * (view.at - before) / 86400
+        before = view.at
     return days
 
 
-def kills(recording: Recording, fleets: Sequence[Fleet]) -> list[tuple[int, int, bool]]:
+def kills(recording: Recording, views: Sequence[ClusterView]) -> list[tuple[int, int, bool]]:
     """Return (container, time, by limit) of the kills of a policy that does nothing about them."""
     found = []
     row = 0
-    for fleet in fleets:
+    for view in views:
         killed: set[int] = set()
-        while row < len(recording.memory_bytes) and recording.start + row * recording.step_seconds <= fleet.at:
+        while row < len(recording.memory_bytes) and recording.start + row * recording.step_seconds <= view.at:
             at = recording.start + row * recording.step_seconds
-            for container, by_limit in _of_sample(recording.memory_bytes[row], fleet):
+            for container, by_limit in _of_sample(recording.memory_bytes[row], view):
                 if container not in killed:
                     killed.add(container)
                     found.append((container, at, by_limit))
@@ -83,27 +83,27 @@ def kills(recording: Recording, fleets: Sequence[Fleet]) -> list[tuple[int, int,
     return found
 
 
-def _of_sample(use: Float32Array, fleet: Fleet) -> list[tuple[int, bool]]:
+def _of_sample(use: Float32Array, view: ClusterView) -> list[tuple[int, bool]]:
     running = {
         container: float(use[container])
-        for container, node in enumerate(fleet.node.tolist())
+        for container, node in enumerate(view.node.tolist())
         if node >= 0 and not np.isnan(use[container])
     }
-    limits = fleet.sizes.memory_limit_bytes.tolist()
+    limits = view.sizes.memory_limit_bytes.tolist()
     found = [(one, True) for one, value in running.items() if 0 < limits[one] < value]
     for one, _ in found:
         del running[one]
-    capacity = fleet.allocatable.memory_bytes
-    for node in sorted(set(fleet.node.tolist()) - {-1, -2}):
-        there = [one for one in running if fleet.node[one] == node]
+    capacity = view.allocatable.memory_bytes
+    for node in sorted(set(view.node.tolist()) - {-1, -2}):
+        there = [one for one in running if view.node[one] == node]
         while sum(running[one] for one in there) > capacity:
-            worst = max(there, key=lambda one: (_badness(running[one], fleet, one), -one))
+            worst = max(there, key=lambda one: (_badness(running[one], view, one), -one))
             there.remove(worst)
             found.append((worst, False))
     return found
 
 
-def _badness(used: float, fleet: Fleet, container: int) -> float:
-    capacity, request = fleet.allocatable.memory_bytes, int(fleet.sizes.memory_bytes[container])
+def _badness(used: float, view: ClusterView, container: int) -> float:
+    capacity, request = view.allocatable.memory_bytes, int(view.sizes.memory_bytes[container])
     adjustment = min(max(3, 1000 - 1000 * request // capacity), 999)
     return 1000 * used / capacity + adjustment

@@ -5,8 +5,8 @@ import pytest
 
 from cruise.backtest.replay.accounting import ResourceAccount
 from cruise.backtest.replay.demand import demand_of
-from cruise.backtest.replay.fleet import Places
-from tests.backtest.replay.sizings import places
+from cruise.backtest.replay.pods import Places
+from tests.backtest.replay.policies import places
 
 PLACES = Places(places(0, 2, 1), places(0, 1), places(0, 2), places(0, 0, 1))
 REQUESTS = places(40, 70, 50)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cruise.backtest.replay.churn import REVERSAL_SECONDS, Churn
-from tests.backtest.replay.sizings import places
+from tests.backtest.replay.policies import places
 
 NO_CHANGE = places(0)
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from cruise.backtest.replay.demand import demand_of
-from cruise.backtest.replay.fleet import Places
-from tests.backtest.replay.sizings import places
+from cruise.backtest.replay.pods import Places
+from tests.backtest.replay.policies import places
 
 TWO_NODES = Places(places(2, 0, 3), places(1, 4), places(0, 2), places(0, 0, 1))
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.replay.nodes import Nodes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.domain.resources import Resources
 
-TERMS = Terms(node=Resources(1000, 1000), node_pods=3)
+TERMS = ReplayOptions(node=Resources(1000, 1000), node_pods=3)
 NEEDS = st.builds(Resources, st.integers(0, 600), st.integers(0, 600))
 
 

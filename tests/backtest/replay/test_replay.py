@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.recordings.loading import load_trace
 from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.replay.options import Arrivals, ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, ReplayPolicy
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.sizing import Fleet, Sizing
-from cruise.backtest.replay.terms import Arrivals, Terms
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.simulation.demand.trace import SHIPPED_TRACE
 from tests.backtest.baselines.recordings import recording_of
 from tests.backtest.replay import plain_accounts
-from tests.backtest.replay.sizings import Asked, Fixed, Following, Journal, Whims, sizes
+from tests.backtest.replay.policies import Asked, Fixed, Following, Journal, Whims, sizes
 
 NODE = Resources(1000, 1000 * MEBIBYTE)
-TERMS = Terms(node=NODE, node_pods=4)
+TERMS = ReplayOptions(node=NODE, node_pods=4)
 HOUR = 3600
 
 
@@ -44,7 +44,7 @@ RECORDINGS = st.builds(
 
 
 class Checks:
-    """Looks at every fleet that a policy is shown."""
+    """Looks at every view that a policy is shown."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -52,28 +52,28 @@ class Checks:
         self._first, self._last = known.argmax(axis=0), len(known) - 1 - known[::-1].argmax(axis=0)
         self._ever = known.any(axis=0)
 
-    def __call__(self, fleet: Fleet) -> None:
-        placed = fleet.node >= 0
-        assert fleet.alive[fleet.node[placed]].all()
-        pods = np.bincount(fleet.node[placed], minlength=len(fleet.alive))
+    def __call__(self, view: ClusterView) -> None:
+        placed = view.node >= 0
+        assert view.alive[view.node[placed]].all()
+        pods = np.bincount(view.node[placed], minlength=len(view.alive))
         assert (pods <= TERMS.node_pods).all()
-        assert ((pods > 0) == fleet.alive).all()
+        assert ((pods > 0) == view.alive).all()
         for asked, allocatable in (
-            (fleet.sizes.cpu_millicores, NODE.cpu_millicores),
-            (fleet.sizes.memory_bytes, NODE.memory_bytes),
+            (view.sizes.cpu_millicores, NODE.cpu_millicores),
+            (view.sizes.memory_bytes, NODE.memory_bytes),
         ):
-            sums = np.zeros(len(fleet.alive), dtype=np.int64)
-            np.add.at(sums, fleet.node[placed], asked[placed])
+            sums = np.zeros(len(view.alive), dtype=np.int64)
+            np.add.at(sums, view.node[placed], asked[placed])
             assert (sums <= allocatable).all()
-            assert (asked[fleet.node == -2][fleet.born[fleet.node == -2] == 0] == 0).all()
-        row = (fleet.at - self._recording.start) // self._recording.step_seconds
+            assert (asked[view.node == -2][view.born[view.node == -2] == 0] == 0).all()
+        row = (view.at - self._recording.start) // self._recording.step_seconds
         pass_rows = max(1, 300 // self._recording.step_seconds + 1)
         there = self._ever & (self._first <= row) & (row <= self._last)
         gone = ~self._ever | (self._first > row) | (self._last <= row - pass_rows)
-        assert (fleet.node[there] >= -1).all()
-        assert (fleet.node[gone] == -2).all()
-        assert ((fleet.born > 0) | (fleet.node == -2)).all()
-        assert (fleet.born_at <= fleet.at).all()
+        assert (view.node[there] >= -1).all()
+        assert (view.node[gone] == -2).all()
+        assert ((view.born > 0) | (view.node == -2)).all()
+        assert (view.born_at <= view.at).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,21 +88,21 @@ def test_whatever_is_wanted_no_node_is_overcommitted_and_everybody_is_somewhere(
 @settings(max_examples=60, deadline=None)
 @given(RECORDINGS, st.sampled_from([0.8, 1.0, 1.2]), st.sampled_from(Arrivals))
 def test_the_figures_are_those_of_a_plain_count(recording: Recording, share: float, arrivals: Arrivals):
-    terms = replace(TERMS, arrivals=arrivals)
+    options = replace(TERMS, arrivals=arrivals)
     journal = Journal(Following(recording, share, reacts=False))
-    score = replay(recording, journal, terms)
+    score = replay(recording, journal, options)
     for found, use, resource in (
         (score.cpu, recording.cpu_millicores, "cpu_millicores"),
         (score.memory, recording.memory_bytes, "memory_bytes"),
     ):
         assert found is not None
-        plain = plain_accounts.of_resource(recording, journal.fleets, use, resource)
+        plain = plain_accounts.of_resource(recording, journal.views, use, resource)
         assert found.relative_slack == pytest.approx(plain.relative_slack, rel=1e-9, abs=1e-9)
         assert found.starved_share == pytest.approx(plain.starved_share)
         assert found.short_share == pytest.approx(plain.short_share)
-    assert score.container_days == pytest.approx(plain_accounts.container_days(recording, terms, journal.fleets))
+    assert score.container_days == pytest.approx(plain_accounts.container_days(recording, options, journal.views))
     killed = [(kill.container, kill.at, kill.by_limit) for kill in journal.kills]
-    assert killed == plain_accounts.kills(recording, journal.fleets)
+    assert killed == plain_accounts.kills(recording, journal.views)
     assert score.oom_per_1000_container_days * score.container_days / 1000 == pytest.approx(len(killed))
 
 
@@ -134,12 +134,12 @@ def future_shuffled(recording: Recording, until: int) -> Recording:
 
 
 def answers_under_two_futures(name: str, until: int) -> tuple[list[Asked], list[Asked]]:
-    terms = Terms(node=Resources(4000, 3000 * MEBIBYTE))
+    options = ReplayOptions(node=Resources(4000, 3000 * MEBIBYTE))
     recording = made_up()
     answers = []
     for one in (recording, future_shuffled(recording, until)):
-        journal = Journal(POLICIES[name](one, terms))
-        replay(one, journal, terms)
+        journal = Journal(POLICIES[name](one, options))
+        replay(one, journal, options)
         answers.append([asked for asked in journal.asked if asked.at <= until])
     return answers[0], answers[1]
 
@@ -160,9 +160,9 @@ def test_the_oracle_sees_an_interval_of_it_and_is_found_out():
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_same_recording_gives_the_same_score(name: str):
-    terms = Terms(node=Resources(4000, 3000 * MEBIBYTE), seed=5)
+    options = ReplayOptions(node=Resources(4000, 3000 * MEBIBYTE), seed=5)
     recording = made_up(hours=9)
-    first, second = (replay(recording, POLICIES[name](recording, terms), terms) for _ in range(2))
+    first, second = (replay(recording, POLICIES[name](recording, options), options) for _ in range(2))
     assert repr(first) == repr(second)
     assert first.policy == name
 
@@ -203,7 +203,7 @@ def test_memory_that_was_not_recorded_has_no_score():
 
 def test_the_shipped_trace_as_it_was_provisioned():
     recording = load_trace(SHIPPED_TRACE)
-    score = replay(recording, POLICIES["as-requested"](recording, Terms()), Terms())
+    score = replay(recording, POLICIES["as-requested"](recording, ReplayOptions()), ReplayOptions())
     asked = sum(one.requests.cpu_millicores for one in recording.containers)
     mean = float(np.nansum(recording.cpu_millicores.astype(np.float64))) / len(recording.cpu_millicores)
     assert not np.isnan(recording.cpu_millicores).any()
@@ -214,6 +214,6 @@ def test_the_shipped_trace_as_it_was_provisioned():
 
 
 def test_policies_are_made_anew_for_every_replay():
-    made: list[Callable[[Recording, Terms], Sizing]] = list(POLICIES.values())
+    made: list[Callable[[Recording, ReplayOptions], ReplayPolicy]] = list(POLICIES.values())
     recording = made_up(hours=1)
     assert all(make(recording, TERMS) is not make(recording, TERMS) for make in made)

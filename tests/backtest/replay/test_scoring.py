@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import NO_CONTAINERS, Decision
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.sizing import NOBODY, Decision
-from cruise.backtest.replay.terms import Terms
 from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.sizings import Fixed, places, sizes
+from tests.backtest.replay.policies import Fixed, places, sizes
 
 GIBIBYTE = 1024 * MEBIBYTE
-TERMS = Terms(node=Resources(2000, 4 * GIBIBYTE))
+TERMS = ReplayOptions(node=Resources(2000, 4 * GIBIBYTE))
 
 
 def hour(*columns: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
@@ -25,8 +25,8 @@ def hour(*columns: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
 def test_nodes_are_paid_for_not_requests():
     recording = recording_of(*hour((10, 10), (10, 10)))
     policy = Fixed(sizes((1500, 0, 0), (1500, 0, 0)))
-    terms = replace(TERMS, price_core_hour=0.5, price_gibibyte_hour=0.25)
-    assert replay(recording, policy, terms).cost == pytest.approx(2 * (2 * 0.5 + 4 * 0.25))
+    options = replace(TERMS, price_core_hour=0.5, price_gibibyte_hour=0.25)
+    assert replay(recording, policy, options).cost == pytest.approx(2 * (2 * 0.5 + 4 * 0.25))
     assert replay(recording, policy, replace(TERMS, price_core_hour=0.5)).cost == pytest.approx(2.0)
     assert replay(recording, policy, TERMS).cost is None
 
@@ -76,7 +76,7 @@ def test_the_worst_are_ten():
 
 def test_resizes_and_evictions_are_counted_by_container():
     wanted = {
-        600: Decision(places(0), sizes((200, 0, 0)), NOBODY),
+        600: Decision(places(0), sizes((200, 0, 0)), NO_CONTAINERS),
         900: Decision(places(0), sizes((100, 0, 0)), places(1)),
     }
     score = replay(recording_of(*hour((1, 1), (1, 1))), Fixed(sizes((100, 0, 0), (100, 0, 0)), wanted), TERMS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.recordings import make_recording
-from cruise.backtest.recordings.reading import SETTLE_SECONDS
+from cruise.backtest.recordings.prometheus import SETTLE_SECONDS
 from cruise.backtest.recordings.recording import Recording
 from cruise.cli import main
 from tests.cli.test_cli import alone, refusal

@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.terms import Terms
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
@@ -23,7 +23,7 @@ def test_the_store_tells_what_the_pass_knew(model, step):
     made = recording(5, 26 if model is HeadroomModel.JOINT_PEAK else 6, step)
     policy = Policy(headroom=model, headroom_start=HeadroomStart.SUM_OF_PEAKS)
     live = LivePasses(made, policy)
-    replay(made, live, Terms(node=Resources(4000, 8 * GIBIBYTE)))
+    replay(made, live, ReplayOptions(node=Resources(4000, 8 * GIBIBYTE)))
 
     async def both():
         statistics = await live.store.read_statistics()

@@ -7,7 +7,6 @@ cores and 129 GiB; what is above falls into the last bucket), and a window is an
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -30,18 +29,6 @@ class Signal:
     at: int
     jobs: Int64Array
     buckets: Int64Array
-
-
-class Recommender(Protocol):
-    """Learns from windows in the order of time, and recommends a limit for every job."""
-
-    def learn(self, signal: Signal) -> None:
-        """Take in a window."""
-        ...
-
-    def recommend(self) -> Float64Array:
-        """Return the limit of every job, in the unit of its bounds; NaN for a job that has no history."""
-        ...
 
 
 def cpu_signal(at: int, cpu: Float32Array, jobs: Int64Array) -> Signal:

@@ -33,7 +33,6 @@ class GrowingWeight:
     """The weight 2^(t / half-life) of a window at t; `rescale` is what earlier sums are to be multiplied with."""
 
     def __init__(self, half_life_seconds: float) -> None:
-        """Start with nothing seen."""
         self._half_life = half_life_seconds
         self._origin: int | None = None
 
@@ -108,36 +107,10 @@ class LoadPercentile:
         return np.where(self._total > 0, self._bounds[self._place], np.nan)
 
 
-class DecayedMean:
-    """S_avg: the mean over windows of each window's mean, weighted by age (equation 2)."""
-
-    def __init__(self, jobs: int, bounds: Float64Array, half_life_seconds: float) -> None:
-        """Start with nothing seen."""
-        self._bounds = bounds
-        self._weight = GrowingWeight(half_life_seconds)
-        self._sum = np.zeros(jobs)
-        self._weights = np.zeros(jobs)
-
-    def add(self, signal: Signal) -> None:
-        """Take in a window."""
-        weight, rescale = self._weight.at(signal.at)
-        self._sum *= rescale
-        self._weights *= rescale
-        counts = np.bincount(signal.jobs, minlength=len(self._sum))
-        loads = np.bincount(signal.jobs, weights=self._bounds[signal.buckets], minlength=len(self._sum))
-        self._sum += weight * loads / np.maximum(counts, 1)
-        self._weights += weight * (counts > 0)
-
-    def values(self) -> Float64Array:
-        """Return the weighted mean."""
-        return np.where(self._weights > 0, self._sum / np.where(self._weights > 0, self._weights, 1.0), np.nan)
-
-
 class RecentMaximum:
     """The largest of each job's numbers of the last `windows` windows; -inf is none."""
 
     def __init__(self, jobs: int, windows: int) -> None:
-        """Start with nothing seen."""
         self._ring = np.full((windows, jobs), -np.inf)
         self._next = 0
         self.largest: Float64Array = np.full(jobs, -np.inf)
@@ -159,7 +132,6 @@ class Peak:
     """S_max: the highest bucket with a sample in the last `windows` windows, each of which counts, sample or none."""
 
     def __init__(self, jobs: int, bounds: Float64Array, windows: int) -> None:
-        """Start with nothing seen."""
         self._bounds = bounds
         self._recent = RecentMaximum(jobs, windows)
         self._last: Int64Array = np.full(jobs, -1, dtype=np.int64)

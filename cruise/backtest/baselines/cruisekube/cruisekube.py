@@ -3,7 +3,7 @@
 Source: truefoundry/cruisekube at 94de669 (v0.1.9, MIT), `pkg/task/taskApplyRecommendation.go`,
 `pkg/task/taskCreateStats.go`, `pkg/handlers/webhookAdmission.go`, `pkg/oom/{observer,processor}.go`; statistics and the
 node's plan are in modules of their own. Its tasks run at their default intervals, with writing switched on for CPU and
-memory, as somebody who wants it to work sets it (by default it writes nothing).
+memory, as an operator who wants it to work sets it (by default it writes nothing).
 
 - Every 15 minutes the statistics are made anew, every 5 minutes they are applied to every node, at once from the
   start on. Pods of workloads younger than an hour or without statistics are left alone and count with their requests;
@@ -36,8 +36,8 @@ from cruise.backtest.baselines.cruisekube.node_plan import (
 from cruise.backtest.baselines.cruisekube.sizes import admitted_sizes, resized
 from cruise.backtest.baselines.cruisekube.statistics import MEGABYTE, ReplicaCounts, UsageHistory, UsageStatistics
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, Kill, KillReaction, ReplayPolicy, Sizes
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 
 STATISTICS_SECONDS = 900
@@ -50,18 +50,21 @@ KINDS = ("Deployment", "StatefulSet", "DaemonSet")
 OOM_MEBIBYTE = 1 << 20
 
 
-class CruiseKube:
+class CruiseKube(ReplayPolicy):
     """Statistics a workload, shared headroom a node, evictions where it does not fit, limits at twice the maximum."""
 
-    def __init__(self, recording: Recording, terms: Terms) -> None:
-        """Learn which containers are whose; usage comes with the replay."""
+    name = "cruisekube"
+
+    def __init__(self, recording: Recording, options: ReplayOptions) -> None:
         self._provisioned = provisioned_sizes(recording)
-        self._workload_of, kinds = _workloads(recording)
+        self._workload_of = recording.workload_containers()
+        _, first_of = np.unique(self._workload_of, return_index=True)
+        kinds = [recording.containers[first].workload.kind for first in first_of.tolist()]
         count = len(kinds)
         self._listed = np.array([kind in KINDS for kind in kinds], dtype=np.bool_)
         self._stateful = np.array([kind == "StatefulSet" for kind in kinds], dtype=np.bool_)
         self._daemon = np.array([kind == "DaemonSet" for kind in kinds], dtype=np.bool_)
-        pass_seconds = max(terms.pass_seconds, recording.step_seconds)
+        pass_seconds = max(options.pass_seconds, recording.step_seconds)
         self._every = max(1, round(STATISTICS_SECONDS / pass_seconds))
         self._history = UsageHistory(
             self._workload_of, step_seconds=recording.step_seconds, pass_seconds=pass_seconds, every=self._every
@@ -77,11 +80,6 @@ class CruiseKube:
         self._intervals = 0
         self._applied_at: int | None = None
 
-    @property
-    def name(self) -> str:
-        """The name in tables."""
-        return "cruisekube"
-
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Keep the samples; make the statistics anew when their task is due."""
         self._history.observe(cpu, memory)
@@ -89,32 +87,32 @@ class CruiseKube:
             self._make_statistics(at)
         self._intervals += 1
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
         """Return what the webhook makes of what was provisioned."""
         workloads = self._workload_of[containers]
-        np.minimum.at(self._created_at, workloads, fleet.at)
+        np.minimum.at(self._created_at, workloads, view.at)
         provisioned = self._provisioned.take(containers)
         statistics = self._statistics.take(workloads)
         sizes = admitted_sizes(provisioned, statistics, self._oom_megabytes[workloads], self._daemon[workloads])
-        seen = np.flatnonzero(self._may_touch(fleet.at)[workloads])
+        seen = np.flatnonzero(self._may_touch(view.at)[workloads])
         provisioned.put(seen, sizes.take(seen))
         return provisioned
 
-    def decide(self, fleet: Fleet) -> Decision:
+    def decide(self, view: ClusterView) -> Decision:
         """Apply the statistics to every node when that task is due."""
-        self._replicas.observe(fleet.at, fleet.node >= -1)
-        if self._applied_at is not None and fleet.at - self._applied_at < APPLY_SECONDS:
-            return Decision(NOBODY, fleet.sizes.take(NOBODY), NOBODY)
-        self._applied_at = fleet.at
+        self._replicas.observe(view.at, view.node >= -1)
+        if self._applied_at is not None and view.at - self._applied_at < APPLY_SECONDS:
+            return Decision(NO_CONTAINERS, view.sizes.take(NO_CONTAINERS), NO_CONTAINERS)
+        self._applied_at = view.at
 
-        running = fleet.node >= 0
-        # Without CPU limits it takes for Guaranteed who has no CPU request and a memory request that is the limit.
-        guaranteed = (fleet.sizes.cpu_millicores == 0) & (fleet.sizes.memory_bytes == fleet.sizes.memory_limit_bytes)
-        touched = running & self._may_touch(fleet.at)[self._workload_of] & ~guaranteed
+        running = view.node >= 0
+        # Without CPU limits it takes for Guaranteed what has no CPU request and a memory request that is the limit.
+        guaranteed = (view.sizes.cpu_millicores == 0) & (view.sizes.memory_bytes == view.sizes.memory_limit_bytes)
+        touched = running & self._may_touch(view.at)[self._workload_of] & ~guaranteed
         pods = np.flatnonzero(touched)
-        node = fleet.node[pods]
-        reserved = _reserved(fleet, running & ~touched)
-        cpu, memory = self._demands(pods, fleet, reserved)
+        node = view.node[pods]
+        reserved = _reserved(view, running & ~touched)
+        cpu, memory = self._demands(pods, view, reserved)
         workloads = self._workload_of[pods]
         later = self._stateful[workloads] | self._replicas.single()[workloads]
         ranking = np.where(later, EVICTED_LATER, EVICTED_FIRST)
@@ -123,7 +121,7 @@ class CruiseKube:
         cpu_shares = share_headroom(node[stays], cpu.take(stays))
         memory_shares = share_headroom(node[stays], memory.take(stays))
         left, of_left = pods[stays], workloads[stays]
-        current = fleet.sizes.take(left)
+        current = view.sizes.take(left)
         wanted = resized(
             current,
             cpu_shares.final,
@@ -131,7 +129,7 @@ class CruiseKube:
             self._statistics.take(of_left),
             self._oom_megabytes[of_left],
         )
-        moved = _differ(current, wanted)
+        moved = current.differ(wanted)
         return Decision(
             resize=left[moved],
             sizes=wanted.take(moved),
@@ -140,16 +138,16 @@ class CruiseKube:
             headroom=(_whole(cpu_shares.headroom), _whole(memory_shares.headroom * MEGABYTE)),
         )
 
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
         """Remember the limit, and evict the pod, unless it was killed within the cool-down or has no statistics yet."""
         container, workload = kill.container, int(self._workload_of[kill.container])
         if not self._listed[workload]:
             return KillReaction()
-        limit = int(fleet.sizes.memory_limit_bytes[container])
+        limit = int(view.sizes.memory_limit_bytes[container])
         if limit > 0:
             self._kills.append((kill.at, workload, float(np.floor(limit / MEGABYTE + 0.5))))
         # Only pods of StatefulSets keep their name, by which kills are remembered, when they are created again.
-        born = 0 if self._stateful[workload] else int(fleet.born[container])
+        born = 0 if self._stateful[workload] else int(view.born[container])
         same_pod = bool(self._killed_born[container] == born)
         if same_pod and kill.at - self._killed_at[container] < OOM_COOL_DOWN_SECONDS:
             return KillReaction()
@@ -178,7 +176,7 @@ class CruiseKube:
         self._made_at[anew] = at
 
     def _demands(
-        self, pods: Int64Array, fleet: Fleet, reserved: tuple[Float64Array, Float64Array]
+        self, pods: Int64Array, view: ClusterView, reserved: tuple[Float64Array, Float64Array]
     ) -> tuple[Demand, Demand]:
         """Return the demand for CPU and for memory of pods that it may touch."""
         workloads = self._workload_of[pods]
@@ -189,15 +187,15 @@ class CruiseKube:
             (
                 known.cpu_p75_millicores,
                 known.cpu_predicted_millicores - known.cpu_p75_millicores,
-                fleet.sizes.cpu_millicores[pods].astype(np.float64),
-                float(fleet.allocatable.cpu_millicores),
+                view.sizes.cpu_millicores[pods].astype(np.float64),
+                float(view.allocatable.cpu_millicores),
                 reserved[0],
             ),
             (
                 np.where(killed, oom, known.memory_p75_megabytes),
                 np.where(killed, 0.0, known.memory_predicted_megabytes - known.memory_p75_megabytes),
-                fleet.sizes.memory_bytes[pods] / MEGABYTE,
-                fleet.allocatable.memory_bytes / MEGABYTE,
+                view.sizes.memory_bytes[pods] / MEGABYTE,
+                view.allocatable.memory_bytes / MEGABYTE,
                 reserved[1],
             ),
         ):
@@ -206,32 +204,13 @@ class CruiseKube:
         return demands[0], demands[1]
 
 
-def _workloads(recording: Recording) -> tuple[Int64Array, list[str]]:
-    """Number the (workload, container) pairs, and return the number of each container and the kind of each pair."""
-    numbers: dict[tuple[str, str, str], int] = {}
-    of_container, kinds = [], []
-    for container in recording.containers:
-        key = (container.namespace, str(container.workload), container.container)
-        if key not in numbers:
-            numbers[key] = len(numbers)
-            kinds.append(container.workload.kind)
-        of_container.append(numbers[key])
-    return np.array(of_container, dtype=np.int64), kinds
-
-
-def _reserved(fleet: Fleet, untouched: BoolArray) -> tuple[Float64Array, Float64Array]:
+def _reserved(view: ClusterView, untouched: BoolArray) -> tuple[Float64Array, Float64Array]:
     """Return the millicores and megabytes of each node that pods take which are left alone."""
-    node, count = fleet.node[untouched], len(fleet.alive)
+    node, count = view.node[untouched], len(view.alive)
     return (
-        sums_by_node(node, fleet.sizes.cpu_millicores[untouched], count),
-        sums_by_node(node, fleet.sizes.memory_bytes[untouched] / MEGABYTE, count),
+        sums_by_node(node, view.sizes.cpu_millicores[untouched], count),
+        sums_by_node(node, view.sizes.memory_bytes[untouched] / MEGABYTE, count),
     )
-
-
-def _differ(one: Sizes, other: Sizes) -> BoolArray:
-    requests = (one.cpu_millicores != other.cpu_millicores) | (one.memory_bytes != other.memory_bytes)
-    differ: BoolArray = requests | (one.memory_limit_bytes != other.memory_limit_bytes)
-    return differ
 
 
 def _whole(values: Float64Array) -> Int64Array:

@@ -1,4 +1,4 @@
-"""CruiseKube's strategy for the pods of a node: who is evicted, and how headroom is shared, as its code has it.
+"""CruiseKube's strategy for the pods of a node: which are evicted, and how headroom is shared, as its code has it.
 
 Source: truefoundry/cruisekube at 94de669 (v0.1.9),
 `pkg/task/applystrategies/adjust_amongst_pods_distributed_strategy.go` and `…/utils.go`. All nodes are planned at once.

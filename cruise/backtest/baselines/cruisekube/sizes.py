@@ -9,7 +9,7 @@ request gets none.
 import numpy as np
 
 from cruise.backtest.baselines.cruisekube.statistics import MEGABYTE, UsageStatistics
-from cruise.backtest.replay.sizing import Sizes
+from cruise.backtest.replay.policy import Sizes
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 
 LEAST_CPU_MILLICORES = 1.0
@@ -85,5 +85,5 @@ def _cut(values: Float64Array) -> Int64Array:
 
 
 def _rounded(values: Float64Array) -> Int64Array:
-    """Round as printf does; NaN, which nobody writes, is 0."""
+    """Round as printf does; NaN, which is never written, is 0."""
     return np.rint(np.nan_to_num(values, nan=0.0)).astype(np.int64)

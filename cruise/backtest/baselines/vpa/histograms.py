@@ -60,7 +60,7 @@ class DecayingHistograms:
     def __init__(
         self, rows: int, buckets: Buckets, shares: Sequence[float], half_life_seconds: int, epsilon: float
     ) -> None:
-        """Start with empty histograms; `shares` are the percentiles asked for, from 0 to 1."""
+        """Start with empty histograms; `shares` are the percentiles wanted, from 0 to 1."""
         self._buckets = buckets
         self._ends = np.append(buckets.starts[1:], buckets.starts[-1])
         self._shares = shares
@@ -77,7 +77,7 @@ class DecayingHistograms:
 
     @property
     def empty(self) -> BoolArray:
-        """Whose weights are all below epsilon."""
+        """Which rows have no weight above epsilon."""
         return self._weights[np.arange(len(self._total)), self._lowest] < self._epsilon
 
     def add(self, rows: Int64Array, values: Float64Array, weight: float, at: Int64Array) -> None:

@@ -8,26 +8,25 @@ resize; upstream's code starts it once a pod, so that a second resize that has t
 
 import numpy as np
 
-from cruise.backtest.replay.sizing import Sizes
+from cruise.backtest.replay.policy import Sizes
 from cruise.domain.arrays import BoolArray, Int64Array
 
 _PATIENCE_SECONDS = 300
 
 
 class ResizesInPlace:
-    """The resizes of C containers that were asked for and are not seen to be done."""
+    """The resizes of C containers that were requested and are not seen to be done."""
 
     def __init__(self, count: int) -> None:
-        """Start with none."""
-        self._wanted = Sizes(*(np.zeros(count, dtype=np.int64) for _ in range(3)))
+        self._wanted = Sizes.zeros(count)
         self._open: BoolArray = np.zeros(count, dtype=np.bool_)
-        self._asked_at: Int64Array = np.zeros(count, dtype=np.int64)
+        self._requested_at: Int64Array = np.zeros(count, dtype=np.int64)
 
-    def ask(self, containers: Int64Array, sizes: Sizes, at: int) -> None:
+    def request(self, containers: Int64Array, sizes: Sizes, at: int) -> None:
         """Remember resizes, one entry each."""
         self._wanted.put(containers, sizes)
         self._open[containers] = True
-        self._asked_at[containers] = at
+        self._requested_at[containers] = at
 
     def drop(self, containers: Int64Array) -> None:
         """Forget those of pods that are gone."""
@@ -42,13 +41,13 @@ class ResizesInPlace:
 
     def overdue(self, at: int) -> BoolArray:
         """Tell which have waited so long that the pod may be evicted."""
-        return np.logical_and(self._open, at - self._asked_at > _PATIENCE_SECONDS)
+        return np.logical_and(self._open, at - self._requested_at > _PATIENCE_SECONDS)
 
     def wanted(self, containers: Int64Array) -> Sizes:
-        """Return what was asked for, which the kubelet goes on trying."""
+        """Return what was requested, which the kubelet goes on trying."""
         return self._wanted.take(containers)
 
 
 def refused_for_use(limits: Int64Array, wanted_limits: Int64Array, used_bytes: Int64Array) -> BoolArray:
-    """Tell whose memory limit the kubelet does not lower, as more is in use: upstream evicts such a pod at once."""
+    """Tell which memory limits the kubelet does not lower, as more is in use: upstream evicts such a pod at once."""
     return (wanted_limits > 0) & (wanted_limits < limits) & (used_bytes > wanted_limits)

@@ -3,7 +3,7 @@
 Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1, pkg/recommender/model/container.go. A container's
 windows begin with its first sample. The peak of a window weighs as much as any other however often it rises: the old
 peak is taken out of the histogram when a higher one is put in, both dated at the window's end. A kill counts as a use
-of 20 % more, and at least 100 MiB more, than the container had asked for or was seen to use.
+of 20 % more, and at least 100 MiB more, than the container requested or was seen to use.
 """
 
 import numpy as np
@@ -21,7 +21,6 @@ class MemoryPeaks:
     """The windows of C containers; their peaks go to the histogram of `row_of`, one row a container."""
 
     def __init__(self, histograms: DecayingHistograms, row_of: Int64Array) -> None:
-        """Start with containers that have not been seen."""
         self._histograms = histograms
         self._row_of = row_of
         count = len(row_of)

@@ -21,7 +21,7 @@ _EVICTION_TOLERANCE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One resource of P pods of one container: what they request and should; `known` is whose usage was seen."""
+    """One resource of P pods of one container: what they request and should; `known` is whether use was seen."""
 
     requested: Int64Array
     recommended: Recommendation
@@ -44,7 +44,7 @@ class Priorities:
         return accepted
 
     def order(self, places: Int64Array) -> Int64Array:
-        """Sort places: who grows first, then who is furthest off, then as they were."""
+        """Sort places: what grows first, then what is furthest off, then as they were."""
         return places[np.lexsort((-self.difference[places], ~self.grows[places]))]
 
 

@@ -2,7 +2,7 @@
 
 Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1 (July 2026), with the defaults of its flags: half-life
 24 h, p90 + 15 % between p50 and p95, 25 m and 250 MiB a pod, limits in the proportion to requests that the pods were
-provisioned with (twice the request for memory where the recording tells no other, none for CPU). A CPU sample weighs
+provisioned with (twice the request for memory where the recording has no other, none for CPU). A CPU sample weighs
 0.1 whatever the request; older releases weighed it by the request. The update mode is InPlaceOrRecreate: at admission,
 and in place.
 
@@ -24,8 +24,6 @@ Where the replay is coarser than the world:
 - While a resize waits for room, upstream's spec has it already and kube-scheduler counts it; here it counts when done.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from cruise.backtest.baselines.as_requested import provisioned_sizes
@@ -40,40 +38,36 @@ from cruise.backtest.baselines.vpa.updating import (
     touched_at_once,
     within_budget,
 )
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.backtest.replay.sizing import Decision, Fleet, Kill, KillReaction, Sizes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, Decision, Kill, KillReaction, ReplayPolicy, Sizes
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 
 _SMALLEST_GROUP = 1
 _UPDATER_SECONDS = 60
 
 
-class Vpa:
+class Vpa(ReplayPolicy):
     """Recommender, updater and admission of all workloads at once."""
 
-    def __init__(self, recording: Recording, terms: Terms) -> None:
-        """Start without any history."""
+    name = "vpa"
+
+    def __init__(self, recording: Recording, options: ReplayOptions) -> None:
         count = len(recording.containers)
         self._provisioned = provisioned_sizes(recording)
         requested, limit = self._provisioned.memory_bytes, self._provisioned.memory_limit_bytes
         # A limit without a request is taken for the request too.
         self._limit_of_request: Float64Array = np.where(requested > 0, limit / np.maximum(requested, 1), limit > 0)
         self._has_memory = recording.has_memory
-        self._loops = max(1, max(terms.pass_seconds, recording.step_seconds) // _UPDATER_SECONDS)
-        self._row_of = _rows(recording.containers)
-        self._recommender = Recommender(self._row_of, terms.node, recording.step_seconds)
+        self._loops = max(1, max(options.pass_seconds, recording.step_seconds) // _UPDATER_SECONDS)
+        self._row_of = recording.workload_containers()
+        self._recommender = Recommender(self._row_of, options.node, recording.step_seconds)
         self._in_place = ResizesInPlace(count)
         self._kills: list[tuple[int, int, int]] = []
         self._used_bytes: Int64Array = np.zeros(count, dtype=np.int64)
         self._born: Int64Array = np.zeros(count, dtype=np.int64)
         self._started_at: Int64Array = np.zeros(count, dtype=np.int64)
         self._killed_quickly: BoolArray = np.zeros(count, dtype=np.bool_)
-
-    @property
-    def name(self) -> str:
-        """The name in tables."""
-        return "vpa"
 
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Add the samples, then the kills among them, as upstream does once a minute."""
@@ -85,55 +79,55 @@ class Vpa:
             seen = ~np.isnan(row)
             self._used_bytes[seen] = row[seen]
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
         """Return the targets; what was provisioned where there is no recommendation."""
-        self._meet(fleet)
-        return self._wanted(self._demands(fleet), self._provisioned).take(containers)
+        self._meet(view)
+        return self._wanted(self._demands(view), self._provisioned).take(containers)
 
-    def decide(self, fleet: Fleet) -> Decision:
+    def decide(self, view: ClusterView) -> Decision:
         """Resize in place what the updater accepts; evict where the kubelet has refused that, or waits too long."""
-        self._meet(fleet)
-        demands = self._demands(fleet)
-        wanted = self._wanted(demands, fleet.sizes)
+        self._meet(view)
+        demands = self._demands(view)
+        wanted = self._wanted(demands, view.sizes)
         priorities = prioritise(demands)
-        accepted = priorities.accepted(fleet.at - fleet.born_at, self._killed_quickly) & (fleet.node >= 0)
-        waiting, overdue = self._in_place.waiting(fleet.sizes), self._in_place.overdue(fleet.at)
-        refused = refused_for_use(fleet.sizes.memory_limit_bytes, wanted.memory_limit_bytes, self._used_bytes)
+        accepted = priorities.accepted(view.at - view.born_at, self._killed_quickly) & (view.node >= 0)
+        waiting, overdue = self._in_place.waiting(view.sizes), self._in_place.overdue(view.at)
+        refused = refused_for_use(view.sizes.memory_limit_bytes, wanted.memory_limit_bytes, self._used_bytes)
         evict = accepted & np.where(waiting, overdue, refused)
         resize = accepted & ~waiting & ~refused
-        resize, evict = self._within_budget(priorities, resize, evict, fleet)
+        resize, evict = self._within_budget(priorities, resize, evict, view)
         new = np.flatnonzero(resize)
-        self._in_place.ask(new, wanted.take(new), fleet.at)
-        trying = np.flatnonzero(resize | (waiting & ~evict & (fleet.node >= 0)))
+        self._in_place.request(new, wanted.take(new), view.at)
+        trying = np.flatnonzero(resize | (waiting & ~evict & (view.node >= 0)))
         return Decision(trying, self._in_place.wanted(trying), priorities.order(np.flatnonzero(evict)))
 
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
-        """Remember the kill for the recommender; the updater hears of it at its next loop."""
-        self._meet(fleet)
-        self._kills.append((kill.container, int(fleet.sizes.memory_bytes[kill.container]), kill.at))
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+        """Remember the kill for the recommender; the updater sees it at its next loop."""
+        self._meet(view)
+        self._kills.append((kill.container, int(view.sizes.memory_bytes[kill.container]), kill.at))
         # A kill is dated at its step's end, and a container takes a moment to start: ten minutes at most are less here.
         self._killed_quickly[kill.container] = kill.at - self._started_at[kill.container] <= QUICK_KILL_SECONDS
         self._started_at[kill.container] = kill.at
         return KillReaction()
 
-    def _meet(self, fleet: Fleet) -> None:
+    def _meet(self, view: ClusterView) -> None:
         """Forget what belonged to pods that were replaced."""
-        new = np.flatnonzero(fleet.born != self._born)
+        new = np.flatnonzero(view.born != self._born)
         if new.size:
-            self._born[new] = fleet.born[new]
-            self._started_at[new] = fleet.born_at[new]
+            self._born[new] = view.born[new]
+            self._started_at[new] = view.born_at[new]
             self._killed_quickly[new] = False
             self._in_place.drop(new)
             self._recommender.start_anew(new)
 
-    def _demands(self, fleet: Fleet) -> tuple[Demand, Demand]:
+    def _demands(self, view: ClusterView) -> tuple[Demand, Demand]:
         cpu, memory = self._recommender.recommendations()
         cpu_known, memory_known = self._recommender.known()
 
         def of(requested: Int64Array, recommended: Recommendation, known: BoolArray) -> Demand:
             return Demand(requested, recommended.take(self._row_of), known[self._row_of])
 
-        sizes = fleet.sizes
+        sizes = view.sizes
         return of(sizes.cpu_millicores, cpu, cpu_known), of(sizes.memory_bytes, memory, memory_known)
 
     def _wanted(self, demands: tuple[Demand, Demand], otherwise: Sizes) -> Sizes:
@@ -150,23 +144,16 @@ class Vpa:
         )
 
     def _within_budget(
-        self, priorities: Priorities, resize: BoolArray, evict: BoolArray, fleet: Fleet
+        self, priorities: Priorities, resize: BoolArray, evict: BoolArray, view: ClusterView
     ) -> tuple[BoolArray, BoolArray]:
         """Keep what each workload's budget allows: updates in place come first, evictions after all of them."""
         order = np.concatenate([priorities.order(np.flatnonzero(one)) for one in (resize, evict)])
         if not order.size:
             return resize, evict
         rows = int(self._row_of.max()) + 1
-        configured = np.bincount(self._row_of[fleet.node >= -1], minlength=rows)
-        running = np.bincount(self._row_of[fleet.node >= 0], minlength=rows)
+        configured = np.bincount(self._row_of[view.node >= -1], minlength=rows)
+        running = np.bincount(self._row_of[view.node >= 0], minlength=rows)
         budget = touched_at_once(configured, running, _SMALLEST_GROUP) * self._loops
         kept = np.zeros(len(resize), dtype=np.bool_)
         kept[order[within_budget(self._row_of[order], budget)]] = True
         return resize & kept, evict & kept
-
-
-def _rows(containers: Sequence[RecordedContainer]) -> Int64Array:
-    """Number the containers that share a workload and a name."""
-    keys = [(one.namespace, one.workload, one.container) for one in containers]
-    rows = {key: row for row, key in enumerate(dict.fromkeys(keys))}
-    return np.array([rows[key] for key in keys], dtype=np.int64)

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cruise.backtest.baselines.autopilot.autopilot import Autopilot, AutopilotOptions, Recommenders, jobs_of
-from cruise.backtest.replay.sizing import Fleet, Kill, KillReaction, Sizes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.baselines.autopilot.autopilot import Autopilot
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, Kill, KillReaction, Sizes
 from cruise.domain.arrays import Float64Array
 from cruise.domain.resources import Resources
-from tests.backtest.baselines.recordings import GIBIBYTE, fleet_of, recording_of, sizes_of
+from tests.backtest.baselines.recordings import GIBIBYTE, recording_of, sizes_of, view_of
 
 HOUR = 12
 BOTH = np.array([0, 1])
@@ -17,12 +17,8 @@ def used(columns: list[float], windows: int) -> Float64Array:
     return np.tile(np.array(columns), (windows, 1))
 
 
-def autopilot(
-    cpu: Float64Array, memory: Float64Array, *, workloads: list[str] | None = None, hard: bool = False
-) -> Autopilot:
-    policy = Autopilot(
-        recording_of(cpu, memory, workloads=workloads), Terms(), AutopilotOptions(hard_memory_limits=hard)
-    )
+def autopilot(cpu: Float64Array, memory: Float64Array, *, workloads: list[str] | None = None) -> Autopilot:
+    policy = Autopilot(recording_of(cpu, memory, workloads=workloads), ReplayOptions())
     observe(policy, cpu, memory)
     return policy
 
@@ -33,8 +29,8 @@ def observe(policy: Autopilot, cpu: Float64Array, memory: Float64Array, first: i
         policy.observe(at, cpu[row : row + 1].astype(np.float32), memory[row : row + 1].astype(np.float32))
 
 
-def fleet(sizes: Sizes, *, node: list[int] | None = None, allocatable: Resources | None = None) -> Fleet:
-    return fleet_of(sizes, at=300 * HOUR, node=node, allocatable=allocatable)
+def view(sizes: Sizes, *, node: list[int] | None = None, allocatable: Resources | None = None) -> ClusterView:
+    return view_of(sizes, at=300 * HOUR, node=node, allocatable=allocatable)
 
 
 PROVISIONED = sizes_of([1000, 1000], [4 * GIBIBYTE] * 2)
@@ -43,7 +39,7 @@ PROVISIONED = sizes_of([1000, 1000], [4 * GIBIBYTE] * 2)
 def test_pods_without_history_get_what_they_were_provisioned_with() -> None:
     policy = autopilot(used([100, 100], 0), used([GIBIBYTE] * 2, 0))
 
-    sizes = policy.admit(BOTH, fleet(PROVISIONED))
+    sizes = policy.admit(BOTH, view(PROVISIONED))
 
     assert sizes.cpu_millicores.tolist() == [1000, 1000]
     assert sizes.memory_bytes.tolist() == [4 * GIBIBYTE] * 2
@@ -54,15 +50,15 @@ def test_in_its_first_hour_a_job_gets_no_less_than_it_was_provisioned_with() -> 
     young = autopilot(used([100, 2000], HOUR - 1), used([GIBIBYTE] * 2, HOUR - 1))
     grown = autopilot(used([100, 2000], HOUR), used([GIBIBYTE] * 2, HOUR))
 
-    assert young.admit(BOTH, fleet(PROVISIONED)).cpu_millicores[0] == 1000
-    assert young.admit(BOTH, fleet(PROVISIONED)).cpu_millicores[1] > 2000
-    assert 115 <= grown.admit(BOTH, fleet(PROVISIONED)).cpu_millicores[0] <= 119
+    assert young.admit(BOTH, view(PROVISIONED)).cpu_millicores[0] == 1000
+    assert young.admit(BOTH, view(PROVISIONED)).cpu_millicores[1] > 2000
+    assert 115 <= grown.admit(BOTH, view(PROVISIONED)).cpu_millicores[0] <= 119
 
 
 def test_all_tasks_of_a_job_have_the_limits_of_the_one_that_uses_most() -> None:
     policy = autopilot(used([100, 400], HOUR), used([GIBIBYTE, 2 * GIBIBYTE], HOUR), workloads=["web", "web"])
 
-    decision = policy.decide(fleet(PROVISIONED))
+    decision = policy.decide(view(PROVISIONED))
 
     assert decision.resize.tolist() == [0, 1]
     assert decision.sizes.cpu_millicores[0] == decision.sizes.cpu_millicores[1] >= 400
@@ -72,15 +68,15 @@ def test_all_tasks_of_a_job_have_the_limits_of_the_one_that_uses_most() -> None:
 def test_a_job_is_a_container_of_a_workload() -> None:
     recording = recording_of(used([1, 1, 1], 1), used([1, 1, 1], 1), workloads=["a", "b", "a"])
 
-    assert jobs_of(recording).tolist() == [0, 1, 0]
+    assert recording.workload_containers().tolist() == [0, 1, 0]
 
 
 def test_a_limit_that_moves_by_less_than_a_tenth_is_left_alone() -> None:
     policy = autopilot(used([100, 100], HOUR), used([GIBIBYTE] * 2, HOUR))
-    wanted = policy.admit(BOTH, fleet(PROVISIONED))
+    wanted = policy.admit(BOTH, view(PROVISIONED))
     near = sizes_of([int(wanted.cpu_millicores[0] * 1.05), 500], [int(wanted.memory_bytes[0] * 0.95)] * 2)
 
-    decision = policy.decide(fleet(near))
+    decision = policy.decide(view(near))
 
     assert decision.resize.tolist() == [1]
     assert decision.sizes.cpu_millicores.tolist() == [wanted.cpu_millicores[1]]
@@ -90,7 +86,7 @@ def test_a_limit_that_moves_by_less_than_a_tenth_is_left_alone() -> None:
 def test_only_pods_on_a_node_are_resized_and_those_that_do_not_fit_move() -> None:
     policy = autopilot(used([100, 100], HOUR), used([GIBIBYTE] * 2, HOUR))
 
-    decision = policy.decide(fleet(PROVISIONED, node=[-1, 0]))
+    decision = policy.decide(view(PROVISIONED, node=[-1, 0]))
 
     assert decision.resize.tolist() == [1]
     assert decision.evict.tolist() == []
@@ -100,54 +96,32 @@ def test_only_pods_on_a_node_are_resized_and_those_that_do_not_fit_move() -> Non
 def test_no_limit_exceeds_a_node() -> None:
     policy = autopilot(used([3900, 100], HOUR), used([15.5 * GIBIBYTE, GIBIBYTE], HOUR))
 
-    sizes = policy.admit(BOTH, fleet(PROVISIONED, allocatable=Resources(4000, 16 * GIBIBYTE)))
+    sizes = policy.admit(BOTH, view(PROVISIONED, allocatable=Resources(4000, 16 * GIBIBYTE)))
 
     assert sizes.cpu_millicores[0] == 4000
     assert sizes.memory_bytes[0] == 16 * GIBIBYTE
 
 
-def test_the_ensemble_sets_limits_where_it_is_asked_for() -> None:
-    cpu, memory = used([100, 100], HOUR), used([GIBIBYTE] * 2, HOUR)
-    policy = Autopilot(recording_of(cpu, memory), Terms(), AutopilotOptions(Recommenders.ENSEMBLE))
-    observe(policy, cpu, memory)
-
-    sizes = policy.admit(BOTH, fleet(PROVISIONED))
-
-    # The boundary above the use, and 3 or 5 buckets of 3 % upon it.
-    assert 100 * 1.03**3 < sizes.cpu_millicores[0] <= 100 * 1.03**4 + 1
-    assert GIBIBYTE * 1.03**5 < sizes.memory_bytes[0] <= GIBIBYTE * 1.03**6 + 1
-
-
-def test_a_hard_memory_limit_is_the_request() -> None:
-    policy = autopilot(used([100, 100], HOUR), used([GIBIBYTE] * 2, HOUR), hard=True)
-
-    admitted = policy.admit(BOTH, fleet(PROVISIONED))
-    decision = policy.decide(fleet(PROVISIONED))
-
-    assert admitted.memory_limit_bytes.tolist() == admitted.memory_bytes.tolist()
-    assert decision.sizes.memory_limit_bytes.tolist() == decision.sizes.memory_bytes.tolist()
-
-
 def test_the_recommendation_after_a_kill_covers_the_use_that_led_to_it() -> None:
-    policy = autopilot(used([100, 100], HOUR), used([GIBIBYTE] * 2, HOUR), hard=True)
-    sizes = policy.admit(BOTH, fleet(PROVISIONED))
+    policy = autopilot(used([100, 100], HOUR), used([GIBIBYTE] * 2, HOUR))
+    sizes = policy.admit(BOTH, view(PROVISIONED))
     peak = 3 * GIBIBYTE
 
-    reaction = policy.killed(Kill(0, 300 * (HOUR + 1), peak, by_limit=True), fleet(sizes))
+    reaction = policy.killed(Kill(0, 300 * (HOUR + 1), peak, by_limit=False), view(sizes))
     observe(policy, used([100, 100], 1), used([peak, GIBIBYTE], 1), first=HOUR + 1)
-    decision = policy.decide(fleet(sizes))
+    decision = policy.decide(view(sizes))
 
     assert reaction == KillReaction()
     assert decision.resize.tolist() == [0]
-    assert decision.sizes.memory_limit_bytes[0] >= 1.1 * peak
+    assert decision.sizes.memory_bytes[0] >= 1.1 * peak
 
 
 def test_where_memory_was_not_recorded_it_stays_as_provisioned() -> None:
     cpu, memory = used([100, 100], HOUR), used([0, 0], HOUR)
-    policy = Autopilot(replace(recording_of(cpu, memory), has_memory=False), Terms())
+    policy = Autopilot(replace(recording_of(cpu, memory), has_memory=False), ReplayOptions())
     observe(policy, cpu, memory)
 
-    sizes = policy.admit(BOTH, fleet(PROVISIONED))
+    sizes = policy.admit(BOTH, view(PROVISIONED))
 
     assert sizes.memory_bytes.tolist() == [4 * GIBIBYTE] * 2
     assert sizes.cpu_millicores[0] < 200
@@ -161,9 +135,9 @@ def test_the_future_of_a_recording_changes_nothing() -> None:
     random.shuffle(shuffled_memory[20:])
     decisions = []
     for usage in ((cpu, memory), (shuffled_cpu, shuffled_memory)):
-        policy = Autopilot(recording_of(*usage), Terms())
+        policy = Autopilot(recording_of(*usage), ReplayOptions())
         observe(policy, usage[0][:20], usage[1][:20])
-        decisions.append(policy.decide(fleet(PROVISIONED)))
+        decisions.append(policy.decide(view(PROVISIONED)))
 
     assert decisions[0].resize.tolist() == decisions[1].resize.tolist() == [0, 1]
     assert decisions[0].sizes.cpu_millicores.tolist() == decisions[1].sizes.cpu_millicores.tolist()

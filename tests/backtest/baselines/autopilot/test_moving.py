@@ -5,21 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.baselines.autopilot.moving import (
-    CPU_MARGIN,
-    JobClass,
-    OomTolerance,
-    cpu_recommender,
-    memory_recommender,
-)
-from cruise.backtest.baselines.autopilot.signal import CPU_BOUNDS, MEMORY_BOUNDS, Recommender, cpu_signal, memory_signal
+from cruise.backtest.baselines.autopilot.moving import CPU_MARGIN, MovingWindow, cpu_recommender, memory_recommender
+from cruise.backtest.baselines.autopilot.signal import CPU_BOUNDS, MEMORY_BOUNDS, cpu_signal, memory_signal
 from cruise.domain.resources import MEBIBYTE
 
 GIBIBYTE = 1024 * MEBIBYTE
 ONLY = np.array([0])
 
 
-def after_cpu(recommender: Recommender, millicores: list[float]) -> list[float]:
+def after_cpu(recommender: MovingWindow, millicores: list[float]) -> list[float]:
     limits = []
     for number, used in enumerate(millicores):
         recommender.learn(cpu_signal(300 * (number + 1), np.array([[used]], dtype=np.float32), ONLY))
@@ -27,7 +21,7 @@ def after_cpu(recommender: Recommender, millicores: list[float]) -> list[float]:
     return limits
 
 
-def after_memory(recommender: Recommender, usage: list[float]) -> list[float]:
+def after_memory(recommender: MovingWindow, usage: list[float]) -> list[float]:
     limits = []
     for number, used in enumerate(usage):
         recommender.learn(memory_signal(300 * (number + 1), np.array([[used]], dtype=np.float32), ONLY))
@@ -45,27 +39,25 @@ def test_the_margin_falls_from_15_percent_for_small_limits_to_10_for_large_ones(
     assert CPU_MARGIN.of(limits) == pytest.approx([0.15, 0.15, 0.125, 0.10, 0.10])
 
 
-@pytest.mark.parametrize("job_class", list(JobClass))
 @given(used=st.floats(5, 800))
-def test_constant_use_is_met_with_the_margin_and_at_most_a_bucket_upon_it(job_class: JobClass, used: float) -> None:
-    limit = after_cpu(cpu_recommender(1, job_class, 300), [used] * 30)[-1]
+def test_constant_use_is_met_with_the_margin_and_at_most_a_bucket_upon_it(used: float) -> None:
+    limit = after_cpu(cpu_recommender(1, 300), [used] * 30)[-1]
 
     assert used * 1.15 <= limit * 1.0001
     assert limit <= used * 1.15 * 1.0301
 
 
-@pytest.mark.parametrize("tolerance", [OomTolerance.MINIMAL, OomTolerance.LOW, OomTolerance.INTERMEDIATE])
-def test_constant_memory_is_met_with_the_margin(tolerance: OomTolerance) -> None:
+def test_constant_memory_is_met_with_the_margin() -> None:
     used = 300.0 * MEBIBYTE
 
-    limit = after_memory(memory_recommender(1, tolerance, 300), [used] * 30)[-1]
+    limit = after_memory(memory_recommender(1, 300), [used] * 30)[-1]
 
     assert limit == pytest.approx(1.15 * boundary_above(used, MEMORY_BOUNDS))
 
 
 def test_a_limit_rises_at_once_and_falls_an_hour_after_the_statistic() -> None:
     usage = [100.0 * MEBIBYTE, 900.0 * MEBIBYTE] + [100.0 * MEBIBYTE] * 900
-    limits = after_memory(memory_recommender(1, OomTolerance.MINIMAL, 300), usage)
+    limits = after_memory(memory_recommender(1, 300), usage)
     low, high = (1.15 * boundary_above(each, MEMORY_BOUNDS) for each in usage[:2])
 
     assert limits[0] == pytest.approx(low)
@@ -75,39 +67,27 @@ def test_a_limit_rises_at_once_and_falls_an_hour_after_the_statistic() -> None:
     assert limits[last + 1] == pytest.approx(low)
 
 
-def test_tolerance_of_kills_sets_how_much_of_a_spike_is_covered() -> None:
-    # 20 windows at 1 GiB and one at 3: of the load 3 / 23 lie above 1 GiB, more than 2 % and less than 40 %.
+def test_memory_covers_the_highest_spike() -> None:
     usage = [1.0 * GIBIBYTE] * 20 + [3.0 * GIBIBYTE] + [1.0 * GIBIBYTE] * 13
-    full, low, partial = (
-        after_memory(memory_recommender(1, tolerance, 300), usage)[-1]
-        for tolerance in (OomTolerance.MINIMAL, OomTolerance.LOW, OomTolerance.INTERMEDIATE)
-    )
 
-    assert full == low > 3 * GIBIBYTE
-    assert 1.5 * GIBIBYTE < partial < 1.5 * 1.2 * GIBIBYTE
+    assert after_memory(memory_recommender(1, 300), usage)[-1] > 3 * GIBIBYTE
 
 
-def test_batch_jobs_are_given_their_mean_and_serving_jobs_their_peak_load() -> None:
-    usage = [10.0, 300.0] * 20
-    batch = after_cpu(cpu_recommender(1, JobClass.BATCH, 300), usage)[-1]
-    serving = after_cpu(cpu_recommender(1, JobClass.SERVING, 300), usage)[-1]
+def test_cpu_is_given_the_peak_of_its_load_and_not_its_mean() -> None:
+    limit = after_cpu(cpu_recommender(1, 300), [10.0, 300.0] * 20)[-1]
 
-    assert batch == pytest.approx(1.15 * 155, rel=0.05)
-    assert serving == pytest.approx(1.15 * boundary_above(300, CPU_BOUNDS))
+    assert limit == pytest.approx(1.15 * boundary_above(300, CPU_BOUNDS))
 
 
-def test_p90_tolerates_what_p95_does_not() -> None:
+def test_cpu_covers_what_more_than_five_percent_of_the_load_lies_above() -> None:
     # 46 windows of 100 and one of 350: the last 350 of 4,950 units of load, 7 %, lie above 100.
     usage = [100.0] * 46 + [350.0] + [100.0] * 12
-    strict = after_cpu(cpu_recommender(1, JobClass.SERVING, 300), usage)[-1]
-    tolerant = after_cpu(cpu_recommender(1, JobClass.SERVING_LATENCY_TOLERANT, 300), usage)[-1]
 
-    assert strict > 350
-    assert tolerant < 150
+    assert after_cpu(cpu_recommender(1, 300), usage)[-1] > 350
 
 
 def test_a_job_without_history_has_no_limit() -> None:
-    recommender = cpu_recommender(2, JobClass.SERVING, 300)
+    recommender = cpu_recommender(2, 300)
 
     recommender.learn(cpu_signal(300, np.array([[50.0]], dtype=np.float32), ONLY))
 

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from cruise.backtest.baselines.autopilot.signal import Signal
 from cruise.backtest.baselines.autopilot.windows import (
-    DecayedMean,
     GrowingWeight,
     LoadPercentile,
     Peak,
@@ -47,17 +46,6 @@ def plain_load_percentile(history: list[Window], job: int, share: float, step: i
     return float(BOUNDS[np.argmax(covered)])
 
 
-def plain_mean(history: list[Window], job: int, step: int = 300) -> float:
-    top, weights = 0.0, 0.0
-    for age, window in enumerate(reversed(history)):
-        used = [BOUNDS[bucket] for each, bucket in window if each == job]
-        if used:
-            weight = 2 ** (-age * step / HALF_LIFE)
-            top += weight * float(np.mean(used))
-            weights += weight
-    return top / weights if weights else float("nan")
-
-
 def test_the_papers_example_of_load_against_time() -> None:
     # Figure 2: load 1 in nine instants and 10 in the tenth; the 90th percentile by time is 1, by load it is 10.
     statistic = LoadPercentile(1, BOUNDS, float("inf"), 0.90)
@@ -88,15 +76,6 @@ def test_a_sample_weighs_half_after_a_half_life() -> None:
     assert before.values().tolist() == [10]
 
 
-def test_the_decayed_mean_weighs_windows_not_samples() -> None:
-    # Windows of mean 20 (age one half-life, weight 1/2) and (1 + 5 + 5 + 5) / 4 = 4: (10 + 4) / 1.5.
-    statistic = DecayedMean(1, BOUNDS, HALF_LIFE)
-    statistic.add(signal(0, [(0, 4)]))
-    statistic.add(signal(HALF_LIFE, [(0, 0), (0, 2), (0, 2), (0, 2)]))
-
-    assert statistic.values() == pytest.approx([14 / 1.5])
-
-
 def test_the_peak_is_forgotten_after_its_windows_and_kept_while_a_job_rests() -> None:
     peak = Peak(1, BOUNDS, 3)
     seen = []
@@ -110,7 +89,7 @@ def test_the_peak_is_forgotten_after_its_windows_and_kept_while_a_job_rests() ->
 def test_a_job_without_history_has_no_statistic() -> None:
     history: list[Window] = [[(0, 1)]]
 
-    for statistic in (LoadPercentile(2, BOUNDS, 1, 0.9), DecayedMean(2, BOUNDS, 1), Peak(2, BOUNDS, 3)):
+    for statistic in (LoadPercentile(2, BOUNDS, 1, 0.9), Peak(2, BOUNDS, 3)):
         assert np.isnan(fed(statistic, history).values()).tolist() == [False, True]
 
 
@@ -122,13 +101,6 @@ def test_the_percentile_kept_up_is_that_of_all_history(history: list[Window], sh
         statistic.add(signal(300 * count, history[count - 1]))
         plain = [plain_load_percentile(history[:count], job, share) for job in range(JOBS)]
         np.testing.assert_array_equal(statistic.values(), plain)
-
-
-@given(windows)
-def test_the_mean_kept_up_is_that_of_all_history(history: list[Window]) -> None:
-    statistic = fed(DecayedMean(JOBS, BOUNDS, HALF_LIFE), history)
-
-    np.testing.assert_allclose(statistic.values(), [plain_mean(history, job) for job in range(JOBS)])
 
 
 @given(st.lists(st.lists(st.integers(-3, 3), min_size=2, max_size=2), min_size=1, max_size=20), st.integers(1, 5))
@@ -153,7 +125,6 @@ def test_more_usage_never_lowers_a_statistic(history: list[Window], place: int, 
 
     for kind in (
         lambda: LoadPercentile(JOBS, BOUNDS, HALF_LIFE, 0.9),
-        lambda: DecayedMean(JOBS, BOUNDS, HALF_LIFE),
         lambda: Peak(JOBS, BOUNDS, 12),
     ):
         less_used, more_used = fed(kind(), history).values(), fed(kind(), more).values()
@@ -165,12 +136,8 @@ def test_sums_are_scaled_down_before_weights_overflow() -> None:
     statistic = LoadPercentile(1, BOUNDS, HALF_LIFE, 0.95)
     statistic.add(signal(0, [(0, 4)]))
     statistic.add(signal(1000 * HALF_LIFE, [(0, 1)]))
-    mean = DecayedMean(1, BOUNDS, HALF_LIFE)
-    mean.add(signal(0, [(0, 4)]))
-    mean.add(signal(1000 * HALF_LIFE, [(0, 1)]))
 
     assert statistic.values().tolist() == [2]
-    assert mean.values() == pytest.approx([2])
 
 
 def test_a_weight_doubles_with_every_half_life() -> None:

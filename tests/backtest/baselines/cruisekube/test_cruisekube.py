@@ -6,12 +6,12 @@ import pytest
 
 from cruise.backtest.baselines.cruisekube.cruisekube import CruiseKube
 from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, Decision, Kill, KillReaction, Sizes
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.sizing import Decision, Fleet, Kill, KillReaction, Sizes
-from cruise.backtest.replay.terms import Terms
 from cruise.domain.arrays import Int64Array
 from cruise.domain.resources import Resources
-from tests.backtest.baselines.recordings import GIBIBYTE, fleet_of, recording_of, sizes_of
+from tests.backtest.baselines.recordings import GIBIBYTE, recording_of, sizes_of, view_of
 
 MEGABYTE = 1_000_000
 HOUR = 3600
@@ -30,35 +30,37 @@ def passes(
     policy: CruiseKube, recording: Recording, *, until: int, sizes: Sizes = NOW
 ) -> Iterator[tuple[int, Decision]]:
     """Let pods be created at 0, and pass after pass go by without anything being done."""
-    policy.admit(ALL, fleet_of(sizes, at=0))
+    policy.admit(ALL, view_of(sizes, at=0))
     for row in range(until // 300):
         at = (row + 1) * 300
         one = slice(row, row + 1)
         policy.observe(at, recording.cpu_millicores[one], recording.memory_bytes[one])
-        yield at, policy.decide(fleet_of(sizes, at=at))
+        yield at, policy.decide(view_of(sizes, at=at))
 
 
 def started(*, until: int, kind: str = "Deployment") -> CruiseKube:
     recording = steady(kind)
-    policy = CruiseKube(recording, Terms())
+    policy = CruiseKube(recording, ReplayOptions())
     for _ in passes(policy, recording, until=until):
         pass
     return policy
 
 
 def admitted(policy: CruiseKube, at: int) -> Sizes:
-    return policy.admit(ALL, fleet_of(NOW, at=at))
+    return policy.admit(ALL, view_of(NOW, at=at))
 
 
 def killed(policy: CruiseKube, at: int, *, limit: int, container: int = 0, born: int = 1) -> KillReaction:
-    fleet = fleet_of(sizes_of([1000] * 2, [GIBIBYTE] * 2, [limit] * 2), at=at, born=[born] * 2)
-    return policy.killed(Kill(container, at, limit + 1, by_limit=True), fleet)
+    view = view_of(sizes_of([1000] * 2, [GIBIBYTE] * 2, [limit] * 2), at=at, born=[born] * 2)
+    return policy.killed(Kill(container, at, limit + 1, by_limit=True), view)
 
 
 def test_workloads_are_left_alone_for_an_hour() -> None:
     recording = steady()
     touched = [
-        at for at, decision in passes(CruiseKube(recording, Terms()), recording, until=5400) if decision.resize.size
+        at
+        for at, decision in passes(CruiseKube(recording, ReplayOptions()), recording, until=5400)
+        if decision.resize.size
     ]
     assert touched[0] == HOUR
     assert len(touched) == (5400 - HOUR) // 300 + 1
@@ -67,7 +69,7 @@ def test_workloads_are_left_alone_for_an_hour() -> None:
 
 
 def test_in_place_each_gets_its_base_and_its_part_of_the_largest_rest() -> None:
-    policy, recording = CruiseKube(steady(), Terms()), steady()
+    policy, recording = CruiseKube(steady(), ReplayOptions()), steady()
     decision = dict(passes(policy, recording, until=HOUR))[HOUR]
     assert decision.resize.tolist() == [0, 1]
     assert decision.sizes.cpu_millicores.tolist() == [100, 400], "all of 350 m is the second's"
@@ -84,23 +86,23 @@ def test_statistics_are_a_quarter_of_an_hour_old_before_they_are_made_anew() -> 
     cpu = np.full((48, 1), 10.0)
     cpu[0], cpu[16:] = 20.0, 500.0  # seen at 5100 first
     recording = recording_of(cpu, np.full((48, 1), 1e8))
-    policy, sizes = CruiseKube(recording, Terms()), sizes_of([1000], [GIBIBYTE], [2 * GIBIBYTE])
-    policy.admit(np.zeros(1, dtype=np.int64), fleet_of(sizes, at=0))
+    policy, sizes = CruiseKube(recording, ReplayOptions()), sizes_of([1000], [GIBIBYTE], [2 * GIBIBYTE])
+    policy.admit(np.zeros(1, dtype=np.int64), view_of(sizes, at=0))
     written = []
     for row in range(20):
         at = (row + 1) * 300
         policy.observe(at, recording.cpu_millicores[row : row + 1], recording.memory_bytes[row : row + 1])
-        policy.decide(fleet_of(sizes, at=at))
-        written.append(int(policy.admit(np.zeros(1, dtype=np.int64), fleet_of(sizes, at=at)).cpu_millicores[0]))
+        policy.decide(view_of(sizes, at=at))
+        written.append(int(policy.admit(np.zeros(1, dtype=np.int64), view_of(sizes, at=at)).cpu_millicores[0]))
     assert written[11:] == [20, 10, 10, 10, 10, 10, 10, 500, 500], "made at 3000, 3900, 4800, 5700"
 
 
 def test_pods_that_do_not_fit_their_node_are_evicted_and_nobody_else_is_counted_on() -> None:
     recording = steady()
-    policy = CruiseKube(recording, Terms())
+    policy = CruiseKube(recording, ReplayOptions())
     for _ in passes(policy, recording, until=HOUR):
         pass
-    tight = replace(fleet_of(NOW, at=HOUR + 300), allocatable=Resources(499, 64 * GIBIBYTE))
+    tight = replace(view_of(NOW, at=HOUR + 300), allocatable=Resources(499, 64 * GIBIBYTE))
     decision = policy.decide(tight)
     assert decision.evict.tolist() == [1], "150 m and 350 m are one millicore too many"
     assert decision.resize.tolist() == [], "who is left has no rest to share, which makes no number"
@@ -110,14 +112,14 @@ def test_single_pods_of_a_workload_and_stateful_ones_are_evicted_after_the_other
     cpu, memory = np.full((13, 3), [50.0, 50.0, 50.0]), np.full((13, 3), 1e8)
     cpu[4, 0], cpu[4, 1:] = 400.0, 300.0
     recording = recording_of(cpu, memory, workloads=["alone", "twice", "twice"])
-    policy, sizes = CruiseKube(recording, Terms()), sizes_of([1000] * 3, [GIBIBYTE] * 3, [2 * GIBIBYTE] * 3)
-    policy.admit(np.arange(3, dtype=np.int64), fleet_of(sizes, at=0))
+    policy, sizes = CruiseKube(recording, ReplayOptions()), sizes_of([1000] * 3, [GIBIBYTE] * 3, [2 * GIBIBYTE] * 3)
+    policy.admit(np.arange(3, dtype=np.int64), view_of(sizes, at=0))
     for row in range(12):
         one = slice(row, row + 1)
         policy.observe((row + 1) * 300, recording.cpu_millicores[one], recording.memory_bytes[one])
         if row < 11:
-            policy.decide(fleet_of(sizes, at=(row + 1) * 300))
-    tight = replace(fleet_of(sizes, at=HOUR), allocatable=Resources(499, 64 * GIBIBYTE))
+            policy.decide(view_of(sizes, at=(row + 1) * 300))
+    tight = replace(view_of(sizes, at=HOUR), allocatable=Resources(499, 64 * GIBIBYTE))
     assert policy.decide(tight).evict.tolist() == [1], "not the first, though its rest is larger"
 
 
@@ -127,19 +129,19 @@ def test_pods_left_alone_count_with_their_requests() -> None:
     recording = recording_of(cpu, memory)
     bare = replace(recording.containers[1], workload=replace(recording.containers[1].workload, kind="Job"))
     recording = replace(recording, containers=[recording.containers[0], bare])
-    policy = CruiseKube(recording, Terms())
+    policy = CruiseKube(recording, ReplayOptions())
     for _ in passes(policy, recording, until=HOUR):
         pass
     # The job's pod requests a core, the other one has 50 + 350 m.
-    roomy = replace(fleet_of(NOW, at=HOUR + 300), allocatable=Resources(1400, 64 * GIBIBYTE))
+    roomy = replace(view_of(NOW, at=HOUR + 300), allocatable=Resources(1400, 64 * GIBIBYTE))
     assert policy.decide(roomy).evict.tolist() == []
-    tight = replace(fleet_of(NOW, at=HOUR + 600), allocatable=Resources(1399, 64 * GIBIBYTE))
+    tight = replace(view_of(NOW, at=HOUR + 600), allocatable=Resources(1399, 64 * GIBIBYTE))
     assert policy.decide(tight).evict.tolist() == [0]
     assert admitted(policy, 2 * HOUR).cpu_millicores.tolist() == [400, 1000]
 
 
 def test_memory_that_is_limited_to_its_request_stays_until_the_pod_is_created_again() -> None:
-    policy, recording = CruiseKube(steady(), Terms()), steady()
+    policy, recording = CruiseKube(steady(), ReplayOptions()), steady()
     equal = sizes_of([1000] * 2, [4 * GIBIBYTE] * 2, [4 * GIBIBYTE] * 2)
     decision = dict(passes(policy, recording, until=HOUR, sizes=equal))[HOUR]
     assert decision.sizes.cpu_millicores.tolist() == [100, 400]
@@ -155,7 +157,7 @@ def test_a_kill_evicts_and_its_limit_in_mebibytes_sizes_the_next_pod_in_megabyte
     sizes = admitted(policy, HOUR + 60)
     assert sizes.memory_bytes.tolist() == [1000 * MEGABYTE, 300 * MEGABYTE], "less than the 1,048 that it was killed at"
     assert sizes.memory_limit_bytes.tolist() == [2000 * MEGABYTE, 600 * MEGABYTE]
-    decision = policy.decide(fleet_of(NOW, at=HOUR + 300))
+    decision = policy.decide(view_of(NOW, at=HOUR + 300))
     assert decision.sizes.memory_bytes.tolist() == [1000 * MEGABYTE, 300 * MEGABYTE], "all base, without a rest"
 
 
@@ -194,7 +196,7 @@ def test_without_a_limit_a_kill_teaches_nothing_and_erases_what_was_known() -> N
 
 
 def test_who_has_no_statistics_is_not_evicted_after_a_kill() -> None:
-    assert not killed(CruiseKube(steady(), Terms()), 60, limit=GIBIBYTE).evict
+    assert not killed(CruiseKube(steady(), ReplayOptions()), 60, limit=GIBIBYTE).evict
     assert not killed(started(until=HOUR, kind="Job"), HOUR, limit=GIBIBYTE).evict
 
 
@@ -202,13 +204,13 @@ def test_passes_more_often_than_it_applies_are_not_used() -> None:
     cpu = np.full((80, 2), 50.0)
     cpu[30] = 90.0
     recording = recording_of(cpu, np.full((80, 2), 1e8), start=60, step_seconds=60)
-    policy = CruiseKube(recording, Terms(pass_seconds=60))
-    policy.admit(ALL, fleet_of(NOW, at=0))
+    policy = CruiseKube(recording, ReplayOptions(pass_seconds=60))
+    policy.admit(ALL, view_of(NOW, at=0))
     touched = []
     for row in range(80):
         at = (row + 1) * 60
         policy.observe(at, recording.cpu_millicores[row : row + 1], recording.memory_bytes[row : row + 1])
-        if policy.decide(fleet_of(NOW, at=at)).resize.size:
+        if policy.decide(view_of(NOW, at=at)).resize.size:
             touched.append(at)
     assert touched == [3660, 3960, 4260, 4560]
 
@@ -228,23 +230,23 @@ class Witnessed(CruiseKube):
 
     written: list[tuple[int, list[int], list[int], list[int]]]
 
-    def decide(self, fleet: Fleet) -> Decision:
-        decision = super().decide(fleet)
+    def decide(self, view: ClusterView) -> Decision:
+        decision = super().decide(view)
         sizes = decision.sizes
         self.written.append(
-            (fleet.at, sizes.cpu_millicores.tolist(), sizes.memory_bytes.tolist(), decision.evict.tolist())
+            (view.at, sizes.cpu_millicores.tolist(), sizes.memory_bytes.tolist(), decision.evict.tolist())
         )
         return decision
 
 
 @pytest.mark.parametrize("future", [1, 2, 3])
 def test_no_sample_is_seen_before_its_time(future: int) -> None:
-    terms = Terms(node=Resources(4000, 12 * GIBIBYTE))
+    options = ReplayOptions(node=Resources(4000, 12 * GIBIBYTE))
     seen = []
     for recording in (random_recording(5), random_recording(5, future=future)):
-        policy = Witnessed(recording, terms)
+        policy = Witnessed(recording, options)
         policy.written = []
-        replay(recording, policy, terms)
+        replay(recording, policy, options)
         seen.append(policy.written)
     one, other = seen
     assert len(one) == 300
@@ -255,8 +257,8 @@ def test_no_sample_is_seen_before_its_time(future: int) -> None:
 
 
 def test_a_replay_ends_with_less_slack_than_what_was_provisioned() -> None:
-    recording, terms = random_recording(7), Terms(node=Resources(8000, 24 * GIBIBYTE))
-    score = replay(recording, CruiseKube(recording, terms), terms)
+    recording, options = random_recording(7), ReplayOptions(node=Resources(8000, 24 * GIBIBYTE))
+    score = replay(recording, CruiseKube(recording, options), options)
     assert score.memory is not None
     provisioned = float(1 - recording.cpu_millicores.mean() / 1000)
     assert score.cpu.relative_slack < provisioned - 0.1
@@ -269,7 +271,7 @@ def test_recordings_without_memory_leave_its_requests_alone() -> None:
         steady().cpu_millicores.astype(np.float64), np.zeros((48, 2)), requests=[Resources(1000, 0)] * 2
     )
     recording = replace(made, has_memory=False)
-    policy, sizes = CruiseKube(recording, Terms()), sizes_of([1000, 1000], [0, 0])
+    policy, sizes = CruiseKube(recording, ReplayOptions()), sizes_of([1000, 1000], [0, 0])
     decision = dict(passes(policy, recording, until=HOUR, sizes=sizes))[HOUR]
     written: Int64Array = decision.sizes.memory_bytes + decision.sizes.memory_limit_bytes
     assert decision.sizes.cpu_millicores.tolist() == [100, 400]

@@ -2,7 +2,7 @@ import numpy as np
 
 from cruise.backtest.baselines.cruisekube.sizes import admitted_sizes, resized
 from cruise.backtest.baselines.cruisekube.statistics import UsageStatistics
-from cruise.backtest.replay.sizing import Sizes
+from cruise.backtest.replay.policy import Sizes
 from cruise.domain.arrays import BoolArray, Float64Array
 from tests.backtest.baselines.recordings import sizes_of
 

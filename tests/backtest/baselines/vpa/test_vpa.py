@@ -5,16 +5,16 @@ import pytest
 
 from cruise.backtest.baselines.vpa.vpa import Vpa
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import Decision, Kill, Sizes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import Decision, Kill, Sizes
 from cruise.domain.resources import Resources
-from tests.backtest.baselines.recordings import fleet_of, recording_of, sizes_of
+from tests.backtest.baselines.recordings import recording_of, sizes_of, view_of
 
 MIB = 1 << 20
 GIB = 1 << 30
 HOUR = 3600
 ALL = np.array([0])
-NODE = Terms().node
+NODE = ReplayOptions().node
 
 
 def recorded(
@@ -27,11 +27,11 @@ def recorded(
 class Run:
     """A policy and what it is shown: the same use at every pass, and sizes that change as it asks, unless told."""
 
-    def __init__(self, recording: Recording, terms: Terms | None = None, *, room: bool = True) -> None:
+    def __init__(self, recording: Recording, options: ReplayOptions | None = None, *, room: bool = True) -> None:
         requests = [container.requests for container in recording.containers]
         memory = [one.memory_bytes for one in requests]
         limits = [container.memory_limit_bytes for container in recording.containers]
-        self.vpa = Vpa(recording, terms if terms is not None else Terms())
+        self.vpa = Vpa(recording, options if options is not None else ReplayOptions())
         self.sizes: Sizes = sizes_of([one.cpu_millicores for one in requests], memory, limits)
         self.born = [1] * len(requests)
         self.node = [0] * len(requests)
@@ -46,7 +46,7 @@ class Run:
         self.vpa.observe(self.at, rows[0], rows[1])
 
     def decide(self) -> Decision:
-        decision = self.vpa.decide(fleet_of(self.sizes, at=self.at, node=self.node, born=self.born))
+        decision = self.vpa.decide(view_of(self.sizes, at=self.at, node=self.node, born=self.born))
         if self.room:
             self.sizes.put(decision.resize, decision.sizes)
         return decision
@@ -57,12 +57,12 @@ class Run:
 
     def admitted(self) -> Sizes:
         containers = np.arange(len(self.born))
-        return self.vpa.admit(containers, fleet_of(self.sizes, at=self.at, node=self.node, born=self.born))
+        return self.vpa.admit(containers, view_of(self.sizes, at=self.at, node=self.node, born=self.born))
 
     def kill(self, at: int) -> None:
         """Kill the first container; nothing is done about it before the pass."""
-        fleet = fleet_of(self.sizes, at=at, node=self.node, born=self.born)
-        reaction = self.vpa.killed(Kill(0, at, 0, True), fleet)
+        view = view_of(self.sizes, at=at, node=self.node, born=self.born)
+        reaction = self.vpa.killed(Kill(0, at, 0, True), view)
         assert (reaction.sizes, reaction.evict) == (None, False)
 
 
@@ -200,7 +200,7 @@ def test_who_uses_more_than_the_limit_would_be_is_evicted() -> None:
 
 def test_half_of_a_workload_is_updated_in_a_minute() -> None:
     recording = recorded([Resources(100, 8 * GIB)] * 4, ["web"] * 4, step_seconds=60)
-    run = Run(recording, Terms(pass_seconds=60))
+    run = Run(recording, ReplayOptions(pass_seconds=60))
     touched: list[int] = []
     while not touched:
         touched = run.pass_by([1000] * 4, [6 * GIB] * 4).resize.tolist()

@@ -3,15 +3,15 @@
 import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, Sizes
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, Sizes
-from cruise.backtest.replay.terms import Terms
 from cruise.domain.arrays import Int64Array
 from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.sizings import Fixed, places, sizes
+from tests.backtest.replay.policies import Fixed, places, sizes
 
-TERMS = Terms(node=Resources(1000, 1000 * MEBIBYTE))
+TERMS = ReplayOptions(node=Resources(1000, 1000 * MEBIBYTE))
 HOUR = 3600
 
 
@@ -25,7 +25,7 @@ def millicores(*values: int) -> Sizes:
 
 
 def shrunk_at(at: int, *values: int) -> dict[int, Decision]:
-    return {at: Decision(places(*range(len(values))), millicores(*values), NOBODY)}
+    return {at: Decision(places(*range(len(values))), millicores(*values), NO_CONTAINERS)}
 
 
 class Shrinking(Fixed):
@@ -36,22 +36,22 @@ class Shrinking(Fixed):
         self._again = again
         self.asked_of: list[tuple[int, ...]] = []
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
-        if (fleet.born[containers] == 1).all() and (fleet.node[containers] < 0).all():
-            return super().admit(containers, fleet)
-        if (fleet.node[containers] >= 0).all():
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+        if (view.born[containers] == 1).all() and (view.node[containers] < 0).all():
+            return super().admit(containers, view)
+        if (view.node[containers] >= 0).all():
             self.asked_of.append(tuple(containers.tolist()))
         if self._again is not None:
             return self._again.take(containers)
-        return fleet.sizes.take(containers)
+        return view.sizes.take(containers)
 
 
 def nodes_by_hour(policy: Fixed) -> dict[int, int]:
-    return {fleet.at // HOUR: int(fleet.alive.sum()) for fleet in policy.fleets}
+    return {view.at // HOUR: int(view.alive.sum()) for view in policy.views}
 
 
 def moves_of(policy: Fixed) -> list[int]:
-    return [int(born) - 1 for born in policy.fleets[-1].born]
+    return [int(born) - 1 for born in policy.views[-1].born]
 
 
 def test_nothing_is_emptied_in_the_first_six_hours():
@@ -67,13 +67,13 @@ def test_the_least_requested_node_is_emptied():
     policy = Shrinking(millicores(600, 700, 800), shrunk_at(HOUR, 400, 300, 500))
     replay(recording(3, 8), policy, TERMS)
     assert moves_of(policy) == [0, 1, 0]
-    assert policy.fleets[-1].alive.tolist() == [True, False, True]
+    assert policy.views[-1].alive.tolist() == [True, False, True]
 
 
 def test_as_many_go_together_as_can_and_no_pod_moves_twice():
     policy = Shrinking(millicores(*[600] * 9), shrunk_at(HOUR, *[110] * 9))
     replay(recording(9, 8), policy, TERMS)
-    assert policy.fleets[-1].alive.tolist() == [True] + [False] * 8
+    assert policy.views[-1].alive.tolist() == [True] + [False] * 8
     assert moves_of(policy) == [0] + [1] * 8
 
 
@@ -103,7 +103,7 @@ def test_a_node_that_cannot_be_emptied_does_not_keep_the_next_from_it():
     policy = Shrinking(millicores(900, 600, 400, 700), shrunk_at(HOUR, 500, 300, 300, 700))
     replay(recording(4, 8), policy, TERMS)
     assert moves_of(policy) == [0, 1, 1, 0]
-    assert policy.fleets[-1].node.tolist() == [0, 0, 2, 2]
+    assert policy.views[-1].node.tolist() == [0, 0, 2, 2]
 
 
 def test_a_single_node_stays():

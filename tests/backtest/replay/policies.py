@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.sizing import NOBODY, Decision, Fleet, Kill, KillReaction, Sizes, Sizing
+from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, Kill, KillReaction, ReplayPolicy, Sizes
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.resources import MEBIBYTE
 
-NOTHING = Decision(NOBODY, Sizes(NOBODY, NOBODY, NOBODY), NOBODY)
+NOTHING = Decision(NO_CONTAINERS, Sizes(NO_CONTAINERS, NO_CONTAINERS, NO_CONTAINERS), NO_CONTAINERS)
 
 
 def places(*values: int) -> Int64Array:
@@ -37,19 +37,19 @@ class Fixed:
         self.reaction = reaction or KillReaction()
         self.kills: list[Kill] = []
         self.seen: list[tuple[int, Float32Array, Float32Array]] = []
-        self.fleets: list[Fleet] = []
+        self.views: list[ClusterView] = []
 
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
         self.seen.append((at, cpu.copy(), memory.copy()))
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
         return self.admitted.take(containers)
 
-    def decide(self, fleet: Fleet) -> Decision:
-        self.fleets.append(kept(fleet))
-        return self.decisions.get(fleet.at, NOTHING)
+    def decide(self, view: ClusterView) -> Decision:
+        self.views.append(kept(view))
+        return self.decisions.get(view.at, NOTHING)
 
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
         self.kills.append(kill)
         return self.reaction
 
@@ -70,30 +70,30 @@ class Following:
         asked = found[1].astype(np.int64) + 16 * MEBIBYTE
         self._wanted = Sizes(found[0].astype(np.int64) + 10, asked, 2 * asked)
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
         if self._wanted is not None:
             return self._wanted.take(containers)
         provisioned = [self._requests[container] for container in containers.tolist()]
         return sizes(*((one.cpu_millicores, one.memory_bytes, 0) for one in provisioned))
 
-    def decide(self, fleet: Fleet) -> Decision:
+    def decide(self, view: ClusterView) -> Decision:
         assert self._wanted is not None
-        running = np.flatnonzero(fleet.node >= 0)
-        return Decision(running, self._wanted.take(running), NOBODY)
+        running = np.flatnonzero(view.node >= 0)
+        return Decision(running, self._wanted.take(running), NO_CONTAINERS)
 
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
         if not self._reacts:
             return KillReaction()
-        now = fleet.sizes.take(places(kill.container))
+        now = view.sizes.take(places(kill.container))
         return KillReaction(Sizes(now.cpu_millicores, 2 * now.memory_bytes, 4 * now.memory_bytes))
 
 
 class Whims:
-    """Wants anything at all, also of containers that do not run; `check` sees every fleet."""
+    """Wants anything at all, also of containers that do not run; `check` sees every view."""
 
     name = "whims"
 
-    def __init__(self, seed: int, largest: tuple[int, int], check: Callable[[Fleet], None]) -> None:
+    def __init__(self, seed: int, largest: tuple[int, int], check: Callable[[ClusterView], None]) -> None:
         self._random = np.random.default_rng(seed)
         self._largest = largest
         self._check = check
@@ -106,18 +106,18 @@ class Whims:
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
         assert not cpu.flags.writeable and not memory.flags.writeable
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
         return self._any_sizes(len(containers))
 
-    def decide(self, fleet: Fleet) -> Decision:
-        self._check(fleet)
-        count = len(fleet.node)
+    def decide(self, view: ClusterView) -> Decision:
+        self._check(view)
+        count = len(view.node)
         resize = np.flatnonzero(self._random.random(count) < 0.7)
         evict = self._random.permutation(count)[: self._random.integers(0, count, endpoint=True)]
         return Decision(resize, self._any_sizes(len(resize)), evict, bool(self._random.integers(2)))
 
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
-        assert fleet.node[kill.container] >= 0
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+        assert view.node[kill.container] >= 0
         return (KillReaction(), KillReaction(evict=True), KillReaction(self._any_sizes(1)))[self._random.integers(3)]
 
 
@@ -131,11 +131,11 @@ class Asked(NamedTuple):
 
 @dataclass
 class Journal:
-    """Passes every question on, and keeps the answers and the fleets as they were at each pass."""
+    """Passes every question on, and keeps the answers and the views as they were at each pass."""
 
-    policy: Sizing
+    policy: ReplayPolicy
     asked: list[Asked] = field(default_factory=list)
-    fleets: list[Fleet] = field(default_factory=list)
+    views: list[ClusterView] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
 
     @property
@@ -145,21 +145,21 @@ class Journal:
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
         self.policy.observe(at, cpu, memory)
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
-        found = self.policy.admit(containers, fleet)
-        self.asked.append(Asked("admit", fleet.at, containers.tobytes() + as_bytes(found)))
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+        found = self.policy.admit(containers, view)
+        self.asked.append(Asked("admit", view.at, containers.tobytes() + as_bytes(found)))
         return found
 
-    def decide(self, fleet: Fleet) -> Decision:
-        self.fleets.append(kept(fleet))
-        found = self.policy.decide(fleet)
+    def decide(self, view: ClusterView) -> Decision:
+        self.views.append(kept(view))
+        found = self.policy.decide(view)
         answer = found.resize.tobytes() + as_bytes(found.sizes) + found.evict.tobytes()
-        self.asked.append(Asked("decide", fleet.at, answer))
+        self.asked.append(Asked("decide", view.at, answer))
         return found
 
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
         self.kills.append(kill)
-        found = self.policy.killed(kill, fleet)
+        found = self.policy.killed(kill, view)
         answer = b"" if found.sizes is None else as_bytes(found.sizes)
         self.asked.append(Asked("killed", kill.at, repr(kill).encode() + answer + bytes([found.evict])))
         return found
@@ -169,14 +169,14 @@ def as_bytes(found: Sizes) -> bytes:
     return found.cpu_millicores.tobytes() + found.memory_bytes.tobytes() + found.memory_limit_bytes.tobytes()
 
 
-def kept(fleet: Fleet) -> Fleet:
+def kept(view: ClusterView) -> ClusterView:
     """Return a copy that does not change any more."""
-    return Fleet(
-        fleet.at,
-        fleet.sizes.take(np.arange(len(fleet.node))),
-        fleet.node.copy(),
-        fleet.born.copy(),
-        fleet.born_at.copy(),
-        fleet.alive.copy(),
-        fleet.allocatable,
+    return ClusterView(
+        view.at,
+        view.sizes.take(np.arange(len(view.node))),
+        view.node.copy(),
+        view.born.copy(),
+        view.born_at.copy(),
+        view.alive.copy(),
+        view.allocatable,
     )

@@ -10,9 +10,9 @@ from cruise.adapters.prometheus.kube_state import REQUESTS, KubeState, read_kube
 from cruise.adapters.prometheus.recording import DAY, RecordingReader
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES
-from cruise.backtest.recordings.loading import PASS_SECONDS, WHAT_FITS, fits_passes
 from cruise.backtest.recordings.provisioning import Provisioning
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.recordings.traces import PASS_SECONDS, WHAT_FITS, fits_passes
 from cruise.domain.arrays import Float32Array
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import ContainerKey
@@ -21,7 +21,7 @@ from cruise.errors import BadInput
 NAME = "prometheus"
 # The last scrapes of a time may not be in yet.
 SETTLE_SECONDS = 30
-# Who uses a hundredth of a core on the average is not quite still for minutes on end, as a rule.
+# A container that uses a hundredth of a core on average is rarely quite still for minutes on end.
 BUSY_MILLICORES = 10
 MOST_STILL = 0.4
 
@@ -37,8 +37,8 @@ def read_recording(
 ) -> Recording:
     """Read the days up to `end`, pods that are gone by now included.
 
-    CPU is demand, usage × (1 + psi), as the controller reads it. `snapshot`, the cluster as it is now, tells requests
-    and owners best; without it kube-state-metrics does. `say` is given single lines about what is not in the
+    CPU is demand, usage × (1 + psi), as the controller reads it. `snapshot`, the cluster as it is now, has requests
+    and owners best; without it kube-state-metrics has. `say` is given single lines about what is not in the
     recording. Raises BadInput, Throttled, Unavailable.
     """
     step = prometheus.step_seconds
@@ -72,7 +72,7 @@ def read_recording(
     # Nothing is known of the time before the first sample, which is not to count as an empty cluster.
     empty = int(np.argmax(~np.isnan(np.fmax.reduce(cpu, axis=1))))
     if empty and say is not None:
-        say(f"the server has {days - empty * step / DAY:,.1f} of the {days} days that were asked for")
+        say(f"the server has {days - empty * step / DAY:,.1f} of the {days} days that were requested")
     has_memory = not bool(np.isnan(np.fmax.reduce(np.fmax.reduce(memory, axis=0))))
     if not has_memory:
         memory.fill(0)

@@ -1,4 +1,4 @@
-"""What a policy under replay is asked: sizes for new pods, and at every pass for those that run."""
+"""A policy under replay: it gives sizes to new pods, and at every pass to the pods that run."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,11 +11,22 @@ from cruise.domain.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What containers ask for, one entry each; a memory limit of 0 is none. CPU is never limited."""
+    """Requests and memory limits of containers, one entry each; a limit of 0 is none. CPU is never limited."""
 
     cpu_millicores: Int64Array
     memory_bytes: Int64Array
     memory_limit_bytes: Int64Array
+
+    @staticmethod
+    def zeros(count: int) -> "Sizes":
+        """Return sizes of nothing."""
+        return Sizes(*(np.zeros(count, dtype=np.int64) for _ in range(3)))
+
+    def differ(self, other: "Sizes") -> BoolArray:
+        """Tell which entries are not those of other sizes."""
+        requests = (self.cpu_millicores != other.cpu_millicores) | (self.memory_bytes != other.memory_bytes)
+        different: BoolArray = requests | (self.memory_limit_bytes != other.memory_limit_bytes)
+        return different
 
     def take(self, places: Int64Array | BoolArray) -> "Sizes":
         """Return the entries at some places."""
@@ -29,13 +40,13 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class ClusterView:
     """The simulated cluster as a policy sees it; one container a pod, columns with one entry a container.
 
     `node` is the index of the container's node: -1 for one that is pending, -2 for one that does not exist (yet, or any
     more). `born` counts the container's pods: it changes where a pod was replaced; `born_at` is when the pod that runs
-    now was created, in Unix seconds. `nodes` is how many nodes there are; indices of nodes that the autoscaler removed
-    are used again. `alive` tells which indices are nodes now. To be read only, and not to be kept.
+    now was created, in Unix seconds. `alive` tells which node indices are nodes now; the index of a node that the
+    autoscaler removed is used again. To be read only, and not to be kept.
     """
 
     at: int
@@ -65,12 +76,12 @@ class Decision:
     headroom: tuple[Int64Array, Int64Array] | None = None
 
 
-NOBODY = np.empty(0, dtype=np.int64)
+NO_CONTAINERS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A container killed for want of memory: what it used, and whether its own limit or the node's end was reached."""
+    """A container killed for lack of memory: what it used, and whether its own limit or the node's end was reached."""
 
     container: int
     at: int
@@ -86,7 +97,7 @@ class KillReaction:
     evict: bool = False
 
 
-class Sizing(Protocol):
+class ReplayPolicy(Protocol):
     """One policy; every method is called with time going forward, and sees no sample later than its `at`."""
 
     @property
@@ -99,20 +110,23 @@ class Sizing(Protocol):
 
         Called for every interval, before `decide`, which may come less often.
         """
-        ...
+        return
 
-    def admit(self, containers: Int64Array, fleet: Fleet) -> Sizes:
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
         """Return what new pods of some containers are created with, one entry each.
 
-        For a container that runs (`fleet.node` not negative) it is a question only: what would its pod get if it were
-        created again now? Nothing is created then.
+        Called as well for containers that run (`view.node` not negative), to see what their pods would get if they
+        were created again now; nothing is created then.
         """
         ...
 
-    def decide(self, fleet: Fleet) -> Decision:
-        """Return what to do at the pass at `fleet.at`."""
+    def decide(self, view: ClusterView) -> Decision:
+        """Return what to do at the pass at `view.at`."""
         ...
 
-    def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
-        """Learn from a kill, and return what to do about it at once; the container is running again already."""
-        ...
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+        """Learn from a kill, and return what to do about it at once: nothing, for a policy without such a rule.
+
+        The container is running again already.
+        """
+        return KillReaction()

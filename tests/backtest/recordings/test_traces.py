@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cruise.backtest.recordings.loading import load_trace
+from cruise.backtest.recordings.traces import load_trace
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources
 from cruise.errors import BadInput

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cruise.backtest.replay.sizing import Sizes
+from cruise.backtest.replay.policy import Sizes
 from cruise.decisions.sizing.resize import leaves_band
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.policy import Policy
@@ -16,7 +16,7 @@ def held_to_room(
     free: tuple[Int64Array, Int64Array],
     policy: Policy,
 ) -> BoolArray:
-    """Cut, in place, what grows without room to the part that takes none; return who is left to be written.
+    """Cut, in place, what grows without room to the part that takes none; return which are left to be written.
 
     One entry a pod, in the order in which they take room; `free` is what each node has left over what it counts before
     anything of this pass is done: what shrinks frees its room only once it is actual. As in `Guards.has_room` and
@@ -45,9 +45,9 @@ def held_to_room(
 def _refused(growth: tuple[Int64Array, ...], node: Int64Array, free: tuple[Int64Array, Int64Array]) -> Int64Array:
     crowded = np.zeros(len(free[0]), dtype=np.bool_)
     for more, left in zip(growth, free, strict=True):
-        asked = np.zeros(len(left), dtype=np.int64)
-        np.add.at(asked, node, more)
-        crowded |= (asked > 0) & (asked > left)
+        wanted = np.zeros(len(left), dtype=np.int64)
+        np.add.at(wanted, node, more)
+        crowded |= (wanted > 0) & (wanted > left)
     growers = np.flatnonzero(crowded[node] & ((growth[0] > 0) | (growth[1] > 0)))
     room_cpu, room_memory = free[0].tolist(), free[1].tolist()
     refused = []

@@ -1,4 +1,4 @@
-"""What the cluster does about a policy's wishes: creates, places, resizes where there is room, evicts."""
+"""The cluster around the replayed pods: it creates and places them, resizes them where there is room, evicts them."""
 
 from collections.abc import Sequence
 
@@ -6,19 +6,19 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.churn import Churn
-from cruise.backtest.replay.fleet import ABSENT, Pods
-from cruise.backtest.replay.growing import leave_dead_band
-from cruise.backtest.replay.sizing import Decision, KillReaction, Sizes, Sizing
+from cruise.backtest.replay.pods import ABSENT, Pods
+from cruise.backtest.replay.policy import Decision, KillReaction, ReplayPolicy, Sizes
+from cruise.backtest.replay.resize_room import leave_dead_band
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.policy import Policy
 
 
-class Cluster:
+class ReplayedCluster:
     """API server, controllers, kube-scheduler and autoscaler around the replayed pods, for one policy."""
 
-    def __init__(self, recording: Recording, pods: Pods, sizing: Sizing, churn: Churn) -> None:
+    def __init__(self, recording: Recording, pods: Pods, policy: ReplayPolicy, churn: Churn) -> None:
         self._pods = pods
-        self._sizing = sizing
+        self._policy = policy
         self._churn = churn
         self._has_memory = recording.has_memory
         self._rank = _ranks(recording)
@@ -34,14 +34,14 @@ class Cluster:
     def _admit(self, containers: Int64Array, at: int) -> None:
         self._pods.create(containers, at)
         self._churn.born(containers)
-        self._pods.resize(containers, self._sizing.admit(containers, self._pods.view(at)))
+        self._pods.resize(containers, self._policy.admit(containers, self._pods.view(at)))
 
     def queue(self, containers: Int64Array) -> Int64Array:
         """Return pods created at the same time in scheduling order: by namespace and name."""
         return containers[np.argsort(self._rank[containers])]
 
     def _place(self, container: int) -> None:
-        """Give a pod the node that kube-scheduler chooses, else a new one; who fits no empty node stays pending."""
+        """Give a pod the node that kube-scheduler chooses, else a new one; what fits no empty node stays pending."""
         nodes = self._pods.nodes
         if not self._place_on_what_there_is(container) and nodes.fits_empty_node(self._pods.need(container)):
             self._pods.place(container, nodes.add())
@@ -56,7 +56,7 @@ class Cluster:
         """Delete pods; their controllers create them again at once.
 
         A pod counts on its node as long as it terminates, and the scheduler does not wait for it: its replacement goes
-        where there is room beside it. Who finds none is placed once the room is free, before a node is added.
+        where there is room beside it. A pod without any is placed once the room is free, before a node is added.
         """
         if not containers.size:
             return
@@ -86,7 +86,7 @@ class Cluster:
         """Shrink, then evict, then grow where there is room; a resize that grows one resource is a growth.
 
         Of a growth without room the part is done that takes none, if it leaves the dead band, unless the policy wants
-        an eviction. Who does not run is not resized, nor who uses more memory than the limit that is to come.
+        an eviction. A pod that does not run is not resized, nor one that uses more memory than its new limit.
         """
         if not decision.resize.size and not decision.evict.size:
             return
@@ -123,9 +123,9 @@ class Cluster:
         return np.asarray(falls & (self._pods.memory_in_use[decision.resize] > limit))
 
     def _grow(self, containers: Int64Array, sizes: Sizes, at: int) -> BoolArray:
-        """Resize those whose node has room for all that grows on it, then the others by name while there is room.
+        """Resize where the node has room for all that grows on it, then the others by name while there is room.
 
-        Returns whose resizes were done.
+        Returns which resizes were done.
         """
         node, growth = self._pods.node[containers], self._change(containers, sizes)
         done = self._room_for_all(node, growth)
@@ -157,7 +157,7 @@ class Cluster:
         return cpu, sizes.memory_bytes - now.memory_bytes[containers]
 
     def _room_for_all(self, node: Int64Array, changes: tuple[Int64Array, Int64Array]) -> BoolArray:
-        """Tell whose node has room for everything that grows on it: there they may grow in whatever order."""
+        """Tell which are on a node that has room for everything that grows on it: there the order does not matter."""
         fits = np.ones(len(node), dtype=np.bool_)
         for free, change in zip(self._pods.nodes.free(), changes, strict=True):
             growth = np.maximum(change, 0)
@@ -167,7 +167,7 @@ class Cluster:
         return fits
 
     def _one_by_one(self, node: Int64Array, changes: Sequence[Int64Array]) -> BoolArray:
-        """Tell who has room as each takes it from the next."""
+        """Tell which have room as each takes it from the next."""
         free_cpu, free_memory = (free.tolist() for free in self._pods.nodes.free())
         done = np.zeros(len(node), dtype=np.bool_)
         for place, (on, cpu, memory) in enumerate(zip(node.tolist(), *(c.tolist() for c in changes), strict=True)):

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.replay.growing import held_to_room
+from cruise.backtest.replay.resize_room import held_to_room
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE
-from tests.backtest.replay.sizings import places, sizes
+from tests.backtest.replay.policies import places, sizes
 
 MIB = MEBIBYTE
 POLICY = Policy()

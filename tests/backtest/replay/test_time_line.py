@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import NO_CONTAINERS, Decision
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.sizing import NOBODY, Decision
-from cruise.backtest.replay.terms import Terms
-from cruise.backtest.replay.watching import node_name
+from cruise.backtest.replay.time_line import node_name
 from cruise.domain.backtest import NodeTimeLine
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.sizings import Fixed, places, sizes
+from tests.backtest.replay.policies import Fixed, places, sizes
 
-TERMS = Terms(node=Resources(1000, 1000))
+TERMS = ReplayOptions(node=Resources(1000, 1000))
 WANTED = Decision(
     places(0),
     sizes((300, 30, 0)),
-    NOBODY,
+    NO_CONTAINERS,
     base=(places(200, 1), places(20, 2)),
     headroom=(places(100, 3), places(10, 4)),
 )
@@ -48,7 +48,7 @@ def test_another_node_may_be_watched():
 
 
 def test_a_policy_that_does_not_think_in_base_and_headroom_has_none():
-    line = watched(None, Decision(NOBODY, sizes(), NOBODY))
+    line = watched(None, Decision(NO_CONTAINERS, sizes(), NO_CONTAINERS))
     assert line.base_cpu_millicores is None and line.headroom_memory_bytes is None
 
 

@@ -2,15 +2,15 @@
 
 import numpy as np
 
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, Kill, KillReaction, Sizes
 from cruise.backtest.replay.replay import replay
-from cruise.backtest.replay.sizing import Fleet, Kill, KillReaction, Sizes
-from cruise.backtest.replay.terms import Terms
 from cruise.domain.backtest import PolicyScore
 from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.sizings import Fixed, sizes
+from tests.backtest.replay.policies import Fixed, sizes
 
-TERMS = Terms(node=Resources(1000, 1000 * MEBIBYTE))
+TERMS = ReplayOptions(node=Resources(1000, 1000 * MEBIBYTE))
 
 
 def mebibytes(*rows: tuple[int, int]) -> Sizes:
@@ -71,15 +71,15 @@ def test_a_kill_goes_on_freeing_memory_at_later_samples_of_its_interval():
 
 def test_an_evicted_container_is_killed_no_more_where_it_has_room():
     class Larger(Fixed):
-        def killed(self, kill: Kill, fleet: Fleet) -> KillReaction:
+        def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
             self.admitted = mebibytes((600, 0), (900, 0))
-            return super().killed(kill, fleet)
+            return super().killed(kill, view)
 
     memory = np.array([[600.0, 500.0]] * 10) * MEBIBYTE
     policy = Larger(mebibytes((600, 0), (400, 0)), reaction=KillReaction(evict=True))
     score = replay(recording_of(np.ones_like(memory), memory, step_seconds=60, start=60), policy, TERMS)
     assert [(kill.container, kill.at) for kill in policy.kills] == [(1, 60)]
-    assert policy.fleets[0].node.tolist() == [0, 1]
+    assert policy.views[0].node.tolist() == [0, 1]
     assert score.nodes_peak == 2
 
 

@@ -4,15 +4,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.replay.fleet import ABSENT, PENDING, Pods
-from cruise.backtest.replay.sizing import Sizes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.pods import ABSENT, PENDING, Pods
+from cruise.backtest.replay.policy import Sizes
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.sizings import places, sizes
+from tests.backtest.replay.policies import places, sizes
 
 COUNT = 5
-TERMS = Terms(node=Resources(10**6, 10**6))
+TERMS = ReplayOptions(node=Resources(10**6, 10**6))
 
 
 def pods() -> Pods:

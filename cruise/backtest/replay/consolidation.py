@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from cruise.backtest.replay.effects import Cluster
-from cruise.backtest.replay.fleet import Pods
-from cruise.backtest.replay.sizing import Sizing
+from cruise.backtest.replay.cluster import ReplayedCluster
+from cruise.backtest.replay.pods import Pods
+from cruise.backtest.replay.policy import ReplayPolicy
 from cruise.domain.arrays import Int64Array
 from cruise.domain.resources import Resources
 
@@ -22,17 +22,17 @@ class Consolidation:
     """Empties nodes at most once in 24 hours, and looks every hour whether that works once it may.
 
     The least requested nodes go, as many at a time as can, so that no pod is moved twice. Real autoscalers
-    (Kubernetes' cluster-autoscaler, Karpenter) simulate with the requests that pods have; who has sizes changed at
-    creation may get larger pods, for which another node is added again, so that pods were moved in vain. Here the
-    simulation asks in addition with what the new pods would be created with, and places them as kube-scheduler will:
+    (Kubernetes' cluster-autoscaler, Karpenter) simulate with the requests that pods have; where sizes change at
+    creation the new pods may be larger, and another node is added for them, so that pods were moved in vain. Here the
+    simulation tries the sizes as well that the new pods would be created with, and places them as kube-scheduler will:
     what is begun succeeds. cluster-autoscaler also leaves nodes alone that are requested to a half or more and waits
     ten minutes after a change; Karpenter does neither. Nothing is emptied in the first six hours.
     """
 
-    def __init__(self, pods: Pods, cluster: Cluster, sizing: Sizing, start: int) -> None:
+    def __init__(self, pods: Pods, cluster: ReplayedCluster, policy: ReplayPolicy, start: int) -> None:
         self._pods = pods
         self._cluster = cluster
-        self._sizing = sizing
+        self._policy = policy
         self._not_before = start + FIRST_AFTER_SECONDS
 
     def consolidate(self, at: int) -> None:
@@ -40,7 +40,7 @@ class Consolidation:
         if at < self._not_before:
             return
         self._not_before = at + HOUR_SECONDS
-        plan = _Plan(self._pods, self._cluster, self._sizing, at)
+        plan = _Plan(self._pods, self._cluster, self._policy, at)
         order = plan.least_requested()
         for first in range(min(CANDIDATES, len(order))):
             if plan.works(order[first : first + 1]):
@@ -49,19 +49,19 @@ class Consolidation:
                 return
 
     def _empty(self, closed: Int64Array, at: int) -> None:
-        """Evict all pods of nodes that take nobody any more."""
+        """Evict all pods of nodes that take no more pods."""
         self._pods.nodes.alive[closed] = False
         self._cluster.evict(np.flatnonzero(np.isin(self._pods.node, closed)), at)
 
 
 class _Plan:
-    """What can be emptied at one time; a policy is asked once for each pod that may move."""
+    """What can be emptied at one time; the policy sizes each pod that may move once."""
 
-    def __init__(self, pods: Pods, cluster: Cluster, sizing: Sizing, at: int) -> None:
+    def __init__(self, pods: Pods, cluster: ReplayedCluster, policy: ReplayPolicy, at: int) -> None:
         self._pods = pods
         self._cluster = cluster
-        self._sizing = sizing
-        self._fleet = pods.view(at)
+        self._policy = policy
+        self._view = pods.view(at)
         self._admitted: dict[int, Resources] = {}
 
     def least_requested(self) -> Int64Array:
@@ -91,10 +91,10 @@ class _Plan:
         needs = {container: self._pods.need(container) for container in moving.tolist()}
         if not self._have_room(needs.values(), closed):
             return False
-        unasked = np.array([container for container in needs if container not in self._admitted], dtype=np.int64)
-        if unasked.size:
-            sizes = self._sizing.admit(unasked, self._fleet)
-            self._admitted.update(zip(unasked.tolist(), self._pods.needs(sizes), strict=True))
+        unsized = np.array([container for container in needs if container not in self._admitted], dtype=np.int64)
+        if unsized.size:
+            sizes = self._policy.admit(unsized, self._view)
+            self._admitted.update(zip(unsized.tolist(), self._pods.needs(sizes), strict=True))
         return self._have_room([self._admitted[container] for container in needs], closed)
 
     def _have_room(self, needs: Collection[Resources], closed: Int64Array) -> bool:

@@ -1,4 +1,4 @@
-"""Under which terms recorded usage is replayed: the same for every policy."""
+"""The options of a replay: the same for every policy."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,8 +15,8 @@ class Arrivals(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """The size of every node, the interval of passes, what a violation may cost, and prices (None: not asked for).
+class ReplayOptions:
+    """The size of every node, the interval of passes, what a violation may cost, and prices (None: no costs).
 
     Where samples are further apart than `pass_seconds`, there is one pass a sample. `risk` is the share of intervals in
     which a node may run short, for the policies that promise one; `policy` has the settings that cruise decides by.

@@ -69,7 +69,7 @@ def fits_passes(step: int, pass_seconds: int) -> bool:
 
 
 def _part(on_progress: Callable[[float], None] | None, start: float, end: float) -> Callable[[float], None] | None:
-    """Return what tells of a part as one of the whole."""
+    """Return what reports the progress of a part as a share of the whole."""
     return None if on_progress is None else lambda share: on_progress(start + share * (end - start))
 
 

@@ -1,31 +1,31 @@
-"""Who is killed for want of memory in an interval: at the own limit, or as the kernel chooses on a full node."""
+"""Containers killed for lack of memory in an interval: at their own limit, or as the kernel chooses on a full node."""
 
 import numpy as np
 
 from cruise.backtest.replay.churn import Churn
+from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.demand import Demand
-from cruise.backtest.replay.effects import Cluster
-from cruise.backtest.replay.fleet import Pods
-from cruise.backtest.replay.sizing import Kill, Sizing
+from cruise.backtest.replay.pods import Pods
+from cruise.backtest.replay.policy import Kill, ReplayPolicy
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import QosClass
 from cruise.simulation.cluster.contention import node_victims, oom_score_adjustment
 
 
-class Reaper:
+class OomKiller:
     """Goes through the samples of an interval; a kill's reaction is in force at the next sample.
 
-    Who was killed runs on at the next sample with the use recorded then, and counts as killed once an interval.
+    A killed container runs on at the next sample with the use recorded then, and counts as killed once an interval.
     """
 
-    def __init__(self, pods: Pods, cluster: Cluster, sizing: Sizing, churn: Churn) -> None:
+    def __init__(self, pods: Pods, cluster: ReplayedCluster, policy: ReplayPolicy, churn: Churn) -> None:
         self._pods = pods
         self._cluster = cluster
-        self._sizing = sizing
+        self._policy = policy
         self._churn = churn
 
     def kill(self, rows: Float32Array, demand: Demand, times: Int64Array) -> None:
-        """Kill whom an interval's memory samples (one row a time, one column a container) call for."""
+        """Kill the containers that an interval's memory samples (one row a time, one column a container) call for."""
         first = self._first_row(demand)
         spared = np.ones(len(self._pods.node), dtype=np.bool_)
         for row in range(first, len(rows)):
@@ -33,11 +33,11 @@ class Reaper:
             for kill in self._kills(used, int(times[row]), spared):
                 spared[kill.container] = False
                 self._churn.kills[kill.container] += 1
-                reaction = self._sizing.killed(kill, self._pods.view(kill.at))
+                reaction = self._policy.killed(kill, self._pods.view(kill.at))
                 self._cluster.react(kill.container, reaction, kill.at)
 
     def _first_row(self, demand: Demand) -> int:
-        """Return the first row that kills somebody: before it sizes and places stay what they are."""
+        """Return the first row with a kill: before it sizes and places stay what they are."""
         kills = (demand.used > self._limits()[demand.places.order]).any(axis=1)
         kills |= (demand.sums > self._pods.nodes.allocatable.memory_bytes).any(axis=1)
         return int(kills.argmax()) if kills.any() else len(demand.sums)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from cruise.backtest.replay.demand import Demand
-from cruise.backtest.replay.fleet import Pods
-from cruise.backtest.replay.sizing import Decision
+from cruise.backtest.replay.pods import Pods
+from cruise.backtest.replay.policy import Decision
 from cruise.domain.arrays import Int64Array
 from cruise.domain.backtest import NodeTimeLine
 
@@ -14,7 +14,7 @@ def node_name(index: int) -> str:
     return f"node-{index:03d}"
 
 
-class Watch:
+class TimeLineRecorder:
     """Keeps one entry an interval: requests, base and headroom as they were in force in it, and the use.
 
     A node that is not there has zeros; `node` is its name, None for the first.

@@ -14,10 +14,10 @@ from benchmarks.recordings import make_recording
 from cruise.adapters.prometheus.recording import DAY
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.backtest.backtest import backtest
-from cruise.backtest.recordings.loading import load_trace
-from cruise.backtest.recordings.reading import SETTLE_SECONDS, read_recording
+from cruise.backtest.recordings.prometheus import SETTLE_SECONDS, read_recording
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.errors import BadInput
 from tests.builders import make_container, make_pod, make_snapshot
@@ -127,7 +127,7 @@ def test_a_replay_of_it_ends_as_a_replay_of_what_filled_it(server: Server) -> No
     )
     read = replace(read, cpu_millicores=read.cpu_millicores[:rows], memory_bytes=read.memory_bytes[:rows])
     names = ["as-requested", "cruisekube", "cruise"]
-    one, other = (backtest(recording, names, Terms()).policies for recording in (filled, read))
+    one, other = (backtest(recording, names, ReplayOptions()).policies for recording in (filled, read))
     for name in names:
         for resource in ("cpu", "memory"):
             ends = [getattr(scores[name], resource) for scores in (one, other)]
@@ -142,7 +142,7 @@ def test_a_replay_of_it_ends_as_a_replay_of_what_filled_it(server: Server) -> No
 def test_a_server_that_has_less_than_was_asked_for_says_so(server: Server) -> None:
     said: list[str] = []
     read = read_recording(server.settings, DAYS + 3, server.end, say=said.append)
-    assert said == ["the server has 14.0 of the 17 days that were asked for"]
+    assert said == ["the server has 14.0 of the 17 days that were requested"]
     assert (read.start, read.days) == (server.recording.start, DAYS)
     # The last day alone: containers that left earlier are not in it.
     last = read_recording(server.settings, 1, server.end)

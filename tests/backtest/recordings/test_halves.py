@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cruise.backtest.recordings.halving import Half, take_half
+from cruise.backtest.recordings.halves import Half, take_half
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources

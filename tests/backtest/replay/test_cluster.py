@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from cruise.backtest.replay.churn import Churn
-from cruise.backtest.replay.effects import Cluster
-from cruise.backtest.replay.fleet import PENDING, Pods
-from cruise.backtest.replay.sizing import NOBODY, Decision, KillReaction, Sizes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.cluster import ReplayedCluster
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.pods import PENDING, Pods
+from cruise.backtest.replay.policy import NO_CONTAINERS, Decision, KillReaction, Sizes
 from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.sizings import Fixed, places, sizes
+from tests.backtest.replay.policies import Fixed, places, sizes
 
-TERMS = Terms(node=Resources(1000, 1000 * MEBIBYTE))
+TERMS = ReplayOptions(node=Resources(1000, 1000 * MEBIBYTE))
 NO_SIZES = sizes()
 
 
@@ -32,7 +32,7 @@ class World:
         self.policy = Fixed(admitted)
         self.pods = Pods(recording, TERMS)
         self.churn = Churn(len(recording.containers))
-        self.cluster = Cluster(recording, self.pods, self.policy, self.churn)
+        self.cluster = ReplayedCluster(recording, self.pods, self.policy, self.churn)
         self.cluster.create(np.arange(len(recording.containers)), 0)
 
     def resize(self, containers: tuple[int, ...], wanted: Sizes, evict: tuple[int, ...] = (), force: bool = False):
@@ -211,6 +211,6 @@ def test_a_reaction_may_evict():
 
 def test_nothing_wanted_changes_nothing():
     world = World(mebibytes((300, 300)))
-    world.cluster.carry_out(Decision(NOBODY, NO_SIZES, NOBODY), 300)
-    world.cluster.leave(NOBODY)
+    world.cluster.carry_out(Decision(NO_CONTAINERS, NO_SIZES, NO_CONTAINERS), 300)
+    world.cluster.leave(NO_CONTAINERS)
     assert (world.node, world.pods.born.tolist()) == ([0], [1])

@@ -6,8 +6,8 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.nodes import Nodes
-from cruise.backtest.replay.sizing import Fleet, Sizes
-from cruise.backtest.replay.terms import Terms
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, Sizes
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.resources import Resources
 
@@ -29,16 +29,16 @@ class Places:
 
 
 class Pods:
-    """One pod with one container a column; whoever changes a place or a size does it here.
+    """One pod with one container a column; every change of a place or a size is made here.
 
     `memory_in_use` is that of the last sample: NaN where there was none, 0 where memory was not recorded.
-    Where memory was not recorded no pod counts for any: policies may ask for some, but nothing could be said about it.
+    Where memory was not recorded no pod counts for any: policies may request some, but nothing could be said about it.
     """
 
-    def __init__(self, recording: Recording, terms: Terms) -> None:
+    def __init__(self, recording: Recording, options: ReplayOptions) -> None:
         count = len(recording.containers)
-        self.nodes = Nodes(terms)
-        self.sizes = Sizes(*(np.zeros(count, dtype=np.int64) for _ in range(3)))
+        self.nodes = Nodes(options)
+        self.sizes = Sizes.zeros(count)
         self.node: Int64Array = np.full(count, ABSENT, dtype=np.int64)
         self.born: Int64Array = np.zeros(count, dtype=np.int64)
         self.born_at: Int64Array = np.zeros(count, dtype=np.int64)
@@ -46,13 +46,13 @@ class Pods:
         self.memory_in_use: Float32Array = np.zeros(count, dtype=np.float32)
         self._places: Places | None = None
 
-    def view(self, at: int) -> Fleet:
+    def view(self, at: int) -> ClusterView:
         """Return the cluster as policies see it."""
-        return Fleet(at, self.sizes, self.node, self.born, self.born_at, self.nodes.alive, self.nodes.allocatable)
+        return ClusterView(at, self.sizes, self.node, self.born, self.born_at, self.nodes.alive, self.nodes.allocatable)
 
     @property
     def places(self) -> Places:
-        """Who runs where; the same object until a place changes."""
+        """Which container runs where; the same object until a place changes."""
         if self._places is None:
             running = np.flatnonzero(self.node >= 0)
             order = running[np.argsort(self.node[running], kind="stable")]
