@@ -13,8 +13,8 @@ from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.app.clock import wall_clock
 from cruise.domain.actions import Outcome
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Snapshot
-from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Policy
 from cruise.errors import BadInput, Unavailable
 from cruise.runtime.ports import Store

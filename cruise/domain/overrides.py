@@ -1,172 +1,172 @@
-"""Override annotations, and what holds for one pod when cluster, namespace, workload and pod have spoken."""
+"""Overrides: read from annotations, resolved nearest first, each value with its source."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from cruise.domain.policy import Bounds, EvictionRanking, Mode, Overrides
-from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
-from cruise.domain.resources import Amounts, ResourceName
+from cruise.domain.annotations import (
+    BOUNDS,
+    EXCLUDED,
+    MODE,
+    OVERRIDES,
+    PREFIX,
+    RECORDS,
+    SETTINGS,
+    Guidance,
+    Overrides,
+    Setter,
+    Unreadable,
+)
+from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.policy import Bounds, Mode
+from cruise.domain.resources import Amounts
 
-PREFIX = "cruise.io/"
-ORIGINAL_RESOURCES = f"{PREFIX}original-resources"
-# On a pod that is steered to a node: the uid of the pod in whose place it comes, and the node.
-STEERED = f"{PREFIX}steered"
-# What cruise itself writes down on pods, and nobody asks for.
-RECORDS = frozenset({ORIGINAL_RESOURCES, STEERED})
-FOREIGN_EXCLUSION = "cruisekube.truefoundry.com/excluded"
-
-MODE_NAMES = {mode.label: mode for mode in Mode}
-RANKING_NAMES = {ranking.label: ranking for ranking in EvictionRanking} | {"no-eviction": EvictionRanking.NEVER}
-_BOUND_KEYS = ("cpu-min", "cpu-max", "memory-min", "memory-max")
-_PLAIN_KEYS = ("mode", "eviction-ranking", "resources", "headroom-factor")
-BOTH_RESOURCES = frozenset(ResourceName)
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Annotations that cannot be read, with the key and the fix in words."""
-
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Guidance:
-    """What holds for one pod: every override resolved, nearest first, the mode capped from above.
-
-    `ranking` is None where nobody asked for one: the default depends on the workload.
-    """
-
-    mode: Mode
-    ranking: EvictionRanking | None = None
-    resources: frozenset[ResourceName] = BOTH_RESOURCES
-    headroom_factor: float = 1.0
-    bounds: Bounds = Bounds()
-    container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
-
-    def bounds_of(self, container: str) -> Bounds:
-        """Return the bounds for a container: its own value where there is one, the pod's otherwise."""
-        own = self.container_bounds.get(container)
-        return self.bounds if own is None else _nearest_bounds((own, self.bounds))
+StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
+NO_OVERRIDES = Overrides()
 
 
 def parse_overrides(annotations: Mapping[str, str]) -> Overrides | Unreadable:
-    """Read the override annotations of one object; keys that are not cruise's are passed over."""
-    fields: dict[str, object] = {}
-    bounds: dict[str, dict[str, int]] = {}
-    if annotations.get(FOREIGN_EXCLUSION) == "true":
-        fields["mode"] = Mode.OFF
+    """Read the override annotations of one object; other annotations are passed over."""
+    values: dict[str, Any] = {}
     for key, text in sorted(annotations.items()):
         if not key.startswith(PREFIX) or key in RECORDS:
             continue
-        problem = _read_one(key.removeprefix(PREFIX), text.strip(), fields, bounds)
-        if problem is not None:
-            return Unreadable(f"{key}: {problem}")
-    shaped = {container: _bounds_of(values) for container, values in bounds.items()}
-    for container, shape in shaped.items():
-        if _contradicts(shape):
+        setting, _, container = key.removeprefix(PREFIX).partition(".")
+        override = OVERRIDES.get(setting)
+        if override is None or (container and override not in BOUNDS):
+            near = get_close_matches(setting, OVERRIDES, n=1)
+            return Unreadable(f"{key}: no such setting" + (f"; did you mean {PREFIX}{near[0]}?" if near else ""))
+        try:
+            values[f"{setting}.{container}" if container else setting] = override.read(text.strip())
+        except ValueError as error:
+            return Unreadable(f"{key}: {error}")
+    if EXCLUDED.read(annotations.get(EXCLUDED.name, "")):
+        values[MODE.setting] = Mode.OFF
+    read = Overrides(**fields_of(values))
+    for container, bounds in [("", read.bounds), *read.container_bounds.items()]:
+        if _above(bounds.minimum, bounds.maximum):
             return Unreadable(f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum")
-    pod_bounds = shaped.pop("", Bounds())
-    return Overrides(**fields, bounds=pod_bounds, container_bounds=shaped)  # type: ignore[arg-type]
+    return read
 
 
-def _read_one(name: str, text: str, fields: dict[str, object], bounds: dict[str, dict[str, int]]) -> str | None:
-    """Read one annotation into `fields` or `bounds`; return what is wrong with it, None if nothing is."""
-    match name:
-        case "mode":
-            if text not in MODE_NAMES:
-                return f'"{text}" is no mode; write one of {", ".join(MODE_NAMES)}'
-            fields["mode"] = min(MODE_NAMES[text], _stated_mode(fields))
-        case "eviction-ranking":
-            if text not in RANKING_NAMES:
-                return f'"{text}" is no ranking; write one of {", ".join(RANKING_NAMES)}'
-            fields["ranking"] = RANKING_NAMES[text]
-        case "resources":
-            names = [part.strip() for part in text.split(",")]
-            if not set(names) <= {resource.value for resource in ResourceName}:
-                return f'"{text}" names no resources; write cpu, memory or cpu,memory'
-            fields["resources"] = frozenset(ResourceName(part) for part in names)
-        case "headroom-factor":
-            factor = _factor(text)
-            if factor is None:
-                return f'"{text}" is no factor; write a number from 0 to 100, such as 1.5'
-            fields["headroom_factor"] = factor
-        case _:
-            return _read_bound(name, text, bounds)
-    return None
+def _above(low: Amounts, high: Amounts) -> bool:
+    pairs = ((low.cpu_millicores, high.cpu_millicores), (low.memory_bytes, high.memory_bytes))
+    return any(least is not None and most is not None and least > most for least, most in pairs)
 
 
-def _stated_mode(fields: Mapping[str, object]) -> Mode:
-    mode = fields.get("mode")
-    return mode if isinstance(mode, Mode) else Mode.FULL
+def values_of(overrides: Overrides) -> Iterator[tuple[str, Any]]:
+    """Yield each stated setting, `NAME.CONTAINER` for a bound of one container, and its value."""
+    for override in SETTINGS:
+        value = getattr(overrides, override.field)
+        if value is not None:
+            yield override.setting, value
+    for container, bounds in [("", overrides.bounds), *sorted(overrides.container_bounds.items())]:
+        for override in BOUNDS:
+            value = attrgetter(override.field)(bounds)
+            if value is not None:
+                yield f"{override.setting}.{container}" if container else override.setting, value
 
 
-def _factor(text: str) -> float | None:
-    try:
-        factor = float(text)
-    except ValueError:
-        return None
-    return factor if math.isfinite(factor) and 0 <= factor <= 100 else None
+def fields_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `Overrides` or `Guidance` for values as `values_of` yields them."""
+    fields = {one.field: values[one.setting] for one in SETTINGS if one.setting in values}
+    containers = sorted({setting.partition(".")[2] for setting in values} - {""})
+    return {
+        **fields,
+        "bounds": _bounds(values, ""),
+        "container_bounds": {container: _bounds(values, f".{container}") for container in containers},
+    }
 
 
-def _read_bound(name: str, text: str, bounds: dict[str, dict[str, int]]) -> str | None:
-    bound, _, container = name.partition(".")
-    if bound not in _BOUND_KEYS:
-        near = get_close_matches(bound, [*_PLAIN_KEYS, *_BOUND_KEYS], n=1)
-        return "no such setting" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")
-    try:
-        value = parse_cpu_millicores(text) if bound.startswith("cpu") else parse_memory_bytes(text)
-    except QuantityError as error:
-        return str(error)
-    if value < 0:
-        return f'"{text}" is negative'
-    bounds.setdefault(container, {})[bound] = value
-    return None
+def _bounds(values: Mapping[str, Any], suffix: str) -> Bounds:
+    cpu_min, memory_min, cpu_max, memory_max = (values.get(f"{one.setting}{suffix}") for one in BOUNDS)
+    return Bounds(Amounts(cpu_min, memory_min), Amounts(cpu_max, memory_max))
 
 
-def _bounds_of(values: Mapping[str, int]) -> Bounds:
-    return Bounds(
-        Amounts(values.get("cpu-min"), values.get("memory-min")),
-        Amounts(values.get("cpu-max"), values.get("memory-max")),
+def value_text(setting: str, value: object) -> str:
+    """Write the value of a setting as its annotation has it."""
+    return OVERRIDES[setting.partition(".")[0]].write(value)
+
+
+def settings_of(overrides: Overrides) -> dict[str, str]:
+    """Return what overrides state as annotations have it: names without their prefix, and values."""
+    return {setting: value_text(setting, value) for setting, value in values_of(overrides)}
+
+
+class Source(NamedTuple):
+    """Where something is stated: at what, and its name where there are several."""
+
+    setter: Setter
+    name: str = ""
+
+    def __str__(self) -> str:
+        """Name it as an unreadable annotation's place is named."""
+        return f"namespace {self.name}" if self.setter is Setter.NAMESPACE else self.name or self.setter.value
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One override: `setting` and `value` as an annotation has them, its source, and whether it holds."""
+
+    setting: str
+    value: str
+    source: Source
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What holds for a pod, and all statements on it, grouped by setting, nearest first.
+
+    Of an unreadable layer there are no statements.
+    """
+
+    guidance: Guidance | Unreadable
+    statements: tuple[Statement, ...]
+
+
+def resolve_overrides(
+    annotations: Mapping[str, str],
+    namespace: str,
+    ref: WorkloadRef | None,
+    snapshot: Snapshot,
+    stored: StoredOverrides,
+    cluster_mode: Mode,
+) -> Resolution:
+    """Resolve what a pod's own annotations, its workload, its namespace and the store state, nearest first."""
+    workload = snapshot.workloads.get((namespace, ref)) if ref is not None else None
+    stated = (
+        (Source(Setter.POD), annotations),
+        (Source(Setter.WORKLOAD, str(ref)), workload.annotations if workload is not None else {}),
+        (Source(Setter.NAMESPACE, namespace), snapshot.namespace_annotations.get(namespace, {})),
     )
-
-
-def _contradicts(bounds: Bounds) -> bool:
-    low, high = bounds.minimum, bounds.maximum
-    return _above(low.cpu_millicores, high.cpu_millicores) or _above(low.memory_bytes, high.memory_bytes)
-
-
-def _above(low: int | None, high: int | None) -> bool:
-    return low is not None and high is not None and low > high
-
-
-def resolve_guidance(cluster_mode: Mode, layers: Sequence[Overrides]) -> Guidance:
-    """Resolve overrides that are given nearest first; every stated mode caps."""
-    names = sorted({name for layer in layers for name in layer.container_bounds})
-    ranking = next((layer.ranking for layer in layers if layer.ranking is not None), None)
-    resources = next((layer.resources for layer in layers if layer.resources is not None), BOTH_RESOURCES)
-    factor = next((layer.headroom_factor for layer in layers if layer.headroom_factor is not None), 1.0)
-    return Guidance(
-        mode=min([cluster_mode, *(layer.mode for layer in layers if layer.mode is not None)]),
-        ranking=ranking,
-        resources=resources,
-        headroom_factor=factor,
-        bounds=_nearest_bounds([layer.bounds for layer in layers]),
-        container_bounds={
-            name: _nearest_bounds([layer.container_bounds[name] for layer in layers if name in layer.container_bounds])
-            for name in names
-        },
+    layers = [(source, parse_overrides(found) if found else NO_OVERRIDES) for source, found in stated]
+    if ref is not None and (namespace, ref) in stored:
+        layers.append((Source(Setter.STORED, str(ref)), stored[namespace, ref]))
+    unreadable = next(
+        (Unreadable(f"{source}: {layer.detail}") for source, layer in layers if isinstance(layer, Unreadable)), None
     )
+    readable = [(source, layer) for source, layer in layers if isinstance(layer, Overrides)]
+    resolution = resolve(cluster_mode, readable)
+    return resolution if unreadable is None else Resolution(unreadable, resolution.statements)
 
 
-def _nearest_bounds(layers: Sequence[Bounds]) -> Bounds:
-    minima, maxima = [layer.minimum for layer in layers], [layer.maximum for layer in layers]
-    return Bounds(_nearest_amounts(minima), _nearest_amounts(maxima))
-
-
-def _nearest_amounts(layers: Sequence[Amounts]) -> Amounts:
-    return Amounts(
-        next((layer.cpu_millicores for layer in layers if layer.cpu_millicores is not None), None),
-        next((layer.memory_bytes for layer in layers if layer.memory_bytes is not None), None),
-    )
+def resolve(cluster_mode: Mode, layers: Sequence[tuple[Source, Overrides]]) -> Resolution:
+    """Resolve layers that are given nearest first: the nearest value holds, of the modes the lowest."""
+    stated: dict[str, list[tuple[Any, Source]]] = {MODE.setting: []}
+    for source, layer in layers:
+        for setting, value in values_of(layer) if layer is not NO_OVERRIDES else ():
+            stated.setdefault(setting, []).append((value, source))
+    stated[MODE.setting].append((cluster_mode, Source(Setter.CLUSTER)))
+    values: dict[str, Any] = {}
+    statements: list[Statement] = []
+    for setting, found in stated.items():
+        values[setting] = min(value for value, _ in found) if setting == MODE.setting else found[0][0]
+        holding = next(at for at, (value, _) in enumerate(found) if value is values[setting])
+        statements += [
+            Statement(setting, value_text(setting, value), source, at == holding)
+            for at, (value, source) in enumerate(found)
+        ]
+    return Resolution(Guidance(**fields_of(values)), tuple(statements))

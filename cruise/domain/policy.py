@@ -1,7 +1,6 @@
-"""What the operator asks for: the policy of the installation and the overrides nearest to a pod."""
+"""What the operator asks for: the policy of the installation, and the values that overrides choose from."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum, StrEnum
 
@@ -70,24 +69,6 @@ class Bounds:
 
     minimum: Amounts = Amounts()
     maximum: Amounts = Amounts()
-
-
-@dataclass(frozen=True, slots=True)
-class Overrides:
-    """What annotations or the API ask for one pod, each field None (or empty) where nothing is asked.
-
-    `container_bounds` is keyed by container name; `bounds` holds for the others.
-    """
-
-    mode: Mode | None = None
-    ranking: EvictionRanking | None = None
-    resources: frozenset[ResourceName] | None = None
-    bounds: Bounds = Bounds()
-    container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
-    headroom_factor: float | None = None
-
-
-NO_OVERRIDES = Overrides()
 
 
 @dataclass(frozen=True, slots=True)

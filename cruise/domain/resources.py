@@ -60,6 +60,13 @@ class Amounts:
     cpu_millicores: int | None = None
     memory_bytes: int | None = None
 
+    def filled_from(self, other: "Amounts") -> "Amounts":
+        """Return the same with what is absent taken from `other`."""
+        return Amounts(
+            other.cpu_millicores if self.cpu_millicores is None else self.cpu_millicores,
+            other.memory_bytes if self.memory_bytes is None else self.memory_bytes,
+        )
+
     @property
     def resources(self) -> Resources:
         """The same with nothing counted for what is absent."""

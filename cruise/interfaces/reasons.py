@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 from cruise.domain.actions import Reason
+from cruise.domain.annotations import Setter
+from cruise.domain.overrides import Source
 
 WORDS: Mapping[Reason, str] = {
     Reason.EXCLUDED_NAMESPACE: "its namespace is excluded",
@@ -63,6 +65,20 @@ WORDS: Mapping[Reason, str] = {
     Reason.REVERTED: "back to its original requests",
     Reason.PACKED: "makes room for pods that no node could hold",
 }
+
+
+_SOURCES: Mapping[Setter, str] = {
+    Setter.POD: "annotation of the pod",
+    Setter.WORKLOAD: "annotation of {}",
+    Setter.NAMESPACE: "annotation of namespace {}",
+    Setter.STORED: "stored for {}",
+    Setter.CLUSTER: "cluster",
+}
+
+
+def source_words(source: Source) -> str:
+    """Return where an override is stated."""
+    return _SOURCES[source.setter].format(source.name)
 
 
 def in_words(reason: Reason, detail: str = "") -> str:

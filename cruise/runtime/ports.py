@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Protocol
 
 from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
 from cruise.domain.headroom import DayScores
 from cruise.domain.packing import PackingPlan, Steering
-from cruise.domain.policy import Overrides
 from cruise.domain.usage import (
     CounterTail,
     HourlyPeaks,

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from cruise.domain.annotations import HOSTNAME, OPERATING_SYSTEM
 from cruise.domain.cluster import Autoscaler, Container, ContainerRole, Node, Pod, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
@@ -172,7 +173,7 @@ def _workload(
 
 def _node(number: int) -> Node:
     name = f"node-{number}"
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+    labels = {HOSTNAME: name, OPERATING_SYSTEM: "linux"}
     return Node(name, NODE_SIZE, labels=labels, kubelet_version=Behaviour().server_version)
 
 

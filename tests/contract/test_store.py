@@ -25,6 +25,7 @@ from cruise.domain.actions import (
     UntaintNode,
     Verdict,
 )
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.headroom import DayScores
 from cruise.domain.packing import (
@@ -41,7 +42,7 @@ from cruise.domain.packing import (
     TierLine,
     Unplaced,
 )
-from cruise.domain.policy import Bounds, EvictionRanking, Mode, Overrides
+from cruise.domain.policy import Bounds, EvictionRanking, Mode
 from cruise.domain.resources import Amounts, ResourceName, Resources
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import (

@@ -1,10 +1,17 @@
 """Override annotations: read, refused, resolved nearest first."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from cruise.domain.overrides import Guidance, Unreadable, parse_overrides, resolve_guidance
-from cruise.domain.policy import Bounds, EvictionRanking, Mode, Overrides
+from cruise.domain.annotations import Guidance, Overrides, Setter, Unreadable
+from cruise.domain.overrides import Source, parse_overrides, resolve
+from cruise.domain.policy import Bounds, EvictionRanking, Mode
 from cruise.domain.resources import Amounts, ResourceName
+
+
+def guidance_of(mode: Mode, layers: Sequence[Overrides]) -> Guidance | Unreadable:
+    return resolve(mode, [(Source(Setter.POD), layer) for layer in layers]).guidance
 
 
 def test_every_annotation_is_read() -> None:
@@ -67,17 +74,17 @@ def test_the_lowest_mode_counts_and_the_nearest_value_wins() -> None:
     pod = Overrides(mode=Mode.FULL, bounds=Bounds(maximum=Amounts(500, None)))
     workload = Overrides(mode=Mode.RESIZE, ranking=EvictionRanking.HIGH, bounds=Bounds(maximum=Amounts(900, 1 << 30)))
     namespace = Overrides(ranking=EvictionRanking.LOW, headroom_factor=2.0)
-    assert resolve_guidance(Mode.FULL, [pod, workload, namespace]) == Guidance(
+    assert guidance_of(Mode.FULL, [pod, workload, namespace]) == Guidance(
         mode=Mode.RESIZE,
         ranking=EvictionRanking.HIGH,
         headroom_factor=2.0,
         bounds=Bounds(maximum=Amounts(500, 1 << 30)),
     )
-    assert resolve_guidance(Mode.OBSERVE, [pod]).mode is Mode.OBSERVE
+    assert guidance_of(Mode.OBSERVE, [pod]) == Guidance(Mode.OBSERVE, bounds=pod.bounds)
 
 
 def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
-    guidance = resolve_guidance(
+    guidance = guidance_of(
         Mode.FULL,
         [
             Overrides(
@@ -86,5 +93,6 @@ def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
             )
         ],
     )
+    assert isinstance(guidance, Guidance)
     assert guidance.bounds_of("app") == Bounds(Amounts(100, 1), Amounts(300, 2))
     assert guidance.bounds_of("other") == Bounds(Amounts(100, 1), Amounts(200, 2))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cruise.app.webhook.serving import CertificateTimes
-from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.policy import Mode
 from cruise.kube_json.objects.original_resources import parse_original_resources
 from tests.builders import make_amounts, make_statistic

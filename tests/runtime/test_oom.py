@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import pytest
 
 from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill, Pod
-from cruise.domain.policy import Mode, Overrides, Policy
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
 from cruise.errors import CruiseError, Unavailable

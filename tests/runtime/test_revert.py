@@ -1,7 +1,7 @@
 """The revert on small simulated clusters."""
 
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
-from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts
 from cruise.domain.sizes import spec_targets

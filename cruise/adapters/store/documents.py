@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from cruise.domain.actions import Action, ContainerTarget, EvictPod, ResizePod, TaintNode, UntaintNode
-from cruise.domain.policy import EvictionRanking, Mode, Overrides
+from cruise.domain.annotations import Overrides
+from cruise.domain.policy import EvictionRanking, Mode
 
 Document = dict[str, Any]
 

@@ -6,8 +6,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.documents import override_document, read_override
 from cruise.adapters.store.tables import control, workload_override
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.policy import Overrides
 
 
 async def of_workloads(connection: AsyncConnection) -> dict[tuple[str, WorkloadRef], Overrides]:

@@ -20,10 +20,10 @@ from cruise.adapters.store import (
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.tables import metadata
 from cruise.domain.actions import OriginalSizes, Outcome, RefusedTarget
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.headroom import DayScores
 from cruise.domain.packing import PackingPlan, Steering
-from cruise.domain.policy import Overrides
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import (
     HourlyPeaks,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cruise.decisions.admission.admission import Leave, Mutate
-from cruise.decisions.guidance.eligibility import StoredOverrides
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.admission.admission import admit_pod

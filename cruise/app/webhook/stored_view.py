@@ -11,7 +11,7 @@ import numpy as np
 import structlog
 
 from cruise.adapters.store.collection import uncollected
-from cruise.decisions.guidance.eligibility import StoredOverrides
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Steering
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError

@@ -7,11 +7,11 @@ import numpy as np
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Sizes
 from cruise.decisions.guidance.eligibility import Scope
+from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
-from cruise.domain.overrides import ORIGINAL_RESOURCES, PREFIX
 from cruise.domain.policy import Policy
-from cruise.domain.resources import Amounts
+from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.simulation.cluster.timeline import utc
 
@@ -25,7 +25,7 @@ class ReplayedPods:
     def __init__(self, recording: Recording) -> None:
         self._containers = recording.containers
         # Where memory was not recorded there is nothing to size it by.
-        self._annotations = {} if recording.has_memory else {f"{PREFIX}resources": "cpu"}
+        self._annotations = {} if recording.has_memory else {RESOURCES.name: ResourceName.CPU.value}
         self._nodes: list[Node] = []
         self._sized = np.zeros(len(recording.containers), dtype=np.bool_)
         replicas: dict[tuple[str, WorkloadRef], int] = {}

@@ -8,8 +8,8 @@ from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.policy import ClusterView
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.candidate_columns import Roster, call_roster
+from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import Int64Array
-from cruise.domain.overrides import Guidance
 from cruise.domain.policy import Policy
 
 _UNJUDGED = -1

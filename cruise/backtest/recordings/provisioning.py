@@ -12,8 +12,8 @@ import msgspec
 
 from cruise.adapters.prometheus.kube_state import KubeState
 from cruise.backtest.recordings.recording import RecordedContainer
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot, WorkloadRef
-from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.resources import Resources
 from cruise.domain.usage import ContainerKey
 from cruise.kube_json.objects.original_resources import parse_original_resources

@@ -8,10 +8,10 @@ from datetime import datetime
 from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.store.opening import open_store
 from cruise.decisions.explaining.past import Past, past_of
-from cruise.decisions.guidance.eligibility import StoredOverrides
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.domain.actions import RefusedTarget
 from cruise.domain.cluster import Pod
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInput, Unavailable

@@ -12,9 +12,9 @@ from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
 from cruise.decisions.sizing.recommendation import memory_limits_fall
 from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.annotations import Guidance, Unreadable
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod, Quota
-from cruise.domain.overrides import Guidance, Unreadable
 from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests

@@ -7,8 +7,8 @@ from datetime import datetime
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.annotations import STEERED, read_steered, write_steered
 from cruise.domain.cluster import Container, LimitRangeItem, Pod
-from cruise.domain.overrides import STEERED
 from cruise.domain.packing import Steering
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import Amounts
@@ -49,7 +49,7 @@ def steered(
     """
     if isinstance(decision, Leave) and decision.reason in _LEFT_ALONE:
         return None
-    note = {STEERED: f"{one.replaces} {one.node}"}
+    note = {STEERED: write_steered((one.replaces, one.node))}
     placement = undeterred(created.placement, taints)
     marked = replace(created, annotations={**created.annotations, **note}, placement=placement)
     may_size = isinstance(decision, Mutate) or decision.reason is Reason.SETTLED
@@ -82,7 +82,7 @@ def undeterred(placement: Placement, taints: Iterable[Taint]) -> Placement:
 def steered_node(pod: Pod) -> str | None:
     """Return the node that a pod is steered to, None where it is to none."""
     note = pod.annotations.get(STEERED)
-    return None if note is None else note.rpartition(" ")[2]
+    return None if note is None else read_steered(note)[1]
 
 
 def _is_pinned(pod: Pod) -> bool:

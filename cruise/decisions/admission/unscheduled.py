@@ -5,12 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from cruise.decisions.admission.admission import Leave, decide_admission
-from cruise.decisions.guidance.eligibility import Scope, StoredOverrides
+from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
+from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, ContainerRole, Pod, Snapshot
-from cruise.domain.overrides import Guidance
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.domain.usage import StatisticsTable

@@ -10,15 +10,15 @@ from enum import StrEnum
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
 from cruise.decisions.eviction.ranking import Contender, need_of, rank_for_eviction
-from cruise.decisions.guidance.eligibility import Scope, StoredOverrides, Touchable
-from cruise.decisions.guidance.override_sources import Statement, override_sources
+from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.size_steps import ContainerSteps, NodeSteps, of
 from cruise.domain.actions import EvictPod, Hold, RefusedTarget, ResizePod
+from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Node, Pod, Snapshot
-from cruise.domain.overrides import Guidance
+from cruise.domain.overrides import Statement, StoredOverrides
 from cruise.domain.policy import EvictionRanking, HeadroomModel, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
@@ -131,7 +131,7 @@ def explain(
 ) -> Explanation:
     """Explain one pod of the snapshot; `headroom` is the model as the node pass would prepare it."""
     scope = Scope(snapshot, statistics, stored or {}, policy, now)
-    statements = override_sources(pod, snapshot, stored or {}, policy)
+    statements = scope.statements_of(pod)
     guidance = scope.guidance_of(pod)
     known = guidance if isinstance(guidance, Guidance) else None
     node = next((node for node in snapshot.nodes if node.name == pod.node), None)

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import LimitRangeItem
-from cruise.domain.overrides import Guidance
 from cruise.domain.resources import Resources
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from cruise.domain.actions import Hold, Reason
+from cruise.domain.annotations import PROTECTIVE, Guidance, Unreadable, guides
 from cruise.domain.cluster import (
     Autoscaler,
     Container,
@@ -17,31 +18,15 @@ from cruise.domain.cluster import (
     Snapshot,
     WorkloadRef,
 )
-from cruise.domain.overrides import (
-    FOREIGN_EXCLUSION,
-    PREFIX,
-    RECORDS,
-    Guidance,
-    Unreadable,
-    parse_overrides,
-    resolve_guidance,
-)
-from cruise.domain.policy import NO_OVERRIDES, EvictionRanking, Mode, Overrides, Policy
+from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides
+from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName, is_extended
 from cruise.domain.usage import StatisticsTable
 
-StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
 Annotations = tuple[tuple[str, str], ...]
 FIRST_RESIZING_KUBELET = (1, 33)
 
 _HOLD_BY_MODE = {Mode.OFF: Reason.MODE_OFF, Mode.OBSERVE: Reason.MODE_OBSERVE, Mode.INITIAL: Reason.MODE_INITIAL}
-_SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-# The newer form of Karpenter's annotation holds a duration: anything but "false" asks to be left in peace.
-_DO_NOT_DISRUPT = (
-    "karpenter.sh/do-not-disrupt",
-    "karpenter.sh/do-not-evict",
-    "cruisekube.truefoundry.com/do-not-disrupt",
-)
 
 
 class Touchable(NamedTuple):
@@ -66,6 +51,7 @@ class _Group:
     """What is the same for all pods of a workload: guidance, why all are held, what is managed."""
 
     guidance: Guidance | Unreadable
+    statements: tuple[Statement, ...]
     held: Reason | None
     managed: frozenset[ResourceName]
     manages_cpu: bool
@@ -132,6 +118,10 @@ class Scope:
         """Resolve the overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""
         return self._group_of(pod).guidance
 
+    def statements_of(self, pod: Pod) -> tuple[Statement, ...]:
+        """Return every override that reaches a pod, nearest first, and whether it holds."""
+        return self._group_of(pod).statements
+
     def ranking_of(self, pod: Pod, guidance: Guidance) -> EvictionRanking:
         """Return the asked ranking; by default medium for StatefulSets and single replicas, low for the rest."""
         if guidance.ranking is not None:
@@ -146,11 +136,9 @@ class Scope:
             return "no controller would start it again"
         if pod.owner_kind == "DaemonSet":
             return "a DaemonSet pod would come back to the same node"
-        if pod.annotations.get(_SAFE_TO_EVICT) == "false":
-            return f"annotation {_SAFE_TO_EVICT}: false"
-        for key in _DO_NOT_DISRUPT:
-            if pod.annotations.get(key, "false") != "false":
-                return f"annotation {key}: {pod.annotations[key]}"
+        for one in PROTECTIVE:
+            if one.name in pod.annotations and one.read(pod.annotations[one.name]):
+                return f"annotation {one.name}: {pod.annotations[one.name]}"
         covering = self._budgets_of(pod)
         return f"more than one PodDisruptionBudget ({', '.join(covering)})" if len(covering) > 1 else None
 
@@ -242,13 +230,15 @@ class Scope:
         return group
 
     def _make_group(self, annotations: Mapping[str, str], namespace: str, ref: WorkloadRef | None) -> "_Group":
-        guidance = self._resolve(annotations, (namespace, ref))
+        resolution = resolve_overrides(annotations, namespace, ref, self._snapshot, self._stored, self._policy.mode)
+        guidance = resolution.guidance
         managed: frozenset[ResourceName] = frozenset()
         if isinstance(guidance, Guidance):
             taken = self._autoscaled.get((namespace, ref), frozenset()) if ref is not None else frozenset()
             managed = guidance.resources - taken
         return _Group(
             guidance=guidance,
+            statements=resolution.statements,
             held=self._why_group_is_held(namespace, guidance, Mode.RESIZE),
             managed=managed,
             manages_cpu=ResourceName.CPU in managed,
@@ -262,23 +252,6 @@ class Scope:
         if isinstance(guidance, Unreadable):
             return Reason.UNREADABLE_ANNOTATION
         return _HOLD_BY_MODE[guidance.mode] if guidance.mode < needed else None
-
-    def _resolve(self, annotations: Mapping[str, str], key: tuple[str, WorkloadRef | None]) -> Guidance | Unreadable:
-        namespace, ref = key
-        workload = self._snapshot.workloads.get((namespace, ref)) if ref is not None else None
-        layers: list[Overrides] = []
-        for where, stated in (
-            ("pod", annotations),
-            (str(ref), workload.annotations if workload is not None else {}),
-            (f"namespace {namespace}", self._snapshot.namespace_annotations.get(namespace, {})),
-        ):
-            layer = parse_overrides(stated) if stated else NO_OVERRIDES
-            if isinstance(layer, Unreadable):
-                return Unreadable(f"{where}: {layer.detail}")
-            layers.append(layer)
-        if ref is not None and (namespace, ref) in self._stored:
-            layers.append(self._stored[(namespace, ref)])
-        return resolve_guidance(self._policy.mode, layers)
 
     def _workload_is_new(self, namespace: str, ref: WorkloadRef) -> bool:
         workload = self._snapshot.workloads.get((namespace, ref))
@@ -301,17 +274,8 @@ class Scope:
 
 
 def _stated(annotations: Mapping[str, str]) -> Annotations:
-    """Return the annotations that say anything about a pod's guidance.
-
-    The record of its original resources does not, and every pod that came through admission has one of its own.
-    """
-    return tuple(
-        sorted(
-            (key, text)
-            for key, text in annotations.items()
-            if key == FOREIGN_EXCLUSION or (key.startswith(PREFIX) and key not in RECORDS)
-        )
-    )
+    """Return the annotations that guide decisions; the records that admission leaves on every pod do not."""
+    return tuple(sorted(item for item in annotations.items() if guides(item[0])))
 
 
 def _asks_devices(pod: Pod) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from cruise.decisions.guidance.eligibility import Scope, StoredOverrides, Touchable
+from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.decisions.sizing.container_sizes import ContainerSize, ContainerSizes
 from cruise.decisions.sizing.fitting import Fitted, cut_growth, fit_nodes, pod_sizes
 from cruise.decisions.sizing.headroom.model import Headroom
@@ -19,6 +19,7 @@ from cruise.decisions.sizing.sharing import NodeColumns, columns_of
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, whole_numbers
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import StatisticsTable

@@ -13,9 +13,9 @@ from cruise.decisions.sizing.container_sizes import ContainerSize
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.recommendation import UNIT, Demand, recommend
 from cruise.decisions.sizing.sharing import FIRST_KUBELET_LOWERING_MEMORY_LIMITS, NodeColumns
+from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED, Int64Array, round_up
 from cruise.domain.cluster import LimitRangeItem, Node, Snapshot
-from cruise.domain.overrides import Guidance
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Amounts, ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable

@@ -9,8 +9,9 @@ from cruise.decisions.explaining.explanation import Explanation, HeldContainer
 from cruise.decisions.explaining.past import Past
 from cruise.decisions.sizing.size_steps import ContainerSteps
 from cruise.domain.actions import Hold
+from cruise.domain.overrides import Statement
 from cruise.domain.usage import Statistic, StatisticsTable
-from cruise.interfaces.reasons import in_words
+from cruise.interfaces.reasons import in_words, source_words
 from cruise.interfaces.shapes import Shape, shape
 from cruise.kube_json.objects.original_resources import amounts_json
 from cruise.kube_json.patches.resize_patch import resize_patch
@@ -27,7 +28,7 @@ def explanation_json(explanation: Explanation, now: datetime, past: Past | None)
         "at": shape(now),
         "fate": explanation.fate,
         "hold": _hold(explanation.hold),
-        "overrides": shape(explanation.statements),
+        "overrides": [_statement(one) for one in explanation.statements],
         "guidance": shape(explanation.guidance),
         "evictionRanking": shape(explanation.ranking),
         "unmovable": explanation.unmovable,
@@ -46,6 +47,10 @@ def stored_json(namespace: str, pod: str, statistics: StatisticsTable, past: Pas
     rows = [_statistic(statistics.row(row)) for row in range(len(statistics.keys))]
     document = {"namespace": namespace, "pod": pod, "statistics": rows, "past": _past(past)}
     return msgspec.json.encode(document) + b"\n"
+
+
+def _statement(one: Statement) -> Shape:
+    return {"setting": one.setting, "value": one.value, "source": source_words(one.source), "holds": one.holds}
 
 
 def _hold(hold: Hold | None) -> Shape:

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, Fate, HeldContainer, NodeExplanation, Ranked, Spike
-from cruise.decisions.guidance.override_sources import Statement
+from cruise.domain.overrides import Statement
 from cruise.domain.policy import HeadroomModel, Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.interfaces.amounts import count_text, exact_text
 from cruise.interfaces.explain.steps import container_steps, statistic_line
-from cruise.interfaces.reasons import in_words
+from cruise.interfaces.reasons import in_words, source_words
 from cruise.kube_json.patches.resize_patch import resize_patch
 
 _MOST_RANKED = 12
@@ -81,7 +81,8 @@ def _fate(explanation: Explanation) -> Text:
 def _statements(statements: Sequence[Statement]) -> Table:
     rows = _grid(3)
     for statement in statements:
-        note = statement.source if statement.holds else f"{statement.source}, overruled"
+        source = source_words(statement.source)
+        note = source if statement.holds else f"{source}, overruled"
         rows.add_row(f"  {statement.setting}", statement.value, note, style=None if statement.holds else "dim strike")
     return rows
 

@@ -1,6 +1,6 @@
 """Stored overrides through the API: written as annotations are, and read by the very same parser."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -8,10 +8,9 @@ import msgspec
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
-from cruise.decisions.guidance.override_sources import settings_of
+from cruise.domain.annotations import PREFIX, RECORDS, Overrides, Unreadable
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.overrides import PREFIX, RECORDS, Unreadable, parse_overrides
-from cruise.domain.policy import Overrides
+from cruise.domain.overrides import parse_overrides, settings_of
 from cruise.interfaces.http.models import OverrideEntry, OverridePage
 from cruise.interfaces.http.requests import Kind, Name, Namespace, Offset, failures
 from cruise.interfaces.http.view import ApiView, in_time
@@ -125,8 +124,7 @@ def _example() -> str:
 
 
 def _entry(namespace: str, workload: WorkloadRef, override: Overrides) -> OverrideEntry:
-    settings: Mapping[str, str] = dict(settings_of(override))
-    return OverrideEntry(namespace, workload.kind, workload.name, settings)
+    return OverrideEntry(namespace, workload.kind, workload.name, settings_of(override))
 
 
 async def _body(request: Request) -> bytes:

@@ -4,20 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import intern
 
+from cruise.domain.annotations import NAMESPACE_NAME, decisions_read
 from cruise.kube_json.objects.shared_values import SharedValues
 
-NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-
-_READ_PREFIXES = ("cruise.io/", "cruisekube.truefoundry.com/")
-_READ_KEYS = frozenset(
-    {
-        MIRROR_ANNOTATION,
-        "cluster-autoscaler.kubernetes.io/safe-to-evict",
-        "karpenter.sh/do-not-disrupt",
-        "karpenter.sh/do-not-evict",
-    }
-)
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -25,13 +14,13 @@ def trimmed(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return the annotations that decisions read."""
     if not annotations:
         return _NOTHING
-    kept = {key: text for key, text in annotations.items() if key in _READ_KEYS or key.startswith(_READ_PREFIXES)}
+    kept = {key: text for key, text in annotations.items() if decisions_read(key)}
     return kept or _NOTHING
 
 
 def with_name(labels: Mapping[str, str] | None, namespace: str) -> Mapping[str, str]:
     """Return a namespace's labels with the one that the API server gives to each."""
-    return {NAMESPACE_LABEL: namespace} | dict(labels or {})
+    return {NAMESPACE_NAME: namespace} | dict(labels or {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from sys import intern
 
 import msgspec
 
+from cruise.domain.annotations import HPA_METRICS
 from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, Workload, WorkloadRef
 from cruise.domain.resources import ResourceName
 from cruise.errors import BadInput
@@ -16,7 +17,6 @@ from cruise.kube_json.wire import objects as wire_objects
 from cruise.kube_json.wire import pods_and_nodes as wire
 
 _NO_SPEC = wire_objects.WorkloadSpec()
-_V1_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 _SIZED = frozenset(ResourceName)
 
 
@@ -89,13 +89,13 @@ def decode_autoscaler(document: wire_objects.AutoscalerObject) -> Autoscaler:
     namespace = metadata.namespace or "default"
     label = label_of("HorizontalPodAutoscaler", namespace, metadata.name)
     metrics = spec.metrics
-    if metrics is None and metadata.annotations and _V1_METRICS in metadata.annotations:
+    if metrics is None and metadata.annotations and HPA_METRICS in metadata.annotations:
         try:
-            metrics = msgspec.json.decode(metadata.annotations[_V1_METRICS], type=tuple[wire_objects.Metric, ...])
+            metrics = msgspec.json.decode(metadata.annotations[HPA_METRICS], type=tuple[wire_objects.Metric, ...])
         except msgspec.ValidationError as error:
-            raise BadInput(f"{label}: annotation {_V1_METRICS}: {explained(error)}") from error
+            raise BadInput(f"{label}: annotation {HPA_METRICS}: {explained(error)}") from error
         except msgspec.DecodeError as error:
-            raise BadInput(f"{label}: annotation {_V1_METRICS} is not JSON; remove it") from error
+            raise BadInput(f"{label}: annotation {HPA_METRICS} is not JSON; remove it") from error
     targeted = {name for metric in metrics or () if (name := _utilisation_target(metric)) is not None}
     if spec.target_cpu_utilization_percentage is not None or not metrics:
         targeted.add(ResourceName.CPU)

@@ -6,6 +6,7 @@ from datetime import datetime
 from sys import intern
 from typing import Any
 
+from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM
 from cruise.domain.cluster import (
     NO_RESIZE,
     Container,
@@ -19,7 +20,7 @@ from cruise.domain.cluster import (
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.errors import BadInput
-from cruise.kube_json.objects.annotations import MIRROR_ANNOTATION, StringMaps
+from cruise.kube_json.objects.annotations import StringMaps
 from cruise.kube_json.objects.constraints import ConstraintReader
 from cruise.kube_json.objects.containers import ContainerReader, stated_or
 from cruise.kube_json.objects.owners import NO_OWNERS, Owners, controller_of, identity_of
@@ -30,7 +31,6 @@ from cruise.kube_json.objects.shared_values import SharedValues
 from cruise.kube_json.refusals import convert, label_of, one_line
 from cruise.kube_json.wire.pods_and_nodes import Condition, PodObject, PodSpec, PodStatus
 
-OS_LABEL = "kubernetes.io/os"
 _NO_STATUS = PodStatus()
 _READ_CONDITIONS = frozenset({"PodScheduled", "PodResizePending", "PodResizeInProgress"})
 _QOS_CLASSES = {stated.value: stated for stated in QosClass}
@@ -99,7 +99,7 @@ class PodReader:
             pod_limits=pod_limits,
             extended_requests=extended,
             windows=_is_windows(spec),
-            mirror=owner_kind == "Node" or MIRROR_ANNOTATION in annotations,
+            mirror=owner_kind == "Node" or MIRROR_POD in annotations,
             resize=_resize_state(status.resize, conditions),
             placement=placement,
             unschedulable_since=_unschedulable_since(conditions, metadata.creation_timestamp),
@@ -156,7 +156,7 @@ def _stated_qos(status: PodStatus) -> QosClass | None:
 
 def _is_windows(spec: PodSpec) -> bool:
     return (spec.os is not None and spec.os.name == "windows") or (
-        spec.node_selector is not None and spec.node_selector.get(OS_LABEL) == "windows"
+        spec.node_selector is not None and spec.node_selector.get(OPERATING_SYSTEM) == "windows"
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from sys import intern
 
+from cruise.domain.annotations import BIND_COMPLETED, OLD_REGION, OLD_ZONE, REGION, SELECTED_NODE, STORAGE_CLASS, ZONE
 from cruise.domain.colocation import Claim, Surroundings
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.errors import BadInput
@@ -16,9 +17,6 @@ _Terms = tuple[NodeSelectorTerm, ...] | None
 AttachLimits = Mapping[str, int]
 """How many volumes of each driver a node attaches; drivers without a limit are left out."""
 
-_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
-_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _MADE_BY_HAND = "kubernetes.io/no-provisioner"
 _ONE_POD = "ReadWriteOncePod"
 _WAITS, _AT_ONCE = "WaitForFirstConsumer", "Immediate"
@@ -31,8 +29,8 @@ _SUCCESSORS = {
     "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
 }
 _NEW_KEYS = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    OLD_ZONE: ZONE,
+    OLD_REGION: REGION,
 }
 _ZONE_KEYS = (*_NEW_KEYS, *_NEW_KEYS.values())
 _UNZONED = NodeSelectorTerm(tuple(Requirement(key, Operator.DOES_NOT_EXIST) for key in _ZONE_KEYS))
@@ -127,10 +125,10 @@ def decode_claim(document: wire_storage.ClaimObject) -> ClaimRequest:
         namespace=intern(metadata.namespace or "default"),
         name=metadata.name,
         volume=volume,
-        bound=bool(volume) and (phase == "Bound" or _BIND_COMPLETED in annotations),
+        bound=bool(volume) and (phase == "Bound" or BIND_COMPLETED in annotations),
         usable=phase != "Lost" and metadata.deletion_timestamp is None,
-        storage_class=intern(annotations.get(_OLD_CLASS) or spec.storage_class_name or ""),
-        selected_node=intern(annotations.get(_SELECTED_NODE, "")),
+        storage_class=intern(annotations.get(STORAGE_CLASS) or spec.storage_class_name or ""),
+        selected_node=intern(annotations.get(SELECTED_NODE, "")),
         single_pod=_ONE_POD in (spec.access_modes or ()),
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from cruise.domain.annotations import OPERATING_SYSTEM
 from cruise.domain.cluster import (
     Autoscaler,
     DisruptionBudget,
@@ -27,7 +28,7 @@ from cruise.kube_json.objects.around_pods import (
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.oom_kills import oom_kills_of
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
-from cruise.kube_json.objects.pod import OS_LABEL, PodReader
+from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, decode_priority_class
 from cruise.kube_json.objects.storage import (
     AttachLimits,
@@ -167,7 +168,7 @@ class Gathering:
     def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
         """Yield the pods with what only the other objects tell: the topmost controller, the node's system."""
         owners = Owners(self.controllers)
-        windows = {node.name: node.labels.get(OS_LABEL) == "windows" for node in nodes}
+        windows = {node.name: node.labels.get(OPERATING_SYSTEM) == "windows" for node in nodes}
         for pod, class_name in zip(self.pods, self._class_names, strict=True):
             on_windows = False
             if pod.node is not None:

@@ -9,9 +9,10 @@ import numpy as np
 
 from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
 from cruise.decisions.admission.steering import steered
-from cruise.decisions.guidance.eligibility import Scope, StoredOverrides
+from cruise.decisions.guidance.eligibility import Scope
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Steering
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class

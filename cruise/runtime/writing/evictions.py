@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from cruise.domain.actions import Action, EvictPod, Outcome, Reason
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Snapshot, WorkloadRef
-from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Policy
 from cruise.runtime.ports import Store
 from cruise.runtime.writing.audit import AuditQueue

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from cruise.decisions.sizing.resize import without_growth
 from cruise.domain.actions import Action, EvictPod, OriginalSizes, Outcome, Reason, ResizePod
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from cruise.domain.annotations import STEERED, read_steered
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
-from cruise.domain.overrides import STEERED
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Placement
 from cruise.simulation.cluster.fitting import has_room, least_allocated
@@ -32,7 +32,7 @@ class KubeScheduler:
         if not fits.any():
             return None
         scores = np.where(fits, self._scores(record.scored), -1)
-        preferred = self._state.node_index.get(record.pod.annotations.get(STEERED, "").rpartition(" ")[2])
+        preferred = self._state.node_index.get(read_steered(record.pod.annotations.get(STEERED, ""))[1])
         if preferred is not None and fits[preferred]:
             # A preferred node affinity scores 100 on its node, and counts twice.
             scores[preferred] += 200

@@ -7,10 +7,10 @@ from datetime import datetime
 from operator import attrgetter
 
 from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.headroom import DayScores
 from cruise.domain.packing import PackingPlan, Steering
-from cruise.domain.policy import Overrides
 from cruise.domain.resources import ResourceName
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import (

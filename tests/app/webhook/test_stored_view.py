@@ -12,8 +12,9 @@ from typing import TypeVar
 import pytest
 
 from cruise.app.webhook.stored_view import NOTHING_STORED, StoreFollower
+from cruise.domain.annotations import Overrides
 from cruise.domain.packing import PackingPlan, Phase, Proposal, Sizes, Steering
-from cruise.domain.policy import Mode, Overrides
+from cruise.domain.policy import Mode
 from cruise.errors import BadInput, Unavailable
 from cruise.packer.status import Status
 from cruise.simulation.store.store import MemoryStore

@@ -4,8 +4,8 @@ import numpy as np
 
 from cruise.backtest.policies.replayed_pods import ReplayedPods, node_name, sizes_of
 from cruise.backtest.replay.policy import NO_CONTAINERS
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.resources import MEBIBYTE, Amounts
 from cruise.simulation.cluster.timeline import utc
 from tests.backtest.replayed import START, recorded, view_of

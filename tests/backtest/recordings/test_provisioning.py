@@ -4,8 +4,8 @@ import pytest
 
 from cruise.adapters.prometheus.kube_state import KubeState
 from cruise.backtest.recordings.provisioning import Provisioning
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, Snapshot, WorkloadRef
-from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.usage import ContainerKey
 from tests.builders import make_container, make_pod, make_snapshot

@@ -11,8 +11,8 @@ from cruise.adapters.store.opening import open_store
 from cruise.cli import main
 from cruise.decisions.oom import learn_from
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill
-from cruise.domain.policy import Overrides
 from cruise.domain.resources import Resources
 from cruise.domain.usage import HourlyPeaks, PartitionProgress, PeakKey, UsageAdvance
 from tests.builders import (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.admission.steering import find_steering, steered, steered_node, undeterred
 from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.annotations import STEERED
 from cruise.domain.cluster import ContainerRole, LimitRangeItem
-from cruise.domain.overrides import STEERED
 from cruise.domain.packing import Steering
 from cruise.domain.resources import NO_AMOUNTS
 from cruise.domain.scheduling import (

@@ -7,15 +7,15 @@ from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.eviction.ranking import decide_evictions
 from cruise.decisions.explaining.explanation import Explanation, Fate, contenders_of, explain
 from cruise.decisions.guidance.eligibility import Scope, Touchable
-from cruise.decisions.guidance.override_sources import override_sources
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.decisions.sizing.size_steps import NodeSteps
 from cruise.domain.actions import Reason
+from cruise.domain.annotations import Guidance, Overrides
 from cruise.domain.cluster import LimitRangeItem, Snapshot
-from cruise.domain.overrides import Guidance
-from cruise.domain.policy import EvictionRanking, Mode, Overrides, Policy
+from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticsTable
+from cruise.interfaces.reasons import source_words
 from tests.builders import (
     NOW,
     make_amounts,
@@ -184,7 +184,7 @@ def test_the_statements_that_hold_are_the_guidance(cluster, mode, with_stored):
         guidance = scope.guidance_of(pod)
         if not isinstance(guidance, Guidance):
             continue
-        holding = {s.setting: s.value for s in override_sources(pod, snapshot, stored, policy) if s.holds}
+        holding = {s.setting: s.value for s in scope.statements_of(pod) if s.holds}
         annotations = {f"cruise.io/{setting}": value for setting, value in holding.items()}
         alone = replace(snapshot, workloads={}, namespace_annotations={})
         rebuilt = Scope(alone, statistics, {}, FULL, NOW).guidance_of(replace(pod, annotations=annotations))
@@ -199,8 +199,8 @@ def test_sources_are_named_nearest_first():
         namespace_annotations={"shop": {"cruise.io/mode": "resize"}},
     )
     stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.HIGH)}
-    statements = override_sources(pod, snapshot, stored, FULL)
-    assert [(s.setting, s.value, s.source, s.holds) for s in statements] == [
+    statements = Scope(snapshot, make_table(), stored, FULL, NOW).statements_of(pod)
+    assert [(s.setting, s.value, source_words(s.source), s.holds) for s in statements] == [
         ("mode", "full", "annotation of the pod", False),
         ("mode", "resize", "annotation of namespace shop", True),
         ("mode", "full", "cluster", False),

@@ -7,9 +7,9 @@ import pytest
 
 from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.domain.actions import Hold, Reason
+from cruise.domain.annotations import Guidance, Overrides, Unreadable
 from cruise.domain.cluster import Pod, QosClass, Snapshot
-from cruise.domain.overrides import Guidance, Unreadable
-from cruise.domain.policy import EvictionRanking, Mode, Overrides, Policy
+from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.domain.usage import Statistic

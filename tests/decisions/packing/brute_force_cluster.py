@@ -14,8 +14,8 @@ from cruise.decisions.packing.judging.neighbours import refuse_by_affinity, refu
 from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.replay import Scheduler, waits_for_a_node
 from cruise.decisions.packing.judging.sizing import Demand
+from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
-from cruise.domain.overrides import Guidance
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources

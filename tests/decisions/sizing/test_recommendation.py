@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.decisions.sizing.recommendation import DemandTable, memory_limits, recommend
+from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED, capped, round_up, round_up_whole, whole_numbers
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
-from cruise.domain.overrides import Guidance
 from cruise.domain.policy import Bounds, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from tests.builders import (

@@ -1,6 +1,6 @@
 """New pods, sized on their way through the API server by a webhook with its own least rights."""
 
-from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from tests.controlplane.api import Json, until
 from tests.e2e.live.manifests import app
 from tests.e2e.live.programs import Running

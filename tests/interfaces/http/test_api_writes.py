@@ -7,8 +7,8 @@ from fastapi import HTTPException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.guidance.override_sources import settings_of
-from cruise.domain.overrides import ORIGINAL_RESOURCES
+from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.overrides import settings_of
 from cruise.domain.policy import Bounds, EvictionRanking, Mode
 from cruise.domain.resources import ResourceName
 from cruise.interfaces.http.api import create_api
@@ -230,4 +230,4 @@ def test_any_body_is_an_override_that_reads_the_same_again_or_is_refused(body):
         assert refusal.status_code == 422
         assert refusal.detail
         return
-    assert read_settings(json.dumps(dict(settings_of(found))).encode()) == found
+    assert read_settings(json.dumps(settings_of(found)).encode()) == found

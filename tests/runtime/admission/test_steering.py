@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.annotations import STEERED
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.overrides import STEERED
 from cruise.domain.packing import Steering
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.scheduling import Taint, TaintEffect

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from cruise.domain.actions import EvictPod, Reason, ResizePod, Verdict
-from cruise.domain.overrides import STEERED
+from cruise.domain.annotations import STEERED
 from cruise.domain.packing import Phase, Stage
 from cruise.domain.policy import Mode
 from cruise.domain.scheduling import LabelSelector

@@ -10,8 +10,9 @@ from structlog.testing import capture_logs
 
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import EvictPod, Reason, RefusedTarget, ResizePod, Verdict
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.policy import Bounds, Mode, Overrides, Policy
+from cruise.domain.policy import Bounds, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable

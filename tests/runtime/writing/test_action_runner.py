@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from cruise.domain.actions import Action, EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod
-from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement

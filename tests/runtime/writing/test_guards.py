@@ -4,8 +4,8 @@ from datetime import timedelta
 import pytest
 
 from cruise.domain.actions import Action, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
-from cruise.domain.overrides import ORIGINAL_RESOURCES
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.runtime.writing.exclusions import Exclusions

@@ -7,9 +7,10 @@ from urllib.parse import quote
 import msgspec
 
 from cruise.adapters.kube.http.client import KubeClient
+from cruise.domain.annotations import APP_COMPONENT, APP_NAME
 from cruise.errors import Unavailable
 
-_APP, _NAME, _COMPONENT = "app", "app.kubernetes.io/name", "app.kubernetes.io/component"
+_APP, _NAME, _COMPONENT = "app", APP_NAME, APP_COMPONENT
 _WEB_PORTS = ("http-web", "web", "http", "https", "http-query", "query", "http-metrics")
 _USUAL_PORTS = (9090, 8428, 8481, 10902, 8080, 80, 443)
 

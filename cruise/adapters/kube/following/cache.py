@@ -13,15 +13,15 @@ from cruise.adapters.kube.following.oom_watch import OomWatch
 from cruise.adapters.kube.following.pod_shelf import PodShelf
 from cruise.adapters.kube.following.shelf import Keeper, Key, KindShelf, Shelf
 from cruise.adapters.kube.following.storage_shelves import ClassShelf, StorageShelves
+from cruise.domain.annotations import MODE, OPERATING_SYSTEM
 from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, Node, Snapshot, Workload, WorkloadRef
 from cruise.domain.colocation import Surroundings
-from cruise.domain.overrides import PREFIX
+from cruise.domain.policy import Mode
 from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json.objects.annotations import StringMaps, with_name
 from cruise.kube_json.objects.around_pods import decode_autoscaler, decode_budget, decode_limit_range
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS
-from cruise.kube_json.objects.pod import OS_LABEL
 from cruise.kube_json.reading.stream import Unreadable
 from cruise.kube_json.wire import objects as wire_objects
 from cruise.kube_json.wire import pods_and_nodes as wire
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-_OFF: Mapping[str, str] = {f"{PREFIX}mode": "off"}
+_OFF: Mapping[str, str] = {MODE.name: MODE.write(Mode.OFF)}
 # Every pod of a cluster may be odd in the same way.
 _MOST_TOLD = 20
 _WORKLOADS = (
@@ -227,7 +227,7 @@ def _marks_of(maps: StringMaps, document: wire_objects.NamespaceObject) -> _Mark
 
 
 def _runs_windows(node: Node) -> bool:
-    return node.labels.get(OS_LABEL) == "windows"
+    return node.labels.get(OPERATING_SYSTEM) == "windows"
 
 
 def _key(entry: tuple[Key, object]) -> Key:

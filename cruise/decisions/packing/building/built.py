@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cruise.decisions.guidance.eligibility import StoredOverrides
 from cruise.domain.actions import RefusedTarget
 from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Sizes
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.domain.annotations import ORIGINAL_RESOURCES, Unreadable
 from cruise.domain.cluster import Pod, Quota, Snapshot
-from cruise.domain.overrides import ORIGINAL_RESOURCES, Unreadable
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.requests import counted_requests
 

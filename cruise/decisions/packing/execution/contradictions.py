@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from cruise.decisions.guidance.eligibility import StoredOverrides
 from cruise.decisions.packing.execution.places import Places, rest_of
 from cruise.decisions.packing.execution.rest import PodsByUid, is_bound, need_of, sizes_of
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests

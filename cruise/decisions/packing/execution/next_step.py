@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cruise.decisions.guidance.eligibility import Scope, StoredOverrides
+from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.packing.execution.contradictions import find_contradictions, find_obstacles
 from cruise.decisions.packing.execution.expecting import expecting, with_bystanders
 from cruise.decisions.packing.execution.places import Places
 from cruise.decisions.packing.execution.rest import asks_for, need_of, present_stage, sizes_of
 from cruise.domain.actions import EvictPod, Reason, ResizePod
+from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Pod, ResizePending, Snapshot
-from cruise.domain.overrides import Guidance
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Arrival, PackingPlan, Phase, Preemption, Proposal, Stage
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.requests import counted_requests

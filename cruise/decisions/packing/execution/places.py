@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from cruise.decisions.packing.execution.rest import PodsByUid, pods_of
 from cruise.domain.actions import ResizePod
+from cruise.domain.annotations import STEERED
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.overrides import STEERED
 from cruise.domain.packing import Arrival, Landing, PackingPlan, Preemption, Proposal, Stage, Steering
 
 

@@ -1,24 +1,16 @@
 """Who may be taken off a node, read once more from the cluster's own words."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.packing.judging.lookup import SelectorIndex
-from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot, WorkloadRef
-from cruise.domain.overrides import Guidance, Unreadable, parse_overrides, resolve_guidance
-from cruise.domain.policy import EvictionRanking, Mode, Overrides, Policy
+from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
+from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot
+from cruise.domain.overrides import StoredOverrides, resolve_overrides
+from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
-
-StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
-
-_DISTURBS_NOBODY = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-_LEFT_IN_PEACE = (
-    "karpenter.sh/do-not-disrupt",
-    "karpenter.sh/do-not-evict",
-    "cruisekube.truefoundry.com/do-not-disrupt",
-)
 
 
 class Leaving:
@@ -75,9 +67,9 @@ class Leaving:
         return replicas <= 1
 
     def _why_guarded(self, pod: Pod) -> str | None:
-        if pod.annotations.get(_DISTURBS_NOBODY) == "false":
-            return f"its annotation {_DISTURBS_NOBODY}"
-        for annotation in _LEFT_IN_PEACE:
+        if pod.annotations.get(SAFE_TO_EVICT) == "false":
+            return f"its annotation {SAFE_TO_EVICT}"
+        for annotation in DO_NOT_DISRUPT:
             if pod.annotations.get(annotation, "false") != "false":
                 return f"its annotation {annotation}"
         if len(self.covering(pod)) > 1:
@@ -101,20 +93,9 @@ class Leaving:
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
         """The overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""
-        layers: list[Overrides] = []
-        workload = self._snapshot.workloads.get((pod.namespace, pod.workload)) if pod.workload is not None else None
-        for annotations in (
-            pod.annotations,
-            workload.annotations if workload is not None else {},
-            self._snapshot.namespace_annotations.get(pod.namespace, {}),
-        ):
-            layer = parse_overrides(annotations)
-            if isinstance(layer, Unreadable):
-                return layer
-            layers.append(layer)
-        if pod.workload is not None and (pod.namespace, pod.workload) in self._stored:
-            layers.append(self._stored[(pod.namespace, pod.workload)])
-        return resolve_guidance(self._policy.mode, layers)
+        return resolve_overrides(
+            pod.annotations, pod.namespace, pod.workload, self._snapshot, self._stored, self._policy.mode
+        ).guidance
 
 
 def _within(need: Resources, left: Amounts) -> bool:

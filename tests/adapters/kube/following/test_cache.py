@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from cruise.adapters.kube.following.cache import Cache
 from cruise.adapters.kube.following.kinds import ALL_KINDS
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import parse_overrides
-from cruise.domain.policy import Mode, Overrides
+from cruise.domain.policy import Mode
 from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json.reading.gathering import Gathering
 from cruise.kube_json.reading.stream import StreamDecoder

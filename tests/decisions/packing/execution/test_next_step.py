@@ -8,8 +8,8 @@ import pytest
 from cruise.decisions.packing.execution import Step, begun, decide_next_step, learnt, subjects_of
 from cruise.decisions.packing.execution.places import Places
 from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.annotations import STEERED
 from cruise.domain.cluster import Pod, ResizePending, ResizeState, Snapshot
-from cruise.domain.overrides import STEERED
 from cruise.domain.packing import Arrival, Departure, PackingPlan, Phase, Proposal, Sizes, Stage
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES

@@ -1,0 +1,236 @@
+"""Every annotation and label that cruise reads or writes: name, reader, writer, and who may set it.
+
+To add an override, add a row to OVERRIDES and its field to `Overrides` and `Guidance`.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from cruise.domain.policy import Bounds, EvictionRanking, Mode
+from cruise.domain.quantity import (
+    format_cpu_millicores,
+    format_memory_bytes,
+    parse_cpu_millicores,
+    parse_memory_bytes,
+)
+from cruise.domain.resources import ResourceName
+
+Choice = TypeVar("Choice", Mode, EvictionRanking)
+
+PREFIX = "cruise.io/"
+_CRUISEKUBE = "cruisekube.truefoundry.com/"
+
+
+class Setter(StrEnum):
+    """Where a value is stated. Overrides are resolved in the order of the first five, nearest first."""
+
+    POD = "pod"  # its template
+    WORKLOAD = "workload"
+    NAMESPACE = "namespace"
+    STORED = "stored"  # through the API, with the token
+    CLUSTER = "cluster"  # the settings
+    CRUISE = "cruise"
+    OTHERS = "others"  # Kubernetes and the tools of others
+
+
+_ANYWHERE = (Setter.POD, Setter.WORKLOAD, Setter.NAMESPACE, Setter.STORED)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Annotations that cannot be read, with the key and the fix in words."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What annotations or the API ask for one pod, each field None (or empty) where nothing is asked.
+
+    `container_bounds` is keyed by container name; `bounds` holds for the others.
+    """
+
+    mode: Mode | None = None
+    ranking: EvictionRanking | None = None
+    resources: frozenset[ResourceName] | None = None
+    bounds: Bounds = Bounds()
+    container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    headroom_factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """What holds for one pod once its overrides are resolved.
+
+    `ranking` is None where none is stated: the default depends on the workload.
+    """
+
+    mode: Mode
+    ranking: EvictionRanking | None = None
+    resources: frozenset[ResourceName] = frozenset(ResourceName)
+    headroom_factor: float = 1.0
+    bounds: Bounds = Bounds()
+    container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
+
+    def bounds_of(self, container: str) -> Bounds:
+        """Return the bounds for a container: its own value where there is one, the pod's otherwise."""
+        own, rest = self.container_bounds.get(container), self.bounds
+        if own is None:
+            return rest
+        return Bounds(own.minimum.filled_from(rest.minimum), own.maximum.filled_from(rest.maximum))
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """An annotation or a label. `read` raises ValueError with what is wrong and the fix; `write` undoes it."""
+
+    name: str
+    set_by: tuple[Setter, ...] = (Setter.OTHERS,)
+    read: Callable[[str], Any] = str
+    write: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Override(Annotation):
+    """An annotation that guides decisions; `field` is where `Overrides` holds its value, or `Bounds` for a bound."""
+
+    field: str = ""
+
+    @property
+    def setting(self) -> str:
+        """The name without its prefix, as the API and `explain` have it."""
+        return self.name.removeprefix(PREFIX)
+
+
+def _choice(names: Mapping[str, Choice], kind: str) -> Callable[[str], Choice]:
+    def read(text: str) -> Choice:
+        if text not in names:
+            raise ValueError(f'"{text}" is no {kind}; write one of {", ".join(names)}')
+        return names[text]
+
+    return read
+
+
+def _read_resources(text: str) -> frozenset[ResourceName]:
+    names = {part.strip() for part in text.split(",")}
+    if not names <= {resource.value for resource in ResourceName}:
+        raise ValueError(f'"{text}" names no resources; write cpu, memory or cpu,memory')
+    return frozenset(map(ResourceName, names))
+
+
+def _write_resources(resources: frozenset[ResourceName]) -> str:
+    return ",".join(sorted(resources))
+
+
+def _read_factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 <= factor <= 100:
+        raise ValueError(f'"{text}" is no factor; write a number from 0 to 100, such as 1.5')
+    return factor
+
+
+def _write_factor(factor: float) -> str:
+    short = f"{factor:g}"
+    return short if float(short) == factor else repr(factor)
+
+
+def _override(setting: str, field: str, read: Callable[[str], Any], write: Callable[[Any], str]) -> Override:
+    return Override(f"{PREFIX}{setting}", _ANYWHERE, read, write, field)
+
+
+def _not_negative(parse: Callable[[str], int]) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        amount = parse(text)
+        if amount < 0:
+            raise ValueError(f'"{text}" is negative')
+        return amount
+
+    return read
+
+
+_LABEL = attrgetter("label")
+_RANKINGS = {ranking.label: ranking for ranking in EvictionRanking} | {"no-eviction": EvictionRanking.NEVER}
+_read_mode = _choice({mode.label: mode for mode in Mode}, "mode")
+_read_cpu, _read_memory = _not_negative(parse_cpu_millicores), _not_negative(parse_memory_bytes)
+
+MODE = _override("mode", "mode", _read_mode, _LABEL)
+RESOURCES = _override("resources", "resources", _read_resources, _write_resources)
+SETTINGS = (
+    MODE,
+    _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
+    RESOURCES,
+    _override("headroom-factor", "headroom_factor", _read_factor, _write_factor),
+)
+# `NAME.CONTAINER` holds for one container alone.
+BOUNDS = (
+    _override("cpu-min", "minimum.cpu_millicores", _read_cpu, format_cpu_millicores),
+    _override("memory-min", "minimum.memory_bytes", _read_memory, format_memory_bytes),
+    _override("cpu-max", "maximum.cpu_millicores", _read_cpu, format_cpu_millicores),
+    _override("memory-max", "maximum.memory_bytes", _read_memory, format_memory_bytes),
+)
+OVERRIDES = {override.setting: override for override in (*SETTINGS, *BOUNDS)}
+
+
+def read_steered(text: str) -> tuple[str, str]:
+    """Read the uid of the pod in whose place one comes, and the node that it is steered to."""
+    uid, _, node = text.rpartition(" ")
+    return uid, node
+
+
+def write_steered(replaced: tuple[str, str]) -> str:
+    """Write what `read_steered` reads."""
+    return " ".join(replaced)
+
+
+ORIGINAL_RESOURCES = f"{PREFIX}original-resources"
+STEERED = f"{PREFIX}steered"
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DO_NOT_DISRUPT = ("karpenter.sh/do-not-disrupt", "karpenter.sh/do-not-evict", f"{_CRUISEKUBE}do-not-disrupt")
+MIRROR_POD = "kubernetes.io/config.mirror"
+HPA_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+OPERATING_SYSTEM = "kubernetes.io/os"
+HOSTNAME = "kubernetes.io/hostname"
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
+
+# Read as whether the object is to be left alone.
+EXCLUDED = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, "true".__eq__)
+# Read as whether the pod may not be disrupted. Karpenter's newer form holds a duration: anything but "false" counts.
+PROTECTIVE = (
+    Annotation(SAFE_TO_EVICT, (Setter.POD,), "false".__eq__),
+    *(Annotation(name, (Setter.POD,), "false".__ne__) for name in DO_NOT_DISRUPT),
+)
+TABLE = (
+    *OVERRIDES.values(),
+    EXCLUDED,
+    *PROTECTIVE,
+    Annotation(ORIGINAL_RESOURCES, (Setter.CRUISE,)),
+    Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
+    *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS)),
+    *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
+    *map(Annotation, (APP_NAME, APP_COMPONENT)),
+)
+RECORDS = frozenset(one.name for one in TABLE if one.set_by == (Setter.CRUISE,))
+_READ_BY_DECISIONS = frozenset([*(one.name for one in PROTECTIVE), MIRROR_POD])
+
+
+def decisions_read(name: str) -> bool:
+    """Tell whether decisions read an annotation; others need not be kept."""
+    return name in _READ_BY_DECISIONS or name.startswith((PREFIX, _CRUISEKUBE))
+
+
+def guides(name: str) -> bool:
+    """Tell whether an annotation guides decisions, rightly written or not."""
+    return name == EXCLUDED.name or (name.startswith(PREFIX) and name not in RECORDS)

@@ -1,0 +1,94 @@
+"""The table of annotations: complete, read back as written, described, and the only place with their names."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from cruise.domain import annotations
+from cruise.domain.annotations import (
+    DO_NOT_DISRUPT,
+    EXCLUDED,
+    OVERRIDES,
+    PREFIX,
+    PROTECTIVE,
+    RECORDS,
+    STEERED,
+    TABLE,
+    Setter,
+    decisions_read,
+    guides,
+    read_steered,
+    write_steered,
+)
+
+ROOT = Path(__file__).parents[2]
+NAMES = {one.name for one in TABLE}
+
+
+def strings_of(path: Path) -> set[str]:
+    return {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_each_name_stands_once_and_in_the_table_alone():
+    assert len(NAMES) == len(TABLE)
+    own = Path(annotations.__file__)
+    elsewhere = {
+        str(path.relative_to(ROOT)): found
+        for path in (ROOT / "cruise").rglob("*.py")
+        if path != own and (found := strings_of(path) & NAMES)
+    }
+    assert elsewhere == {}
+
+
+def test_the_readme_describes_every_override_and_who_may_set_it():
+    readme = (ROOT / "README.md").read_text()
+    for setting, override in OVERRIDES.items():
+        assert f"`{setting}`" in readme or f"`{PREFIX}{setting}`" in readme, setting
+        assert override.set_by == (Setter.POD, Setter.WORKLOAD, Setter.NAMESPACE, Setter.STORED)
+
+
+@pytest.mark.parametrize(
+    ("setting", "texts"),
+    [
+        ("mode", ["off", "observe", "initial", "resize", "full"]),
+        ("eviction-ranking", ["low", "medium", "high", "never"]),
+        ("resources", ["cpu", "memory", "cpu,memory"]),
+        ("headroom-factor", ["0", "1.5", "100", "0.12345678"]),
+        ("cpu-min", ["100m", "2"]),
+        ("cpu-max", ["100m", "2"]),
+        ("memory-min", ["257Mi", "2Gi", "1"]),
+        ("memory-max", ["257Mi", "2Gi", "1"]),
+    ],
+)
+def test_what_is_written_is_read_back(setting: str, texts: list[str]):
+    override = OVERRIDES[setting]
+    assert [override.write(override.read(text)) for text in texts] == texts
+
+
+def test_a_steered_pod_names_whom_it_replaces_and_its_node():
+    assert read_steered(write_steered(("uid-1", "n1"))) == ("uid-1", "n1")
+
+
+@pytest.mark.parametrize(
+    ("name", "protecting", "other"),
+    [("cluster-autoscaler.kubernetes.io/safe-to-evict", ["false"], ["true", ""])]
+    + [(name, ["true", "10m", ""], ["false"]) for name in DO_NOT_DISRUPT],
+)
+def test_protective_annotations(name: str, protecting: list[str], other: list[str]):
+    [one] = [one for one in PROTECTIVE if one.name == name]
+    assert [one.read(text) for text in [*protecting, *other]] == [True] * len(protecting) + [False] * len(other)
+
+
+def test_decisions_keep_what_guides_and_protects_and_guidance_ignores_records():
+    kept = {one.name for one in TABLE if decisions_read(one.name)}
+    assert kept >= {*(one.name for one in PROTECTIVE), *(one.name for one in OVERRIDES.values()), EXCLUDED.name}
+    assert decisions_read(f"{PREFIX}mdoe")
+    assert guides(f"{PREFIX}mdoe")
+    assert STEERED in kept
+    assert not any(guides(name) for name in RECORDS)
+    assert not decisions_read("example.com/other")
