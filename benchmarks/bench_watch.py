@@ -17,8 +17,8 @@ from cruise.adapters.kube.following.kinds import ALL_KINDS, PODS
 from cruise.domain.cluster import Snapshot
 from cruise.kube_json.reading.split import ItemList
 from cruise.kube_json.reading.stream import Changed, StreamDecoder
-from cruise.kube_json.wire.objects import AnyObject
-from cruise.kube_json.wire.pods_and_nodes import PodObject
+from cruise.kube_json.wire.object_json import AnyObject
+from cruise.kube_json.wire.pod_json import PodObject
 
 NAME = "watch"
 NODES = 5_000

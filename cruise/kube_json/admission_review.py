@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from cruise.errors import BadInput
 from cruise.kube_json.refusals import explained, one_line
-from cruise.kube_json.wire.pods_and_nodes import PodObject, Wire
+from cruise.kube_json.wire.pod_json import PodObject, Wire
 
 T = TypeVar("T")
 

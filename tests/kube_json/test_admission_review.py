@@ -17,7 +17,7 @@ from cruise.kube_json.admission_review import (
     pod_in_creation,
     uid_in,
 )
-from cruise.kube_json.wire import pods_and_nodes as wire
+from cruise.kube_json.wire import pod_json
 from tests.admission_reviews import UID, encoded, make_review, response_of
 from tests.builders import make_container_json, make_pod_json
 
@@ -89,13 +89,13 @@ def test_what_is_no_pod_is_refused(pod):
 
 
 def test_the_digest_sees_every_field_that_a_decision_can_depend_on():
-    assert fields_of(RawContainer) == fields_of(wire.ContainerSpec)
+    assert fields_of(RawContainer) == fields_of(pod_json.ContainerSpec)
     # Each pod has a volume of a name of its own, and no size depends on volumes.
-    assert fields_of(RawSpec) == fields_of(wire.PodSpec) - {"volumes"}
+    assert fields_of(RawSpec) == fields_of(pod_json.PodSpec) - {"volumes"}
     # The namespace is the request's.
-    assert fields_of(RawMetadata) == fields_of(wire.Metadata) - {"namespace"}
+    assert fields_of(RawMetadata) == fields_of(pod_json.Metadata) - {"namespace"}
     # A pod in creation has no status; the kind is the struct's tag.
-    assert fields_of(RawPod) == fields_of(wire.PodObject) - {"status"} | {"kind"}
+    assert fields_of(RawPod) == fields_of(pod_json.PodObject) - {"status"} | {"kind"}
 
 
 # One value for each field that differs from what `make_pod_json` writes.

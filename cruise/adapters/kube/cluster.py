@@ -19,7 +19,8 @@ from cruise.domain.cluster import OomKill, Pod, Snapshot
 from cruise.errors import BadInput, NotFound, Unavailable
 from cruise.kube_json.objects.owners import Owners
 from cruise.kube_json.reading.stream import Unreadable
-from cruise.kube_json.wire.pods_and_nodes import NodeObject, PodObject
+from cruise.kube_json.wire.object_json import NodeObject
+from cruise.kube_json.wire.pod_json import PodObject
 
 MOST_LAG_SECONDS = 60.0
 

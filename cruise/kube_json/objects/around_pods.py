@@ -13,19 +13,18 @@ from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, contro
 from cruise.kube_json.objects.quantity import read_amounts, read_cpu
 from cruise.kube_json.objects.selectors import read_selector
 from cruise.kube_json.refusals import explained, label_of
-from cruise.kube_json.wire import objects as wire_objects
-from cruise.kube_json.wire import pods_and_nodes as wire
+from cruise.kube_json.wire import object_json, pod_json
 
-_NO_SPEC = wire_objects.WorkloadSpec()
+_NO_SPEC = object_json.WorkloadSpec()
 _SIZED = frozenset(ResourceName)
 
 
-def kind_of(document: wire_objects.WorkloadObject) -> str:
+def kind_of(document: object_json.WorkloadObject) -> str:
     """Return the kind that a workload's struct stands for."""
     return str(document.__struct_config__.tag)
 
 
-def decode_workload(document: wire_objects.WorkloadObject) -> Workload:
+def decode_workload(document: object_json.WorkloadObject) -> Workload:
     """Return a workload; a DaemonSet has no replicas, Jobs have their parallelism."""
     metadata, spec, kind = document.metadata, document.spec or _NO_SPEC, kind_of(document)
     replicas: int | None
@@ -48,7 +47,7 @@ def decode_workload(document: wire_objects.WorkloadObject) -> Workload:
     )
 
 
-def control_of(document: wire_objects.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:
+def control_of(document: object_json.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:
     """Return who controls a ReplicaSet or Job; None for kinds that are topmost themselves."""
     kind = kind_of(document)
     if kind not in INTERMEDIATE_KINDS:
@@ -59,7 +58,7 @@ def control_of(document: wire_objects.WorkloadObject) -> tuple[OwnerKey, Workloa
     return key, WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None
 
 
-def decode_budget(document: wire_objects.BudgetObject) -> DisruptionBudget | None:
+def decode_budget(document: object_json.BudgetObject) -> DisruptionBudget | None:
     """Return a disruption budget; None where it has no selector and so covers no pod.
 
     Raises BadInput that names budget, place and fix.
@@ -80,7 +79,7 @@ def decode_budget(document: wire_objects.BudgetObject) -> DisruptionBudget | Non
         raise BadInput(f"{label_of('PodDisruptionBudget', namespace, metadata.name)}: {error}") from error
 
 
-def decode_autoscaler(document: wire_objects.AutoscalerObject) -> Autoscaler:
+def decode_autoscaler(document: object_json.AutoscalerObject) -> Autoscaler:
     """Return an autoscaler of autoscaling/v2 or v1; without metrics Kubernetes targets CPU utilisation.
 
     Raises BadInput where v1's metrics annotation cannot be read.
@@ -91,7 +90,7 @@ def decode_autoscaler(document: wire_objects.AutoscalerObject) -> Autoscaler:
     metrics = spec.metrics
     if metrics is None and metadata.annotations and HPA_METRICS in metadata.annotations:
         try:
-            metrics = msgspec.json.decode(metadata.annotations[HPA_METRICS], type=tuple[wire_objects.Metric, ...])
+            metrics = msgspec.json.decode(metadata.annotations[HPA_METRICS], type=tuple[object_json.Metric, ...])
         except msgspec.ValidationError as error:
             raise BadInput(f"{label}: annotation {HPA_METRICS}: {explained(error)}") from error
         except msgspec.DecodeError as error:
@@ -107,7 +106,7 @@ def decode_autoscaler(document: wire_objects.AutoscalerObject) -> Autoscaler:
     )
 
 
-def _utilisation_target(metric: wire_objects.Metric) -> ResourceName | None:
+def _utilisation_target(metric: object_json.Metric) -> ResourceName | None:
     """Return the resource on whose utilisation a metric scales, None for any other metric."""
     resource = metric.resource or metric.container_resource
     if resource is None or resource.name not in _SIZED:
@@ -118,7 +117,7 @@ def _utilisation_target(metric: wire_objects.Metric) -> ResourceName | None:
     return ResourceName(resource.name) if by_utilisation else None
 
 
-def decode_limit_range(document: wire_objects.LimitRangeObject) -> tuple[LimitRangeItem, ...]:
+def decode_limit_range(document: object_json.LimitRangeObject) -> tuple[LimitRangeItem, ...]:
     """Return the bounds of a limit range for containers and pods. Raises BadInput that names the place."""
     metadata = document.metadata
     entries = document.spec.limits if document.spec else None
@@ -133,7 +132,7 @@ def decode_limit_range(document: wire_objects.LimitRangeObject) -> tuple[LimitRa
         raise BadInput(f"{label}: {error}") from error
 
 
-def _limit_range_item(entry: wire_objects.LimitRangeEntry, place: str) -> LimitRangeItem:
+def _limit_range_item(entry: object_json.LimitRangeEntry, place: str) -> LimitRangeItem:
     ratios = entry.max_limit_request_ratio or {}
     return LimitRangeItem(
         of_pod=entry.type == "Pod",
@@ -145,7 +144,7 @@ def _limit_range_item(entry: wire_objects.LimitRangeEntry, place: str) -> LimitR
     )
 
 
-def _ratio(value: wire.QuantityText | None, place: str) -> float | None:
+def _ratio(value: pod_json.QuantityText | None, place: str) -> float | None:
     """Read a ratio of limit to request to the thousandth."""
     thousandths = read_cpu(value, place)
     return None if thousandths is None else thousandths / 1000

@@ -9,7 +9,7 @@ from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.errors import BadInput
 from cruise.kube_json.objects.selectors import read_selector
 from cruise.kube_json.objects.shared_values import SharedValues
-from cruise.kube_json.wire import pods_and_nodes as wire
+from cruise.kube_json.wire import pod_json
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _EVERY_ADDRESS = "0.0.0.0"
@@ -19,7 +19,7 @@ _POLICIES = ("Honor", "Ignore")
 _LATEST = 4096
 
 _Ports = tuple[HostPort, ...]
-_Terms = tuple[wire.PodAffinityTerm, ...]
+_Terms = tuple[pod_json.PodAffinityTerm, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ConstraintReader:
     _known: SharedValues[tuple[object, ...], PodConstraints] = field(default_factory=SharedValues)
     _latest: dict[tuple[int, tuple[str, ...]], tuple[PodConstraints, PodConstraints]] = field(default_factory=dict)
 
-    def read(self, spec: wire.PodSpec, pod: str, namespace: str, labels: Mapping[str, str]) -> PodConstraints:
+    def read(self, spec: pod_json.PodSpec, pod: str, namespace: str, labels: Mapping[str, str]) -> PodConstraints:
         """Return what a pod of that name, namespace and labels asks. Raises BadInput that names the place."""
         affinity, anti_affinity = _required_terms(spec.affinity)
         spread = spec.topology_spread_constraints or ()
@@ -54,7 +54,7 @@ class ConstraintReader:
         return entry[1]
 
 
-def _required_terms(affinity: wire.Affinity | None) -> tuple[_Terms, _Terms]:
+def _required_terms(affinity: pod_json.Affinity | None) -> tuple[_Terms, _Terms]:
     if affinity is None:
         return (), ()
     near, far = affinity.pod_affinity, affinity.pod_anti_affinity
@@ -64,7 +64,7 @@ def _required_terms(affinity: wire.Affinity | None) -> tuple[_Terms, _Terms]:
     )
 
 
-def _selector_key(selector: wire.Selector | None) -> tuple[object, ...] | None:
+def _selector_key(selector: pod_json.Selector | None) -> tuple[object, ...] | None:
     if selector is None:
         return None
     return tuple(selector.match_labels.items()) if selector.match_labels else (), selector.match_expressions
@@ -86,7 +86,7 @@ def _terms_key(terms: _Terms, labels: Mapping[str, str]) -> tuple[object, ...]:
     )
 
 
-def _spread_key(one: wire.SpreadConstraint, labels: Mapping[str, str]) -> tuple[object, ...]:
+def _spread_key(one: pod_json.SpreadConstraint, labels: Mapping[str, str]) -> tuple[object, ...]:
     return (
         one.topology_key,
         one.max_skew,
@@ -104,7 +104,7 @@ def _own(labels: Mapping[str, str], keys: tuple[str, ...] | None) -> tuple[tuple
     return tuple([(key, labels[key]) for key in keys if key in labels]) if keys else ()
 
 
-def _read(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str], ports: _Ports) -> PodConstraints:
+def _read(spec: pod_json.PodSpec, namespace: str, labels: Mapping[str, str], ports: _Ports) -> PodConstraints:
     affinity, anti_affinity = _required_terms(spec.affinity)
     spread = [
         _spread(one, labels, f"spec.topologySpreadConstraints[{index}]")
@@ -123,7 +123,7 @@ def _read_terms(terms: _Terms, namespace: str, labels: Mapping[str, str], place:
     return tuple([_term(term, namespace, labels, f"{place}[{index}]") for index, term in enumerate(terms)])
 
 
-def _term(term: wire.PodAffinityTerm, namespace: str, labels: Mapping[str, str], place: str) -> PodTerm:
+def _term(term: pod_json.PodAffinityTerm, namespace: str, labels: Mapping[str, str], place: str) -> PodTerm:
     selector = None
     if term.label_selector is not None:
         selector = read_selector(term.label_selector, f"{place}.labelSelector")
@@ -145,7 +145,7 @@ def _joined(selector: LabelSelector, own: Iterable[tuple[str, str]], operator: O
     return LabelSelector((*selector.requirements, *added)) if added else selector
 
 
-def _spread(one: wire.SpreadConstraint, labels: Mapping[str, str], place: str) -> SpreadConstraint | None:
+def _spread(one: pod_json.SpreadConstraint, labels: Mapping[str, str], place: str) -> SpreadConstraint | None:
     """Read a spread constraint; None for one that only prefers."""
     if one.when_unsatisfiable == "ScheduleAnyway":
         return None
@@ -190,7 +190,7 @@ def _refuse(value: str, allowed: Sequence[str], place: str) -> None:
     raise BadInput(f'{place}: "{value}" is unknown; write one of {", ".join(allowed)}')
 
 
-def _host_ports(spec: wire.PodSpec) -> _Ports:
+def _host_ports(spec: pod_json.PodSpec) -> _Ports:
     """Return the ports that a pod takes for as long as it runs, sorted: those of sidecars and of main containers."""
     found: list[HostPort] = []
     for index, container in enumerate(spec.containers):
@@ -203,7 +203,7 @@ def _host_ports(spec: wire.PodSpec) -> _Ports:
 
 
 def _add_host_ports(
-    found: list[HostPort], ports: Sequence[wire.ContainerPort], on_host: bool | None, container: str
+    found: list[HostPort], ports: Sequence[pod_json.ContainerPort], on_host: bool | None, container: str
 ) -> None:
     for index, port in enumerate(ports):
         number = port.host_port or (port.container_port if on_host else 0)
@@ -218,7 +218,7 @@ def _add_host_ports(
         found.append(HostPort(intern(protocol), number, address or ""))
 
 
-def _claims(spec: wire.PodSpec, pod: str) -> tuple[str, ...]:
+def _claims(spec: pod_json.PodSpec, pod: str) -> tuple[str, ...]:
     """Return the claims of a pod, sorted.
 
     Devices, and disks without a claim that no two nodes can have, stand here by names that no claim can have: like

@@ -9,7 +9,7 @@ from cruise.domain.resources import Amounts
 from cruise.errors import BadInput
 from cruise.kube_json.objects.quantity import read_amounts, read_extended
 from cruise.kube_json.objects.shared_values import SharedValues
-from cruise.kube_json.wire.pods_and_nodes import ContainerSpec, ContainerStatus, PodSpec, PodStatus, QuantityMap
+from cruise.kube_json.wire.pod_json import ContainerSpec, ContainerStatus, PodSpec, PodStatus, QuantityMap
 
 Extended = tuple[tuple[str, int], ...]
 _Entry = tuple[Container, Extended]

@@ -9,7 +9,7 @@ from cruise.kube_json.objects.annotations import StringMaps
 from cruise.kube_json.objects.placement import read_taints
 from cruise.kube_json.objects.quantity import read_amounts, read_cpu, read_extended, read_memory
 from cruise.kube_json.refusals import label_of
-from cruise.kube_json.wire.pods_and_nodes import NodeObject, NodeSpec, NodeStatus
+from cruise.kube_json.wire.object_json import NodeObject, NodeSpec, NodeStatus
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 _NO_SPEC = NodeSpec()

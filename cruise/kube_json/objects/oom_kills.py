@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from cruise.domain.cluster import OomKill, Pod
-from cruise.kube_json.wire.pods_and_nodes import PodStatus, Terminated
+from cruise.kube_json.wire.pod_json import PodStatus, Terminated
 
 _REASON = "OOMKilled"
 _SIGKILL_EXIT = 137

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cruise.domain.cluster import WorkloadRef
-from cruise.kube_json.wire.pods_and_nodes import OwnerReference
+from cruise.kube_json.wire.pod_json import OwnerReference
 
 OwnerKey = tuple[str, str, str]
 """Namespace, kind and name of a ReplicaSet or Job."""

@@ -6,7 +6,7 @@ from cruise.domain.scheduling import ANYWHERE, Operator, Placement, Taint, Taint
 from cruise.errors import BadInput
 from cruise.kube_json.objects.selectors import read_node_terms
 from cruise.kube_json.objects.shared_values import SharedValues
-from cruise.kube_json.wire import pods_and_nodes as wire
+from cruise.kube_json.wire import object_json, pod_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class PlacementReader:
 
     _known: SharedValues[tuple[object, ...], Placement] = field(default_factory=SharedValues)
 
-    def read(self, spec: wire.PodSpec) -> Placement:
+    def read(self, spec: pod_json.PodSpec) -> Placement:
         """Return where a pod may go. Raises BadInput that names the place within the pod."""
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
@@ -36,7 +36,7 @@ class PlacementReader:
         return placement
 
 
-def _toleration(toleration: wire.Toleration) -> Toleration | None:
+def _toleration(toleration: pod_json.Toleration) -> Toleration | None:
     """Read a toleration; None for one by an operator that cannot be judged here, which then tolerates nothing."""
     if toleration.operator not in (None, "", "Equal", "Exists"):
         return None
@@ -65,6 +65,6 @@ def pinned_node(placement: Placement) -> str | None:
     return None
 
 
-def read_taints(taints: tuple[wire.NodeTaint, ...] | None) -> tuple[Taint, ...]:
+def read_taints(taints: tuple[object_json.NodeTaint, ...] | None) -> tuple[Taint, ...]:
     """Read a node's taints. Raises BadInput that names the place."""
     return tuple(Taint(taint.key, taint.value or "", _effect(taint.effect, "spec.taints")) for taint in taints or ())

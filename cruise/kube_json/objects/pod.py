@@ -29,7 +29,7 @@ from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, r
 from cruise.kube_json.objects.quantity import read_amounts
 from cruise.kube_json.objects.shared_values import SharedValues
 from cruise.kube_json.refusals import convert, label_of, one_line
-from cruise.kube_json.wire.pods_and_nodes import Condition, PodObject, PodSpec, PodStatus
+from cruise.kube_json.wire.pod_json import Condition, PodObject, PodSpec, PodStatus
 
 _NO_STATUS = PodStatus()
 _READ_CONDITIONS = frozenset({"PodScheduled", "PodResizePending", "PodResizeInProgress"})

@@ -6,7 +6,7 @@ from sys import intern
 
 from cruise.errors import BadInput
 from cruise.kube_json.refusals import label_of
-from cruise.kube_json.wire.storage import PriorityClassObject
+from cruise.kube_json.wire.storage_json import PriorityClassObject
 
 _NEVER = "Never"
 _POLICIES = (_NEVER, "PreemptLowerPriority")

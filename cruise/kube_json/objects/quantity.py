@@ -3,7 +3,7 @@
 from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
 from cruise.domain.resources import NO_AMOUNTS, Amounts
 from cruise.errors import BadInput
-from cruise.kube_json.wire.pods_and_nodes import QuantityMap, QuantityText
+from cruise.kube_json.wire.pod_json import QuantityMap, QuantityText
 
 MOST = 1 << 53
 """More millicores or bytes than any machine has; capped here, so that the sums of a node stay within 64 bits."""

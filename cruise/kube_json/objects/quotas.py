@@ -9,7 +9,7 @@ from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_me
 from cruise.domain.resources import Amounts
 from cruise.errors import BadInput
 from cruise.kube_json.refusals import explained, one_line
-from cruise.kube_json.wire.pods_and_nodes import Metadata, QuantityMap, Wire
+from cruise.kube_json.wire.pod_json import Metadata, QuantityMap, Wire
 
 
 class _Counts(Wire, frozen=True):

@@ -4,14 +4,14 @@ from sys import intern
 
 from cruise.domain.scheduling import LabelSelector, NodeSelectorTerm, Operator, Requirement
 from cruise.errors import BadInput
-from cruise.kube_json.wire import pods_and_nodes as wire
+from cruise.kube_json.wire import pod_json
 
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST})
 _OF_NODES = frozenset(Operator)
 _LISTING = frozenset({Operator.IN, Operator.NOT_IN})
 
 
-def read_selector(selector: wire.Selector, place: str = "spec.selector") -> LabelSelector:
+def read_selector(selector: pod_json.Selector, place: str = "spec.selector") -> LabelSelector:
     """Read a label selector: labels and expressions together; an empty one selects everything."""
     labels = sorted((selector.match_labels or {}).items())
     return LabelSelector(
@@ -20,7 +20,7 @@ def read_selector(selector: wire.Selector, place: str = "spec.selector") -> Labe
     )
 
 
-def read_node_terms(selector: wire.NodeSelector, place: str) -> tuple[NodeSelectorTerm, ...]:
+def read_node_terms(selector: pod_json.NodeSelector, place: str) -> tuple[NodeSelectorTerm, ...]:
     """Read the terms of a node selector. Raises BadInput that names the place."""
     return tuple(
         NodeSelectorTerm(
@@ -31,7 +31,7 @@ def read_node_terms(selector: wire.NodeSelector, place: str) -> tuple[NodeSelect
     )
 
 
-def _requirement(requirement: wire.SelectorRequirement, allowed: frozenset[Operator], place: str) -> Requirement:
+def _requirement(requirement: pod_json.SelectorRequirement, allowed: frozenset[Operator], place: str) -> Requirement:
     if requirement.operator not in allowed:
         names = ", ".join(sorted(allowed))
         raise BadInput(f'{place}: "{requirement.operator}" is no operator; write one of {names}')

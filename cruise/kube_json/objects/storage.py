@@ -11,7 +11,7 @@ from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.errors import BadInput
 from cruise.kube_json.objects.selectors import read_node_terms
 from cruise.kube_json.refusals import label_of
-from cruise.kube_json.wire import storage as wire_storage
+from cruise.kube_json.wire import storage_json
 
 _Terms = tuple[NodeSelectorTerm, ...] | None
 AttachLimits = Mapping[str, int]
@@ -75,9 +75,9 @@ class ClaimRequest:
     single_pod: bool
 
 
-def decode_volume(document: wire_storage.VolumeObject) -> Volume:
+def decode_volume(document: storage_json.VolumeObject) -> Volume:
     """Return a volume. Raises BadInput that names volume, place and fix."""
-    spec, name = document.spec or wire_storage.VolumeSpec(), document.metadata.name
+    spec, name = document.spec or storage_json.VolumeSpec(), document.metadata.name
     required = spec.node_affinity.required if spec.node_affinity else None
     try:
         terms = None if required is None else read_node_terms(required, "spec.nodeAffinity")
@@ -100,7 +100,7 @@ def _in_zones(key: str, zones: tuple[str, ...]) -> _Terms:
     return tuple(terms)
 
 
-def _driver_of(spec: wire_storage.VolumeSpec) -> tuple[str | None, str]:
+def _driver_of(spec: storage_json.VolumeSpec) -> tuple[str | None, str]:
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
     for disk, old in (
@@ -115,9 +115,9 @@ def _driver_of(spec: wire_storage.VolumeSpec) -> tuple[str | None, str]:
     return None, ""
 
 
-def decode_claim(document: wire_storage.ClaimObject) -> ClaimRequest:
+def decode_claim(document: storage_json.ClaimObject) -> ClaimRequest:
     """Return a claim by itself."""
-    metadata, spec = document.metadata, document.spec or wire_storage.ClaimSpec()
+    metadata, spec = document.metadata, document.spec or storage_json.ClaimSpec()
     annotations = metadata.annotations or {}
     phase = (document.status.phase if document.status else None) or ""
     volume = spec.volume_name or ""
@@ -133,7 +133,7 @@ def decode_claim(document: wire_storage.ClaimObject) -> ClaimRequest:
     )
 
 
-def decode_storage_class(document: wire_storage.StorageClassObject) -> StorageClass:
+def decode_storage_class(document: storage_json.StorageClassObject) -> StorageClass:
     """Return a storage class. Raises BadInput that names class, place and fix."""
     name, mode = document.metadata.name, document.volume_binding_mode
     if mode not in (None, "", _WAITS, _AT_ONCE):
@@ -152,7 +152,7 @@ def decode_storage_class(document: wire_storage.StorageClassObject) -> StorageCl
     )
 
 
-def decode_attach_limits(document: wire_storage.NodeDriversObject) -> AttachLimits:
+def decode_attach_limits(document: storage_json.NodeDriversObject) -> AttachLimits:
     """Return a node's limits. Raises BadInput that names node, place and fix."""
     limits = {}
     for index, driver in enumerate(document.spec.drivers or () if document.spec else ()):

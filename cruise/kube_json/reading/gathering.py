@@ -42,9 +42,7 @@ from cruise.kube_json.objects.storage import (
     surroundings_of,
 )
 from cruise.kube_json.refusals import label_of
-from cruise.kube_json.wire import objects as wire_objects
-from cruise.kube_json.wire import pods_and_nodes as wire
-from cruise.kube_json.wire import storage as wire_storage
+from cruise.kube_json.wire import object_json, pod_json, storage_json
 
 
 @dataclass(slots=True)
@@ -75,48 +73,48 @@ class Gathering:
         """Share labels between nodes and pods."""
         self._pod_reader = PodReader(maps=self._maps)
 
-    def add(self, document: wire_objects.AnyObject) -> None:
+    def add(self, document: object_json.AnyObject) -> None:
         """Decode one object. Raises BadInput that names object, place and fix."""
         if not document.metadata.name:
             kind, namespace = document.__struct_config__.tag, document.metadata.namespace
             where = f"{kind} in namespace {namespace}" if namespace else kind
             raise BadInput(f"{where}: has no name; add metadata.name")
         match document:
-            case wire.PodObject():
+            case pod_json.PodObject():
                 pod = self._pod_reader.read(document)
                 self.pods.append(pod)
                 stated = document.spec.priority is not None
                 self._class_names.append(None if stated else document.spec.priority_class_name or "")
                 self.oom_kills.extend(oom_kills_of(pod, document.status))
-            case wire.NodeObject():
+            case object_json.NodeObject():
                 self.nodes.append(decode_node(document, self._maps))
-            case wire_objects.WorkloadObject():
+            case object_json.WorkloadObject():
                 self._add_workload(document)
-            case wire_objects.BudgetObject():
+            case object_json.BudgetObject():
                 budget = decode_budget(document)
                 self.budgets += [budget] if budget else []
-            case wire_objects.AutoscalerObject():
+            case object_json.AutoscalerObject():
                 self.autoscalers.append(decode_autoscaler(document))
-            case wire_objects.LimitRangeObject() | wire_objects.NamespaceObject():
+            case object_json.LimitRangeObject() | object_json.NamespaceObject():
                 self._add_namespaced(document)
-            case wire_storage.PriorityClassObject():
+            case storage_json.PriorityClassObject():
                 self.priority_classes[document.metadata.name] = decode_priority_class(document)
             case _:
                 self._add_storage(document)
 
-    def _add_storage(self, document: wire_storage.AnyStorage) -> None:
+    def _add_storage(self, document: storage_json.AnyStorage) -> None:
         name = document.metadata.name
         match document:
-            case wire_storage.ClaimObject():
+            case storage_json.ClaimObject():
                 self.claims.append(decode_claim(document))
-            case wire_storage.VolumeObject():
+            case storage_json.VolumeObject():
                 self.volumes[name] = decode_volume(document)
-            case wire_storage.StorageClassObject():
+            case storage_json.StorageClassObject():
                 self.storage_classes[name] = decode_storage_class(document)
-            case wire_storage.NodeDriversObject():
+            case storage_json.NodeDriversObject():
                 self.attach_limits[name] = decode_attach_limits(document)
 
-    def _add_workload(self, document: wire_objects.WorkloadObject) -> None:
+    def _add_workload(self, document: object_json.WorkloadObject) -> None:
         control = control_of(document)
         if control is not None:
             key, controller = control
@@ -126,8 +124,8 @@ class Gathering:
         workload = decode_workload(document)
         self.workloads[(workload.namespace, workload.ref)] = workload
 
-    def _add_namespaced(self, document: wire_objects.LimitRangeObject | wire_objects.NamespaceObject) -> None:
-        if isinstance(document, wire_objects.NamespaceObject):
+    def _add_namespaced(self, document: object_json.LimitRangeObject | object_json.NamespaceObject) -> None:
+        if isinstance(document, object_json.NamespaceObject):
             name = document.metadata.name
             annotations = trimmed(document.metadata.annotations)
             if annotations:

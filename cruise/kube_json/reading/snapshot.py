@@ -11,20 +11,20 @@ from cruise.kube_json.reading.decode import broken_input, decode_items
 from cruise.kube_json.reading.gathering import Gathering
 from cruise.kube_json.reading.split import BrokenJson, ItemList
 from cruise.kube_json.refusals import convert, label_of, label_of_document, one_line
-from cruise.kube_json.wire import objects as wire_objects
+from cruise.kube_json.wire import object_json
 
 _HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
-_SHAPES: Mapping[str, type[wire_objects.AnyObject]] = {
-    str(shape.__struct_config__.tag): shape for shape in get_args(wire_objects.AnyObject)
+_SHAPES: Mapping[str, type[object_json.AnyObject]] = {
+    str(shape.__struct_config__.tag): shape for shape in get_args(object_json.AnyObject)
 }
-_Decoder = msgspec.json.Decoder[list[wire_objects.AnyObject]]
+_Decoder = msgspec.json.Decoder[list[object_json.AnyObject]]
 
 
 def _decoder(item: Any) -> _Decoder:  # noqa: ANN401 - a type, or a union of types
     return msgspec.json.Decoder(list[item])
 
 
-_MIXED = _decoder(wire_objects.AnyObject)
+_MIXED = _decoder(object_json.AnyObject)
 _OF_KIND = {f"{kind}List": _decoder(shape) for kind, shape in _SHAPES.items()}
 
 
@@ -34,7 +34,7 @@ def read_snapshot(chunks: Iterable[bytes], name: str) -> Snapshot:
     Kinds that cruise does not read are passed over. Raises BadInput, one line that names file, place and fix.
     """
     items, gathering = ItemList(chunks), Gathering()
-    last: wire_objects.AnyObject | None = None
+    last: object_json.AnyObject | None = None
     try:
         try:
             for document in _documents(items):
@@ -58,12 +58,12 @@ def _refuse_other_documents(fields: Mapping[str, object]) -> None:
         raise BadInput(f"is a {kind}, not a List; {_HOW}")
 
 
-def _documents(items: ItemList) -> Iterator[wire_objects.AnyObject]:
+def _documents(items: ItemList) -> Iterator[object_json.AnyObject]:
     def decoder_of(fields: Mapping[str, object]) -> _Decoder:
         _refuse_other_documents(fields)
         return _OF_KIND.get(_list_kind(fields), _MIXED)
 
-    def decode_one(document: object) -> wire_objects.AnyObject | None:
+    def decode_one(document: object) -> object_json.AnyObject | None:
         if not isinstance(document, dict):
             raise BadInput(f"items: {document!r:.40} is not an object; {_HOW}")
         kind = _kind(document, _list_kind(items.fields))
@@ -84,7 +84,7 @@ def _kind(document: Mapping[str, Any], list_kind: str) -> str:
     return kind
 
 
-def _label(document: wire_objects.AnyObject | None) -> str:
+def _label(document: object_json.AnyObject | None) -> str:
     if document is None:
         return ""
     metadata = document.metadata

@@ -10,8 +10,8 @@ import msgspec
 
 from cruise.errors import BadInput
 from cruise.kube_json.refusals import explained, label_of, one_line
-from cruise.kube_json.wire.objects import AnyObject
-from cruise.kube_json.wire.pods_and_nodes import Wire
+from cruise.kube_json.wire.object_json import AnyObject
+from cruise.kube_json.wire.pod_json import Wire
 
 T = TypeVar("T", bound=AnyObject)
 S = TypeVar("S")

@@ -1,6 +1,6 @@
 """One item of a UsageStatistics file, as a msgspec struct."""
 
-from cruise.kube_json.wire.pods_and_nodes import Timestamp, Wire
+from cruise.kube_json.wire.pod_json import Timestamp, Wire
 
 
 class CpuUsage(Wire, frozen=True):

@@ -27,7 +27,7 @@ from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.patches.json_patch import tried_patch
 from cruise.kube_json.patches.steering_patch import affinity_operations, check_affinity, preferred_terms
 from cruise.kube_json.refusals import convert
-from cruise.kube_json.wire.pods_and_nodes import PodObject
+from cruise.kube_json.wire.pod_json import PodObject
 from cruise.runtime.admission.admission import Admitter
 from cruise.runtime.admission.steering import Expected
 

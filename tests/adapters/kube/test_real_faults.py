@@ -13,7 +13,7 @@ from cruise.adapters.kube.following.watching import Timing
 from cruise.domain.cluster import WorkloadRef
 from cruise.errors import BadInput, Unavailable
 from cruise.kube_json.reading.gathering import Gathering
-from cruise.kube_json.wire.objects import AnyObject
+from cruise.kube_json.wire.object_json import AnyObject
 from tests.adapters.kube.followed import SHORT, eventually, following, snapshot_or_none
 from tests.controlplane.api import ApiError
 from tests.controlplane.behaviour import NodeSpec

@@ -16,7 +16,7 @@ from cruise.kube_json.objects.around_pods import (
     decode_limit_range,
     decode_workload,
 )
-from cruise.kube_json.wire import objects as wire_objects
+from cruise.kube_json.wire import object_json
 from tests.builders import (
     LONG_AGO,
     Json,
@@ -32,9 +32,9 @@ from tests.builders import (
 CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
-def workload_object(document: Json) -> wire_objects.WorkloadObject:
-    found = msgspec.convert(document, wire_objects.AnyObject)
-    assert isinstance(found, wire_objects.WorkloadObject)
+def workload_object(document: Json) -> object_json.WorkloadObject:
+    found = msgspec.convert(document, object_json.AnyObject)
+    assert isinstance(found, object_json.WorkloadObject)
     return found
 
 
@@ -81,7 +81,7 @@ def test_a_budget_selects_by_labels_and_expressions():
         ],
     }
     budget = decode_budget(
-        msgspec.convert(make_budget_json(selector=selector, disruptions_allowed=2), wire_objects.BudgetObject)
+        msgspec.convert(make_budget_json(selector=selector, disruptions_allowed=2), object_json.BudgetObject)
     )
     assert budget is not None
     assert budget.disruptions_allowed == 2
@@ -96,16 +96,16 @@ def test_a_budget_selects_by_labels_and_expressions():
 
 
 def test_an_empty_selector_selects_everything_and_none_selects_nothing():
-    everything = decode_budget(msgspec.convert(make_budget_json(selector={}), wire_objects.BudgetObject))
+    everything = decode_budget(msgspec.convert(make_budget_json(selector={}), object_json.BudgetObject))
     assert everything is not None
     assert everything.selector == LabelSelector()
-    assert decode_budget(msgspec.convert(make_budget_json(selector=None), wire_objects.BudgetObject)) is None
+    assert decode_budget(msgspec.convert(make_budget_json(selector=None), object_json.BudgetObject)) is None
 
 
 def test_a_budget_without_status_allows_no_disruption():
     document = make_budget_json(selector={})
     del document["status"]
-    budget = decode_budget(msgspec.convert(document, wire_objects.BudgetObject))
+    budget = decode_budget(msgspec.convert(document, object_json.BudgetObject))
     assert budget is not None
     assert budget.disruptions_allowed == 0
 
@@ -113,7 +113,7 @@ def test_a_budget_without_status_allows_no_disruption():
 def test_a_selector_has_no_node_operators():
     selector = {"matchExpressions": [{"key": "n", "operator": "Gt", "values": ["1"]}]}
     with pytest.raises(BadInput) as refused:
-        decode_budget(msgspec.convert(make_budget_json(selector=selector), wire_objects.BudgetObject))
+        decode_budget(msgspec.convert(make_budget_json(selector=selector), object_json.BudgetObject))
     assert str(refused.value) == (
         'PodDisruptionBudget shop/web: spec.selector: "Gt" is no operator; write one of DoesNotExist, Exists, In, NotIn'
     )
@@ -141,9 +141,7 @@ def container_metric(name: str) -> Json:
     ],
 )
 def test_what_an_autoscaler_targets(metrics, targeted):
-    autoscaler = decode_autoscaler(
-        msgspec.convert(make_autoscaler_json(metrics=metrics), wire_objects.AutoscalerObject)
-    )
+    autoscaler = decode_autoscaler(msgspec.convert(make_autoscaler_json(metrics=metrics), object_json.AutoscalerObject))
     assert autoscaler.target == WorkloadRef("Deployment", "web")
     assert autoscaler.utilisation_of == targeted
 
@@ -165,7 +163,7 @@ def test_what_an_autoscaler_of_v1_targets(percentage, annotation, targeted):
     if annotation is not None:
         key = "autoscaling.alpha.kubernetes.io/metrics"
         document["metadata"]["annotations"] = {key: json.dumps(annotation)}
-    assert decode_autoscaler(msgspec.convert(document, wire_objects.AutoscalerObject)).utilisation_of == targeted
+    assert decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject)).utilisation_of == targeted
 
 
 @pytest.mark.parametrize("text", ["[", '[{"type":1}]'])
@@ -173,7 +171,7 @@ def test_unreadable_metrics_of_v1_are_refused(text):
     document = make_autoscaler_json()
     document["metadata"]["annotations"] = {"autoscaling.alpha.kubernetes.io/metrics": text}
     with pytest.raises(BadInput, match=r"^HorizontalPodAutoscaler shop/web: annotation autoscaling\.alpha"):
-        decode_autoscaler(msgspec.convert(document, wire_objects.AutoscalerObject))
+        decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject))
 
 
 def test_limit_ranges_for_containers_and_pods():
@@ -189,7 +187,7 @@ def test_limit_ranges_for_containers_and_pods():
                 {"type": "Pod", "max": {"memory": "16Gi"}, "maxLimitRequestRatio": {"cpu": "1.5", "memory": 2}},
                 {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}},
             ),
-            wire_objects.LimitRangeObject,
+            object_json.LimitRangeObject,
         )
     )
     assert items == (
@@ -206,7 +204,7 @@ def test_limit_ranges_for_containers_and_pods():
 def test_a_limit_range_is_refused_by_place():
     document = make_limit_range_json({"type": "Pod"}, {"type": "Container", "min": {"memory": "1.5Gx"}})
     with pytest.raises(BadInput) as refused:
-        decode_limit_range(msgspec.convert(document, wire_objects.LimitRangeObject))
+        decode_limit_range(msgspec.convert(document, object_json.LimitRangeObject))
     assert str(refused.value) == (
         'LimitRange shop/limits: spec.limits[1].min.memory: "1.5Gx" is not a quantity; write e.g. 500m, 2 or 1.5Gi'
     )

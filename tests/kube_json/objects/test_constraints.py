@@ -11,7 +11,7 @@ from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.errors import BadInput
 from cruise.kube_json.objects.pod import PodReader, decode_pod
 from cruise.kube_json.refusals import convert
-from cruise.kube_json.wire.pods_and_nodes import PodObject
+from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import Json, make_container_json, make_pod_json
 
 ZONE = "topology.kubernetes.io/zone"

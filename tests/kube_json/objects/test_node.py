@@ -8,7 +8,7 @@ from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.errors import BadInput
 from cruise.kube_json.objects.node import decode_node
-from cruise.kube_json.wire.pods_and_nodes import NodeObject
+from cruise.kube_json.wire.object_json import NodeObject
 from tests.builders import GIBIBYTE, Json, make_node_json
 
 

@@ -9,7 +9,7 @@ from cruise.domain.cluster import OomKill, WorkloadRef
 from cruise.domain.resources import MEBIBYTE
 from cruise.kube_json.objects.oom_kills import oom_kills_of
 from cruise.kube_json.objects.pod import decode_pod
-from cruise.kube_json.wire.pods_and_nodes import PodObject
+from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import NOW, Json, make_container_json, make_pod_json, stamp
 
 

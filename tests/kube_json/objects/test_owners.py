@@ -2,7 +2,7 @@
 
 from cruise.domain.cluster import WorkloadRef
 from cruise.kube_json.objects.owners import NO_OWNERS, Owners, controller_of, identity_of
-from cruise.kube_json.wire.pods_and_nodes import OwnerReference
+from cruise.kube_json.wire.pod_json import OwnerReference
 
 DEPLOYMENT = WorkloadRef("Deployment", "web")
 

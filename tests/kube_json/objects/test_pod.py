@@ -14,7 +14,7 @@ from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement, TaintEffect, Toleration
 from cruise.errors import BadInput
 from cruise.kube_json.objects.pod import PodReader, decode_pod
-from cruise.kube_json.wire.pods_and_nodes import PodObject
+from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import LONG_AGO, NOW, Json, make_amounts, make_container_json, make_pod_json, stamp
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.objects.shared_values import SharedValues
-from cruise.kube_json.wire.pods_and_nodes import PodObject
+from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import make_container_json, make_pod_json
 
 

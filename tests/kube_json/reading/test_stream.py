@@ -6,8 +6,8 @@ import pytest
 
 from cruise.errors import BadInput
 from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, StreamDecoder, Unreadable
-from cruise.kube_json.wire.objects import DeploymentObject
-from cruise.kube_json.wire.pods_and_nodes import NodeObject, PodObject
+from cruise.kube_json.wire.object_json import DeploymentObject, NodeObject
+from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import Json, make_container_json, make_node_json, make_pod_json
 
 PODS = StreamDecoder(PodObject)

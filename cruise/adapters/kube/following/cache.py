@@ -23,9 +23,8 @@ from cruise.kube_json.objects.around_pods import decode_autoscaler, decode_budge
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS
 from cruise.kube_json.reading.stream import Unreadable
-from cruise.kube_json.wire import objects as wire_objects
-from cruise.kube_json.wire import pods_and_nodes as wire
-from cruise.kube_json.wire.objects import AnyObject
+from cruise.kube_json.wire import object_json
+from cruise.kube_json.wire.object_json import AnyObject
 
 log = structlog.get_logger()
 
@@ -35,12 +34,12 @@ _OFF: Mapping[str, str] = {MODE.name: MODE.write(Mode.OFF)}
 # Every pod of a cluster may be odd in the same way.
 _MOST_TOLD = 20
 _WORKLOADS = (
-    wire_objects.DeploymentObject,
-    wire_objects.ReplicaSetObject,
-    wire_objects.StatefulSetObject,
-    wire_objects.DaemonSetObject,
-    wire_objects.JobObject,
-    wire_objects.CronJobObject,
+    object_json.DeploymentObject,
+    object_json.ReplicaSetObject,
+    object_json.StatefulSetObject,
+    object_json.DaemonSetObject,
+    object_json.JobObject,
+    object_json.CronJobObject,
 )
 
 # Which parts of a snapshot are made of a kind.
@@ -83,19 +82,19 @@ class Cache:
         self.pods = PodShelf(
             self.controllers, maps, partial(self._changed, "Pod"), self.oom.tell, self._classes.by_name
         )
-        self._nodes: Shelf[wire.NodeObject, Node] = Shelf(
+        self._nodes: Shelf[object_json.NodeObject, Node] = Shelf(
             lambda document: decode_node(document, maps), partial(self._changed, "Node")
         )
-        self._budgets: Shelf[wire_objects.BudgetObject, DisruptionBudget] = Shelf(
+        self._budgets: Shelf[object_json.BudgetObject, DisruptionBudget] = Shelf(
             decode_budget, partial(self._changed, "PodDisruptionBudget")
         )
-        self._autoscalers: Shelf[wire_objects.AutoscalerObject, Autoscaler] = Shelf(
+        self._autoscalers: Shelf[object_json.AutoscalerObject, Autoscaler] = Shelf(
             decode_autoscaler, partial(self._changed, "HorizontalPodAutoscaler")
         )
-        self._limit_ranges: Shelf[wire_objects.LimitRangeObject, tuple[LimitRangeItem, ...]] = Shelf(
+        self._limit_ranges: Shelf[object_json.LimitRangeObject, tuple[LimitRangeItem, ...]] = Shelf(
             decode_limit_range, partial(self._changed, "LimitRange")
         )
-        self._namespaces: Shelf[wire_objects.NamespaceObject, _Marks] = Shelf(
+        self._namespaces: Shelf[object_json.NamespaceObject, _Marks] = Shelf(
             partial(_marks_of, maps), partial(self._changed, "Namespace")
         )
         keepers: dict[str, object] = {
@@ -221,7 +220,7 @@ class _Marks:
     labels: Mapping[str, str]
 
 
-def _marks_of(maps: StringMaps, document: wire_objects.NamespaceObject) -> _Marks:
+def _marks_of(maps: StringMaps, document: object_json.NamespaceObject) -> _Marks:
     metadata = document.metadata
     return _Marks(maps.annotations(metadata.annotations), maps.labels(with_name(metadata.labels, metadata.name)))
 

@@ -7,7 +7,7 @@ from cruise.domain.cluster import Workload, WorkloadRef
 from cruise.kube_json.objects.around_pods import control_of, decode_workload
 from cruise.kube_json.objects.owners import OwnerKey
 from cruise.kube_json.objects.shared_values import SharedValues
-from cruise.kube_json.wire.objects import AnyWorkload
+from cruise.kube_json.wire.object_json import AnyWorkload
 
 WorkloadShelf = Shelf[AnyWorkload, Workload | WorkloadRef]
 """Workloads of one kind; in place of one that another controls, that one's name."""

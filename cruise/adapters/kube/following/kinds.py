@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from cruise.kube_json.wire import objects as wire_objects
-from cruise.kube_json.wire import pods_and_nodes as wire
-from cruise.kube_json.wire import storage as wire_storage
+from cruise.kube_json.wire import object_json, pod_json, storage_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,42 +16,42 @@ class Kind:
 
     plural: str
     path: str
-    shape: type[wire_objects.AnyObject]
+    shape: type[object_json.AnyObject]
     optional: bool = False
 
 
-REPLICA_SETS = Kind("replicasets", "/apis/apps/v1/replicasets", wire_objects.ReplicaSetObject)
-JOBS = Kind("jobs", "/apis/batch/v1/jobs", wire_objects.JobObject)
-NODES = Kind("nodes", "/api/v1/nodes", wire.NodeObject)
-PODS = Kind("pods", "/api/v1/pods", wire.PodObject)
-BUDGETS = Kind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", wire_objects.BudgetObject)
+REPLICA_SETS = Kind("replicasets", "/apis/apps/v1/replicasets", object_json.ReplicaSetObject)
+JOBS = Kind("jobs", "/apis/batch/v1/jobs", object_json.JobObject)
+NODES = Kind("nodes", "/api/v1/nodes", object_json.NodeObject)
+PODS = Kind("pods", "/api/v1/pods", pod_json.PodObject)
+BUDGETS = Kind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", object_json.BudgetObject)
 
 ADMISSION_KINDS: tuple[Kind, ...] = (
     REPLICA_SETS,
     JOBS,
     NODES,
-    Kind("deployments", "/apis/apps/v1/deployments", wire_objects.DeploymentObject),
-    Kind("statefulsets", "/apis/apps/v1/statefulsets", wire_objects.StatefulSetObject),
-    Kind("daemonsets", "/apis/apps/v1/daemonsets", wire_objects.DaemonSetObject),
-    Kind("cronjobs", "/apis/batch/v1/cronjobs", wire_objects.CronJobObject),
+    Kind("deployments", "/apis/apps/v1/deployments", object_json.DeploymentObject),
+    Kind("statefulsets", "/apis/apps/v1/statefulsets", object_json.StatefulSetObject),
+    Kind("daemonsets", "/apis/apps/v1/daemonsets", object_json.DaemonSetObject),
+    Kind("cronjobs", "/apis/batch/v1/cronjobs", object_json.CronJobObject),
     Kind(
         "horizontalpodautoscalers",
         "/apis/autoscaling/v2/horizontalpodautoscalers",
-        wire_objects.AutoscalerObject,
+        object_json.AutoscalerObject,
     ),
-    Kind("limitranges", "/api/v1/limitranges", wire_objects.LimitRangeObject),
-    Kind("namespaces", "/api/v1/namespaces", wire_objects.NamespaceObject),
+    Kind("limitranges", "/api/v1/limitranges", object_json.LimitRangeObject),
+    Kind("namespaces", "/api/v1/namespaces", object_json.NamespaceObject),
 )
 """What sizes for a new pod are decided from."""
 
 PRIORITY_CLASSES = Kind(
-    "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", wire_storage.PriorityClassObject, optional=True
+    "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", storage_json.PriorityClassObject, optional=True
 )
 STORAGE_KINDS: tuple[Kind, ...] = (
-    Kind("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", wire_storage.ClaimObject, optional=True),
-    Kind("persistentvolumes", "/api/v1/persistentvolumes", wire_storage.VolumeObject, optional=True),
-    Kind("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", wire_storage.StorageClassObject, optional=True),
-    Kind("csinodes", "/apis/storage.k8s.io/v1/csinodes", wire_storage.NodeDriversObject, optional=True),
+    Kind("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", storage_json.ClaimObject, optional=True),
+    Kind("persistentvolumes", "/api/v1/persistentvolumes", storage_json.VolumeObject, optional=True),
+    Kind("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", storage_json.StorageClassObject, optional=True),
+    Kind("csinodes", "/apis/storage.k8s.io/v1/csinodes", storage_json.NodeDriversObject, optional=True),
 )
 """What tells where a pod with claims may go."""
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from cruise.adapters.kube.following.kinds import Kind
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.kube_json.reading.stream import Page, StreamDecoder
-from cruise.kube_json.wire.objects import AnyObject
+from cruise.kube_json.wire.object_json import AnyObject
 
 
 async def list_pages(

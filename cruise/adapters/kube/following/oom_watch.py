@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cruise.domain.cluster import OomKill, Pod
 from cruise.kube_json.objects.oom_kills import oom_kills_of
-from cruise.kube_json.wire.pods_and_nodes import PodStatus
+from cruise.kube_json.wire.pod_json import PodStatus
 
 MOST_WAITING = 4096
 """Kills; who is that far behind is told what pods still show, instead of every kill in between."""

@@ -15,7 +15,7 @@ from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
 from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.objects.priority_classes import PriorityClass
 from cruise.kube_json.reading.stream import Unreadable, unreadable
-from cruise.kube_json.wire.pods_and_nodes import PodObject
+from cruise.kube_json.wire.pod_json import PodObject
 
 _by_name = attrgetter("name")
 

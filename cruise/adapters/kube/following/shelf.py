@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from cruise.errors import BadInput
 from cruise.kube_json.reading.stream import Unreadable, unreadable
-from cruise.kube_json.wire.objects import AnyObject
+from cruise.kube_json.wire.object_json import AnyObject
 
 T = TypeVar("T", bound=AnyObject)
 T_contra = TypeVar("T_contra", bound=AnyObject, contravariant=True)

@@ -7,7 +7,7 @@ from cruise.adapters.kube.following.shelf import Key, Shelf
 from cruise.domain.colocation import Surroundings
 from cruise.kube_json.objects import storage
 from cruise.kube_json.objects.priority_classes import PriorityClass, decode_priority_class
-from cruise.kube_json.wire import storage as wire_storage
+from cruise.kube_json.wire import storage_json
 
 
 class StorageShelves:
@@ -17,16 +17,16 @@ class StorageShelves:
     """
 
     def __init__(self, changed: Callable[[str, Key], None]) -> None:
-        self._claims: Shelf[wire_storage.ClaimObject, storage.ClaimRequest] = Shelf(
+        self._claims: Shelf[storage_json.ClaimObject, storage.ClaimRequest] = Shelf(
             storage.decode_claim, partial(changed, "PersistentVolumeClaim")
         )
-        self._volumes: Shelf[wire_storage.VolumeObject, storage.Volume] = Shelf(
+        self._volumes: Shelf[storage_json.VolumeObject, storage.Volume] = Shelf(
             storage.decode_volume, partial(changed, "PersistentVolume")
         )
-        self._classes: Shelf[wire_storage.StorageClassObject, storage.StorageClass] = Shelf(
+        self._classes: Shelf[storage_json.StorageClassObject, storage.StorageClass] = Shelf(
             storage.decode_storage_class, partial(changed, "StorageClass")
         )
-        self._limits: Shelf[wire_storage.NodeDriversObject, storage.AttachLimits] = Shelf(
+        self._limits: Shelf[storage_json.NodeDriversObject, storage.AttachLimits] = Shelf(
             storage.decode_attach_limits, partial(changed, "CSINode")
         )
 
@@ -55,7 +55,7 @@ class ClassShelf:
     """Priority classes; `by_name` is always up to date."""
 
     def __init__(self, changed: Callable[[str, Key], None]) -> None:
-        self.shelf: Shelf[wire_storage.PriorityClassObject, PriorityClass] = Shelf(
+        self.shelf: Shelf[storage_json.PriorityClassObject, PriorityClass] = Shelf(
             decode_priority_class, partial(changed, "PriorityClass")
         )
         self.by_name: Mapping[str, PriorityClass] = _ByName(self.shelf)
@@ -64,7 +64,7 @@ class ClassShelf:
 class _ByName(Mapping[str, PriorityClass]):
     """A shelf of objects without a namespace, by their names."""
 
-    def __init__(self, shelf: Shelf[wire_storage.PriorityClassObject, PriorityClass]) -> None:
+    def __init__(self, shelf: Shelf[storage_json.PriorityClassObject, PriorityClass]) -> None:
         self._shelf = shelf
 
     def __getitem__(self, name: str) -> PriorityClass:

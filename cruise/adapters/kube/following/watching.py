@@ -17,7 +17,7 @@ from cruise.adapters.kube.following.watch_lines import WatchLines
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.errors import BadInput, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
 from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder
-from cruise.kube_json.wire.objects import AnyObject
+from cruise.kube_json.wire.object_json import AnyObject
 
 log = structlog.get_logger()
 

@@ -19,7 +19,7 @@ from cruise.domain.policy import Mode
 from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json.reading.gathering import Gathering
 from cruise.kube_json.reading.stream import StreamDecoder
-from cruise.kube_json.wire.objects import AnyObject
+from cruise.kube_json.wire.object_json import AnyObject
 from tests.builders import (
     Json,
     make_autoscaler_json,

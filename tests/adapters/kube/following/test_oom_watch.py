@@ -12,7 +12,7 @@ from cruise.adapters.kube.following.pod_shelf import PodShelf
 from cruise.domain.cluster import OomKill
 from cruise.domain.resources import MEBIBYTE
 from cruise.kube_json.objects.annotations import StringMaps
-from cruise.kube_json.wire.pods_and_nodes import PodObject
+from cruise.kube_json.wire.pod_json import PodObject
 from tests.adapters.kube.followed import eventually, following
 from tests.builders import LONG_AGO, Json, make_container_json, make_pod_json, stamp
 from tests.controlplane.manifests import container, pod_template, workload

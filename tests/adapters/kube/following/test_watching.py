@@ -9,7 +9,7 @@ from aiohttp import web
 
 from cruise.adapters.kube.following.kinds import Kind
 from cruise.errors import Unavailable
-from cruise.kube_json.wire.objects import LimitRangeObject
+from cruise.kube_json.wire.object_json import LimitRangeObject
 from tests.adapters.kube.followed import SHORT, eventually, snapshot_or_none
 from tests.adapters.kube.loopback import (
     EXPIRED_LINE,

@@ -1,4 +1,4 @@
-"""The few fields of pods and nodes that cruise reads, as msgspec structs: one shape for bytes and for dicts.
+"""The few fields of pods that cruise reads, as msgspec structs: one shape for bytes and for dicts.
 
 Unknown fields are skipped. Everything that Go clients may print as null is optional.
 """
@@ -267,41 +267,3 @@ class PodObject(Wire, frozen=True, tag_field="kind", tag="Pod"):
     metadata: Metadata
     spec: PodSpec
     status: PodStatus | None = None
-
-
-class NodeTaint(Wire, frozen=True):
-    """A node's taint."""
-
-    key: str
-    effect: str
-    value: str | None = None
-
-
-class NodeSpec(Wire, frozen=True):
-    """A node's spec."""
-
-    unschedulable: bool | None = None
-    taints: tuple[NodeTaint, ...] | None = None
-
-
-class NodeSystem(Wire, frozen=True):
-    """`status.nodeInfo`."""
-
-    kubelet_version: str = ""
-
-
-class NodeStatus(Wire, frozen=True):
-    """A node's status."""
-
-    allocatable: QuantityMap | None = None
-    capacity: QuantityMap | None = None
-    conditions: tuple[Condition, ...] | None = None
-    node_info: NodeSystem | None = None
-
-
-class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):
-    """A Node."""
-
-    metadata: Metadata
-    spec: NodeSpec | None = None
-    status: NodeStatus | None = None

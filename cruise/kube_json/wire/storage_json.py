@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from cruise.kube_json.wire.pods_and_nodes import Metadata, NodeSelector, Wire
+from cruise.kube_json.wire.pod_json import Metadata, NodeSelector, Wire
 
 
 class CsiSource(Wire, frozen=True):

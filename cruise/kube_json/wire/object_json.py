@@ -1,9 +1,47 @@
-"""The few fields that cruise reads of the objects around pods, as msgspec structs, and the union of all kinds."""
+"""The few fields that cruise reads of nodes and of the objects around pods, as structs, and the union of all kinds."""
 
 from msgspec import field
 
-from cruise.kube_json.wire.pods_and_nodes import Metadata, NodeObject, PodObject, QuantityMap, Selector, Wire
-from cruise.kube_json.wire.storage import AnyStorage, PriorityClassObject
+from cruise.kube_json.wire.pod_json import Condition, Metadata, PodObject, QuantityMap, Selector, Wire
+from cruise.kube_json.wire.storage_json import AnyStorage, PriorityClassObject
+
+
+class NodeTaint(Wire, frozen=True):
+    """A node's taint."""
+
+    key: str
+    effect: str
+    value: str | None = None
+
+
+class NodeSpec(Wire, frozen=True):
+    """A node's spec."""
+
+    unschedulable: bool | None = None
+    taints: tuple[NodeTaint, ...] | None = None
+
+
+class NodeSystem(Wire, frozen=True):
+    """`status.nodeInfo`."""
+
+    kubelet_version: str = ""
+
+
+class NodeStatus(Wire, frozen=True):
+    """A node's status."""
+
+    allocatable: QuantityMap | None = None
+    capacity: QuantityMap | None = None
+    conditions: tuple[Condition, ...] | None = None
+    node_info: NodeSystem | None = None
+
+
+class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):
+    """A Node."""
+
+    metadata: Metadata
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
 
 
 class JobTemplateSpec(Wire, frozen=True):
