@@ -9,6 +9,7 @@ import structlog
 
 from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
+from cruise.decisions.usage.statistics_table import with_lesson
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import ContainerRole, Node, OomKill, Pod, Snapshot
 from cruise.domain.policy import Mode, Policy
@@ -17,6 +18,7 @@ from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
 from cruise.errors import Conflict, CruiseError, Throttled
 from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.usage.state import UsageState
 from cruise.runtime.writing.exclusions import Exclusions
 from cruise.runtime.writing.waits import WRITE_WAITS
 from cruise.runtime.writing.writer import Writer
@@ -64,6 +66,7 @@ class OomReactor:
         policy: Policy,
         writer: Writer | None = None,
         exclusions: Exclusions | None = None,
+        usage: UsageState | None = None,
         *,
         waits: OomWaits = OOM_WAITS,
     ) -> None:
@@ -72,6 +75,7 @@ class OomReactor:
         self._policy = policy
         self._writer = writer or Writer(cluster, store, policy)
         self._exclusions = exclusions or Exclusions()
+        self._usage = usage or UsageState()
         self._waits = waits
         self._reacted_at: dict[tuple[str, str], datetime] = {}
         self._known: dict[tuple[str, str, datetime], None] = {}
@@ -147,7 +151,7 @@ class OomReactor:
         record = learn_from(kill, statistics.row(row) if row is not None else None)
         snapshot = around(await self._cluster.snapshot(), kill)
         pod = await self._cluster.pod(kill.namespace, kill.pod)
-        decision = await self._decide(record, pod, snapshot, taught(statistics, record), now)
+        decision = await self._decide(record, pod, snapshot, with_lesson(statistics, record), now)
         outcome = None
         if isinstance(decision, EvictPod):
             # The pod comes back at once, and shall be admitted with what was learnt.
@@ -178,10 +182,11 @@ class OomReactor:
         return await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
 
     async def _teach(self, kill: OomKill, record: OomRecord) -> None:
-        """Write what a kill teaches into the statistics as they are now."""
+        """Write what a kill teaches into the statistics as they are now, stored and in memory."""
         statistics = await self._statistics_for(kill)
         if statistics.keys:
-            await self._store.write_statistics(taught(statistics, record))
+            await self._store.write_statistics(with_lesson(statistics, record))
+        self._usage.teach(record)
 
     def _remember(self, kill: OomKill, now: datetime) -> None:
         """Note a reaction, and forget those whose cool-down is over."""
@@ -248,17 +253,6 @@ def around(snapshot: Snapshot, kill: OomKill) -> Snapshot:
         or (pod.name == kill.pod and pod.namespace == kill.namespace)
     ]
     return replace(snapshot, pods=tuple(pods))
-
-
-def taught(statistics: StatisticsTable, record: OomRecord) -> StatisticsTable:
-    """Return the statistics with the lesson of one kill in the rows that it concerns."""
-    oom = statistics.oom_memory_bytes.copy()
-    for row, key in enumerate(statistics.keys):
-        same_place = key.namespace == record.namespace and key.container == record.container
-        same_workload = record.workload != "" and key.workload == record.workload and key.identity == record.identity
-        if same_place and (key.pod == record.pod or same_workload):
-            oom[row] = max(int(oom[row]), record.oom_memory_bytes)
-    return replace(statistics, oom_memory_bytes=oom)
 
 
 def _touches(action: ResizePod | EvictPod, record: OomRecord) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from cruise.decisions.usage.statistics_table import with_lesson
 from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill, Pod
@@ -15,7 +16,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
 from cruise.errors import CruiseError, Unavailable
-from cruise.runtime.oom import OomReactor, OomWaits, Reaction, around, taught
+from cruise.runtime.oom import OomReactor, OomWaits, Reaction, around
 from cruise.runtime.writing.exclusions import Exclusions
 from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster
@@ -282,13 +283,13 @@ def test_a_lesson_is_for_the_same_workload_container_and_identity():
         (row("db-0", "StatefulSet/db", identity="0", namespace="other"), 100),
         (row("bare", ""), 100),
     ]
-    table = taught(StatisticsTable.of_rows([one for one, _ in rows]), record)
+    table = with_lesson(StatisticsTable.of_rows([one for one, _ in rows]), record)
     assert [value // MEBIBYTE for value in table.oom_memory_bytes.tolist()] == [lesson for _, lesson in rows]
     # A pod without a controller teaches itself alone.
-    alone = taught(table, replace(record, pod="bare-2", workload="", identity=""))
+    alone = with_lesson(table, replace(record, pod="bare-2", workload="", identity=""))
     assert alone.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
     # A smaller lesson does not undo a larger one.
-    smaller = taught(table, replace(record, oom_memory_bytes=1))
+    smaller = with_lesson(table, replace(record, oom_memory_bytes=1))
     assert smaller.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
 
 

@@ -118,7 +118,9 @@ class Controller:
         taints = partial(Writer, cluster, store, policy, audit=shared.audit, at_once=shared.at_once)
         moves = partial(taints, evictions=shared.evictions, grows=shared.grows)
         self._load_writer, self._node_writer = taints(), moves(exclusions=exclusions)
-        self._reactor = OomReactor(cluster, store, policy, moves(), exclusions)
+        self._usage = UsageState()
+        self._headroom = PassHeadroom(self._usage)
+        self._reactor = OomReactor(cluster, store, policy, moves(), exclusions, self._usage)
         self._plan_execution = PlanExecution(
             cluster, store, policy, moves(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
         )
@@ -126,8 +128,6 @@ class Controller:
         # What somebody else has begun is taken up before anything new is planned.
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
         self._reading = reading
-        self._usage = UsageState()
-        self._headroom = PassHeadroom(self._usage)
         self._hooks = hooks
         self._grace = grace
         self.doings = doings or Doings()
@@ -160,7 +160,13 @@ class Controller:
             await self._plan_execution.take_up()
             self._looked_for_plan = True
         done = await node_pass(
-            self._cluster, self._store, self._policy, self._clock(), writer=self._node_writer, headroom=self._headroom
+            self._cluster,
+            self._store,
+            self._policy,
+            self._clock(),
+            usage=self._usage,
+            headroom=self._headroom,
+            writer=self._node_writer,
         )
         self.doings.add_pass(done)
         self._packing_due = True

@@ -1,11 +1,12 @@
-"""Statistics put together: new rows in front of those that nothing newer is known about."""
+"""Statistics put together: new rows before those without news, and what a kill taught in the rows it concerns."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
 from cruise.domain.arrays import Int64Array
-from cruise.domain.usage import ContainerKey, StatisticColumns, StatisticKey, StatisticsTable
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, StatisticColumns, StatisticKey, StatisticsTable
 
 
 def joined_tables(first: StatisticsTable, second: StatisticsTable) -> StatisticsTable:
@@ -16,7 +17,7 @@ def joined_tables(first: StatisticsTable, second: StatisticsTable) -> Statistics
 def with_earlier(table: StatisticsTable, earlier: StatisticsTable, live: Collection[StatisticKey]) -> StatisticsTable:
     """Add the earlier rows of live containers and of workloads that `table` has no row for.
 
-    They keep their `updated_at`, so that whoever reads them sees how old they are.
+    They keep their `updated_at`, by which their age is judged.
     """
     kept = []
     for key in live:
@@ -27,6 +28,19 @@ def with_earlier(table: StatisticsTable, earlier: StatisticsTable, live: Collect
     if not kept:
         return table
     return chosen_rows((table, np.arange(len(table.keys))), (earlier, np.array(kept, dtype=np.int64)))
+
+
+def with_lesson(table: StatisticsTable, record: OomRecord) -> StatisticsTable:
+    """Raise `oom_memory` to what a kill taught, in the pod's own row and in its workload's for its identity."""
+    rows = [table.row_of_container.get(ContainerKey(record.namespace, record.pod, record.container))]
+    if record.workload:
+        of_workload = PeakKey(record.namespace, record.workload, record.container, record.identity)
+        rows.append(table.row_of_workload.get(of_workload))
+    oom = table.oom_memory_bytes.copy()
+    for row in rows:
+        if row is not None:
+            oom[row] = max(int(oom[row]), record.oom_memory_bytes)
+    return replace(table, oom_memory_bytes=oom)
 
 
 def container_of(key: StatisticKey) -> ContainerKey:

@@ -32,7 +32,10 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class PassFigures:
-    """What the last node pass saw: nodes, those that nothing makes fit, sums, and the pods left alone by reason."""
+    """What the last node pass saw: nodes, those that nothing makes fit, sums, and the pods left alone by reason.
+
+    `seconds` is how long each of its steps took.
+    """
 
     at: datetime
     nodes: int
@@ -40,6 +43,7 @@ class PassFigures:
     requested: Resources
     allocatable: Resources
     held: Mapping[Reason, int]
+    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +149,5 @@ def pass_figures(done: NodePass) -> PassFigures:
         requested=requested,
         allocatable=allocatable,
         held=Counter(hold.reason for plan in done.plans for hold in plan.hold),
+        seconds=done.seconds,
     )

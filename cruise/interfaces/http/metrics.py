@@ -96,6 +96,12 @@ def _pass(figures: PassFigures) -> Iterator[Metric]:
     for reason, count in sorted(figures.held.items()):
         held.add_metric([reason.value], count)
     yield held
+    steps = GaugeMetricFamily(
+        "cruise_node_pass_step_seconds", "How long each step of the last node pass took.", labels=["step"]
+    )
+    for step, seconds in figures.seconds.items():
+        steps.add_metric([step], seconds)
+    yield steps
     yield GaugeMetricFamily("cruise_nodes", "Nodes in the last pass.", figures.nodes)
     yield GaugeMetricFamily(
         "cruise_nodes_oversubscribed", "Nodes that no eviction would make fit.", figures.oversubscribed

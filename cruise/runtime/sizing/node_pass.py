@@ -1,21 +1,26 @@
-"""The node pass: one snapshot and the statistics in, plans for all nodes, and what became of them."""
+"""The node pass, as an ordered list of steps: what is read, what is decided, what is written, and what became of it."""
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
 
 from cruise.decisions.admission.unscheduled import decide_unscheduled
+from cruise.decisions.guidance.eligibility import StoredOverrides
+from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.actions import Action, Hold, Outcome
+from cruise.domain.actions import Action, Hold, Outcome, RefusedTarget, ResizePod
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.usage import StatisticsTable
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
+from cruise.runtime.usage.state import UsageState
 from cruise.runtime.writing.writer import Writer
 
 log = structlog.get_logger()
@@ -26,13 +31,17 @@ _MOST_FAILURES = 60
 
 @dataclass(frozen=True, slots=True)
 class NodePass:
-    """What one node pass saw, decided and did; `waiting` are the unschedulable pods that it left as they are."""
+    """What one node pass saw, decided and did; `waiting` are the unschedulable pods that it left as they are.
+
+    `seconds` is how long each step took, by its name and in order.
+    """
 
     at: datetime
     snapshot: Snapshot
     plans: Sequence[NodePlan]
     outcomes: Sequence[Outcome]
     waiting: Sequence[Hold] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 async def node_pass(
@@ -41,43 +50,134 @@ async def node_pass(
     policy: Policy,
     now: datetime,
     *,
-    writer: Writer | None = None,
+    usage: UsageState | None = None,
     headroom: PassHeadroom | None = None,
+    writer: Writer | None = None,
 ) -> NodePass:
-    """Rightsize every node once; `writer` shares with the others of the process what keeps plans apart.
+    """Rightsize every node once.
 
-    `headroom` prepares the policy's headroom model; without it, headroom is shared by the largest single one.
-
-    In mode `observe` the plans are those of mode `full`, so that people see what would be done; nothing is written.
-    Raises Unavailable where the cluster or the store is out of reach: then the pass is dropped whole.
+    `usage` has the statistics of the process's last usage pass; without it they are read from the store. `headroom`
+    prepares the policy's headroom model; without it, headroom is shared by the largest single one. In mode `observe`
+    the plans are those of mode `full`, so that people see what would be done; nothing is written. Raises Unavailable
+    where the cluster or the store is out of reach: then the pass is dropped whole.
     """
-    snapshot = await cluster.snapshot()
-    statistics = await store.read_statistics()
-    decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
-    model = SHARED_MAX if headroom is None else await headroom.prepare(store, statistics, policy)
-    stored, refused = await store.overrides(), await store.refused_targets()
+    steps = _Steps(
+        cluster, store, policy, now, usage or UsageState(), headroom, writer or Writer(cluster, store, policy)
+    )
+    seconds = {}
+    for name, step in ORDER:
+        began = time.monotonic()
+        await step(steps)
+        seconds[name] = time.monotonic() - began
+    return NodePass(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds)
 
-    def decide(nodes: frozenset[str]) -> list[NodePlan]:
-        return decide_node_plans(
-            snapshot, statistics, decided_as, now, stored=stored, refused=refused, nodes=nodes, headroom=model
+
+class _Steps:
+    """The steps of one pass; each leaves what those after it need."""
+
+    snapshot: Snapshot
+    statistics: StatisticsTable
+    model: Headroom
+    stored: StoredOverrides
+    refused: Mapping[str, RefusedTarget]
+    plans: Sequence[NodePlan]
+    shrunk: Sequence[ResizePod]
+    waiting: Sequence[Hold]
+    outcomes: Sequence[Outcome]
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        policy: Policy,
+        now: datetime,
+        usage: UsageState,
+        headroom: PassHeadroom | None,
+        writer: Writer,
+    ) -> None:
+        self._cluster, self._store, self._policy, self._now = cluster, store, policy, now
+        self._usage, self._headroom, self._writer = usage, headroom, writer
+        self._decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
+
+    async def take_snapshot(self) -> None:
+        self.snapshot = await self._cluster.snapshot()
+
+    async def take_statistics(self) -> None:
+        self.statistics = await self._usage.statistics(self._store)
+
+    async def prepare_headroom(self) -> None:
+        headroom = self._headroom
+        self.model = (
+            SHARED_MAX if headroom is None else await headroom.prepare(self._store, self.statistics, self._policy)
         )
 
-    # In a thread, since it takes seconds in a large cluster: leases are to be renewed, and kills to be answered.
-    plans = await asyncio.to_thread(plans_of_sound_nodes, decide, sorted(node.name for node in snapshot.nodes))
-    if headroom is not None:
-        await asyncio.to_thread(headroom.expect, plans, policy)
-    shrunk, waiting = await asyncio.to_thread(
-        decide_unscheduled, snapshot, statistics, decided_as, now, stored=stored, refused=refused
-    )
-    outcomes = await (writer or Writer(cluster, store, policy)).apply([*shrunk, *ordered(plans)], snapshot, now)
-    log.info(
-        "node pass",
-        nodes=len(plans),
-        oversubscribed=sum(not plan.fits for plan in plans),
-        left_alone=dict(Counter(hold.reason.value for plan in plans for hold in plan.hold)),
-        outcomes=dict(Counter(outcome.verdict.value for outcome in outcomes)),
-    )
-    return NodePass(now, snapshot, plans, outcomes, waiting)
+    async def read_guidance(self) -> None:
+        self.stored, self.refused = await self._store.overrides(), await self._store.refused_targets()
+
+    async def decide_nodes(self) -> None:
+        def decide(nodes: frozenset[str]) -> list[NodePlan]:
+            return decide_node_plans(
+                self.snapshot,
+                self.statistics,
+                self._decided_as,
+                self._now,
+                stored=self.stored,
+                refused=self.refused,
+                nodes=nodes,
+                headroom=self.model,
+            )
+
+        # In a thread, since it takes seconds in a large cluster: Leases are to be renewed, and kills to be answered.
+        nodes = sorted(node.name for node in self.snapshot.nodes)
+        self.plans = await asyncio.to_thread(plans_of_sound_nodes, decide, nodes)
+
+    async def note_expectation(self) -> None:
+        if self._headroom is not None:
+            await asyncio.to_thread(self._headroom.expect, self.plans, self._policy)
+
+    async def decide_waiting_pods(self) -> None:
+        self.shrunk, self.waiting = await asyncio.to_thread(
+            decide_unscheduled,
+            self.snapshot,
+            self.statistics,
+            self._decided_as,
+            self._now,
+            stored=self.stored,
+            refused=self.refused,
+        )
+
+    async def write(self) -> None:
+        actions = [*self.shrunk, *ordered(self.plans)]
+        self.outcomes = await self._writer.apply(actions, self.snapshot, self._now)
+
+    async def report(self) -> None:
+        log.info(
+            "node pass",
+            nodes=len(self.plans),
+            oversubscribed=sum(not plan.fits for plan in self.plans),
+            left_alone=dict(Counter(hold.reason.value for plan in self.plans for hold in plan.hold)),
+            outcomes=dict(Counter(outcome.verdict.value for outcome in self.outcomes)),
+        )
+
+
+ORDER: Sequence[tuple[str, Callable[[_Steps], Awaitable[None]]]] = (
+    # One picture, on which all is decided. Whatever changes after it, the writer's guards find.
+    ("snapshot", _Steps.take_snapshot),
+    # After the snapshot, so that a pod in it is sized by the newest statistics that may speak for it.
+    ("statistics", _Steps.take_statistics),
+    # Judges what the last pass expected, before this pass's expectation takes its place.
+    ("headroom model", _Steps.prepare_headroom),
+    # Last of what is read: a person's override counts from the next decision on.
+    ("stored overrides", _Steps.read_guidance),
+    ("node plans", _Steps.decide_nodes),
+    # Before anything is written: the model is judged by what was planned, whatever becomes of the writes.
+    ("expectation", _Steps.note_expectation),
+    # After the plans, and apart from them: a pod without a node is in no node's sums.
+    ("waiting pods", _Steps.decide_waiting_pods),
+    # Once, for all of it: shrinks free the room that grows wait for, over all nodes.
+    ("writes", _Steps.write),
+    ("report", _Steps.report),
+)
 
 
 def plans_of_sound_nodes(decide: Callable[[frozenset[str]], list[NodePlan]], nodes: Sequence[str]) -> list[NodePlan]:
@@ -107,10 +207,10 @@ def plans_of_sound_nodes(decide: Callable[[frozenset[str]], list[NodePlan]], nod
 def ordered(plans: Sequence[NodePlan]) -> list[Action]:
     """Return all actions of a pass: every node's shrinks, then the evictions, then the grows."""
     resizes = [resize for plan in plans for resize in plan.resize]
-    shrinks = [resize for resize in resizes if not _grows(resize.growth.cpu_millicores, resize.growth.memory_bytes)]
-    grows = [resize for resize in resizes if _grows(resize.growth.cpu_millicores, resize.growth.memory_bytes)]
+    shrinks = [resize for resize in resizes if not _grows(resize)]
+    grows = [resize for resize in resizes if _grows(resize)]
     return [*shrinks, *(eviction for plan in plans for eviction in plan.evict), *grows]
 
 
-def _grows(cpu_millicores: int, memory_bytes: int) -> bool:
-    return cpu_millicores > 0 or memory_bytes > 0
+def _grows(resize: ResizePod) -> bool:
+    return resize.growth.cpu_millicores > 0 or resize.growth.memory_bytes > 0

@@ -7,8 +7,9 @@ import numpy as np
 
 from cruise.decisions.usage.attribution import Attribution
 from cruise.decisions.usage.peaks import first_hour_of_history, hourly_peaks, peak_hours
+from cruise.decisions.usage.statistics_table import with_lesson
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.usage import PartitionProgress, SampleBlock, StatisticsTable, UsageAdvance
+from cruise.domain.usage import OomRecord, PartitionProgress, SampleBlock, StatisticsTable, UsageAdvance
 from cruise.runtime.ports import Store
 from cruise.runtime.usage.peaks import PeakNumbers
 from cruise.runtime.usage.windows import WINDOW_SECONDS, UsageWindows
@@ -37,15 +38,26 @@ class UsageState:
     """The last hour, the peaks, how far each partition was read, and the last statistics.
 
     It mirrors the store for the one process that reads usage; a process that takes over starts with a new one, which
-    its first pass fills from the store. `failures` are those of the last pass.
+    is filled from the store once. `failures` are those of the last pass.
     """
 
     windows: UsageWindows = field(default_factory=UsageWindows)
     peaks: PeakNumbers = field(default_factory=PeakNumbers)
     progress: dict[str, PartitionProgress] = field(default_factory=dict)
-    table: StatisticsTable = field(default_factory=lambda: StatisticsTable.of_rows([]))
+    table: StatisticsTable | None = None
     failures: Sequence[FailedRead] = ()
     restored: bool = False
+
+    async def statistics(self, store: Store) -> StatisticsTable:
+        """Return the table of the last usage pass; until there is one, the store's, which is read once."""
+        if self.table is None:
+            self.table = await store.read_statistics()
+        return self.table
+
+    def teach(self, record: OomRecord) -> None:
+        """Take over what a kill taught since the table was made; a table that is not read yet will have it."""
+        if self.table is not None:
+            self.table = with_lesson(self.table, record)
 
     async def catch_up(
         self, store: Store, attribution: Attribution, at: int, step_seconds: int, look_ahead_seconds: int
@@ -60,7 +72,7 @@ class UsageState:
             return
         self.windows = UsageWindows(step_seconds)
         self.progress = dict(await store.usage_progress())
-        self.table = await store.read_statistics()
+        await self.statistics(store)
         for block in await store.recent_blocks(at - WINDOW_SECONDS):
             # A block may be from before the step was set to something else.
             if not (block.times % step_seconds).any():
@@ -76,7 +88,7 @@ class UsageState:
         attribution: Attribution,
         at: int,
     ) -> None:
-        """Store what was read and how far, then take it over; samples that nobody owns any more are left out."""
+        """Store what was read and how far, then take it over; samples without an owner any more are left out."""
         block = block or NO_SAMPLES
         numbers = self._numbers(block, attribution)
         peaks = hourly_peaks(block, numbers, self.peaks.keys)
@@ -87,7 +99,7 @@ class UsageState:
         self.windows.append(block, numbers)
 
     def _numbers(self, block: SampleBlock, attribution: Attribution) -> Int64Array:
-        """Return what each container's peaks belong to, -1 where nobody can tell."""
+        """Return what each container's peaks belong to, -1 where that is not known."""
         numbers = np.empty(len(block.keys), dtype=np.int64)
         for index, key in enumerate(block.keys):
             number = self.windows.number_of(key)
@@ -99,7 +111,7 @@ class UsageState:
 
 
 def young_part(block: SampleBlock, owned: BoolArray, after: int) -> SampleBlock | None:
-    """Return what of a block is later than `after` and owned by somebody, None where there is nothing."""
+    """Return what of a block is later than `after` and has an owner, None where there is nothing."""
     columns = np.flatnonzero(block.times > after)
     rows = np.flatnonzero(owned)
     if not len(columns) or not len(rows):

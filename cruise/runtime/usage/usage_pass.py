@@ -56,7 +56,7 @@ async def usage_pass(
     behind = [name for name in partitions if name not in state.progress or state.progress[name].read_until < at]
     if behind:
         log.info("usage history incomplete", partitions=len(behind))
-        return state.table
+        return await state.statistics(store)
     state.windows.advance(at)
     live = live_containers(snapshot, state.windows)
     table = await asyncio.to_thread(
@@ -71,7 +71,7 @@ async def usage_pass(
         int(policy.new_workload_age.total_seconds()),
     )
     await store.write_statistics(table)
-    state.table = with_earlier(table, state.table, live.keys)
+    state.table = with_earlier(table, await state.statistics(store), live.keys)
     log.info("usage pass", containers=len(table.row_of_container), workloads=len(table.row_of_workload))
     return state.table
 

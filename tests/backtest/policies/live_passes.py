@@ -45,7 +45,7 @@ class LivePasses:
         self.writer = Writer(
             self.cluster, self.store, self.policy, grows=RecentGrows(lambda: self.seconds), exclusions=exclusions
         )
-        self.reactor = OomReactor(self.cluster, self.store, self.policy, self.writer, exclusions)
+        self.reactor = OomReactor(self.cluster, self.store, self.policy, self.writer, exclusions, self.state)
         self.reading = UsageReading(step_seconds=recording.step_seconds, settle_seconds=0)
 
     def observe(self, at, cpu, memory):
@@ -75,7 +75,15 @@ class LivePasses:
 
     async def _pass(self, now):
         await usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
-        await node_pass(self.cluster, self.store, self.policy, now, writer=self.writer, headroom=self.headroom)
+        await node_pass(
+            self.cluster,
+            self.store,
+            self.policy,
+            now,
+            usage=self.state,
+            headroom=self.headroom,
+            writer=self.writer,
+        )
 
     def killed(self, kill, view):
         at = datetime.fromtimestamp(kill.at, UTC)

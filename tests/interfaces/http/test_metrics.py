@@ -32,7 +32,9 @@ FIGURES = ControllerFigures(
         ("resize", Verdict.HELD, Reason.WAITING_FOR_ROOM): 1,
         ("evict", Verdict.REFUSED, Reason.DISRUPTION_BUDGET): 2,
     },
-    last_pass=PassFigures(NOW, 3, 1, Resources(2500, 1 << 30), Resources(12_000, 1 << 34), {Reason.GUARANTEED: 5}),
+    last_pass=PassFigures(
+        NOW, 3, 1, Resources(2500, 1 << 30), Resources(12_000, 1 << 34), {Reason.GUARANTEED: 5}, {"snapshot": 0.25}
+    ),
     statistics_at=NOW - timedelta(seconds=90),
     watch_lag_seconds=1.5,
     paused=False,
@@ -84,6 +86,7 @@ def test_a_controller_tells_all_that_an_operator_watches():
         ("cruise_outcomes_total", "evict", "disruption-budget", "refused"): 2,
         ("cruise_pods_held", "guaranteed"): 5,
         ("cruise_nodes",): 3,
+        ("cruise_node_pass_step_seconds", "snapshot"): 0.25,
         ("cruise_nodes_oversubscribed",): 1,
         ("cruise_requested", "cpu", "core"): 2.5,
         ("cruise_requested", "memory", "byte"): 1 << 30,
