@@ -10,12 +10,12 @@ from datetime import datetime
 import structlog
 
 from cruise.decisions.admission.unscheduled import decide_unscheduled
-from cruise.decisions.guidance.eligibility import StoredOverrides
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Action, Hold, Outcome, RefusedTarget, ResizePod
 from cruise.domain.cluster import Snapshot
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.ports import Cluster, Store
