@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.live import programs
 from tests.e2e.live.stage import Stage
 from tests.e2e.serve_scene import SIZED, deployment, furnished, requests_of, resizes, serving, sized
@@ -94,3 +96,15 @@ def test_without_any_rights_it_says_what_it_cannot_read(stage: Stage, tmp_path: 
     assert last.startswith("cruise: the cluster cannot be read: ")
     assert "forbidden" in last
     assert stage.deeds() == []
+
+
+@pytest.mark.parametrize("options", [("--once",), ()])
+def test_without_the_namespace_of_its_lease_it_names_it_and_the_fix(stage: Stage, tmp_path: Path, options):
+    furnished(stage, replicas=1)
+    # Without a role in a namespace, its absence is a missing right.
+    settings = stage.settings("resize", namespace="not-there", kubeconfig=str(stage.plane.kubeconfig()))
+    ended = programs.run(["serve", *options], settings, tmp_path)
+    assert ended.code == 1
+    last = ended.err.splitlines()[-1]
+    assert "`kubectl create namespace not-there`, or set CRUISE_NAMESPACE" in last
+    assert sized(stage) == 0

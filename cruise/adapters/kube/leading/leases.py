@@ -26,6 +26,10 @@ def _uptime() -> float:
     return time.clock_gettime(_CLOCK)
 
 
+class NamespaceMissing(NotFound):
+    """The namespace of a Lease does not exist, which no retry mends."""
+
+
 class LeaderLease:
     """Contends for one Lease as `identity`, and leads while it holds it.
 
@@ -70,7 +74,7 @@ class LeaderLease:
         """Run `work` whenever and as long as the Lease is held; return when it returns, raise what it raises.
 
         It is cancelled when the Lease is lost, and begun anew once it is held again. Cancelled itself, this ends the
-        work first and then lets the Lease go, so that another may follow at once.
+        work first and then lets the Lease go, so that another may follow at once. Raises NamespaceMissing.
         """
         try:
             while True:
@@ -90,6 +94,8 @@ class LeaderLease:
                 async with asyncio.timeout(self._deadline / 2):
                     if await self._acquire():
                         return
+            except NamespaceMissing:
+                raise
             except (CruiseError, TimeoutError) as error:
                 problem = str(error) or "no answer in time"
                 if problem != told:
@@ -203,7 +209,17 @@ class LeaderLease:
         record = found or new_lease(self._namespace, self._name)
         renewed = record.held_by(self._identity, acquired, self._duration, _wall_clock())
         method, path = ("POST", self._leases) if found is None else ("PUT", self._path)
-        self._seen = read_lease(await self._client.send(method, path, renewed.document, urgent=True))
+        try:
+            answer = await self._client.send(method, path, renewed.document, urgent=True)
+        except NotFound as error:
+            if found is not None:
+                raise
+            namespace = self._namespace
+            raise NamespaceMissing(
+                f"the Lease {self._name} needs the namespace {namespace}, which does not exist; "
+                f"run `kubectl create namespace {namespace}`, or set CRUISE_NAMESPACE to one that exists"
+            ) from error
+        self._seen = read_lease(answer)
         self._seen_at = self._clock()
         self._held_until = begun + self._deadline
 

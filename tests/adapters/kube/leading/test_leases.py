@@ -9,7 +9,7 @@ import pytest
 
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
-from cruise.adapters.kube.leading.leases import LeaderLease
+from cruise.adapters.kube.leading.leases import LeaderLease, NamespaceMissing
 from cruise.errors import Unavailable
 from tests.adapters.kube.relay import Network, relayed
 from tests.controlplane.api import Api, ApiError, Json
@@ -431,3 +431,14 @@ async def test_times_that_could_let_two_lead_are_refused(client: KubeClient, dur
             renew_deadline=timedelta(seconds=deadline),
             retry=timedelta(seconds=retry),
         )
+
+
+async def test_without_its_namespace_a_lease_is_not_contended_for(client: KubeClient):
+    async def work() -> None:
+        raise AssertionError("nothing leads here")
+
+    lease = LeaderLease(client, "not-there", "cruise", "a")
+    fix = "needs the namespace not-there, which does not exist; run `kubectl create namespace not-there`"
+    async with asyncio.timeout(30):
+        with pytest.raises(NamespaceMissing, match=fix):
+            await lease.lead(work)
