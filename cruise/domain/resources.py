@@ -74,6 +74,8 @@ class Amounts:
 
     def or_else(self, other: "Amounts") -> "Amounts":
         """Return what is stated here, and what the other states where nothing is."""
+        if self.cpu_millicores is not None and self.memory_bytes is not None:
+            return self
         return Amounts(
             other.cpu_millicores if self.cpu_millicores is None else self.cpu_millicores,
             other.memory_bytes if self.memory_bytes is None else self.memory_bytes,

@@ -1,24 +1,23 @@
-"""AdmissionReview v1: what kube-apiserver asks about a pod that is being created, and the answer to it."""
+"""AdmissionReview v1: kube-apiserver's request about a pod in creation, and the response to it."""
 
 import re
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
+from msgspec.structs import astuple
 
 from cruise.errors import BadInput
-from cruise.kube_json.refusals import explained, one_line
-from cruise.kube_json.wire.pod_json import PodObject, Wire
-
-T = TypeVar("T")
+from cruise.kube_json.refusals import decoded, one_line
+from cruise.kube_json.wire.pod_json import ContainerSpec, Metadata, PodObject, PodSpec, Wire
 
 API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
 _ABSENT = Raw(b"")
-# JSON never holds this byte, so what is joined by it can be told apart again.
+# JSON never has this byte, so parts that are joined by it stay distinct.
 _BETWEEN = b"\0"
 # More than a header line takes, and than a person reads.
 _LONGEST_WARNING = 200
@@ -57,58 +56,32 @@ class _Review(Wire, frozen=True):
 POD_KIND = GroupVersionKind("", "v1", "Pod")
 
 
-class RawContainer(Wire, frozen=True):
-    """The fields of a container that decisions can depend on, unread."""
-
-    name: Raw = _ABSENT
-    ports: Raw = _ABSENT
-    resources: Raw = _ABSENT
-    resize_policy: Raw = _ABSENT
-    restart_policy: Raw = _ABSENT
-
-
-class RawMetadata(Wire, frozen=True):
-    """The fields of a pod's metadata that decisions can depend on, unread; the namespace is the request's."""
-
-    name: Raw = _ABSENT
-    uid: Raw = _ABSENT
-    resource_version: Raw = _ABSENT
-    labels: Raw = _ABSENT
-    annotations: Raw = _ABSENT
-    creation_timestamp: Raw = _ABSENT
-    deletion_timestamp: Raw = _ABSENT
-    owner_references: Raw = _ABSENT
+def _unread(shape: type[Struct], *omitted: str, **parts: type) -> type[Struct]:
+    """Return a struct with the same fields, each left as JSON text that is not read, but for `parts`."""
+    fields: list[tuple[str, Any, Any]] = []
+    for field in msgspec.structs.fields(shape):
+        if field.name in parts:
+            fields.append(
+                (field.name, parts[field.name] if field.required else parts[field.name] | None, field.default)
+            )
+        elif field.name not in omitted:
+            fields.append((field.name, Raw, _ABSENT))
+    return msgspec.defstruct(f"Raw{shape.__name__}", fields, bases=(Wire,), frozen=True)
 
 
-class RawSpec(Wire, frozen=True):
-    """The fields of a pod's spec that decisions can depend on, unread.
-
-    Volumes are not among them: no size depends on them, and each pod has one of a name of its own.
-    """
-
-    containers: tuple[RawContainer, ...]
-    init_containers: tuple[RawContainer, ...] | None = None
-    node_name: Raw = _ABSENT
-    priority: Raw = _ABSENT
-    overhead: Raw = _ABSENT
-    resources: Raw = _ABSENT
-    os: Raw = _ABSENT
-    node_selector: Raw = _ABSENT
-    affinity: Raw = _ABSENT
-    tolerations: Raw = _ABSENT
-    scheduling_gates: Raw = _ABSENT
-    priority_class_name: Raw = _ABSENT
-    preemption_policy: Raw = _ABSENT
-    host_network: Raw = _ABSENT
-    topology_spread_constraints: Raw = _ABSENT
-    resource_claims: Raw = _ABSENT
+# All that decisions can depend on. No size depends on volumes, and each pod has one of a name of its own; the namespace
+# is the request's, and a pod in creation has no status.
+RawContainer = _unread(ContainerSpec)
+RawMetadata = _unread(Metadata, "namespace")
+_Containers = tuple[RawContainer, ...]  # type: ignore[valid-type]
+RawSpec = _unread(PodSpec, "volumes", containers=_Containers, init_containers=_Containers)
 
 
 class RawPod(Wire, frozen=True):
-    """A pod with everything that decisions can depend on, unread; the status of a pod in creation is nothing."""
+    """A pod with everything that decisions can depend on, unread."""
 
-    metadata: RawMetadata
-    spec: RawSpec
+    metadata: RawMetadata  # type: ignore[valid-type]
+    spec: RawSpec  # type: ignore[valid-type]
     kind: Raw = _ABSENT
 
 
@@ -155,53 +128,21 @@ def glance(body: bytes) -> tuple[str, bytes] | None:
     ):
         return None
     pod = request.object
-    metadata, spec = pod.metadata, pod.spec
-    parts: list[bytes | Raw] = [
-        request.namespace.encode(),
-        pod.kind,
-        metadata.name,
-        metadata.uid,
-        metadata.resource_version,
-        metadata.labels,
-        metadata.annotations,
-        metadata.creation_timestamp,
-        metadata.deletion_timestamp,
-        metadata.owner_references,
-        spec.node_name,
-        spec.priority,
-        spec.overhead,
-        spec.resources,
-        spec.os,
-        spec.node_selector,
-        spec.affinity,
-        spec.tolerations,
-        spec.scheduling_gates,
-        spec.priority_class_name,
-        spec.preemption_policy,
-        spec.host_network,
-        spec.topology_spread_constraints,
-        spec.resource_claims,
-    ]
-    _add_parts(parts, spec.containers)
-    if spec.init_containers:
-        parts.append(b"init")
-        _add_parts(parts, spec.init_containers)
-    return request.uid, blake2b(_BETWEEN.join(parts), digest_size=20).digest()
-
-
-def _add_parts(parts: list[bytes | Raw], containers: Sequence[RawContainer]) -> None:
+    spec = astuple(pod.spec)
+    containers, init_containers = spec[:2]
+    parts: list[bytes | Raw] = [request.namespace.encode(), pod.kind, *astuple(pod.metadata), *spec[2:]]
     for one in containers:
-        parts += (one.name, one.ports, one.resources, one.resize_policy, one.restart_policy)
+        parts += astuple(one)
+    if init_containers:
+        parts.append(b"init")
+        for one in init_containers:
+            parts += astuple(one)
+    return request.uid, blake2b(_BETWEEN.join(parts), digest_size=20).digest()
 
 
 def decode_question(body: bytes) -> Question:
     """Return the request of a review. Raises BadInput for what is no AdmissionReview v1."""
-    try:
-        review = _decode.decode(body)
-    except msgspec.ValidationError as error:
-        raise BadInput(one_line(f"{_KIND}: {explained(error)}")) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(one_line(f"the body is not JSON: {error}")) from error
+    review = decoded(_decode, body, _KIND)
     if review.kind != _KIND or review.api_version != API_VERSION:
         stated = one_line(f"{review.api_version} {review.kind}".strip())[:60]
         raise BadInput(f'"{stated}" is not known here; send {API_VERSION} {_KIND}')
@@ -213,27 +154,18 @@ def pod_in_creation(question: Question) -> PodObject:
 
     Raises BadInput that names the place.
     """
-    return placed(_decoded(_decode_pod, question.object), question.namespace)
+    return placed(decoded(_decode_pod, question.object, "Pod"), question.namespace)
 
 
 def submitted(question: Question) -> dict[str, Any]:
     """Return the pod's JSON as it came. Raises BadInput."""
-    return _decoded(_decode_object, question.object)
+    return decoded(_decode_object, question.object, "Pod")
 
 
 def placed(document: PodObject, namespace: str | None) -> PodObject:
     """Return a pod in creation as it will be: in the request's namespace, with nothing to report yet."""
     metadata = msgspec.structs.replace(document.metadata, namespace=namespace or None)
     return msgspec.structs.replace(document, metadata=metadata, status=None)
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], text: Raw) -> T:
-    try:
-        return decoder.decode(text)
-    except msgspec.ValidationError as error:
-        raise BadInput(one_line(f"Pod: {explained(error)}")) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(one_line(f"Pod: not JSON: {error}")) from error
 
 
 def uid_in(body: bytes) -> str:

@@ -1,7 +1,8 @@
-"""What the decoder says about objects of the wrong shape, turned into one line with place and fix."""
+"""Refusals of objects with the wrong shape: one line with place and fix."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,6 +42,25 @@ def convert(document: Mapping[str, Any], shape: type[T]) -> T:
         return msgspec.convert(document, shape)
     except msgspec.ValidationError as error:
         raise BadInput(one_line(f"{label_of_document(document)}: {explained(error)}")) from error
+
+
+def decoded(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw, kind: str) -> T:
+    """Decode JSON text. Raises BadInput that names kind, place and fix."""
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise BadInput(one_line(f"{kind}: {explained(error)}")) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(one_line(f"{kind}: not JSON: {error}")) from error
+
+
+@contextmanager
+def named(kind: str, namespace: str | None, name: str) -> Iterator[None]:
+    """Put an object's name in front of what is refused about it."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{label_of(kind, namespace, name)}: {error}") from error
 
 
 def label_of_document(document: object) -> str:

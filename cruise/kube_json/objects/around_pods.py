@@ -12,7 +12,7 @@ from cruise.kube_json.objects.annotations import trimmed
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, controller_of
 from cruise.kube_json.objects.quantity import read_amounts, read_cpu
 from cruise.kube_json.objects.selectors import read_selector
-from cruise.kube_json.refusals import explained, label_of
+from cruise.kube_json.refusals import explained, label_of, named
 from cruise.kube_json.wire import object_json, pod_json
 
 _NO_SPEC = object_json.WorkloadSpec()
@@ -48,7 +48,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
 
 
 def control_of(document: object_json.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:
-    """Return who controls a ReplicaSet or Job; None for kinds that are topmost themselves."""
+    """Return the controller of a ReplicaSet or Job; None for kinds that are topmost themselves."""
     kind = kind_of(document)
     if kind not in INTERMEDIATE_KINDS:
         return None
@@ -68,15 +68,13 @@ def decode_budget(document: object_json.BudgetObject) -> DisruptionBudget | None
         return None
     metadata = document.metadata
     namespace = metadata.namespace or "default"
-    try:
+    with named("PodDisruptionBudget", namespace, metadata.name):
         return DisruptionBudget(
             namespace=namespace,
             name=metadata.name,
             selector=read_selector(selector),
             disruptions_allowed=document.status.disruptions_allowed if document.status else 0,
         )
-    except BadInput as error:
-        raise BadInput(f"{label_of('PodDisruptionBudget', namespace, metadata.name)}: {error}") from error
 
 
 def decode_autoscaler(document: object_json.AutoscalerObject) -> Autoscaler:
@@ -107,7 +105,7 @@ def decode_autoscaler(document: object_json.AutoscalerObject) -> Autoscaler:
 
 
 def _utilisation_target(metric: object_json.Metric) -> ResourceName | None:
-    """Return the resource on whose utilisation a metric scales, None for any other metric."""
+    """Return the resource whose utilisation a metric scales by, None for any other metric."""
     resource = metric.resource or metric.container_resource
     if resource is None or resource.name not in _SIZED:
         return None
@@ -121,15 +119,12 @@ def decode_limit_range(document: object_json.LimitRangeObject) -> tuple[LimitRan
     """Return the bounds of a limit range for containers and pods. Raises BadInput that names the place."""
     metadata = document.metadata
     entries = document.spec.limits if document.spec else None
-    try:
+    with named("LimitRange", metadata.namespace or "default", metadata.name):
         return tuple(
             _limit_range_item(entry, f"spec.limits[{index}]")
             for index, entry in enumerate(entries or ())
             if entry.type in ("Container", "Pod")
         )
-    except BadInput as error:
-        label = label_of("LimitRange", metadata.namespace or "default", metadata.name)
-        raise BadInput(f"{label}: {error}") from error
 
 
 def _limit_range_item(entry: object_json.LimitRangeEntry, place: str) -> LimitRangeItem:

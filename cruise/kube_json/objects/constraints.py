@@ -1,4 +1,4 @@
-"""What pods ask of their neighbours and of their node's ports and volumes, as kube-scheduler reads it."""
+"""Scheduling constraints between pods, and on a node's ports and volumes, as kube-scheduler reads them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ class ConstraintReader:
     _latest: dict[tuple[int, tuple[str, ...]], tuple[PodConstraints, PodConstraints]] = field(default_factory=dict)
 
     def read(self, spec: pod_json.PodSpec, pod: str, namespace: str, labels: Mapping[str, str]) -> PodConstraints:
-        """Return what a pod of that name, namespace and labels asks. Raises BadInput that names the place."""
+        """Return the constraints of a pod of that name, namespace and labels. Raises BadInput that names the place."""
         affinity, anti_affinity = _required_terms(spec.affinity)
         spread = spec.topology_spread_constraints or ()
         ports = _host_ports(spec)

@@ -105,7 +105,7 @@ def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | N
     container = Container(
         name=intern(spec.name),
         role=role,
-        requests=stated_or(requests, limits),
+        requests=requests.or_else(limits),
         limits=limits,
         allocated=allocated,
         actual=actual,
@@ -120,17 +120,6 @@ def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | N
 def _same(stated: Amounts, reported: Amounts) -> Amounts:
     """Return what is reported, mostly what is stated: then one object will do."""
     return stated if stated == reported else reported
-
-
-def stated_or(amounts: Amounts, otherwise: Amounts) -> Amounts:
-    """Return the stated amounts, with `otherwise` for what is absent."""
-    cpu, memory = amounts.cpu_millicores, amounts.memory_bytes
-    if cpu is not None and memory is not None:
-        return amounts
-    return Amounts(
-        otherwise.cpu_millicores if cpu is None else cpu,
-        otherwise.memory_bytes if memory is None else memory,
-    )
 
 
 def _refuse_equal_names(names: Sequence[str]) -> None:

@@ -12,13 +12,13 @@ OwnerKey = tuple[str, str, str]
 INTERMEDIATE_KINDS = frozenset({"ReplicaSet", "Job"})
 """Controllers that are usually controlled themselves."""
 
-# The label by which a controller tells its ReplicaSets' pods apart, and what that controller is.
+# The label by which a controller distinguishes its ReplicaSets' pods, and the controller's kind.
 _TEMPLATE_HASH_LABELS = (("pod-template-hash", "Deployment"), ("rollouts-pod-template-hash", "Rollout"))
 
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Who controls ReplicaSets and Jobs: None for one that nobody controls, no entry for one that was not seen."""
+    """The controllers of ReplicaSets and Jobs: None for one without any, no entry for one that was not seen."""
 
     controllers: Mapping[OwnerKey, WorkloadRef | None] = field(default_factory=dict)
 
@@ -27,7 +27,7 @@ class Owners:
     ) -> WorkloadRef | None:
         """Return the workload of a pod whose controller is `kind`/`name`; None for bare and static pods.
 
-        Where a ReplicaSet was not seen, the pod's template hash tells the Deployment's name.
+        Where a ReplicaSet was not seen, the pod's template hash gives the Deployment's name.
         """
         if kind is None or name is None or kind == "Node":
             return None
@@ -57,7 +57,7 @@ def controller_of(references: tuple[OwnerReference, ...] | None) -> OwnerReferen
 
 
 def identity_of(kind: str | None, pod_name: str, node: str | None) -> str:
-    """Return what tells the pods of one workload apart: a StatefulSet's ordinal, a DaemonSet's node."""
+    """Return what identifies a pod among those of its workload: a StatefulSet's ordinal, a DaemonSet's node."""
     if kind == "DaemonSet":
         return node or ""
     if kind == "StatefulSet":

@@ -22,7 +22,7 @@ from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import StringMaps
 from cruise.kube_json.objects.constraints import ConstraintReader
-from cruise.kube_json.objects.containers import ContainerReader, stated_or
+from cruise.kube_json.objects.containers import ContainerReader
 from cruise.kube_json.objects.owners import NO_OWNERS, Owners, controller_of, identity_of
 from cruise.kube_json.objects.placement import PlacementReader, pinned_node
 from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, read_preempting
@@ -133,7 +133,7 @@ def _pod_level(spec: PodSpec, containers: tuple[Container, ...]) -> tuple[Amount
         _sum_or(limits.cpu_millicores, [container.requests.cpu_millicores for container in _running(containers)]),
         _sum_or(limits.memory_bytes, [container.requests.memory_bytes for container in _running(containers)]),
     )
-    return stated_or(requests, limited), limits if stated.limits else None
+    return requests.or_else(limited), limits if stated.limits else None
 
 
 def _running(containers: tuple[Container, ...]) -> list[Container]:

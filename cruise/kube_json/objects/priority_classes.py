@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sys import intern
 
 from cruise.errors import BadInput
-from cruise.kube_json.refusals import label_of
+from cruise.kube_json.refusals import named
 from cruise.kube_json.wire.storage_json import PriorityClassObject
 
 _NEVER = "Never"
@@ -32,10 +32,8 @@ SYSTEM_CLASSES = {
 def decode_priority_class(document: PriorityClassObject) -> PriorityClass:
     """Return a priority class. Raises BadInput that names class, place and fix."""
     name = document.metadata.name
-    try:
+    with named("PriorityClass", None, name):
         preempts = read_preempting(document.preemption_policy, "preemptionPolicy")
-    except BadInput as error:
-        raise BadInput(f"{label_of('PriorityClass', None, name)}: {error}") from error
     return PriorityClass(intern(name), document.value, preempts, bool(document.global_default))
 
 

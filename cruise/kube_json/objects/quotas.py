@@ -7,8 +7,7 @@ import msgspec
 from cruise.domain.cluster import Quota
 from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
 from cruise.domain.resources import Amounts
-from cruise.errors import BadInput
-from cruise.kube_json.refusals import explained, one_line
+from cruise.kube_json.refusals import decoded
 from cruise.kube_json.wire.pod_json import Metadata, QuantityMap, Wire
 
 
@@ -33,12 +32,7 @@ _NOTHING = _Counts()
 
 def decode_quotas(text: bytes) -> dict[str, tuple[Quota, ...]]:
     """Return the quotas of each namespace from a list's JSON. Raises BadInput."""
-    try:
-        listed = _decode.decode(text)
-    except msgspec.ValidationError as error:
-        raise BadInput(one_line(f"ResourceQuotaList: {explained(error)}")) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(one_line(f"ResourceQuotaList: not JSON: {error}")) from error
+    listed = decoded(_decode, text, "ResourceQuotaList")
     found: dict[str, tuple[Quota, ...]] = {}
     for one in listed.items or ():
         quota = _quota(one)

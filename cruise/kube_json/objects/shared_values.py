@@ -1,4 +1,4 @@
-"""One copy of equal values, for as long as somebody holds it."""
+"""One copy of equal values, for as long as it is in use."""
 
 from collections.abc import Callable, Hashable, Iterable
 from sys import getrefcount
@@ -19,7 +19,7 @@ _ALONE = _holders({0: object()}.values())[0]
 
 
 class SharedValues(Generic[K, V]):
-    """Keeps one value of each key, and from time to time forgets those that nobody else holds any more.
+    """Keeps one value of each key, and from time to time forgets those that are not referred to elsewhere any more.
 
     So it stays in proportion to what is in use, however many values come and go. What a value is made of must be
     reachable through it alone, or the count of its holders would miss some.

@@ -10,7 +10,7 @@ from cruise.domain.colocation import Claim, Surroundings
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.errors import BadInput
 from cruise.kube_json.objects.selectors import read_node_terms
-from cruise.kube_json.refusals import label_of
+from cruise.kube_json.refusals import label_of, named
 from cruise.kube_json.wire import storage_json
 
 _Terms = tuple[NodeSelectorTerm, ...] | None
@@ -48,7 +48,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A StorageClass; `makes_volumes` is False where somebody makes them by hand."""
+    """A StorageClass; `makes_volumes` is False where they are made by hand."""
 
     name: str
     waits: bool
@@ -79,10 +79,8 @@ def decode_volume(document: storage_json.VolumeObject) -> Volume:
     """Return a volume. Raises BadInput that names volume, place and fix."""
     spec, name = document.spec or storage_json.VolumeSpec(), document.metadata.name
     required = spec.node_affinity.required if spec.node_affinity else None
-    try:
+    with named("PersistentVolume", None, name):
         terms = None if required is None else read_node_terms(required, "spec.nodeAffinity")
-    except BadInput as error:
-        raise BadInput(f"{label_of('PersistentVolume', None, name)}: {error}") from error
     for key in _ZONE_KEYS:
         zones = (document.metadata.labels or {}).get(key)
         if zones is not None:
@@ -177,7 +175,7 @@ def surroundings_of(
     """Resolve claims; `volumes` and `classes` are by name, `limits` by node, `blind` are nodes with unreadable limits.
 
     A claim of which not all is known is left out: its volume or class was not seen, volumes of its class are made by
-    hand, or its driver may have limits but no node's were seen, though every kubelet tells its own.
+    hand, or its driver may have limits but no node's were seen, though every kubelet reports its own.
     """
     found = {}
     for request in claims:

@@ -1,4 +1,4 @@
-"""Runs of items decoded into structs, and a slow road over those that the fast one stumbles on."""
+"""Runs of items decoded into structs, and a slow way for runs that do not decode as a whole."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def decode_items(
 
     `decoder_of` chooses by the document's fields read so far, and may refuse them. Where a whole run does not decode,
     every item is parsed by itself and given to `one_by_one`, which passes over it (None), repairs it or raises
-    BadInput that names it. So items in front of a fault are yielded before the BrokenJson that tells its place.
+    BadInput that names it. So items in front of a fault are yielded before the BrokenJson with its place.
     """
 
     def parse(text: memoryview) -> list[T] | None:

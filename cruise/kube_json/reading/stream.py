@@ -58,7 +58,7 @@ class Deleted(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """All changes up to a version were told."""
+    """All changes up to a version have been sent."""
 
     version: str
 
@@ -142,21 +142,13 @@ class StreamDecoder(Generic[T]):
     def event(self, line: bytes) -> Event[T]:
         """Decode a line of a watch. Raises BadInput where it is no event."""
         try:
-            told = self._line.decode(line)
+            sent = self._line.decode(line)
         except msgspec.ValidationError:
-            return self._other_event(line)
+            return self._odd_event(line)
         except msgspec.DecodeError as error:
             raise BadInput(one_line(f"a watch of kind {self.kind}: {error}")) from error
-        version = told.object.metadata.resource_version or ""
-        match told.type:
-            case "ADDED" | "MODIFIED":
-                return Changed(told.object, version)
-            case "DELETED":
-                return Deleted(told.object, version)
-            case "BOOKMARK":
-                return Bookmark(version)
-            case _:
-                return self._other_event(line)
+        version = sent.object.metadata.resource_version or ""
+        return _event(sent.type, sent.object, version) or self._odd_event(line)
 
     def _page_item_by_item(self, text: bytes) -> Page[T]:
         try:
@@ -173,31 +165,41 @@ class StreamDecoder(Generic[T]):
                 found.append(item)
         return Page(found, odd, listed.metadata.resource_version, listed.metadata.resume)
 
-    def _other_event(self, line: bytes) -> Event[T]:
+    def _odd_event(self, line: bytes) -> Event[T]:
         try:
-            told = _RAW_LINE.decode(line)
-            if told.type == "ERROR":
-                failure = msgspec.json.decode(told.object, type=_Failure)
+            sent = _RAW_LINE.decode(line)
+            if sent.type == "ERROR":
+                failure = msgspec.json.decode(sent.object, type=_Failure)
                 expired = failure.code == _GONE or failure.reason in ("Expired", "Gone")
                 return Broken(expired, failure.message or failure.reason or f"code {failure.code}")
-            version = msgspec.json.decode(told.object, type=_VersionOnly).metadata.resource_version
+            version = msgspec.json.decode(sent.object, type=_VersionOnly).metadata.resource_version
         except msgspec.DecodeError as error:
             raise BadInput(one_line(f"a watch of kind {self.kind}: {error}")) from error
-        match told.type:
-            case "BOOKMARK":
-                return Bookmark(version)
-            case "ADDED" | "MODIFIED":
-                return Changed(self._one(told.object), version)
-            case "DELETED":
-                return Deleted(self._one(told.object), version)
-            case _:
-                raise BadInput(one_line(f"a watch of kind {self.kind}: {told.type} is no event"))
+        if sent.type == "BOOKMARK":
+            return Bookmark(version)
+        event = _event(sent.type, self._one(sent.object), version)
+        if event is None:
+            raise BadInput(one_line(f"a watch of kind {self.kind}: {sent.type} is no event"))
+        return event
 
     def _one(self, raw: msgspec.Raw) -> T | Unreadable:
         try:
             return self._item.decode(raw)
         except msgspec.ValidationError as error:
             return _unreadable(raw, self.kind, explained(error))
+
+
+def _event(kind: str, item: T | Unreadable, version: str) -> Event[T] | None:
+    """Return the event of a line, None for a type that says something else."""
+    match kind:
+        case "ADDED" | "MODIFIED":
+            return Changed(item, version)
+        case "DELETED":
+            return Deleted(item, version)
+        case "BOOKMARK":
+            return Bookmark(version)
+        case _:
+            return None
 
 
 def unreadable(document: AnyObject, node: str | None, problem: str) -> Unreadable:

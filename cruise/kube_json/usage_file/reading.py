@@ -16,8 +16,7 @@ from cruise.kube_json.objects.quantity import MOST
 from cruise.kube_json.reading.decode import broken_input, decode_items
 from cruise.kube_json.reading.split import BrokenJson, ItemList
 from cruise.kube_json.refusals import explained, one_line
-from cruise.kube_json.usage_file.item import UsageItem
-from cruise.kube_json.usage_file.keys import KeyReader
+from cruise.kube_json.usage_file.items import KeyReader, UsageItem
 
 API_VERSION = "cruise.io/v1"
 KIND = "UsageStatistics"
@@ -26,6 +25,16 @@ LONGEST_AHEAD_OF_MEDIAN = timedelta(days=366)
 
 _HOW = f'a usage file starts with {{"apiVersion":"{API_VERSION}","kind":"{KIND}","items":[…'
 _AT_ONCE = 8192
+# The amounts of an item as it has them, and the columns of the table that they become.
+_COLUMN_OF = {
+    "cpu.baseMillicores": "cpu_base_millicores",
+    "cpu.peakMillicores": "cpu_peak_millicores",
+    "memory.baseBytes": "memory_base_bytes",
+    "memory.peakBytes": "memory_peak_bytes",
+    "memory.max7dBytes": "memory_7d_max_bytes",
+    "memory.oomBytes": "oom_memory_bytes",
+    "memory.lastBytes": "memory_last_bytes",
+}
 _DECODER: msgspec.json.Decoder[list[UsageItem]] = msgspec.json.Decoder(list[UsageItem])
 
 
@@ -84,7 +93,7 @@ class _Reading:
         self._times: list[Int64Array] = []
 
     def counted(self, items: Iterator[UsageItem]) -> Iterator[UsageItem]:
-        """Count items as they pass, so that a refused one can be told by its number."""
+        """Count items as they pass, so that a refusal can name the item's number."""
         for item in items:
             self._seen += 1
             self._last = item
@@ -108,7 +117,7 @@ class _Reading:
         try:
             amounts = np.array(rows, dtype=np.float64)
         except OverflowError:
-            amounts = np.full((len(rows), len(_AMOUNT_NAMES)), math.inf)
+            amounts = np.full((len(rows), len(_COLUMN_OF)), math.inf)
         first = len(self._keys)
         # NaN is neither, so it is not usable.
         if not ((amounts >= 0) & (amounts <= MOST)).all():
@@ -124,42 +133,25 @@ class _Reading:
 
     def table(self) -> StatisticsTable:
         """Return all rows. Raises BadInput where two speak for the same."""
-        amounts = np.concatenate([np.empty((0, len(_AMOUNT_NAMES))), *self._amounts]).astype(np.int64)
+        amounts = np.concatenate([np.empty((0, len(_COLUMN_OF))), *self._amounts]).astype(np.int64)
         times = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._times])
         of_containers, of_workloads = index_of_containers(self._keys), index_of_workloads(self._keys)
         if len(of_containers) + len(of_workloads) < len(self._keys):
             _refuse_duplicates(self._keys)
-        columns = {name: np.ascontiguousarray(amounts[:, column]) for column, name in enumerate(_AMOUNT_NAMES)}
+        columns = {name: np.ascontiguousarray(amounts[:, at]) for at, name in enumerate(_COLUMN_OF.values())}
         return StatisticsTable(
             keys=self._keys,
             updated_at=np.ascontiguousarray(times[:, 0]),
             history_since=np.ascontiguousarray(times[:, 1]),
-            cpu_base_millicores=columns["cpu.baseMillicores"],
-            cpu_peak_millicores=columns["cpu.peakMillicores"],
-            memory_base_bytes=columns["memory.baseBytes"],
-            memory_peak_bytes=columns["memory.peakBytes"],
-            memory_7d_max_bytes=columns["memory.max7dBytes"],
-            oom_memory_bytes=columns["memory.oomBytes"],
-            memory_last_bytes=columns["memory.lastBytes"],
+            **columns,
             psi_known=np.ones(len(self._keys), dtype=np.bool_),
             row_of_container=of_containers,
             row_of_workload=of_workloads,
         )
 
 
-_AMOUNT_NAMES = (
-    "cpu.baseMillicores",
-    "cpu.peakMillicores",
-    "memory.baseBytes",
-    "memory.peakBytes",
-    "memory.max7dBytes",
-    "memory.oomBytes",
-    "memory.lastBytes",
-)
-
-
 def _amounts(item: UsageItem) -> tuple[float, ...]:
-    """Return the amounts of an item in the order of `_AMOUNT_NAMES`."""
+    """Return the amounts of an item in the order of `_COLUMN_OF`."""
     cpu, memory = item.cpu, item.memory
     last = memory.base_bytes if memory.last_bytes is None else memory.last_bytes
     return (
@@ -179,7 +171,7 @@ def _times(item: UsageItem) -> tuple[int, int]:
 
 
 def _refuse_unusable(item: UsageItem, row: Sequence[float], index: int) -> None:
-    for name, amount in zip(_AMOUNT_NAMES, row, strict=True):
+    for name, amount in zip(_COLUMN_OF, row, strict=True):
         if not 0 <= amount <= MOST:
             problem = "is negative" if amount < 0 else "is more than any machine has"
             problem = problem if -math.inf < amount < math.inf else "is no amount"
@@ -198,7 +190,7 @@ def _refuse_duplicates(keys: Sequence[StatisticKey]) -> None:
 
 
 def _label(index: int, item: object) -> str:
-    """Name an item, of whatever shape it is, by its number and by whom it speaks for."""
+    """Name an item, of whatever shape it is, by its number and by what it speaks for."""
     fields: Mapping[str, object] = {}
     if isinstance(item, UsageItem):
         fields = {name: getattr(item, name) for name in ("namespace", "pod", "workload", "container")}
@@ -212,7 +204,7 @@ def _time_of(table: StatisticsTable, now: datetime | None) -> datetime:
     """Return the time that the statistics are judged at. Raises BadInput where a clock must be wrong."""
     if not len(table.keys):
         if now is None:
-            raise BadInput("has no items, so nothing tells the time; add --now")
+            raise BadInput("has no items, so the time is not known; add --now")
         return now
     row = int(np.argmax(table.updated_at))
     newest = datetime.fromtimestamp(int(table.updated_at[row]), UTC)

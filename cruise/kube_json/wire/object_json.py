@@ -7,16 +7,12 @@ from cruise.kube_json.wire.storage_json import AnyStorage, PriorityClassObject
 
 
 class NodeTaint(Wire, frozen=True):
-    """A node's taint."""
-
     key: str
     effect: str
     value: str | None = None
 
 
 class NodeSpec(Wire, frozen=True):
-    """A node's spec."""
-
     unschedulable: bool | None = None
     taints: tuple[NodeTaint, ...] | None = None
 
@@ -28,8 +24,6 @@ class NodeSystem(Wire, frozen=True):
 
 
 class NodeStatus(Wire, frozen=True):
-    """A node's status."""
-
     allocatable: QuantityMap | None = None
     capacity: QuantityMap | None = None
     conditions: tuple[Condition, ...] | None = None
@@ -37,27 +31,21 @@ class NodeStatus(Wire, frozen=True):
 
 
 class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):
-    """A Node."""
-
     metadata: Metadata
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
 
 class JobTemplateSpec(Wire, frozen=True):
-    """The spec of a CronJob's jobs."""
-
     parallelism: int | None = None
 
 
 class JobTemplate(Wire, frozen=True):
-    """A CronJob's template."""
-
     spec: JobTemplateSpec | None = None
 
 
 class WorkloadSpec(Wire, frozen=True):
-    """What tells the number of replicas, over all workload kinds."""
+    """What gives the number of replicas, over all workload kinds."""
 
     replicas: int | None = None
     parallelism: int | None = None
@@ -96,20 +84,14 @@ class CronJobObject(WorkloadObject, frozen=True, tag_field="kind", tag="CronJob"
 
 
 class BudgetSpec(Wire, frozen=True):
-    """A disruption budget's spec."""
-
     selector: Selector | None = None
 
 
 class BudgetStatus(Wire, frozen=True):
-    """A disruption budget's status."""
-
     disruptions_allowed: int = 0
 
 
 class BudgetObject(Wire, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
-    """A PodDisruptionBudget."""
-
     metadata: Metadata
     spec: BudgetSpec | None = None
     status: BudgetStatus | None = None
@@ -123,8 +105,6 @@ class ScaleTarget(Wire, frozen=True):
 
 
 class MetricTarget(Wire, frozen=True):
-    """The target of a metric."""
-
     type: str = ""
 
 
@@ -137,8 +117,6 @@ class ResourceMetric(Wire, frozen=True):
 
 
 class Metric(Wire, frozen=True):
-    """One metric of an autoscaler."""
-
     type: str
     resource: ResourceMetric | None = None
     container_resource: ResourceMetric | None = None
@@ -153,15 +131,11 @@ class AutoscalerSpec(Wire, frozen=True):
 
 
 class AutoscalerObject(Wire, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
-    """A HorizontalPodAutoscaler."""
-
     metadata: Metadata
     spec: AutoscalerSpec
 
 
 class LimitRangeEntry(Wire, frozen=True):
-    """One entry of a LimitRange."""
-
     type: str
     min: QuantityMap | None = None
     max: QuantityMap | None = None
@@ -170,21 +144,15 @@ class LimitRangeEntry(Wire, frozen=True):
 
 
 class LimitRangeSpec(Wire, frozen=True):
-    """A LimitRange's spec."""
-
     limits: tuple[LimitRangeEntry, ...] | None = None
 
 
 class LimitRangeObject(Wire, frozen=True, tag_field="kind", tag="LimitRange"):
-    """A LimitRange."""
-
     metadata: Metadata
     spec: LimitRangeSpec | None = None
 
 
 class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
-    """A Namespace."""
-
     metadata: Metadata
 
 

@@ -27,8 +27,6 @@ class OwnerReference(Wire, frozen=True):
 
 
 class Metadata(Wire, frozen=True):
-    """Object metadata."""
-
     name: str = ""
     namespace: str | None = None
     uid: str | None = None
@@ -64,8 +62,6 @@ class ContainerPort(Wire, frozen=True):
 
 
 class ContainerSpec(Wire, frozen=True):
-    """A container or an init container."""
-
     name: str
     ports: tuple[ContainerPort, ...] | None = None
     resources: ResourceRequirements | None = None
@@ -74,8 +70,6 @@ class ContainerSpec(Wire, frozen=True):
 
 
 class Terminated(Wire, frozen=True):
-    """How a container ended."""
-
     exit_code: int
     reason: str | None = None
     finished_at: Timestamp | None = None
@@ -88,8 +82,6 @@ class ContainerState(Wire, frozen=True):
 
 
 class ContainerStatus(Wire, frozen=True):
-    """What the kubelet reports of a container."""
-
     name: str
     restart_count: int = 0
     allocated_resources: QuantityMap | None = None
@@ -99,8 +91,6 @@ class ContainerStatus(Wire, frozen=True):
 
 
 class Condition(Wire, frozen=True):
-    """A condition of a pod or a node."""
-
     type: str
     status: str
     reason: str | None = None
@@ -108,30 +98,22 @@ class Condition(Wire, frozen=True):
 
 
 class SelectorRequirement(Wire, frozen=True):
-    """One requirement of a node or label selector."""
-
     key: str
     operator: str
     values: tuple[str, ...] | None = None
 
 
 class Selector(Wire, frozen=True):
-    """A label selector."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[SelectorRequirement, ...] | None = None
 
 
 class NodeSelectorTerm(Wire, frozen=True):
-    """One term of a required node affinity."""
-
     match_expressions: tuple[SelectorRequirement, ...] | None = None
     match_fields: tuple[SelectorRequirement, ...] | None = None
 
 
 class NodeSelector(Wire, frozen=True):
-    """The required part of a node affinity."""
-
     node_selector_terms: tuple[NodeSelectorTerm, ...]
 
 
@@ -142,8 +124,6 @@ class NodeAffinity(Wire, frozen=True):
 
 
 class PodAffinityTerm(Wire, frozen=True):
-    """One required term of pod affinity or anti-affinity."""
-
     topology_key: str = ""
     label_selector: Selector | None = None
     namespaces: tuple[str, ...] | None = None
@@ -159,16 +139,12 @@ class PodAffinity(Wire, frozen=True):
 
 
 class Affinity(Wire, frozen=True):
-    """A pod's affinity."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class SpreadConstraint(Wire, frozen=True):
-    """One topology spread constraint."""
-
     max_skew: int
     topology_key: str
     when_unsatisfiable: str
@@ -208,8 +184,6 @@ class PodResourceClaim(Wire, frozen=True):
 
 
 class Toleration(Wire, frozen=True):
-    """A pod's toleration."""
-
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -223,14 +197,10 @@ class OperatingSystem(Wire, frozen=True):
 
 
 class SchedulingGate(Wire, frozen=True):
-    """One scheduling gate."""
-
     name: str
 
 
 class PodSpec(Wire, frozen=True):
-    """A pod's spec."""
-
     containers: tuple[ContainerSpec, ...]
     init_containers: tuple[ContainerSpec, ...] | None = None
     node_name: str | None = None
@@ -262,8 +232,6 @@ class PodStatus(Wire, frozen=True):
 
 
 class PodObject(Wire, frozen=True, tag_field="kind", tag="Pod"):
-    """A Pod."""
-
     metadata: Metadata
     spec: PodSpec
     status: PodStatus | None = None

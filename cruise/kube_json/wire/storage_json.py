@@ -6,8 +6,6 @@ from cruise.kube_json.wire.pod_json import Metadata, NodeSelector, Wire
 
 
 class CsiSource(Wire, frozen=True):
-    """A volume of a CSI driver."""
-
     driver: str
     volume_handle: str = ""
 
@@ -22,14 +20,10 @@ class DiskSource(Wire, frozen=True):
 
 
 class VolumeNodeAffinity(Wire, frozen=True):
-    """Where a volume may be used."""
-
     required: NodeSelector | None = None
 
 
 class VolumeSpec(Wire, frozen=True):
-    """A volume's spec."""
-
     csi: CsiSource | None = None
     aws_elastic_block_store: DiskSource | None = None
     azure_disk: DiskSource | None = None
@@ -40,50 +34,36 @@ class VolumeSpec(Wire, frozen=True):
 
 
 class VolumeObject(Wire, frozen=True, tag_field="kind", tag="PersistentVolume"):
-    """A PersistentVolume."""
-
     metadata: Metadata
     spec: VolumeSpec | None = None
 
 
 class ClaimSpec(Wire, frozen=True):
-    """A claim's spec."""
-
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: tuple[str, ...] | None = None
 
 
 class ClaimStatus(Wire, frozen=True):
-    """A claim's status."""
-
     phase: str | None = None
 
 
 class ClaimObject(Wire, frozen=True, tag_field="kind", tag="PersistentVolumeClaim"):
-    """A PersistentVolumeClaim."""
-
     metadata: Metadata
     spec: ClaimSpec | None = None
     status: ClaimStatus | None = None
 
 
 class TopologyRequirement(Wire, frozen=True):
-    """One label of a topology term."""
-
     key: str
     values: tuple[str, ...]
 
 
 class TopologyTerm(Wire, frozen=True):
-    """One term of a storage class's topologies."""
-
     match_label_expressions: tuple[TopologyRequirement, ...] | None = None
 
 
 class StorageClassObject(Wire, frozen=True, tag_field="kind", tag="StorageClass"):
-    """A StorageClass."""
-
     metadata: Metadata
     provisioner: str = ""
     volume_binding_mode: str | None = None
@@ -91,34 +71,24 @@ class StorageClassObject(Wire, frozen=True, tag_field="kind", tag="StorageClass"
 
 
 class DriverLimit(Wire, frozen=True):
-    """What a driver may attach to a node."""
-
     count: int | None = None
 
 
 class NodeDriver(Wire, frozen=True):
-    """A driver on a node."""
-
     name: str
     allocatable: DriverLimit | None = None
 
 
 class NodeDrivers(Wire, frozen=True):
-    """A CSINode's spec."""
-
     drivers: tuple[NodeDriver, ...] | None = None
 
 
 class NodeDriversObject(Wire, frozen=True, tag_field="kind", tag="CSINode"):
-    """A CSINode."""
-
     metadata: Metadata
     spec: NodeDrivers | None = None
 
 
 class PriorityClassObject(Wire, frozen=True, tag_field="kind", tag="PriorityClass"):
-    """A PriorityClass."""
-
     metadata: Metadata
     value: int
     global_default: bool | None = None

@@ -140,7 +140,7 @@ def test_without_a_snapshot_nothing_is_a_stranger():
 
 
 def test_no_items_need_a_time():
-    assert refusal_of(make_usage_json()) == "has no items, so nothing tells the time; add --now"
+    assert refusal_of(make_usage_json()) == "has no items, so the time is not known; add --now"
     table, now = read(make_usage_json(), now=NOW)
     assert (list(table.keys), now, table.cpu_base_millicores.size) == ([], NOW, 0)
 

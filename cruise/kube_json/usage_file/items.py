@@ -1,4 +1,4 @@
-"""Whom the items of a usage file speak for: looked up in the snapshot, so that nothing is for strangers."""
+"""Items of a usage file, and the container that each speaks for, which must be in the snapshot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,37 @@ from sys import intern
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.usage import StatisticKey
 from cruise.errors import BadInput
-from cruise.kube_json.usage_file.item import UsageItem
+from cruise.kube_json.wire.pod_json import Timestamp, Wire
+
+
+class CpuUsage(Wire, frozen=True):
+    """CPU statistics of a usage item."""
+
+    base_millicores: int | float
+    peak_millicores: int | float
+
+
+class MemoryUsage(Wire, frozen=True):
+    """Memory statistics of a usage item; `last_bytes` is the newest working set, the base where it is absent."""
+
+    base_bytes: int | float
+    peak_bytes: int | float
+    max7d_bytes: int | float
+    oom_bytes: int | float
+    last_bytes: int | float | None = None
+
+
+class UsageItem(Wire, frozen=True):
+    """One item of a UsageStatistics file."""
+
+    namespace: str
+    container: str
+    updated_at: Timestamp
+    cpu: CpuUsage
+    memory: MemoryUsage
+    pod: str | None = None
+    workload: str | None = None
+    history_since: Timestamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +68,7 @@ class KeyReader:
         )
 
     def read(self, item: UsageItem) -> StatisticKey:
-        """Return whom an item speaks for. Raises BadInput that says what is unknown."""
+        """Return what an item speaks for. Raises BadInput that says what is unknown."""
         workload = intern(item.workload or "")
         if workload and not all(workload.partition("/")):
             raise BadInput(f'workload: "{workload}" is not Kind/name; write e.g. Deployment/web')
