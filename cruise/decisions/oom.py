@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.sizing.dead_band import dead_band_of
+from cruise.decisions.sizing.memory_limit import limit_after_kill, lowers_memory_limits
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused, withdrawn_target
-from cruise.decisions.sizing.sharing import lowers_memory_limits
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, LimitRangeItem, Node, OomKill, Pod
 from cruise.domain.policy import EvictionRanking, Mode, OomReaction, Policy
@@ -86,7 +87,7 @@ def decide_oom_reaction(
     if isinstance(grown, Hold):
         return grown
     asked = _with_others(granted, grown.containers)
-    again = scene.refused is not None and was_refused(asked, scene.refused, policy)
+    again = scene.refused is not None and was_refused(asked, scene.refused, dead_band_of(pod, policy))
     return grown if grown.growth.growth_fits_in(scene.room) and not again else _evict(verdict, scope)
 
 
@@ -128,9 +129,7 @@ def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy)
     adds_limits = scene.node is None or lowers_memory_limits(scene.node)
     if now_limit is not None or (adds_limits and known > 0):
         working_set = statistic.memory_last_bytes if statistic is not None else 0
-        wanted = _up(max(2 * known, -(-6 * working_set // 5)))
-        most = min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted)))
-        limit = max(most, request, now_limit or 0)
+        limit = max(limit_after_kill(known, working_set, request, bounds, policy), now_limit or 0)
     if request == now_requested and limit == now_limit:
         return Hold(pod.namespace, pod.name, Reason.CAPPED, "no bound lets it grow")
     return ContainerTarget(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from cruise.decisions.guidance.eligibility import FIRST_RESIZING_KUBELET
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
-from cruise.decisions.sizing.sharing import lowers_memory_limits
+from cruise.decisions.sizing.memory_limit import lowers_memory_limits
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, Pod, Snapshot
 from cruise.domain.qos import qos_class

@@ -84,6 +84,8 @@ class Policy:
     node_load_interval: timedelta = timedelta(minutes=1)
     new_workload_age: timedelta = timedelta(minutes=30)
     memory_limit_history: timedelta = timedelta(days=28)
+    memory_limit_factor: float = 2.0  # of the largest use seen
+    working_set_margin: float = 1.2  # of the working set now, which a memory limit must stay above
     oom_cooldown: timedelta = timedelta(minutes=5)
     oom_reaction: OomReaction = OomReaction.RESIZE_THEN_EVICT
     deferred_patience: timedelta = timedelta(minutes=5)

@@ -28,6 +28,10 @@ class Resources:
         """Subtract resource by resource; the result may be negative."""
         return Resources(self.cpu_millicores - other.cpu_millicores, self.memory_bytes - other.memory_bytes)
 
+    def of(self, resource: ResourceName) -> int:
+        """Return one resource's value."""
+        return self.cpu_millicores if resource is ResourceName.CPU else self.memory_bytes
+
     def at_least(self, other: "Resources") -> "Resources":
         """Return the larger value of each resource."""
         return Resources(
@@ -66,6 +70,10 @@ class Amounts:
             other.cpu_millicores if self.cpu_millicores is None else self.cpu_millicores,
             other.memory_bytes if self.memory_bytes is None else self.memory_bytes,
         )
+
+    def of(self, resource: ResourceName) -> int | None:
+        """Return one resource's value, None where it is absent."""
+        return self.cpu_millicores if resource is ResourceName.CPU else self.memory_bytes
 
     @property
     def resources(self) -> Resources:

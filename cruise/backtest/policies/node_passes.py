@@ -5,7 +5,6 @@ asked of the same functions with pods made for the purpose; whether a pod may be
 something has changed that the answer depends on.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,14 +19,10 @@ from cruise.backtest.policies.touchable_pods import TouchablePods
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, Kill, KillReaction, Sizes
 from cruise.backtest.replay.resize_room import held_to_room
-from cruise.decisions.guidance.eligibility import Scope
-from cruise.decisions.sizing.candidate_columns import Roster
-from cruise.decisions.sizing.fitting import Fitted, cut_growth, fit_nodes, pod_sizes
-from cruise.decisions.sizing.node_plans import judged
+from cruise.decisions.sizing.fitting import Contenders, Fit, contenders_of, crowded_nodes, fit_nodes
+from cruise.decisions.sizing.node_columns import NodeColumns
+from cruise.decisions.sizing.node_sizes import size_nodes
 from cruise.decisions.sizing.recommendation import demand_table
-from cruise.decisions.sizing.resize import PodSizes, leave_dead_band
-from cruise.decisions.sizing.sharing import NodeColumns
-from cruise.domain.actions import EvictPod, Reason
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
@@ -86,39 +81,45 @@ class CruisePasses:
     def decide(self, view: ClusterView) -> Decision:
         """Run a node pass."""
         self._known.refresh(view)
-        roster, chosen = self._touchable.roster(view, self._known)
+        candidates, chosen = self._touchable.candidates(view, self._known)
         row_of, statistics = self._known.row_of, self._known.columns
         sizes = view.sizes.take(chosen)
         stated = np.column_stack(
             (sizes.cpu_millicores, sizes.memory_bytes, np.zeros(len(chosen), np.int64), sizes.memory_limit_bytes)
         )
-        table = demand_table(roster, stated, statistics, row_of[chosen], self._policy)
-        columns = NodeColumns(self._pods.nodes(view), self._available(view, chosen), view.node[chosen], table)
-        scope = _once(lambda: self._pods.scope(view, UNKNOWN, self._policy))
+        columns = NodeColumns(
+            nodes=self._pods.nodes(view),
+            available=_room(view, chosen),
+            node_of_pod=view.node[chosen],
+            counted={ResourceName.CPU: sizes.cpu_millicores, ResourceName.MEMORY: sizes.memory_bytes},
+            table=demand_table(candidates, stated, statistics, row_of[chosen], self._policy),
+        )
         headroom = self._headroom.of_pass(view.at, row_of, len(statistics.updated_at), self._known.own_rows)
-        fitted = fit_nodes(columns, headroom, lambda pod: judged(roster.pods[pod], scope()))
-        staying = fitted.stays[table.pod_of]
-        self._headroom.expect(view.at, chosen[staying], columns.node_of[staying], fitted)
-        counted = {ResourceName.CPU: sizes.cpu_millicores, ResourceName.MEMORY: sizes.memory_bytes}
-        written = _Written(pod_sizes(columns, fitted.sizes, counted, fitted.stays), self._policy)
-        cut_growth(columns, written.decided, counted, lambda: written.patched, written.again)
+        sized = size_nodes(columns, fit_nodes(columns, self._contenders(view, columns)), headroom)
+        staying = sized.fit.stays[columns.table.pod_of]
+        self._headroom.expect(view.at, chosen[staying], columns.node_of[staying], sized.sums)
         rests = self._kills.rests(view)[chosen]
-        free = self._available(view, NO_CONTAINERS)
+        wanted = Sizes(
+            sized.written.cpu_millicores.copy(),
+            sized.written.memory_bytes.copy(),
+            sized.written.memory_limit_bytes.copy(),
+        )
+        free, cpu, memory = _room(view, NO_CONTAINERS), sized.sums[ResourceName.CPU], sized.sums[ResourceName.MEMORY]
         patched = held_to_room(
-            written.patched & ~rests,
-            written.sizes,
+            sized.rightsized & ~rests,
+            wanted,
             sizes,
             view.node[chosen],
             (free[ResourceName.CPU], free[ResourceName.MEMORY]),
-            self._policy,
+            candidates.dead_band,
         )
         resized = np.flatnonzero(patched)
         return Decision(
             resize=chosen[resized],
-            sizes=written.sizes.take(resized),
-            evict=self._evictions(view, fitted, chosen, roster, rests),
-            base=(fitted.base[ResourceName.CPU], fitted.base[ResourceName.MEMORY]),
-            headroom=(fitted.headroom[ResourceName.CPU], fitted.headroom[ResourceName.MEMORY]),
+            sizes=wanted.take(resized),
+            evict=self._evictions(view, sized.fit, chosen, rests),
+            base=(cpu.base, memory.base),
+            headroom=(cpu.headroom, memory.headroom),
         )
 
     def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
@@ -126,66 +127,36 @@ class CruisePasses:
         self._admitter = None
         return self._kills.react(kill, view)
 
-    def _available(self, view: ClusterView, chosen: Int64Array) -> dict[ResourceName, Int64Array]:
-        """Return each node's allocatable without what the pods take that are left alone."""
-        fixed = view.node >= 0
-        fixed[chosen] = False
-        nodes = view.node[fixed]
-        room = {}
-        for resource, whole, taken in (
-            (ResourceName.CPU, view.allocatable.cpu_millicores, view.sizes.cpu_millicores),
-            (ResourceName.MEMORY, view.allocatable.memory_bytes, view.sizes.memory_bytes),
-        ):
-            room[resource] = np.full(len(view.alive), whole, dtype=np.int64)
-            np.subtract.at(room[resource], nodes, taken[fixed])
-        return room
+    def _contenders(self, view: ClusterView, columns: NodeColumns) -> Contenders:
+        crowded = crowded_nodes(columns)
+        if not crowded:
+            return {}
+        scope = self._pods.scope(view, UNKNOWN, self._policy)
+        return {node: contenders_of(columns, node, scope) for node in crowded}
 
-    def _evictions(
-        self, view: ClusterView, fitted: Fitted, chosen: Int64Array, roster: Roster, rests: BoolArray
-    ) -> Int64Array:
-        """Return who is evicted of those that were marked: within the budgets, and not while a kill is answered."""
+    def _evictions(self, view: ClusterView, fit: Fit, chosen: Int64Array, rests: BoolArray) -> Int64Array:
+        """Return the containers to evict of those marked: within the budgets, and not while a kill is answered."""
         going = []
-        for node in sorted(fitted.marked):
-            for mark in fitted.marked[node]:
-                if rests[mark.index]:
+        for node in sorted(fit.evicted):
+            for eviction in fit.evicted[node]:
+                if rests[eviction.index]:
                     continue
-                container = int(chosen[mark.index])
-                pod, ranking = self._pods.pod(container, view), fitted.rankings[mark.index]
-                action = EvictPod(
-                    pod.namespace, pod.name, pod.uid, pod.node, pod.workload, ranking, mark.resource,
-                    Reason.DOES_NOT_FIT,
-                )  # fmt: skip
-                if self._disruptions.spend(action, view) is None:
+                container = int(chosen[eviction.index])
+                if self._disruptions.spend(eviction.action(self._pods.pod(container, view)), view) is None:
                     going.append(container)
         return np.array(going, dtype=np.int64)
 
 
-class _Written:
-    """The sizes that a pass writes, and whose, while growth is cut to the room there is."""
-
-    def __init__(self, decided: PodSizes, policy: Policy) -> None:
-        self.decided = decided
-        self.sizes = Sizes(
-            decided.cpu_millicores.copy(), decided.memory_bytes.copy(), decided.memory_limit_bytes.copy()
-        )
-        self.patched = leave_dead_band(decided, policy) & decided.stays
-        self._policy = policy
-
-    def again(self, smaller: PodSizes, cut: list[int]) -> None:
-        """Take over the smaller sizes of those that were cut."""
-        places = np.array(cut, dtype=np.int64)
-        moved = leave_dead_band(smaller, self._policy) & smaller.stays
-        self.patched[places] = moved[places]
-        found = Sizes(smaller.cpu_millicores, smaller.memory_bytes, smaller.memory_limit_bytes)
-        self.sizes.put(places, found.take(places))
-
-
-def _once(make: Callable[[], Scope]) -> Callable[[], Scope]:
-    made: list[Scope] = []
-
-    def get() -> Scope:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return get
+def _room(view: ClusterView, chosen: Int64Array) -> dict[ResourceName, Int64Array]:
+    """Return each node's allocatable without what the other pods than the chosen take."""
+    others = view.node >= 0
+    others[chosen] = False
+    nodes = view.node[others]
+    room = {}
+    for resource, taken in (
+        (ResourceName.CPU, view.sizes.cpu_millicores),
+        (ResourceName.MEMORY, view.sizes.memory_bytes),
+    ):
+        room[resource] = np.full(len(view.alive), view.allocatable.of(resource), dtype=np.int64)
+        np.subtract.at(room[resource], nodes, taken[others])
+    return room

@@ -1,15 +1,16 @@
 """The headroom model of a replay: prepared for each pass from the replay's own past, and judged by what came."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from cruise.backtest.policies.statistics import ReplayedStatistics
-from cruise.decisions.sizing.fitting import Fitted
 from cruise.decisions.sizing.headroom.choosing import headroom_of
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.outcome import Expectation
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
+from cruise.decisions.sizing.sharing import NodeSums
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.policy import HeadroomModel, Policy
 from cruise.domain.resources import ResourceName
@@ -49,10 +50,16 @@ class ReplayedHeadroom:
             lambda: self._scores.margins(at, self._policy.risk_of),
         )
 
-    def expect(self, at: int, containers: Int64Array, nodes: Int64Array, fitted: Fitted) -> None:
+    def expect(self, at: int, containers: Int64Array, nodes: Int64Array, sums: Mapping[ResourceName, NodeSums]) -> None:
         """Remember what a pass was decided on; the containers are those of pods that stay."""
         if self._policy.headroom is HeadroomModel.RISK:
-            self._expected = Expectation.of(at, containers, nodes, fitted.base, fitted.extras)
+            self._expected = Expectation.of(
+                at,
+                containers,
+                nodes,
+                {one: of_nodes.base for one, of_nodes in sums.items()},
+                {one: of_nodes.extras for one, of_nodes in sums.items()},
+            )
 
     def _past(self, row_of: Int64Array, rows: int, own: int) -> PastDemand:
         usage, sampled = self._statistics.recent()

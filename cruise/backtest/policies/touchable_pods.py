@@ -7,7 +7,7 @@ from cruise.backtest.policies.replayed_pods import ReplayedPods
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.policy import ClusterView
 from cruise.decisions.guidance.eligibility import Touchable
-from cruise.decisions.sizing.candidate_columns import Roster, call_roster
+from cruise.decisions.sizing.candidate_columns import CandidateColumns, candidate_columns
 from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import Int64Array
 from cruise.domain.policy import Policy
@@ -16,7 +16,7 @@ _UNJUDGED = -1
 
 
 class TouchablePods:
-    """The verdicts of the rules on who may be touched, and the roster of those who may."""
+    """The verdicts of the rules on which pods may be touched, and the columns of those that may."""
 
     def __init__(self, recording: Recording, pods: ReplayedPods, policy: Policy) -> None:
         count = len(recording.containers)
@@ -28,10 +28,10 @@ class TouchablePods:
         self._judged_on = np.full((count, 2), _UNJUDGED, dtype=np.int64)
         self._verdicts: list[Touchable | None] = [None] * count
         self._touched = np.zeros(count, dtype=np.bool_)
-        self._roster: Roster | None = None
+        self._candidates: CandidateColumns | None = None
         self._guidances: list[Guidance] = []
 
-    def roster(self, view: ClusterView, known: KnownStatistics) -> tuple[Roster, Int64Array]:
+    def candidates(self, view: ClusterView, known: KnownStatistics) -> tuple[CandidateColumns, Int64Array]:
         """Return the touchable pods, and their containers, sorted by name."""
         placed = view.node >= 0
         state = self._state(view, known)
@@ -48,13 +48,13 @@ class TouchablePods:
         self._touched[gone] = False
         self._judged_on[gone] = _UNJUDGED
         chosen = self._by_name[self._touched[self._by_name]]
-        if self._roster is None or len(again) or gone.any():
+        if self._candidates is None or len(again) or gone.any():
             pods = [verdict for verdict in map(self._verdicts.__getitem__, chosen.tolist()) if verdict is not None]
-            self._roster = call_roster(pods, {}, self._policy)
-        return self._roster, chosen
+            self._candidates = candidate_columns(pods, {}, self._policy)
+        return self._candidates, chosen
 
     def _shared(self, verdict: Touchable) -> Touchable:
-        """Return a verdict with the same object for the same guidance: a roster works out bounds once for each."""
+        """Return a verdict with the same object for the same guidance: the columns work out bounds once for each."""
         for known in self._guidances:
             if known == verdict.guidance:
                 return verdict._replace(guidance=known)

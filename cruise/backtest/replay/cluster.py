@@ -9,6 +9,7 @@ from cruise.backtest.replay.churn import Churn
 from cruise.backtest.replay.pods import ABSENT, Pods
 from cruise.backtest.replay.policy import Decision, KillReaction, ReplayPolicy, Sizes
 from cruise.backtest.replay.resize_room import leave_dead_band
+from cruise.decisions.sizing.dead_band import dead_bands_of
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.policy import Policy
 
@@ -145,7 +146,7 @@ class ReplayedCluster:
             np.minimum(sizes.memory_bytes, now.memory_bytes),
             sizes.memory_limit_bytes,
         )
-        moves = leave_dead_band(part, now, _POLICY)
+        moves = leave_dead_band(part, now, _BAND)
         self._write(containers[moves], part.take(moves), at)
 
     def _change(self, containers: Int64Array, sizes: Sizes) -> tuple[Int64Array, Int64Array]:
@@ -189,7 +190,8 @@ class ReplayedCluster:
         self._pods.resize(containers, sizes)
 
 
-_POLICY = Policy()
+# Every policy's resizes meet the same guards.
+_BAND = dead_bands_of((), Policy())
 
 
 def _first_of_each(containers: Int64Array) -> Int64Array:

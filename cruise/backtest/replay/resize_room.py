@@ -3,9 +3,9 @@
 import numpy as np
 
 from cruise.backtest.replay.policy import Sizes
-from cruise.decisions.sizing.resize import leaves_band
+from cruise.decisions.sizing.dead_band import DeadBand
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
 
 
 def held_to_room(
@@ -14,7 +14,7 @@ def held_to_room(
     current: Sizes,
     node: Int64Array,
     free: tuple[Int64Array, Int64Array],
-    policy: Policy,
+    band: DeadBand,
 ) -> BoolArray:
     """Cut, in place, what grows without room to the part that takes none; return which are left to be written.
 
@@ -38,7 +38,7 @@ def held_to_room(
     bare = refused[wanted.memory_bytes[refused] == 0]
     wanted.memory_limit_bytes[bare] = 0
     left = patched.copy()
-    left[refused] = leave_dead_band(wanted.take(refused), current.take(refused), policy)
+    left[refused] = leave_dead_band(wanted, current, band)[refused]
     return left
 
 
@@ -61,13 +61,10 @@ def _refused(growth: tuple[Int64Array, ...], node: Int64Array, free: tuple[Int64
     return np.array(refused, dtype=np.int64)
 
 
-def leave_dead_band(wanted: Sizes, current: Sizes, policy: Policy) -> BoolArray:
+def leave_dead_band(wanted: Sizes, current: Sizes, band: DeadBand) -> BoolArray:
     """Tell for each pod whether any of its sizes moves far enough to be written."""
-    moves = np.zeros(len(wanted.cpu_millicores), dtype=np.bool_)
-    for want, now, least in (
-        (wanted.cpu_millicores, current.cpu_millicores, policy.dead_band.cpu_millicores),
-        (wanted.memory_bytes, current.memory_bytes, policy.dead_band.memory_bytes),
-        (wanted.memory_limit_bytes, current.memory_limit_bytes, policy.dead_band.memory_bytes),
-    ):
-        moves |= leaves_band(now, want, least, policy)
-    return moves
+    return (
+        band.leaves(ResourceName.CPU, current.cpu_millicores, wanted.cpu_millicores)
+        | band.leaves(ResourceName.MEMORY, current.memory_bytes, wanted.memory_bytes)
+        | band.leaves(ResourceName.MEMORY, current.memory_limit_bytes, wanted.memory_limit_bytes)
+    )

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
-from cruise.decisions.sizing.recommendation import memory_limits_fall
+from cruise.decisions.sizing.memory_limit import limit_at_admission
 from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import Guidance, Unreadable
@@ -125,7 +123,7 @@ def _targets(
                 cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
         if ResourceName.MEMORY in managed:
             memory = _memory_request(statistic, bounds)
-            memory_limit = _memory_limit(statistic, memory, memory_limit, bounds, policy)
+            memory_limit = limit_at_admission(statistic, memory, memory_limit, bounds, policy)
         # Built whole: to replace fields one by one takes several times as long, at every admission.
         requests, limits = Amounts(cpu, memory), Amounts(cpu_limit, memory_limit)
         targets.append(ContainerTarget(container.name, container.role, requests, limits))
@@ -135,17 +133,6 @@ def _targets(
 def _memory_request(statistic: Statistic, bounds: ContainerBounds) -> int:
     peak = max(statistic.memory_peak_bytes, statistic.oom_memory_bytes)
     return _clamp(_up(peak), bounds.whole[2], bounds.whole[3])
-
-
-def _memory_limit(
-    statistic: Statistic, request: int, stated: int | None, bounds: ContainerBounds, policy: Policy
-) -> int:
-    wanted = _up(2 * max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes))
-    known, at = np.array([statistic.history_since]), np.array([statistic.updated_at])
-    if stated is not None and not memory_limits_fall(known, at, policy)[0]:
-        wanted = max(wanted, stated)
-    capped = min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted)))
-    return max(capped, request)
 
 
 def _demands_cpu_limit(limit_ranges: Sequence[LimitRangeItem]) -> bool:

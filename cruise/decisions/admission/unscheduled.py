@@ -7,6 +7,7 @@ from datetime import datetime
 from cruise.decisions.admission.admission import Leave, decide_admission
 from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.annotations import Guidance
@@ -68,7 +69,7 @@ def _decide(
     if reason is None and ranges and breaks_limit_range(pod, targets, ranges):
         reason = Reason.LIMIT_RANGE
     earlier = refused.get(pod.uid)
-    if reason is None and earlier is not None and was_refused(targets, earlier, policy):
+    if reason is None and earlier is not None and was_refused(targets, earlier, dead_band_of(pod, policy)):
         reason = Reason.REFUSED
     if reason is not None:
         return Hold(pod.namespace, pod.name, reason)
@@ -78,8 +79,7 @@ def _decide(
 def _why_not(
     pod: Pod, containers: Sequence[Container], targets: Sequence[ContainerTarget], policy: Policy
 ) -> Reason | None:
-    moves = any(_leaves_band(container, target, policy) for container, target in zip(containers, targets, strict=True))
-    if not moves:
+    if not dead_band_of(pod, policy).is_left(zip(containers, targets, strict=True)):
         return Reason.SETTLED
     return Reason.QOS_CHANGE if becomes_guaranteed(pod, targets) else None
 
@@ -95,17 +95,3 @@ def _shrunk(container: Container, target: ContainerTarget) -> ContainerTarget:
 def _lower(stated: int | None, wanted: int | None) -> int | None:
     """Return the smaller of two; what is not stated stays so, since a resize must not change the QoS class."""
     return stated if stated is None or wanted is None else min(stated, wanted)
-
-
-def _leaves_band(container: Container, target: ContainerTarget, policy: Policy) -> bool:
-    pairs = (
-        (container.requests.cpu_millicores, target.requests.cpu_millicores, policy.dead_band.cpu_millicores),
-        (container.requests.memory_bytes, target.requests.memory_bytes, policy.dead_band.memory_bytes),
-    )
-    return any(
-        stated is not None
-        and wanted is not None
-        and stated - wanted >= least
-        and stated - wanted >= stated * policy.dead_band_share
-        for stated, wanted, least in pairs
-    )

@@ -1,7 +1,4 @@
-"""Why a pod has, gets or keeps its numbers: the node pass taken again for its node, with every step laid open.
-
-What is done is the node plan's; the steps to it are read off the same functions that decide.
-"""
+"""Why a pod has, gets or keeps its numbers: its node's pass, with every step that the pass returns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +7,17 @@ from enum import StrEnum
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
 from cruise.decisions.eviction.ranking import Contender, need_of, rank_for_eviction
+from cruise.decisions.explaining.size_steps import ContainerSteps, steps_of
 from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.sizing.fitting import contenders_of, why_immovable
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
-from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.size_steps import ContainerSteps, NodeSteps, of
+from cruise.decisions.sizing.node_plans import NodePlan, SizedNodes, plans_of, size_snapshot
 from cruise.domain.actions import EvictPod, Hold, RefusedTarget, ResizePod
 from cruise.domain.annotations import Guidance
-from cruise.domain.cluster import Container, Node, Pod, Snapshot
+from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.overrides import Statement, StoredOverrides
-from cruise.domain.policy import EvictionRanking, HeadroomModel, Mode, Policy
+from cruise.domain.policy import EvictionRanking, HeadroomModel, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
 
@@ -154,24 +152,22 @@ def explain(
             eviction=None,
             admission=admission,
         )
-    [plan] = decide_node_plans(
+    found = size_snapshot(
         snapshot,
+        scope,
         statistics,
         policy,
-        now,
-        stored=stored,
         refused=refused,
         nodes=frozenset({node.name}),
         headroom=headroom,
     )
-    verdicts = [(other, scope.of(other)) for other in snapshot.pods if other.node == node.name]
-    touchable = [verdict for _, verdict in verdicts if isinstance(verdict, Touchable)]
-    steps = NodeSteps(snapshot, node, plan, touchable, statistics, policy)
-    own = next((verdict for verdict in touchable if verdict.pod is pod), None)
+    [plan] = plans_of(found, policy, refused or {}, now)
+    own = next((at for at, one in enumerate(found.sized.columns.table.pods) if one.pod is pod), None)
     name = (pod.namespace, pod.name)
     resize = next((one for one in plan.resize if (one.namespace, one.pod) == name), None)
     eviction = next((one for one in plan.evict if (one.namespace, one.pod) == name), None)
     hold = next((one for one in plan.hold if (one.namespace, one.pod) == name), None)
+    items = snapshot.limit_ranges.get(pod.namespace, ())
     sized = own is not None and eviction is None
     return Explanation(
         pod=pod,
@@ -181,8 +177,8 @@ def explain(
         ranking=scope.ranking_of(pod, known) if known is not None else None,
         unmovable=scope.why_unmovable(pod),
         hold=hold,
-        node=_node(node, plan, touchable, steps, scope, len(verdicts), headroom),
-        steps=steps.of_pod(own) if own is not None and sized else (),
+        node=_node(plan, found, scope, headroom),
+        steps=steps_of(found.sized, own, statistics, items) if own is not None and sized else (),
         held=() if sized else _held(pod, statistics),
         resize=resize,
         eviction=eviction,
@@ -206,22 +202,15 @@ def _held(pod: Pod, statistics: StatisticsTable) -> tuple[HeldContainer, ...]:
     return tuple(found)
 
 
-def _node(
-    node: Node,
-    plan: NodePlan,
-    touchable: Sequence[Touchable],
-    steps: NodeSteps,
-    scope: Scope,
-    pods: int,
-    headroom: Headroom,
-) -> NodeExplanation:
-    contenders = contenders_of(touchable, steps, scope)
+def _node(plan: NodePlan, found: SizedNodes, scope: Scope, headroom: Headroom) -> NodeExplanation:
+    columns, [room] = found.sized.columns, found.rooms
+    contenders = contenders_of(columns, room.number, scope)
     everyone = need_of(contenders)
     base = NO_RESOURCES
     for contender in contenders:
         base += contender.base
     return NodeExplanation(
-        name=node.name,
+        name=plan.node,
         allocatable=plan.allocatable,
         fixed=plan.allocatable - plan.available,
         available=plan.available,
@@ -231,47 +220,21 @@ def _node(
         staying_headroom=plan.headroom,
         rules={resource: headroom.rule(resource) for resource in ResourceName},
         fits=plan.fits,
-        sized_pods=len(touchable),
-        held_pods=pods - len(touchable),
+        sized_pods=len(contenders),
+        held_pods=len(room.holds),
         spikes={resource: _spike(plan, resource) for resource in ResourceName},
         rankings={
-            resource: _ranking(contenders, touchable, plan, scope, resource) if plan.evict or not plan.fits else ()
+            resource: _ranking(contenders, columns.table.pods, plan, scope, resource)
+            if plan.evict or not plan.fits
+            else ()
             for resource in (ResourceName.MEMORY, ResourceName.CPU)
         },
     )
 
 
-def contenders_of(touchable: Sequence[Touchable], steps: NodeSteps, scope: Scope) -> list[Contender]:
-    """Return the pods as the fit of their node sees them."""
-    table, columns = steps.table, steps.columns
-    base = columns.pod_sums(table.cpu.base, table.memory.base)
-    headroom = {
-        ResourceName.CPU: columns.pod_maximum(table.cpu.headroom),
-        ResourceName.MEMORY: columns.pod_maximum(table.memory.headroom),
-    }
-    contenders = []
-    for at, pod in enumerate(touchable):
-        may_go = frozenset(resource for resource in ResourceName if _why_it_stays(pod, scope, resource) is None)
-        contenders.append(
-            Contender(
-                pod.pod.namespace,
-                pod.pod.name,
-                scope.ranking_of(pod.pod, pod.guidance),
-                Resources(int(base[ResourceName.CPU][at]), int(base[ResourceName.MEMORY][at])),
-                Resources(int(headroom[ResourceName.CPU][at]), int(headroom[ResourceName.MEMORY][at])),
-                may_go,
-            )
-        )
-    return contenders
-
-
 def _why_it_stays(pod: Touchable, scope: Scope, resource: ResourceName) -> str | None:
     managed = pod.manages_cpu if resource is ResourceName.CPU else pod.manages_memory
-    if scope.ranking_of(pod.pod, pod.guidance) is EvictionRanking.NEVER:
-        return "eviction-ranking never"
-    if pod.guidance.mode < Mode.FULL:
-        return f"mode {pod.guidance.mode.label} evicts nobody"
-    return scope.why_unmovable(pod.pod) or (None if managed else f"its {resource} is not managed")
+    return why_immovable(pod, scope) or (None if managed else f"its {resource} is not managed")
 
 
 def _spike(plan: NodePlan, resource: ResourceName) -> Spike | None:
@@ -299,8 +262,8 @@ def _ranking(
             contender.namespace,
             contender.name,
             contender.ranking,
-            of(contender.headroom, resource),
-            of(contender.base, resource),
+            contender.headroom.of(resource),
+            contender.base.of(resource),
             gone.get((contender.namespace, contender.name)),
             _why_it_stays(touchable[index], scope, resource),
         )

@@ -7,8 +7,9 @@ import numpy as np
 
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Touchable
+from cruise.decisions.sizing.dead_band import DeadBand, dead_bands_of
 from cruise.decisions.sizing.init_floors import InitFloors, init_floors
-from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -17,12 +18,13 @@ PerResource = Mapping[ResourceName, Int64Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
+class CandidateColumns:
     """Touchable pods in order, their sized containers contiguous.
 
     `first_container` has the index of each pod's first container, `pod_of` the pod of each container. One entry a
     container: `least` and `most` bound its requests, `limit_cap` and `limit_ratio` (infinite where free) its limits,
-    `headroom_factor` multiplies its headroom. `manages` has one entry a pod.
+    `headroom_factor` multiplies its headroom. `manages` has one entry a pod; `resizing` are the indices of the pods
+    whose last resize is still pending.
     """
 
     pods: Sequence[Touchable]
@@ -35,11 +37,45 @@ class Roster:
     headroom_factor: Float64Array
     manages: Mapping[ResourceName, BoolArray]
     floors: InitFloors
+    dead_band: DeadBand
+    resizing: Sequence[int]
+
+    def pod_sum(self, resource: ResourceName, values: Int64Array) -> Int64Array:
+        """Sum containers to pods, floored by what their regular init containers need, without overhead.
+
+        Zero where the resource of a pod is not managed.
+        """
+        if not len(self.pods):
+            return np.zeros(0, dtype=np.int64)
+        sums: Int64Array = np.add.reduceat(values, self.first_container)
+        self.floors.raise_sums(resource, values, sums)
+        sums[~self.manages[resource]] = 0
+        return sums
+
+    def sum_of(self, resource: ResourceName, pod: int, values: Int64Array) -> int:
+        """Return one managed pod's sum as `pod_sum` has it."""
+        first = int(self.first_container[pod])
+        own = int(values[first : first + len(self.pods[pod].sized)].sum())
+        return max(own, self.floors.of_pod(resource, pod, values))
+
+    def pod_maximum(self, values: Int64Array) -> Int64Array:
+        """Return the largest value over each pod's containers."""
+        return np.maximum.reduceat(values, self.first_container) if len(self.pods) else np.zeros(0, dtype=np.int64)
+
+    def most_limit(self, resource: ResourceName, requests: Int64Array) -> Int64Array:
+        """Return the largest limit that the LimitRanges leave beside each request, unbounded where they say nothing."""
+        ratio = self.limit_ratio[resource]
+        product = np.where(np.isinf(ratio), UNBOUNDED, requests * np.minimum(ratio, UNBOUNDED))
+        return np.minimum(self.limit_cap[resource], np.minimum(product, UNBOUNDED).astype(np.int64))
+
+    def any_of_pod(self, flags: BoolArray) -> BoolArray:
+        """Tell for each pod whether one of its containers is flagged."""
+        return np.logical_or.reduceat(flags, self.first_container) if len(self.pods) else np.zeros(0, dtype=np.bool_)
 
 
-def call_roster(
+def candidate_columns(
     pods: Sequence[Touchable], limit_ranges: Mapping[str, Sequence[LimitRangeItem]], policy: Policy
-) -> Roster:
+) -> CandidateColumns:
     """Put `pods` into columns."""
     counts = np.fromiter((len(pod.rows) for pod in pods), dtype=np.int64, count=len(pods))
     first = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64) if len(pods) else np.zeros(0, np.int64)
@@ -49,7 +85,7 @@ def call_roster(
     whole = np.array([bound.whole for bound in bounds.found], dtype=np.int64).reshape(-1, 6)[bounded]
     ratios = np.array([bound.ratios for bound in bounds.found], dtype=np.float64).reshape(-1, 2)[bounded]
     factors = np.fromiter((pod.guidance.headroom_factor for pod in pods), dtype=np.float64, count=len(pods))
-    return Roster(
+    return CandidateColumns(
         pods=pods,
         first_container=first,
         pod_of=pod_of,
@@ -63,6 +99,8 @@ def call_roster(
             ResourceName.MEMORY: np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods)),
         },
         floors=init_floors(pods, first),
+        dead_band=dead_bands_of(pods, policy),
+        resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
     )
 
 
@@ -82,7 +120,7 @@ class _Bounds:
         return [self._number(pod, container.name) for container in pod.sized]
 
     def _number(self, pod: Touchable, container: str) -> int:
-        # Guidance objects outlive the roster that is being called, so their ids are theirs alone meanwhile.
+        # Guidance objects outlive the columns that are being made, so their ids are theirs alone meanwhile.
         key = (pod.pod.namespace, id(pod.guidance), container)
         number = self._numbers.get(key)
         if number is None:

@@ -1,9 +1,9 @@
-"""What each container of a node shall have, row by row for those who look at single containers."""
+"""What each container of a node shall have, row by row for what reads single containers."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
-from cruise.decisions.sizing.resize import PodSizes
+from cruise.decisions.sizing.node_sizes import Sized
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.usage import ContainerKey
 
@@ -30,24 +30,23 @@ class ContainerSize(NamedTuple):
 class ContainerSizes(Sequence[ContainerSize]):
     """The sizes of the surviving containers of some pods, sorted by namespace, pod and container.
 
-    The rows are made from the columns when somebody first looks, which a pass over a cluster never does.
+    The rows are made from the columns when they are first read, which a pass over a cluster never does.
     """
 
-    __slots__ = ("_pods", "_rows", "_sizes")
+    __slots__ = ("_pods", "_rows", "_sized")
 
-    def __init__(self, sizes: PodSizes, pods: Sequence[int]) -> None:
+    def __init__(self, sized: Sized, pods: Sequence[int]) -> None:
         """Take the containers of the pods with these indices."""
-        self._sizes = sizes
+        self._sized = sized
         self._pods = pods
         self._rows: tuple[ContainerSize, ...] | None = None
 
     def containers(self) -> Iterator[ContainerKey]:
         """Yield the containers without their sizes, pod by pod, at a fraction of the cost."""
-        for at in self._pods:
-            if self._sizes.stays[at]:
-                pod = self._sizes.table.pods[at]
-                for container in pod.sized:
-                    yield ContainerKey(pod.pod.namespace, pod.pod.name, container.name)
+        for at in self._staying():
+            pod = self._sized.columns.table.pods[at]
+            for container in pod.sized:
+                yield ContainerKey(pod.pod.namespace, pod.pod.name, container.name)
 
     @overload
     def __getitem__(self, index: int) -> ContainerSize: ...
@@ -77,8 +76,7 @@ class ContainerSizes(Sequence[ContainerSize]):
         return self._rows
 
     def _made(self) -> Iterator[ContainerSize]:
-        sizes, table = self._sizes, self._sizes.table
-        staying = [at for at in self._pods if sizes.stays[at]]
+        sizes, table, staying = self._sized.trimmed, self._sized.columns.table, self._staying()
         named = [
             (pod.pod.namespace, pod.pod.name, container.name, container.role)
             for pod in map(table.pods.__getitem__, staying)
@@ -97,3 +95,6 @@ class ContainerSizes(Sequence[ContainerSize]):
         )
         values = zip(*(column[places].tolist() for column in columns), strict=True)
         return (ContainerSize._make(name + numbers) for name, numbers in zip(named, values, strict=True))
+
+    def _staying(self) -> list[int]:
+        return [at for at in self._pods if self._sized.fit.stays[at]]

@@ -3,26 +3,34 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 import numpy as np
 
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.sizing.causes import Cause, Refusals
 from cruise.decisions.sizing.container_sizes import ContainerSize, ContainerSizes
-from cruise.decisions.sizing.fitting import Fitted, cut_growth, fit_nodes, pod_sizes
+from cruise.decisions.sizing.fitting import contenders_of, crowded_nodes, fit_nodes
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
+from cruise.decisions.sizing.node_columns import NodeColumns, columns_of
+from cruise.decisions.sizing.node_sizes import Sized, size_nodes
 from cruise.decisions.sizing.recommendation import recommend
-from cruise.decisions.sizing.resize import PodSizes, choose_resizes
+from cruise.decisions.sizing.resize import withdraw_pending
 from cruise.decisions.sizing.rooms import Room, rooms_of
-from cruise.decisions.sizing.sharing import NodeColumns, columns_of
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, whole_numbers
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.arrays import whole_numbers
+from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
-from cruise.domain.policy import EvictionRanking, Mode, Policy
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.policy import Policy
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
+
+_HELD = {
+    Cause.REFUSED: Reason.REFUSED,
+    Cause.LIMIT_RANGE: Reason.LIMIT_RANGE,
+    Cause.QOS_CHANGE: Reason.QOS_CHANGE,
+    Cause.WAITING_FOR_ROOM: Reason.WAITING_FOR_ROOM,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,12 @@ class NodePlan:
     hold: tuple[Hold, ...] = ()
 
 
-_MANAGED = {
-    (cpu, memory): frozenset(r for r, managed in zip(ResourceName, (cpu, memory), strict=True) if managed)
-    for cpu in (False, True)
-    for memory in (False, True)
-}
+@dataclass(frozen=True, slots=True)
+class SizedNodes:
+    """What a pass sized: the rooms of the nodes, and every step of the sizes in columns."""
+
+    rooms: Sequence[Room]
+    sized: Sized
 
 
 def decide_node_plans(
@@ -74,99 +83,90 @@ def decide_node_plans(
     `headroom` is prepared for the rows of `statistics`.
     """
     scope = Scope(snapshot, statistics, stored or {}, policy, now)
+    found = size_snapshot(snapshot, scope, statistics, policy, refused=refused, nodes=nodes, headroom=headroom)
+    return plans_of(found, policy, refused or {}, now)
+
+
+def size_snapshot(
+    snapshot: Snapshot,
+    scope: Scope,
+    statistics: StatisticsTable,
+    policy: Policy,
+    *,
+    refused: Mapping[str, RefusedTarget] | None = None,
+    nodes: frozenset[str] | None = None,
+    headroom: Headroom = SHARED_MAX,
+) -> SizedNodes:
+    """Put the touchable pods of a snapshot, or of some `nodes`, into columns, and size them."""
     rooms = rooms_of(snapshot, scope, nodes)
-    table = recommend(rooms.touchable, statistics, snapshot.limit_ranges, policy)
     columns = NodeColumns(
-        [room.node for room in rooms.rooms],
-        columns_of([room.available for room in rooms.rooms]),
-        np.array(rooms.room_of, dtype=np.int64),
-        table,
+        nodes=[room.node for room in rooms.rooms],
+        available=columns_of([room.available for room in rooms.rooms]),
+        node_of_pod=np.array(rooms.room_of, dtype=np.int64),
+        counted={ResourceName.CPU: whole_numbers(rooms.own_cpu), ResourceName.MEMORY: whole_numbers(rooms.own_memory)},
+        table=recommend(rooms.touchable, statistics, snapshot.limit_ranges, policy),
     )
-    fitted = fit_nodes(columns, headroom, lambda pod: judged(table.pods[pod], scope))
-    counted = {ResourceName.CPU: whole_numbers(rooms.own_cpu), ResourceName.MEMORY: whole_numbers(rooms.own_memory)}
-    decided = pod_sizes(columns, fitted.sizes, counted, fitted.stays)
-    chosen = _Chosen(columns, decided, snapshot, policy, refused or {}, now)
-    cut_growth(columns, decided, counted, chosen.patched, chosen.again)
-    return [_plan(room, columns, fitted, decided, chosen) for room in rooms.rooms]
+    fit = fit_nodes(columns, {node: contenders_of(columns, node, scope) for node in crowded_nodes(columns)})
+    refusals = Refusals(snapshot.limit_ranges, refused or {})
+    return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals))
 
 
-def judged(pod: Touchable, scope: Scope) -> tuple[EvictionRanking, frozenset[ResourceName]]:
-    """Return a pod's eviction ranking, and the resources on whose account it may go."""
-    ranking = scope.ranking_of(pod.pod, pod.guidance)
-    if ranking is EvictionRanking.NEVER or pod.guidance.mode < Mode.FULL or scope.why_unmovable(pod.pod):
-        return ranking, frozenset()
-    return ranking, _MANAGED[pod.manages_cpu, pod.manages_memory]
+def plans_of(found: SizedNodes, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime) -> list[NodePlan]:
+    """Return what to do on each node."""
+    resizes, holds = _resizes(found.sized, policy, refused, now)
+    return [_plan(room, found.sized, resizes, holds) for room in found.rooms]
 
 
-class _Chosen:
-    """The resizes chosen, and who is held back, one entry a pod."""
-
-    def __init__(
-        self,
-        columns: NodeColumns,
-        decided: PodSizes,
-        snapshot: Snapshot,
-        policy: Policy,
-        refused: Mapping[str, RefusedTarget],
-        now: datetime,
-    ) -> None:
-        self._pods = columns.table.pods
-        self._choose = partial(
-            choose_resizes, limit_ranges=snapshot.limit_ranges, policy=policy, refused=refused, now=now
+def _resizes(
+    sized: Sized, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
+) -> tuple[list[ResizePod | None], list[Hold | None]]:
+    """Return for each pod its resize, or why it is held back; both None where it is settled or evicted."""
+    table = sized.columns.table
+    resizes: list[ResizePod | None] = [None] * len(table.pods)
+    holds: list[Hold | None] = [None] * len(table.pods)
+    for index in np.flatnonzero(sized.causes > Cause.RIGHTSIZED).tolist():
+        cause, touchable = Cause(int(sized.causes[index])), table.pods[index]
+        if cause is Cause.RESIZING:
+            resizes[index], holds[index] = withdraw_pending(touchable, policy, refused, now)
+        elif cause is not Cause.EVICTED:
+            holds[index] = Hold(touchable.pod.namespace, touchable.pod.name, _HELD[cause])
+    written = sized.rightsized
+    indices = np.flatnonzero(written)
+    growth_cpu, growth_memory = (sized.growth(resource)[indices].tolist() for resource in ResourceName)
+    for index, targets, cpu, memory in zip(
+        indices.tolist(), sized.written.targets(table, written), growth_cpu, growth_memory, strict=True
+    ):
+        growth, pod = Resources(cpu, memory) if cpu or memory else NO_RESOURCES, table.pods[index].pod
+        resizes[index] = ResizePod(
+            pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, Reason.RIGHTSIZED
         )
-        self.resizes, self.holds = self._choose(decided)
-
-    def patched(self) -> BoolArray:
-        """Tell for each pod whether its decided sizes are to be written."""
-        return np.array([r is not None and r.reason is Reason.RIGHTSIZED for r in self.resizes], dtype=np.bool_)
-
-    def again(self, smaller: PodSizes, cut: list[int]) -> None:
-        """Choose anew for pods whose growth was cut."""
-        resizes, holds = self._choose(smaller)
-        for index in cut:
-            pod = self._pods[index].pod
-            self.resizes[index], self.holds[index] = resizes[index], holds[index]
-            if resizes[index] is None and holds[index] is None:
-                self.holds[index] = Hold(pod.namespace, pod.name, Reason.WAITING_FOR_ROOM)
+    return resizes, holds
 
 
-def _plan(room: Room, columns: NodeColumns, fitted: Fitted, decided: PodSizes, chosen: _Chosen) -> NodePlan:
-    node, pods = room.number, columns.pods_of(room.number)
-    own = [resize for resize in map(chosen.resizes.__getitem__, pods) if resize is not None]
+def _plan(room: Room, sized: Sized, resizes: Sequence[ResizePod | None], holds: Sequence[Hold | None]) -> NodePlan:
+    node, table, pods = room.number, sized.columns.table, sized.columns.pods_of(room.number)
+    cpu, memory = sized.sums[ResourceName.CPU], sized.sums[ResourceName.MEMORY]
+    own = [resize for resize in map(resizes.__getitem__, pods) if resize is not None]
     # The pods of a room are in the order of their names already, and sorting keeps it.
     own.sort(key=_grows)
-    holds = [*room.holds, *(hold for hold in map(chosen.holds.__getitem__, pods) if hold is not None)]
+    held = [*room.holds, *(hold for hold in map(holds.__getitem__, pods) if hold is not None)]
+    fits = bool(sized.fit.fits[node])
     return NodePlan(
         node=room.node.name,
-        fits=bool(fitted.fits[node]),
-        reason=None if fitted.fits[node] else Reason.OVERSUBSCRIBED,
+        fits=fits,
+        reason=None if fits else Reason.OVERSUBSCRIBED,
         available=room.available,
-        base=_at(fitted.base, node),
-        headroom=_at(fitted.headroom, node),
+        base=Resources(int(cpu.base[node]), int(memory.base[node])),
+        headroom=Resources(int(cpu.headroom[node]), int(memory.headroom[node])),
         counted=room.counted,
         allocatable=room.node.allocatable,
-        evict=tuple(
-            _eviction(columns.table.pods[mark.index].pod, fitted.rankings[mark.index], mark.resource)
-            for mark in fitted.marked.get(node, ())
-        ),
-        targets=ContainerSizes(decided, pods),
+        evict=tuple(one.action(table.pods[one.index].pod) for one in sized.fit.evicted.get(node, ())),
+        targets=ContainerSizes(sized, pods),
         resize=tuple(own),
-        hold=tuple(sorted(holds, key=lambda hold: (hold.namespace, hold.pod))),
-        extras=(_row(fitted.extras, ResourceName.CPU, node), _row(fitted.extras, ResourceName.MEMORY, node)),
+        hold=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),
+        extras=(tuple(cpu.extras[node].tolist()), tuple(memory.extras[node].tolist())),
     )
 
 
 def _grows(resize: ResizePod) -> bool:
     return resize.growth.cpu_millicores > 0 or resize.growth.memory_bytes > 0
-
-
-def _eviction(pod: Pod, ranking: EvictionRanking, resource: ResourceName) -> EvictPod:
-    return EvictPod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, ranking, resource, Reason.DOES_NOT_FIT)
-
-
-def _at(columns: Mapping[ResourceName, Int64Array], index: int) -> Resources:
-    return Resources(int(columns[ResourceName.CPU][index]), int(columns[ResourceName.MEMORY][index]))
-
-
-def _row(rows: Mapping[ResourceName, Float64Array], resource: ResourceName, index: int) -> tuple[float, ...]:
-    return tuple(rows[resource][index].tolist())

@@ -1,4 +1,4 @@
-"""From statistics to demand: base, headroom, bounds and memory limits of every sized container, in columns."""
+"""From statistics to demand: base, headroom, bounds and limits of every sized container, in columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from itertools import chain
 import numpy as np
 
 from cruise.decisions.guidance.eligibility import Touchable
-from cruise.decisions.sizing.candidate_columns import Roster, call_roster
+from cruise.decisions.sizing.candidate_columns import CandidateColumns, candidate_columns
+from cruise.decisions.sizing.memory_limit import LimitDemand, limit_demand
 from cruise.domain.arrays import BoolArray, Int64Array, capped
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.policy import Policy
@@ -21,12 +22,13 @@ UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 class Demand:
     """One resource of C sized containers: what each needs, may get, and has now.
 
-    `base` is the fit's base: the statistic, clamped to [`lower`, `upper`]; `raw_base` and `headroom` are as the
-    statistic has them, the headroom already multiplied by its factor. Where the resource is not managed, base and
+    `base` is the fit's base: the statistic, clamped to [`lower`, `upper`]; `raw_base`, `peak` and `headroom` are as
+    the statistic has them, the headroom already multiplied by its factor. Where the resource is not managed, base and
     headroom are zero. `current` is the request in the spec, 0 where there is none.
     """
 
     raw_base: Int64Array
+    peak: Int64Array
     base: Int64Array
     headroom: Int64Array
     lower: Int64Array
@@ -37,32 +39,37 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class DemandTable:
-    """The demand of touchable pods, their sized containers in the order of `roster`; `rows` are their statistics'."""
+    """The demand of touchable pods, in the order of `candidates`; `rows` are the rows of their statistics.
 
-    roster: Roster
+    `cpu_limit` and `memory_limit` are those in the spec, 0 where there is none.
+    """
+
+    candidates: CandidateColumns
     rows: Int64Array
     cpu: Demand
     memory: Demand
-    cpu_limit: Int64Array  # 0: none
-    memory_limit: Int64Array  # 0: none
-    wanted_memory_limit: Int64Array
-    safe_memory_limit: Int64Array  # 1.2 x the working set now
-    memory_limit_falls: BoolArray
+    cpu_limit: Int64Array
+    memory_limit: Int64Array
+    limit_demand: LimitDemand
+
+    def of(self, resource: ResourceName) -> Demand:
+        """Return one resource's demand."""
+        return self.cpu if resource is ResourceName.CPU else self.memory
 
     @property
     def pods(self) -> Sequence[Touchable]:
         """The pods, in order."""
-        return self.roster.pods
+        return self.candidates.pods
 
     @property
     def first_container(self) -> Int64Array:
         """The index of each pod's first container."""
-        return self.roster.first_container
+        return self.candidates.first_container
 
     @property
     def pod_of(self) -> Int64Array:
         """The pod of each container."""
-        return self.roster.pod_of
+        return self.candidates.pod_of
 
 
 def recommend(
@@ -75,63 +82,40 @@ def recommend(
     count = sum(len(pod.rows) for pod in pods)
     rows = np.fromiter(chain.from_iterable([pod.rows for pod in pods]), dtype=np.int64, count=count)
     stated = np.fromiter(chain.from_iterable([pod.stated for pod in pods]), dtype=np.int64, count=4 * count)
-    return demand_table(call_roster(pods, limit_ranges, policy), stated.reshape(-1, 4), statistics, rows, policy)
+    return demand_table(candidate_columns(pods, limit_ranges, policy), stated.reshape(-1, 4), statistics, rows, policy)
 
 
 def demand_table(
-    roster: Roster, stated: Int64Array, statistics: StatisticColumns, rows: Int64Array, policy: Policy
+    candidates: CandidateColumns, stated: Int64Array, statistics: StatisticColumns, rows: Int64Array, policy: Policy
 ) -> DemandTable:
     """Put together what containers need by their statistics, at `rows`, and what they state now.
 
     `stated` has a row a container: CPU request, memory request, CPU limit, memory limit, 0 for what is absent.
     """
-    oom = capped(statistics.oom_memory_bytes[rows])
+    cpu_peak = capped(statistics.cpu_peak_millicores[rows])
+    memory_peak = np.maximum(capped(statistics.memory_peak_bytes[rows]), capped(statistics.oom_memory_bytes[rows]))
+    cpu_base, memory_base = capped(statistics.cpu_base_millicores[rows]), capped(statistics.memory_base_bytes[rows])
     return DemandTable(
-        roster=roster,
+        candidates=candidates,
         rows=rows,
-        cpu=_demand(
-            capped(statistics.cpu_base_millicores[rows]),
-            capped(statistics.cpu_peak_millicores[rows]),
-            roster,
-            ResourceName.CPU,
-            stated[:, 0],
-        ),
-        memory=_demand(
-            capped(statistics.memory_base_bytes[rows]),
-            np.maximum(capped(statistics.memory_peak_bytes[rows]), oom),
-            roster,
-            ResourceName.MEMORY,
-            stated[:, 1],
-        ),
+        cpu=_demand(cpu_base, cpu_peak, candidates, ResourceName.CPU, stated[:, 0]),
+        memory=_demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1]),
         cpu_limit=stated[:, 2],
         memory_limit=stated[:, 3],
-        wanted_memory_limit=memory_limits(capped(statistics.memory_7d_max_bytes[rows]), oom),
-        safe_memory_limit=np.ceil(capped(statistics.memory_last_bytes[rows]) * 1.2).astype(np.int64),
-        memory_limit_falls=memory_limits_fall(statistics.history_since[rows], statistics.updated_at[rows], policy),
+        limit_demand=limit_demand(statistics, rows, policy),
     )
 
 
-def memory_limits_fall(history_since: Int64Array, updated_at: Int64Array, policy: Policy) -> BoolArray:
-    """Tell whose history is long enough for their memory limits to be lowered; one of unknown length is taken as told.
-
-    A limit is not reserved, so a lower one frees nothing, and what comes once a month is in no shorter history.
-    """
-    long_enough = updated_at - history_since >= int(policy.memory_limit_history.total_seconds())
-    return np.asarray((history_since == 0) | long_enough, dtype=np.bool_)
-
-
-def memory_limits(memory_7d_max: Int64Array, oom_memory: Int64Array) -> Int64Array:
-    """Return 2 x the larger of the 7-day maximum and the limit at the last kill."""
-    return 2 * np.maximum(memory_7d_max, oom_memory)
-
-
-def _demand(base: Int64Array, peak: Int64Array, roster: Roster, resource: ResourceName, current: Int64Array) -> Demand:
-    factor, managed = roster.headroom_factor, roster.manages[resource][roster.pod_of]
+def _demand(
+    base: Int64Array, peak: Int64Array, candidates: CandidateColumns, resource: ResourceName, current: Int64Array
+) -> Demand:
+    factor, managed = candidates.headroom_factor, candidates.manages[resource][candidates.pod_of]
     headroom = np.maximum(peak - base, 0)
     scaled = capped(np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64))
-    lower, upper = roster.least[resource], roster.most[resource]
+    lower, upper = candidates.least[resource], candidates.most[resource]
     return Demand(
         raw_base=np.where(managed, base, 0),
+        peak=peak,
         base=np.where(managed, np.clip(base, lower, upper), 0),
         headroom=np.where(managed, scaled, 0),
         lower=lower,

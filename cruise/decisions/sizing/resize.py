@@ -1,129 +1,21 @@
-"""Which pods to resize now: the dead band, refused and pending resizes, and what must not be broken on the way."""
+"""Resizes of single pods: one that is still pending, one that was refused, and the part that takes no room."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-
-import numpy as np
-from numpy.typing import NDArray
 
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
-from cruise.decisions.sizing.recommendation import DemandTable
+from cruise.decisions.sizing.dead_band import DeadBand, dead_band_of
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending
 from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_class
-from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, Resources
 from cruise.domain.sizes import with_sizes
 
 
-@dataclass(frozen=True, slots=True)
-class PodSizes:
-    """The sizes decided for all containers of a `DemandTable`, in its order; a limit of 0 is none.
-
-    `growth` is what each pod's requests, as kube-scheduler counts them, rise by: 0 where they fall or stay.
-    """
-
-    table: DemandTable
-    cpu_millicores: Int64Array
-    memory_bytes: Int64Array
-    memory_limit_bytes: Int64Array
-    cpu_limit_millicores: Int64Array
-    growth: Mapping[ResourceName, Int64Array]
-    stays: NDArray[np.bool_]
-
-
-def choose_resizes(
-    sizes: PodSizes,
-    limit_ranges: Mapping[str, Sequence[LimitRangeItem]],
-    policy: Policy,
-    refused: Mapping[str, RefusedTarget],
-    now: datetime,
-) -> tuple[list[ResizePod | None], list[Hold | None]]:
-    """Return for each pod of the table its resize, or why it is held back; both None where it is settled."""
-    table = sizes.table
-    resizes: list[ResizePod | None] = [None] * len(table.pods)
-    holds: list[Hold | None] = [None] * len(table.pods)
-    moved = leave_dead_band(sizes, policy) & sizes.stays
-    for index, pod in enumerate(table.pods):
-        if pod.pod.resize.pending is not None:
-            moved[index] = False
-            if sizes.stays[index]:
-                resizes[index], holds[index] = _pending(pod, policy, refused, now)
-    indices = np.flatnonzero(moved)
-    growth_cpu, growth_memory = (sizes.growth[resource][indices].tolist() for resource in ResourceName)
-    equal = _without_play(sizes)[indices].tolist()
-    for index, targets, more_cpu, more_memory, no_play in zip(
-        indices.tolist(), _targets(sizes, moved), growth_cpu, growth_memory, equal, strict=True
-    ):
-        one = table.pods[index].pod
-        earlier = refused.get(one.uid) if refused else None
-        reason = Reason.REFUSED if earlier is not None and was_refused(targets, earlier, policy) else None
-        ranges = limit_ranges.get(one.namespace)
-        if reason is None and ranges and breaks_limit_range(one, targets, ranges):
-            reason = Reason.LIMIT_RANGE
-        if reason is None and no_play and becomes_guaranteed(one, targets):
-            reason = Reason.QOS_CHANGE
-        if reason is not None:
-            holds[index] = Hold(one.namespace, one.name, reason)
-            continue
-        growth = Resources(more_cpu, more_memory) if more_cpu or more_memory else NO_RESOURCES
-        resizes[index] = _resize(one, targets, growth, Reason.RIGHTSIZED)
-    return resizes, holds
-
-
-def _targets(sizes: PodSizes, pods: NDArray[np.bool_]) -> Iterator[tuple[ContainerTarget, ...]]:
-    """Yield the targets of the pods that are flagged, pod by pod."""
-    table = sizes.table
-    containers = pods[table.pod_of]
-    columns = (sizes.cpu_millicores, sizes.memory_bytes, sizes.cpu_limit_millicores, sizes.memory_limit_bytes)
-    values = zip(*(column[containers].tolist() for column in columns), strict=True)
-    for index in np.flatnonzero(pods).tolist():
-        yield tuple([_target(container, *next(values)) for container in table.pods[index].sized])
-
-
-def _without_play(sizes: PodSizes) -> NDArray[np.bool_]:
-    """Tell for each pod whether every sized container's limits equal its requests: only then may it be Guaranteed.
-
-    A request that is left out becomes the limit.
-    """
-    if not len(sizes.table.pods):
-        return np.zeros(0, dtype=np.bool_)
-    cpu, cpu_limit = sizes.cpu_millicores, sizes.cpu_limit_millicores
-    memory, memory_limit = sizes.memory_bytes, sizes.memory_limit_bytes
-    cpu = (cpu_limit > 0) & ((cpu == cpu_limit) | (cpu == 0))
-    memory = (memory_limit > 0) & ((memory == memory_limit) | (memory == 0))
-    return np.asarray(np.logical_and.reduceat(cpu & memory, sizes.table.first_container))
-
-
-def leave_dead_band(sizes: PodSizes, policy: Policy) -> NDArray[np.bool_]:
-    """Tell for each pod whether any value moves far enough to be written."""
-    table = sizes.table
-    if not len(table.pods):
-        return np.zeros(0, dtype=np.bool_)
-    moves = (
-        leaves_band(table.cpu.current, sizes.cpu_millicores, policy.dead_band.cpu_millicores, policy)
-        | leaves_band(table.memory.current, sizes.memory_bytes, policy.dead_band.memory_bytes, policy)
-        | leaves_band(table.cpu_limit, sizes.cpu_limit_millicores, policy.dead_band.cpu_millicores, policy)
-        | leaves_band(table.memory_limit, sizes.memory_limit_bytes, policy.dead_band.memory_bytes, policy)
-    )
-    return np.asarray(np.logical_or.reduceat(moves, table.first_container), dtype=np.bool_)
-
-
-def leaves_band(current: Int64Array, wanted: Int64Array, least: int, policy: Policy) -> NDArray[np.bool_]:
-    """Tell for each value whether it moves by `least` at least, and by the policy's share of what it is now."""
-    step = np.abs(wanted - current)
-    return np.asarray((step >= least) & (step >= current * policy.dead_band_share), dtype=np.bool_)
-
-
-def _target(container: Container, cpu: int, memory: int, cpu_limit: int, memory_limit: int) -> ContainerTarget:
-    limits = Amounts(cpu_limit or None, memory_limit or None) if cpu_limit or memory_limit else NO_AMOUNTS
-    return ContainerTarget(container.name, container.role, Amounts(cpu or None, memory or None), limits)
-
-
-def _pending(
+def withdraw_pending(
     pod: Touchable, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
 ) -> tuple[ResizePod | None, Hold | None]:
     """Withdraw a resize that the kubelet cannot do, or has put off for too long; leave a younger one be."""
@@ -176,14 +68,7 @@ def without_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem]
     """
     named = {container.name: container for container in pod.containers}
     targets = tuple([_not_above(target, named[target.container].requests) for target in resize.containers])
-    moves = any(
-        _steps(was.resources, now.resources, policy)
-        for target in targets
-        for was, now in (
-            (named[target.container].requests, target.requests),
-            (named[target.container].limits, target.limits),
-        )
-    )
+    moves = dead_band_of(pod, policy).is_left((named[target.container], target) for target in targets)
     if not moves or becomes_guaranteed(pod, targets) or (ranges and breaks_limit_range(pod, targets, ranges)):
         return None
     return replace(resize, containers=targets, growth=NO_RESOURCES)
@@ -203,43 +88,20 @@ def _not_above(target: ContainerTarget, current: Amounts) -> ContainerTarget:
     return replace(target, requests=kept, limits=limits)
 
 
-def was_refused(targets: Sequence[ContainerTarget], earlier: RefusedTarget, policy: Policy) -> bool:
+def was_refused(targets: Sequence[ContainerTarget], earlier: RefusedTarget, band: DeadBand) -> bool:
     """Tell whether the targets of all of a pod's containers are refused as an earlier one was.
 
-    What the API server refused is not asked again as it was; what the kubelet had no room for, only for less.
+    What the API server refused is not tried again while no value is outside the dead band around it; what the kubelet
+    had no room for, only once some resource's sum over the containers has fallen out of the dead band.
     """
     if earlier.reason is Reason.REFUSED:
-        return _like(targets, earlier.containers, policy)
-    return not _asks_for_less(targets, earlier.containers, policy)
-
-
-def _like(targets: Sequence[ContainerTarget], earlier: Sequence[ContainerTarget], policy: Policy) -> bool:
-    """Tell whether no value is outside the dead band around what was refused."""
-    before = {target.container: target for target in earlier}
-    return before.keys() == {target.container for target in targets} and not any(
-        _steps(was.resources, now.resources, policy)
-        for target in targets
-        for was, now in (
-            (before[target.container].requests, target.requests),
-            (before[target.container].limits, target.limits),
-        )
-    )
-
-
-def _asks_for_less(targets: Sequence[ContainerTarget], earlier: Sequence[ContainerTarget], policy: Policy) -> bool:
-    """Tell whether the sum over the containers has fallen out of the dead band for some resource."""
-    now, then = _sum(targets), _sum(earlier)
+        before = {target.container: target for target in earlier.containers}
+        if before.keys() != {target.container for target in targets}:
+            return False
+        return not band.is_left((before[target.container], target) for target in targets)
+    now, then = _sum(targets), _sum(earlier.containers)
     fallen = Resources(min(now.cpu_millicores, then.cpu_millicores), min(now.memory_bytes, then.memory_bytes))
-    return _steps(then, fallen, policy)
-
-
-def _steps(before: Resources, after: Resources, policy: Policy) -> bool:
-    """Tell whether one of two resources leaves the dead band."""
-    cpu, memory = abs(after.cpu_millicores - before.cpu_millicores), abs(after.memory_bytes - before.memory_bytes)
-    share, band = policy.dead_band_share, policy.dead_band
-    return (cpu >= band.cpu_millicores and cpu >= before.cpu_millicores * share) or (
-        memory >= band.memory_bytes and memory >= before.memory_bytes * share
-    )
+    return not band.leaves_any(then, fallen)
 
 
 def _sum(targets: Sequence[ContainerTarget]) -> Resources:

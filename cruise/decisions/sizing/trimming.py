@@ -3,48 +3,47 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cruise.decisions.sizing.fitting import Fit
+from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.recommendation import UNIT
-from cruise.decisions.sizing.sharing import NodeColumns
-from cruise.domain.arrays import Int64Array, round_up_whole
+from cruise.domain.arrays import BoolArray, Int64Array, round_up_whole
 from cruise.domain.resources import ResourceName
 
 Sizes = Mapping[ResourceName, Int64Array]
 
 
-def trim_to_room(columns: NodeColumns, sizes: Sizes, stays: NDArray[np.bool_], fits: NDArray[np.bool_]) -> None:
+def trim_to_room(columns: NodeColumns, fit: Fit, sizes: Sizes) -> None:
     """Take back, in place, what rounding put over the room of nodes that fit, from the largest shares first.
 
     What is over even with every base rounded up is taken from the roundings of the bases.
     """
     for resource, final in sizes.items():
-        demand, unit = columns.demand[resource], UNIT[resource]
+        demand, unit = columns.table.of(resource), UNIT[resource]
         whole = np.clip(round_up_whole(demand.base, unit), demand.lower, demand.upper)
         least = np.clip(demand.base // unit * unit, demand.lower, demand.upper)
         for floor in (whole, least):
-            sums = np.where(stays, columns.pod_sum(resource, final), 0)
+            sums = np.where(fit.stays, columns.candidates.pod_sum(resource, final), 0)
             excess = columns.node_sum(sums) - columns.available[resource]
-            for node in np.flatnonzero((excess > 0) & fits).tolist():
-                pods = [pod for pod in columns.pods_of(node) if stays[pod]]
+            for node in np.flatnonzero((excess > 0) & fit.fits).tolist():
+                pods = [pod for pod in columns.pods_of(node) if fit.stays[pod]]
                 _cut(columns, resource, final, floor, dict.fromkeys(pods, int(excess[node])), int(excess[node]))
 
 
-def trim_growth(
-    columns: NodeColumns, sizes: Sizes, counted: Sizes, patched: NDArray[np.bool_], stays: NDArray[np.bool_]
-) -> list[int]:
+def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray) -> list[int]:
     """Take back, in place, growth for which pods that are not patched leave no room; return whose, by index.
 
-    `counted` is what each pod counts now without its overhead, `patched` tells whose `sizes` are to be written.
-    Nothing is cut under what it is now, and what would be left under its least value stays as it is.
+    A pod inside its dead band or held back may ask for more than its size. Were others to grow by the sizes alone,
+    their grows would wait for that room for ever. `patched` tells whose `sizes` are to be written. Nothing is cut under
+    what it is now, and what would be left under its least value stays as it is.
     """
     touched: set[int] = set()
     for resource, final in sizes.items():
-        demand = columns.demand[resource]
-        sums = columns.pod_sum(resource, final)
-        growth = np.where(patched & columns.manages[resource], np.maximum(sums - counted[resource], 0), 0)
-        after = np.where(patched, sums, np.where(columns.manages[resource], counted[resource], 0))
-        excess = columns.node_sum(np.where(stays, after, 0)) - columns.available[resource]
+        demand, managed = columns.table.of(resource), columns.candidates.manages[resource]
+        sums, counted = columns.candidates.pod_sum(resource, final), columns.counted[resource]
+        growth = np.where(patched & managed, np.maximum(sums - counted, 0), 0)
+        after = np.where(patched, sums, np.where(managed, counted, 0))
+        excess = columns.node_sum(np.where(fit.stays, after, 0)) - columns.available[resource]
         for node in np.flatnonzero((excess > 0) & (columns.node_sum(growth) > 0)).tolist():
             growers = {pod: int(growth[pod]) for pod in columns.pods_of(node) if growth[pod]}
             touched |= _cut(columns, resource, final, demand.current, growers, int(excess[node]))
@@ -70,7 +69,7 @@ def _cut(
     containers = [
         (int(table.first_container[pod]) + offset, pod)
         for pod in most_of_pod
-        if columns.manages[resource][pod]
+        if columns.candidates.manages[resource][pod]
         for offset in range(len(table.pods[pod].sized))
     ]
     touched = set()
@@ -78,10 +77,10 @@ def _cut(
         share, wanted = int(final[at] - floor[at]), min(excess, most_of_pod[pod])
         if share <= 0 or wanted <= 0:
             continue
-        before = columns.sum_of(resource, pod, final)
+        before = columns.candidates.sum_of(resource, pod, final)
         whole = int(final[at])
         final[at] = whole - min(share, -(-wanted // unit) * unit)
-        freed = before - columns.sum_of(resource, pod, final)
+        freed = before - columns.candidates.sum_of(resource, pod, final)
         final[at] = max(int(final[at]), whole - -(-freed // unit) * unit)
         if final[at] < whole:
             touched.add(pod)

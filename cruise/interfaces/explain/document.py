@@ -7,7 +7,7 @@ import msgspec
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, HeldContainer
 from cruise.decisions.explaining.past import Past
-from cruise.decisions.sizing.size_steps import ContainerSteps
+from cruise.decisions.explaining.size_steps import ContainerSteps
 from cruise.domain.actions import Hold
 from cruise.domain.overrides import Statement
 from cruise.domain.usage import Statistic, StatisticsTable

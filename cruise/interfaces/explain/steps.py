@@ -1,12 +1,19 @@
 """The steps to one container's sizes, with the formula and its numbers."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.sizing.size_steps import ContainerSteps, CpuLimitSteps, DeadBand, MemoryLimitSteps, RequestSteps
+from cruise.decisions.explaining.size_steps import (
+    ContainerSteps,
+    CpuLimitSteps,
+    DeadBandStep,
+    MemoryLimitSteps,
+    RequestSteps,
+)
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Statistic
@@ -26,7 +33,7 @@ def container_steps(steps: ContainerSteps, policy: Policy, now: datetime, node_f
         rows.add_row()
         _request(rows, resource, request, node_fits)
         if resource is _MEMORY:
-            _memory_limit(rows, steps.memory_limit)
+            _memory_limit(rows, steps.memory_limit, policy)
         elif steps.cpu_limit.current:
             _cpu_limit(rows, steps.cpu_limit)
     return rows
@@ -68,21 +75,24 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps, node_fits
         "  headroom",
         f"max(0, peak {amount(steps.peak)} − base {amount(steps.base)}){factor} = {amount(steps.headroom)}",
     )
-    if steps.total:
-        share = (
-            f"the node's {amount(steps.largest)} × own {amount(steps.headroom)} / sum {amount(steps.total)} "
-            f"= {amount(steps.share)}"
-        )
-    else:
-        share = "nobody on the node has any headroom"
-    rows.add_row("  share", share)
+    rows.add_row("  share", _share(steps, amount))
     exact = f"{amount(steps.base)} + {amount(steps.share)} = {amount(steps.base + steps.share)}"
     rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
     if steps.clamped != steps.rounded or steps.lower.source != "floor" or steps.upper.value is not None:
         rows.add_row("  bounds", _bounds(steps, amount(steps.clamped), resource, node_fits))
     if steps.trimmed:
         rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of what is written fits the node")
+    if steps.written not in (None, steps.final):
+        rows.add_row("  written", f"{amount(steps.written or 0)}: pods that keep their sizes leave no more room")
     rows.add_row("", _verdict(resource, steps.dead_band))
+
+
+def _share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
+    if not steps.total:
+        return "no container on the node has any headroom"
+    own = f"base {amount(steps.base)}" if steps.by_base else f"own {amount(steps.headroom)}"
+    share = f"the node's {amount(steps.largest)} × {own} / sum {amount(steps.total)} = {amount(steps.share)}"
+    return f"{share}; by base, as no container on the node has headroom of its own" if steps.by_base else share
 
 
 def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName, node_fits: bool) -> str:
@@ -96,18 +106,15 @@ def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName, node_fits
     )
 
 
-def _memory_limit(rows: Table, steps: MemoryLimitSteps) -> None:
+def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy) -> None:
     def amount(value: float) -> str:
         return exact_text(_MEMORY, value)
 
     if not steps.managed:
         return
-    rows.add_row(
-        "  limit",
-        f"2 × max(7-day maximum {amount(steps.memory_7d_max)}, OOM memory {amount(steps.oom_memory)}) "
-        f"= {amount(steps.wanted)}",
-    )
-    notes = [f"at least the request, and 1.2 × the working set now, {amount(steps.safe)}"]
+    largest = f"max(7-day maximum {amount(steps.memory_7d_max)}, OOM memory {amount(steps.oom_memory)})"
+    rows.add_row("  limit", f"{policy.memory_limit_factor:g} × {largest} = {amount(steps.wanted)}")
+    notes = [f"at least the request, and {policy.working_set_margin:g} × the working set now, {amount(steps.safe)}"]
     if steps.cap is not None:
         notes.append(f"a LimitRange allows {amount(steps.cap)}")
     if steps.kept:
@@ -129,7 +136,7 @@ def _cpu_limit(rows: Table, steps: CpuLimitSteps) -> None:
     rows.add_row("", _verdict(_CPU, steps.dead_band))
 
 
-def _verdict(resource: ResourceName, band: DeadBand) -> Text:
+def _verdict(resource: ResourceName, band: DeadBandStep) -> Text:
     def amount(value: float) -> str:
         return exact_text(resource, value) if value else "none"
 

@@ -26,7 +26,7 @@ class Setting:
         self.at = START
 
     def passes(self, count, node, born=None):
-        """Let passes go by; returns the roster and who is in it at the last."""
+        """Let passes go by; returns the candidates and which containers are among them at the last."""
         for _ in range(count):
             self.at += STEP
             there = np.array(node) >= 0
@@ -34,7 +34,7 @@ class Setting:
             self.statistics.observe(self.at, cpu, cpu)
             view = view_of(node, at=self.at, born=born)
             self.known.refresh(view)
-            found = self.touchable.roster(view, self.known)
+            found = self.touchable.candidates(view, self.known)
         return found
 
 
@@ -44,7 +44,7 @@ def test_nobody_is_touched_before_his_history_is_half_an_hour_long():
     assert setting.passes(3, [0, 0])[1].tolist() == [0, 1]
 
 
-def test_the_same_roster_serves_while_nothing_changes_and_another_when_somebody_leaves():
+def test_the_same_columns_serve_while_nothing_changes_and_others_when_a_pod_leaves():
     setting = Setting("web", "api")
     first, _ = setting.passes(10, [0, 0])
     again, _ = setting.passes(1, [1, 0])
@@ -73,4 +73,4 @@ def test_stale_statistics_leave_a_pod_alone():
         )
     view = view_of([0, 0], at=setting.at)
     setting.known.refresh(view)
-    assert setting.touchable.roster(view, setting.known)[1].tolist() == [0]
+    assert setting.touchable.candidates(view, setting.known)[1].tolist() == [0]

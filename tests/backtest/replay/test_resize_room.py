@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.replay.resize_room import held_to_room
+from cruise.decisions.sizing.dead_band import dead_bands_of
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE
 from tests.backtest.replay.policies import places, sizes
 
 MIB = MEBIBYTE
-POLICY = Policy()
+BAND = dead_bands_of((), Policy())
 
 
 def held(wanted, current, node, free_cpu, free_memory, patched=None):
@@ -18,7 +19,7 @@ def held(wanted, current, node, free_cpu, free_memory, patched=None):
     wanted, current = sizes(*wanted), sizes(*current)
     chosen = np.ones(len(node), dtype=np.bool_) if patched is None else np.array(patched)
     free = (places(*free_cpu), places(*[mib * MIB for mib in free_memory]))
-    left = held_to_room(chosen, wanted, current, places(*node), free, POLICY)
+    left = held_to_room(chosen, wanted, current, places(*node), free, BAND)
     return left.tolist(), wanted
 
 

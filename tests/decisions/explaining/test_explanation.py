@@ -4,11 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import Leave, Mutate
-from cruise.decisions.eviction.ranking import decide_evictions
-from cruise.decisions.explaining.explanation import Explanation, Fate, contenders_of, explain
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.explaining.explanation import Explanation, Fate, explain
+from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.sizing.node_plans import decide_node_plans
-from cruise.decisions.sizing.size_steps import NodeSteps
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import Guidance, Overrides
 from cruise.domain.cluster import LimitRangeItem, Snapshot
@@ -36,44 +34,6 @@ FULL = Policy(mode=Mode.FULL)
 
 def explain_all(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy = FULL) -> list[Explanation]:
     return [explain(pod, snapshot, statistics, policy, NOW) for pod in snapshot.pods]
-
-
-@given(clusters())
-def test_every_final_number_is_the_plans(cluster):
-    snapshot, statistics = cluster
-    plans = decide_node_plans(snapshot, statistics, FULL, NOW)
-    targets = {target[:3]: target for plan in plans for target in plan.targets}
-    explained = {
-        (explanation.pod.namespace, explanation.pod.name, steps.container): steps
-        for explanation in explain_all(snapshot, statistics)
-        for steps in explanation.steps
-    }
-    assert explained.keys() == targets.keys()
-    for key, steps in explained.items():
-        assert steps.cpu.final == targets[key].cpu_millicores
-        assert steps.memory.final == targets[key].memory_bytes
-        assert steps.memory_limit.final == targets[key].memory_limit_bytes
-        assert steps.cpu.base == targets[key].cpu_base_millicores
-        assert steps.memory.headroom == targets[key].memory_headroom_bytes
-
-
-@given(clusters())
-def test_the_steps_of_a_request_lead_to_its_final_number(cluster):
-    snapshot, statistics = cluster
-    for explanation in explain_all(snapshot, statistics):
-        for container in explanation.steps:
-            for steps, unit in ((container.cpu, 1), (container.memory, MEBIBYTE)):
-                if not steps.managed:
-                    assert steps.final == steps.current
-                    continue
-                assert steps.rounded - unit < steps.base + steps.share <= steps.rounded + 1e-6 * unit
-                assert steps.rounded % unit == 0
-                clamped = max(steps.rounded, steps.lower.value or 0)
-                clamped = clamped if steps.upper.value is None else min(clamped, steps.upper.value)
-                if explanation.node is not None and not explanation.node.fits:
-                    clamped = min(clamped, steps.current)
-                assert steps.clamped == clamped
-                assert steps.final == steps.clamped - steps.trimmed
 
 
 @given(clusters())
@@ -131,22 +91,6 @@ def test_the_dead_band_and_the_fate_agree_with_the_plan(cluster):
             case Fate.PENDING:
                 assert explanation.pod.node is None
                 assert explanation.admission is not None
-
-
-@given(clusters())
-def test_the_contenders_of_an_explanation_lead_to_the_plans_evictions(cluster):
-    snapshot, statistics = cluster
-    scope = Scope(snapshot, statistics, {}, FULL, NOW)
-    for node, plan in zip(snapshot.nodes, decide_node_plans(snapshot, statistics, FULL, NOW), strict=True):
-        on_node = [pod for pod in snapshot.pods if pod.node == node.name]
-        touchable = [verdict for pod in on_node if isinstance(verdict := scope.of(pod), Touchable)]
-        steps = NodeSteps(snapshot, node, plan, touchable, statistics, FULL)
-        contenders = contenders_of(touchable, steps, scope)
-        marked = decide_evictions(contenders, plan.available)
-        assert (marked is not None) == plan.fits
-        assert [(contenders[mark.index].name, mark.resource) for mark in marked or []] == [
-            (eviction.pod, eviction.resource) for eviction in plan.evict
-        ]
 
 
 @given(clusters())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Scope, Touchable
-from cruise.decisions.sizing.recommendation import DemandTable, memory_limits, recommend
+from cruise.decisions.sizing.recommendation import DemandTable, recommend
 from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED, capped, round_up, round_up_whole, whole_numbers
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
@@ -139,9 +139,10 @@ def test_the_wanted_and_the_safe_memory_limit():
     pod = make_pod()
     row = make_statistic_for(pod, memory_7d_max_mib=300, oom_memory_mib=200, memory_last_mib=100)
     table = table_of(pod, rows=[row, replace(row, key=row.key._replace(pod="other"))])
-    assert table.wanted_memory_limit.tolist() == [600 * MEBIBYTE]
-    assert table.safe_memory_limit.tolist() == [120 * MEBIBYTE]
-    assert memory_limits(np.array([3, 3]), np.array([0, 5])).tolist() == [6, 10]
+    assert table.limit_demand.wanted.tolist() == [600 * MEBIBYTE]
+    assert table.limit_demand.safe.tolist() == [120 * MEBIBYTE]
+    killed = table_of(pod, rows=[replace(row, oom_memory_bytes=301 * MEBIBYTE)])
+    assert killed.limit_demand.wanted.tolist() == [602 * MEBIBYTE]
 
 
 def test_bounds_are_the_namespaces():
@@ -165,8 +166,8 @@ def test_no_number_is_larger_than_what_adds_up():
     table = table_of(pod, rows=[replace(row, memory_last_bytes=2**63 - 1, oom_memory_bytes=2**63 - 1)])
     assert table.cpu.base.tolist() == [UNBOUNDED]
     assert table.cpu.headroom.tolist() == [0]
-    assert table.wanted_memory_limit.tolist() == [2 * UNBOUNDED]
-    assert 0 < table.safe_memory_limit.tolist()[0] <= 2 * UNBOUNDED
+    assert table.limit_demand.wanted.tolist() == [2 * UNBOUNDED]
+    assert 0 < table.limit_demand.safe.tolist()[0] <= 2 * UNBOUNDED
 
 
 @given(st.lists(st.integers(-(1 << 70), 1 << 70), max_size=5))

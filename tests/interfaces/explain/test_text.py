@@ -59,6 +59,18 @@ def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_b
     assert "as far as there is room" not in text_of(explained(pods, *(make_statistic_for(pod) for pod in pods)))
 
 
+def test_headroom_of_a_node_whose_containers_have_none_is_shown_as_shared_by_base():
+    pods = [make_pod("web-1"), make_pod("web-2")]
+    rows = [make_statistic_for(pod, cpu_base=base, cpu_peak=base) for pod, base in zip(pods, (200, 600), strict=True)]
+    table = make_table(*rows)
+    seen = np.tile((table.cpu_base_millicores * 1.25)[:, None], 12).astype(np.float32)
+    model = JointPeak(PastDemand(dict.fromkeys(ResourceName, seen), dict.fromkeys(ResourceName, seen[:, :0])))
+    text = text_of(explain(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=model))
+    assert "the node's 200m × base 200m / sum 800m = 50m; by base, as no container on the node has" in text
+    assert "200m + 50m = 250m, rounded up to 250m" in text
+    assert "100m → 250m" in text
+
+
 def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
     pods = [make_pod("web-1"), make_pod("web-2")]
     rows = [make_statistic_for(pods[0], cpu_base=50, cpu_peak=200), make_statistic_for(pods[1], cpu_peak=350)]

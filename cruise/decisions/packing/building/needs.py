@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.decisions.packing.building.built import Usage
 from cruise.decisions.sizing.recommendation import DemandTable, recommend
-from cruise.decisions.sizing.sharing import NodeColumns
-from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import ResourceName, Resources
 
 # Pods whose verdicts are held at once: they are larger than what is kept of them.
 _AT_ONCE = 16_384
@@ -63,11 +62,9 @@ def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usag
 
 
 def _take_sized(needs: Needs, pods: Sequence[int], touchable: Sequence[Touchable], table: DemandTable) -> None:
-    columns = NodeColumns.of_one(Node("", NO_RESOURCES), NO_RESOURCES, table)
-    base = columns.pod_sums(table.cpu.base, table.memory.base)
-    cpu, memory = base[ResourceName.CPU].tolist(), base[ResourceName.MEMORY].tolist()
-    cpu_headroom = columns.pod_maximum(table.cpu.headroom).tolist()
-    memory_headroom = columns.pod_maximum(table.memory.headroom).tolist()
+    candidates = table.candidates
+    cpu, memory = (candidates.pod_sum(one, table.of(one).base).tolist() for one in ResourceName)
+    cpu_headroom, memory_headroom = (candidates.pod_maximum(table.of(one).headroom).tolist() for one in ResourceName)
     for at, (index, verdict) in enumerate(zip(pods, touchable, strict=True)):
         if verdict.manages_cpu:
             needs.cpu[index] = cpu[at] + verdict.pod.overhead.cpu_millicores

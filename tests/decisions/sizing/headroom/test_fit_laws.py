@@ -1,35 +1,12 @@
 """What holds for every plan whatever the headroom model, on whole clusters drawn at random."""
 
-import numpy as np
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from cruise.decisions.sizing.headroom.joint_peak import JointPeak
-from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.decisions.sizing.headroom.risk import Risk
-from cruise.decisions.sizing.headroom.scores import Margin
-from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import decide_node_plans
-from cruise.domain.resources import ResourceName
 from tests.builders import NOW
+from tests.decisions.sizing.headroom.models import models
 from tests.decisions.sizing.test_laws import FULL, applied, counted_on, each, situations
-
-
-@st.composite
-def models(draw, table):
-    """Draw a model prepared for a table: pods demanded up to twice their peaks, or were not sampled."""
-    random = np.random.default_rng(draw(st.integers(0, 1 << 32)))
-    peaks = {ResourceName.CPU: table.cpu_peak_millicores, ResourceName.MEMORY: table.memory_peak_bytes}
-
-    def demanded(columns):
-        found = {one: peak[:, None] * random.uniform(0, 2, (len(peak), columns)) for one, peak in peaks.items()}
-        for values in found.values():
-            values[random.random(values.shape) < 0.1] = np.nan
-        return {one: values.astype(np.float32) for one, values in found.items()}
-
-    past = PastDemand(demanded(12), demanded(draw(st.integers(0, 14))))
-    margins = {one: Margin(draw(st.floats(1e-3, 50)), draw(st.booleans())) for one in ResourceName}
-    return draw(st.sampled_from([SHARED_MAX, JointPeak(past), Risk(past, margins)]))
 
 
 @given(situations(), st.data())

@@ -1,0 +1,225 @@
+"""How each number of a container came about: its row of the columns that a node pass decides by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cruise.decisions.guidance.eligibility import Touchable
+from cruise.decisions.sizing.memory_limit import lowers_memory_limits
+from cruise.decisions.sizing.node_sizes import Sized
+from cruise.domain.annotations import Guidance
+from cruise.domain.arrays import UNBOUNDED
+from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import Statistic, StatisticsTable
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of what a request may be, and what set it: `floor`, `override`, `limit-range`, None for no bound."""
+
+    value: int | None
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadBandStep:
+    """Whether a value moves far enough to be written: by `least` at least, and by `least_share` of what it is now."""
+
+    before: int
+    after: int
+    least: int
+    least_share: float
+    leaves: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSteps:
+    """From base to request, in millicores or bytes: `base + largest × headroom / total`, rounded, clamped, trimmed.
+
+    `largest` is the headroom that the node's pods share and `total` the sum of all headrooms over the pods that stay;
+    with `by_base` no container has any, and `largest × base / total` is shared, `total` being the sum of the bases.
+    `clamped` is what rounding, the bounds and, on a node that does not fit, the ban on growing leave; `trimmed` is
+    what was taken back so that the node's sum fits, and `final` the target. `written` is what the pass writes, less
+    where pods that keep their sizes leave no room to grow, None where it writes nothing. Where the
+    resource is not managed, `final` is the request as it is.
+    """
+
+    managed: bool
+    current: int
+    base: int
+    peak: int
+    headroom_factor: float
+    headroom: int
+    largest: int
+    total: int
+    by_base: bool
+    share: float
+    rounded: int
+    lower: Bound
+    upper: Bound
+    clamped: int
+    trimmed: int
+    final: int
+    written: int | None
+    dead_band: DeadBandStep
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimitSteps:
+    """From the 7-day maximum to the memory limit, in bytes; 0 where there is no limit.
+
+    `wanted` is 2 × the larger of 7-day maximum and OOM memory, `safe` 1.2 × the working set now, `cap` what the
+    LimitRanges leave (None: anything). `kept` tells that the kubelet cannot lower limits in place, `young` that the
+    history is too short to lower one. A container that gets no request gets no limit either.
+    """
+
+    managed: bool
+    current: int
+    memory_7d_max: int
+    oom_memory: int
+    wanted: int
+    safe: int
+    cap: int | None
+    kept: bool
+    young: bool
+    final: int
+    dead_band: DeadBandStep
+
+
+@dataclass(frozen=True, slots=True)
+class CpuLimitSteps:
+    """A CPU limit cannot be removed in place, so it is raised to what the node has; 0 where there is none."""
+
+    managed: bool
+    current: int
+    node_allocatable: int
+    final: int
+    dead_band: DeadBandStep
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSteps:
+    """Everything about one container's sizes; `of_workload` tells that the statistic speaks for its whole workload."""
+
+    container: str
+    statistic: Statistic
+    of_workload: bool
+    cpu: RequestSteps
+    memory: RequestSteps
+    memory_limit: MemoryLimitSteps
+    cpu_limit: CpuLimitSteps
+
+
+def steps_of(
+    sized: Sized, index: int, statistics: StatisticsTable, items: Sequence[LimitRangeItem]
+) -> tuple[ContainerSteps, ...]:
+    """Return the steps of one pod that stays, container by container; `items` are its namespace's LimitRanges."""
+    table = sized.columns.table
+    first = int(table.first_container[index])
+    return tuple(
+        _container(sized, first + offset, table.pods[index], container.name, statistics, items)
+        for offset, container in enumerate(table.pods[index].sized)
+    )
+
+
+def _container(
+    sized: Sized, at: int, pod: Touchable, container: str, statistics: StatisticsTable, items: Sequence[LimitRangeItem]
+) -> ContainerSteps:
+    statistic = statistics.row(int(sized.columns.table.rows[at]))
+    cpu, memory = (_request(sized, at, resource, pod, container, items) for resource in ResourceName)
+    return ContainerSteps(
+        container=container,
+        statistic=statistic,
+        of_workload=not statistic.key.pod,
+        cpu=cpu,
+        memory=memory,
+        memory_limit=_memory_limit(sized, at, statistic),
+        cpu_limit=_cpu_limit(sized, at),
+    )
+
+
+def _request(
+    sized: Sized, at: int, resource: ResourceName, pod: Touchable, container: str, items: Sequence[LimitRangeItem]
+) -> RequestSteps:
+    columns = sized.columns
+    demand, shares = columns.table.of(resource), sized.shares[resource]
+    node = int(columns.node_of[at])
+    current, clamped, final = int(demand.current[at]), int(shares.clamped[at]), int(sized.trimmed.of(resource)[at])
+    lower, upper = _ends(resource, int(demand.lower[at]), int(demand.upper[at]), pod.guidance, container, items)
+    return RequestSteps(
+        managed=bool(demand.managed[at]),
+        current=current,
+        base=int(demand.raw_base[at]),
+        peak=int(demand.peak[at]),
+        headroom_factor=pod.guidance.headroom_factor,
+        headroom=int(demand.headroom[at]),
+        largest=int(sized.sums[resource].headroom[node]),
+        total=int(shares.total[node]),
+        by_base=bool(shares.by_base[node]),
+        share=float(shares.share[at]),
+        rounded=int(shares.rounded[at]),
+        lower=lower,
+        upper=upper,
+        clamped=clamped,
+        trimmed=clamped - final,
+        final=final,
+        written=int(sized.written.of(resource)[at]) if sized.rightsized[columns.table.pod_of[at]] else None,
+        dead_band=_dead_band(sized, resource, current, final),
+    )
+
+
+def _memory_limit(sized: Sized, at: int, statistic: Statistic) -> MemoryLimitSteps:
+    table = sized.columns.table
+    most = table.candidates.most_limit(ResourceName.MEMORY, sized.trimmed.memory_bytes)
+    current, final, cap = int(table.memory_limit[at]), int(sized.trimmed.memory_limit_bytes[at]), int(most[at])
+    return MemoryLimitSteps(
+        managed=bool(table.memory.managed[at]),
+        current=current,
+        memory_7d_max=statistic.memory_7d_max_bytes,
+        oom_memory=statistic.oom_memory_bytes,
+        wanted=int(table.limit_demand.wanted[at]),
+        safe=int(table.limit_demand.safe[at]),
+        cap=None if cap >= UNBOUNDED else cap,
+        kept=not lowers_memory_limits(sized.columns.nodes[int(sized.columns.node_of[at])]),
+        young=current > 0 and not bool(table.limit_demand.may_fall[at]),
+        final=final,
+        dead_band=_dead_band(sized, ResourceName.MEMORY, current, final),
+    )
+
+
+def _cpu_limit(sized: Sized, at: int) -> CpuLimitSteps:
+    columns = sized.columns
+    current, final = int(columns.table.cpu_limit[at]), int(sized.trimmed.cpu_limit_millicores[at])
+    return CpuLimitSteps(
+        managed=bool(columns.table.cpu.managed[at]),
+        current=current,
+        node_allocatable=columns.nodes[int(columns.node_of[at])].allocatable.cpu_millicores,
+        final=final,
+        dead_band=_dead_band(sized, ResourceName.CPU, current, final),
+    )
+
+
+def _dead_band(sized: Sized, resource: ResourceName, before: int, after: int) -> DeadBandStep:
+    band = sized.columns.candidates.dead_band
+    return DeadBandStep(before, after, band.least.of(resource), band.share, band.leaves(resource, before, after))
+
+
+def _ends(
+    resource: ResourceName, lower: int, upper: int, guidance: Guidance, container: str, items: Sequence[LimitRangeItem]
+) -> tuple[Bound, Bound]:
+    """Return which rule set the bounds that hold; the bounds themselves are the columns'."""
+    own = guidance.bounds_of(container)
+    ranges = [item for item in items if not item.of_pod]
+    lowest = [item.minimum.of(resource) for item in ranges]
+    highest = [item.maximum.of(resource) for item in ranges]
+    if lower in lowest:
+        low = Bound(lower, "limit-range")
+    elif lower == own.minimum.of(resource):
+        low = Bound(lower, "override")
+    else:
+        low = Bound(lower, "floor")
+    if upper >= UNBOUNDED:
+        high = Bound(None, None)
+    else:
+        high = Bound(upper, "limit-range" if upper in highest or upper in lowest else "override")
+    return low, high

@@ -1,0 +1,99 @@
+"""The sizes of every container of some nodes, in columns: one function, with all its steps laid open."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.decisions.sizing.causes import NO_REFUSALS, Cause, Causes, Refusals, SizeColumns, find_causes
+from cruise.decisions.sizing.fitting import Fit
+from cruise.decisions.sizing.headroom.model import Headroom
+from cruise.decisions.sizing.memory_limit import lowers_memory_limits, memory_limits
+from cruise.decisions.sizing.node_columns import NodeColumns
+from cruise.decisions.sizing.sharing import NodeSums, Shares, share_headroom, sum_up
+from cruise.decisions.sizing.trimming import trim_growth, trim_to_room
+from cruise.domain.arrays import BoolArray, Int64Array, whole_numbers
+from cruise.domain.resources import ResourceName
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Every step from demand to what is written; `columns` and `fit` are what was sized.
+
+    `sums` has an entry a node: the bases, and the headroom that is shared. The others have an entry a container:
+    `shares` goes from base to share, rounded and clamped; `trimmed` is what is left of that, with the limits, once the
+    sum of each node fits: the target of the plan. `written` has the growth taken back for which pods that keep their
+    sizes leave no room. `causes` has an entry a pod, and tells whether `written` is written.
+    """
+
+    columns: NodeColumns
+    fit: Fit
+    sums: Mapping[ResourceName, NodeSums]
+    shares: Mapping[ResourceName, Shares]
+    trimmed: SizeColumns
+    written: SizeColumns
+    causes: Causes
+
+    @property
+    def rightsized(self) -> BoolArray:
+        """Tell for each pod whether its sizes are written."""
+        return np.asarray(self.causes == Cause.RIGHTSIZED)
+
+    def growth(self, resource: ResourceName) -> Int64Array:
+        """Return what each pod's requests, as kube-scheduler counts them, would rise by; 0 where they fall or stay."""
+        sums = self.columns.candidates.pod_sum(resource, self.written.of(resource))
+        more = np.maximum(sums - self.columns.counted[resource], 0)
+        return np.where(self.columns.candidates.manages[resource], more, 0)
+
+
+def size_nodes(columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Refusals = NO_REFUSALS) -> Sized:
+    """Size all containers of all nodes."""
+    sums = {one: sum_up(columns, fit, headroom, one) for one in ResourceName}
+    shares = {one: share_headroom(columns, fit, sums[one].headroom, one) for one in ResourceName}
+    requests = {one: shares[one].clamped.copy() for one in ResourceName}
+    trim_to_room(columns, fit, requests)
+    trimmed = written = _with_limits(columns, requests)
+    causes = find_causes(columns.table, written, fit.stays, refusals)
+    while cut := trim_growth(columns, fit, requests := _copied(requests), causes == Cause.RIGHTSIZED):
+        written = _with_limits(columns, requests)
+        causes = _causes_after_cut(columns, written, causes, cut, refusals)
+    return Sized(columns, fit, sums, shares, trimmed, written, causes)
+
+
+def _copied(requests: Mapping[ResourceName, Int64Array]) -> dict[ResourceName, Int64Array]:
+    return {one: values.copy() for one, values in requests.items()}
+
+
+def _causes_after_cut(
+    columns: NodeColumns, sizes: SizeColumns, causes: Causes, cut: list[int], refusals: Refusals
+) -> Causes:
+    among = np.zeros(len(causes), dtype=np.bool_)
+    among[cut] = True
+    again = find_causes(columns.table, sizes, among, refusals)
+    again[again == Cause.SETTLED] = Cause.WAITING_FOR_ROOM
+    return np.where(among, again, causes)
+
+
+def _with_limits(columns: NodeColumns, requests: Mapping[ResourceName, Int64Array]) -> SizeColumns:
+    cpu, memory = requests[ResourceName.CPU], requests[ResourceName.MEMORY]
+    return SizeColumns(cpu, memory, _memory_limits(columns, memory), _cpu_limits(columns, cpu))
+
+
+def _memory_limits(columns: NodeColumns, memory: Int64Array) -> Int64Array:
+    table = columns.table
+    most = columns.candidates.most_limit(ResourceName.MEMORY, memory)
+    lowers = np.array([lowers_memory_limits(node) for node in columns.nodes], dtype=np.bool_)[columns.node_of]
+    limits = memory_limits(table.limit_demand, table.memory_limit, memory, most, lowers)
+    return np.where(table.memory.managed, limits, table.memory_limit)
+
+
+def _cpu_limits(columns: NodeColumns, cpu: Int64Array) -> Int64Array:
+    """Return the CPU limit of each container: what the node has, where there is one already; 0 for none.
+
+    It cannot be removed in place. A limit above the node's CPU limits nothing, and stays.
+    """
+    table = columns.table
+    whole = whole_numbers([node.allocatable.cpu_millicores for node in columns.nodes])[columns.node_of]
+    most = columns.candidates.most_limit(ResourceName.CPU, cpu)
+    raised = np.maximum(np.minimum(np.maximum(whole, table.cpu_limit), most), cpu)
+    return np.where(table.cpu.managed & (table.cpu_limit > 0), raised, table.cpu_limit)

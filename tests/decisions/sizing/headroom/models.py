@@ -1,0 +1,39 @@
+"""Every headroom model, prepared from a past that is made up."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from cruise.decisions.sizing.headroom.choosing import headroom_of
+from cruise.decisions.sizing.headroom.model import Headroom
+from cruise.decisions.sizing.headroom.past_demand import PastDemand
+from cruise.decisions.sizing.headroom.scores import Margin
+from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import StatisticsTable
+
+
+def every_model(table: StatisticsTable, random: np.random.Generator) -> dict[HeadroomModel, Headroom]:
+    """Prepare each model for a table: pods demanded up to twice their peaks, or were not sampled."""
+    peaks = {ResourceName.CPU: table.cpu_peak_millicores, ResourceName.MEMORY: table.memory_peak_bytes}
+
+    def demanded(columns):
+        found = {one: peak[:, None] * random.uniform(0, 2, (len(peak), columns)) for one, peak in peaks.items()}
+        for values in found.values():
+            values[random.random(values.shape) < 0.1] = np.nan
+        return {one: values.astype(np.float32) for one, values in found.items()}
+
+    past = PastDemand(demanded(12), demanded(int(random.integers(15))))
+    margins = {one: Margin(float(10 ** random.uniform(-3, 1.7)), bool(random.integers(2))) for one in ResourceName}
+    return {
+        model: headroom_of(
+            Policy(headroom=model, headroom_start=HeadroomStart.SUM_OF_PEAKS), lambda: past, lambda: margins
+        )
+        for model in HeadroomModel
+    }
+
+
+@st.composite
+def models(draw: st.DrawFn, table: StatisticsTable) -> Headroom:
+    """Draw a model."""
+    random = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    return every_model(table, random)[draw(st.sampled_from(HeadroomModel))]
