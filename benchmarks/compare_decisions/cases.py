@@ -15,7 +15,8 @@ from benchmarks.snapshot_generator import generate_cluster, write_snapshot, writ
 # Of so many clusters one is of the generator of benchmarks, and of so many one is large.
 _EVERY_USUAL, _EVERY_LARGE = 5, 50
 _LARGE_NODES = 100
-_EXPLAINED_PODS = 3
+_EXPLAINED_PODS, _MORE_PLANS = 3, 5
+_SEEDS_APART = 10_000
 # A tenth of a second or so, and the same plan each time.
 _WORK_UNITS = "1e8"
 _NOW = ("--now", "2026-01-01T12:00:00Z")
@@ -33,6 +34,7 @@ _SETTINGS = (
     'headroom = "joint-peak"',
 )
 CASES_FILE = "cases.json"
+_SETTINGS_SHARE = 0.5
 _INPUTS = "$INPUTS"
 _SECONDS = re.compile(r'"seconds":[0-9.e+-]+')
 
@@ -83,32 +85,46 @@ def _placed(arguments: Sequence[str], directory: Path) -> tuple[str, ...]:
 
 def _of_cluster(directory: Path, number: int) -> Iterator[Case]:
     source = random.Random(f"commands {number}")
-    cluster = _crowded(directory, number) if number % _EVERY_USUAL == 0 else draw_cluster(number)
     name = f"{number:03}"
+
+    def case(kind: str, *arguments: str, of: str = "") -> Case:
+        return Case(kind, f"{kind.replace(' ', '-')}-{name}{of}", _placed(arguments, directory), number)
+
+    cluster = _crowded(directory, number) if number % _EVERY_USUAL == 0 else draw_cluster(number)
+    files = _write_cluster(directory, name, cluster, source)
+    mode = _mode(source)
+    yield case("plan", "plan", *files, *mode, "--format", "json")
+    yield case("plan table", "plan", *files, *mode)
+    yield case("scan", "scan", *files, "--format", "json")
+    metadata = [item["metadata"] for item in cluster.items if item["kind"] == "Pod"]
+    pods = [f"{one['namespace']}/{one['name']}" for one in metadata]
+    for at, pod in enumerate(source.sample(pods, min(len(pods), _EXPLAINED_PODS))):
+        yield case("explain", "explain", pod, *files, *mode, "--format", "json", of=f"-{at}")
+        yield case("explain text", "explain", pod, *files, *mode, of=f"-{at}")
+    work = ("--work", _WORK_UNITS, "--seed", str(number), "--format", "json")
+    yield case("pack fixed", "pack", *files, *work)
+    yield case("pack rightsized", "pack", *files, "--sizes", "rightsized", *work)
+    # Plans take milliseconds, and ties are rare.
+    for at in range(1, _MORE_PLANS + 1):
+        seed = number + at * _SEEDS_APART
+        files = _write_cluster(directory, f"{name}-{at}", draw_cluster(seed), source)
+        yield case("plan", "plan", *files, *_mode(source), "--format", "json", of=f"-{at}")
+
+
+def _write_cluster(directory: Path, name: str, cluster: DrawnCluster, source: random.Random) -> list[str]:
+    """Write a cluster with some settings; return the options that name the files, and perhaps the time."""
     snapshot, usage = directory / f"cluster-{name}.json", directory / f"usage-{name}.json"
     snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster.items}))
     document = {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": cluster.usage}
     usage.write_text(json.dumps(document))
     config = directory / f"settings-{name}.toml"
-    config.write_text(source.choice(["", "", *_SETTINGS]) + "\n")
-    both = ["--snapshot", str(snapshot), "--usage", str(usage), "--config", str(config)]
-    now = source.choice([_NOW, ()])
-    mode = ("--mode", source.choice(["full", "full", "full", "resize", "initial", "observe"]))
+    config.write_text(f"{source.choice(_SETTINGS)}\n" if source.random() < _SETTINGS_SHARE else "")
+    files = ["--snapshot", str(snapshot), "--usage", str(usage), "--config", str(config)]
+    return [*files, *source.choice([_NOW, ()])]
 
-    def case(kind: str, *arguments: str, of: str = "") -> Case:
-        return Case(kind, f"{kind.replace(' ', '-')}-{name}{of}", _placed(arguments, directory), number)
 
-    yield case("plan", "plan", *both, *now, *mode, "--format", "json")
-    yield case("plan table", "plan", *both, *now, *mode)
-    yield case("scan", "scan", *both, *now, "--format", "json")
-    metadata = [item["metadata"] for item in cluster.items if item["kind"] == "Pod"]
-    pods = [f"{one['namespace']}/{one['name']}" for one in metadata]
-    for at, pod in enumerate(source.sample(pods, min(len(pods), _EXPLAINED_PODS))):
-        yield case("explain", "explain", pod, *both, *now, *mode, "--format", "json", of=f"-{at}")
-        yield case("explain text", "explain", pod, *both, *now, *mode, of=f"-{at}")
-    work = ("--work", _WORK_UNITS, "--seed", str(number), "--format", "json")
-    yield case("pack fixed", "pack", *both, *now, *work)
-    yield case("pack rightsized", "pack", *both, *now, "--sizes", "rightsized", *work)
+def _mode(source: random.Random) -> tuple[str, str]:
+    return "--mode", source.choice(["full", "full", "full", "resize", "initial", "observe"])
 
 
 def _crowded(directory: Path, number: int) -> DrawnCluster:

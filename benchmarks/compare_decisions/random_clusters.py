@@ -50,7 +50,7 @@ class DrawnCluster:
 
 
 def draw_cluster(seed: int) -> DrawnCluster:
-    """Draw a cluster of 2 to 5 nodes and 2 to 7 workloads."""
+    """Draw a cluster of 2 to 5 nodes and 2 to 9 workloads."""
     return _Drawing(random.Random(seed)).cluster()
 
 
@@ -86,7 +86,7 @@ class _Drawing:
 
     def __init__(self, source: random.Random) -> None:
         self.source = source
-        share = source.choice([0.15, 0.3, 0.5])
+        share = source.choice([0.05, 0.15, 0.3, 0.5])
         self.drawing = PodDrawing(source, frozenset([one for one in FEATURES if source.random() < share]))
         self.has = self.drawing.has
         self.names = [f"n{number}" for number in range(1, source.randint(2, 5) + 1)]
@@ -98,7 +98,7 @@ class _Drawing:
     def cluster(self) -> DrawnCluster:
         source = self.source
         self.items += draw_namespaces(self.drawing, self.namespaces)
-        for number in range(source.randint(2, 7)):
+        for number in range(source.randint(2, 9)):
             self._add_workload(f"w{number}")
         rooms = self._add_nodes()
         order = [*self.pods]
@@ -109,7 +109,7 @@ class _Drawing:
         waiting = source.choice([0.03, 0.15, 0.3])
         for pod in order:
             self._place(pod, rooms, waiting)
-        usage = draw_usage(source, self.pods, self.workload_of_app, self.has("gaps in usage"))
+        usage = draw_usage(self.drawing, self.pods, self.workload_of_app)
         return DrawnCluster([*self.items, *self.pods], usage)
 
     def _add_workload(self, name: str) -> None:
@@ -132,7 +132,8 @@ class _Drawing:
     def _add_controllers(self, namespace: str, kind: str, name: str, copies: int) -> tuple[str, str]:
         """Add a workload, and what is between it and its pods; return the pods' own controller."""
         source, version = self.source, "batch/v1" if kind in ("Job", "CronJob") else "apps/v1"
-        born = NOW - timedelta(minutes=20) if source.random() < 0.1 else CREATED
+        # Half an hour is when a workload stops being new.
+        born = NOW - timedelta(minutes=source.choice([20, 30])) if source.random() < 0.1 else CREATED
         metadata = {"namespace": namespace, "annotations": self.drawing.annotations(0.2)}
         replicas = source.choice([copies, copies, copies, 1, 3])
         count = "parallelism" if kind == "Job" else "replicas"

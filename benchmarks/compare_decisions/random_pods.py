@@ -112,7 +112,7 @@ class PodDrawing:
                 status["initContainerStatuses"] = [self._report(one, "settled") for one in sidecars]
         match state:
             case "resize":
-                since = stamp(NOW - timedelta(minutes=source.choice([1, 30])))
+                since = stamp(NOW - timedelta(minutes=source.choice([1, 5, 30])))
                 status["conditions"].append(source.choice(_RESIZES) | {"lastTransitionTime": since})
             case "finished":
                 status["phase"] = source.choice(["Succeeded", "Failed"])
@@ -149,8 +149,8 @@ class PodDrawing:
 
     def _container(self, name: str) -> Json:
         source = self.source
-        cpu = source.choice([None, *[10, 50, 100, 100, 250, 500, 1000] * 2, source.randint(1, 3000)])
-        memory = source.choice([None, *[64, 128, 128, 256, 512, 1024] * 2, source.randint(1, 1200)])
+        cpu = source.choice([None, *[10, 50, 100, 200, 400, 500, 1000] * 2, source.randint(1, 3000)])
+        memory = source.choice([None, *[64, 128, 256, 320, 640, 1024] * 2, source.randint(1, 1200)])
         shape = source.choice(["requests", "requests", "memory limit", "both limits", "equal"])
         requests, limits = self._amounts(cpu, memory), {}
         if shape == "equal":
@@ -188,7 +188,7 @@ class PodDrawing:
             report["resources"] = resources | {"requests": earlier}
             report["allocatedResources"] = self.source.choice([earlier, resources["requests"]])
         if state == "killed":
-            finished = stamp(NOW - timedelta(minutes=self.source.choice([1, 20, 600])))
+            finished = stamp(NOW - timedelta(minutes=self.source.choice([1, 5, 600])))
             ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": finished}
             report |= {"restartCount": self.source.randint(1, 5), "lastState": {"terminated": ended}}
         return report

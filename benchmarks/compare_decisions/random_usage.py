@@ -8,20 +8,26 @@ from benchmarks.compare_decisions.random_pods import (
     MEBIBYTE,
     NOW,
     Json,
+    PodDrawing,
     lasting_containers,
     read_cpu,
     read_memory,
     stamp,
 )
 
+# About what statistics may be old, and how long they must go back before memory limits fall: the ends, and beside them.
+_AGES_SECONDS = (*[0] * 8, 60, 600, 899, 900, 901, 3600)
+_HISTORIES_HOURS = (*[800] * 9, 673, 672, 671, 24, 0)
+_STEADY_SHARE = 0.4
 
-def draw_usage(
-    source: random.Random, pods: Sequence[Json], workload_of_app: Mapping[str, str], gaps: bool
-) -> list[Json]:
-    """Draw usage of every container, or with `gaps` of some pods, of some workloads, old or young.
+
+def draw_usage(drawing: PodDrawing, pods: Sequence[Json], workload_of_app: Mapping[str, str]) -> list[Json]:
+    """Draw usage of every container, or where there are gaps of some pods, of some workloads, old or young.
 
     `workload_of_app` has Kind/name by the pods' label `app`; what it lacks has no workload.
     """
+    source, gaps = drawing.source, drawing.has("gaps in usage")
+    steady = source.random() < _STEADY_SHARE
     found: dict[tuple[str, str, str], Json] = {}
     for number, pod in enumerate(pods):
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
@@ -29,7 +35,8 @@ def draw_usage(
         # The first pod always has statistics: a file without any has no time.
         speaks_for = source.choice(["own"] * 3 + ["none", "workload", "both"]) if gaps and number else "own"
         for container in lasting_containers(pod):
-            usage = {"namespace": namespace, "container": container["name"], **_statistics(source, container, gaps)}
+            amounts = _steady(source, container) if steady else _varying(source, container)
+            usage = {"namespace": namespace, "container": container["name"], **amounts, **_times(source, gaps)}
             if speaks_for in ("own", "both"):
                 own = {"pod": name} | ({"workload": workload} if workload else {})
                 found[(namespace, name, container["name"])] = usage | own
@@ -38,23 +45,43 @@ def draw_usage(
     return list(found.values())
 
 
-def _statistics(source: random.Random, container: Json, gaps: bool) -> Json:
-    requests = container["resources"]["requests"]
-    cpu = (read_cpu(requests.get("cpu", "200m")) + 1) * source.uniform(0.05, 1.1)
-    memory = (read_memory(requests.get("memory", "128Mi")) + MEBIBYTE) * source.uniform(0.2, 1.1)
-    cpu_peak, memory_peak = cpu * source.uniform(1, 4), memory * source.uniform(1, 1.6)
+def _varying(source: random.Random, container: Json) -> Json:
+    """Draw use with peaks, mostly below what is requested."""
+    cpu, memory = _requests(container)
+    cpu_base, memory_base = (cpu + 1) * source.uniform(0.05, 1.1), (memory + MEBIBYTE) * source.uniform(0.2, 1.1)
+    cpu_peak, memory_peak = cpu_base * source.uniform(1, 4), memory_base * source.uniform(1, 1.6)
     if source.random() < 0.05:
-        cpu, cpu_peak, memory, memory_peak = cpu_peak, cpu, memory_peak, memory
-    age_seconds = source.choice([0] * 8 + [60, 600, 899, 900, 901, 3600]) if gaps else 0
-    since = NOW - timedelta(hours=source.choice([200] * 9 + [24, 2, 0]))
-    statistics: Json = {
-        "updatedAt": stamp(NOW - timedelta(seconds=age_seconds)),
-        "cpu": {"baseMillicores": round(cpu, 2), "peakMillicores": round(cpu_peak, 2)},
-        "memory": {
-            "baseBytes": round(memory),
-            "peakBytes": round(memory_peak),
-            "max7dBytes": round(max(memory, memory_peak) * source.uniform(1, 1.3)),
-            "oomBytes": source.choice([0] * 9 + [200 * MEBIBYTE]),
-        },
-    }
-    return statistics | ({"historySince": stamp(since)} if source.random() < 0.8 else {})
+        cpu_base, cpu_peak, memory_base, memory_peak = cpu_peak, cpu_base, memory_peak, memory_base
+    memory_most = max(memory_base, memory_peak) * source.uniform(1, 1.3)
+    found = _amounts(round(cpu_base, 2), round(cpu_peak, 2), round(memory_base), round(memory_peak), round(memory_most))
+    if source.random() < 0.05:
+        found["memory"]["oomBytes"] = 200 * MEBIBYTE
+    return found
+
+
+def _steady(source: random.Random, container: Json) -> Json:
+    """Draw use without peaks, that of one resource at or beside the edges of the dead band around its request."""
+    cpu, memory = _requests(container)
+    sign, resource = source.choice([1, -1]), source.choice(["cpu", "memory", "neither"])
+    if resource == "cpu":
+        cpu = max(0, cpu + sign * source.choice([9, 10, 10, 11, cpu // 20]))
+    elif resource == "memory":
+        mebibytes = source.choice([15, 16, 16, 17, memory // MEBIBYTE // 20])
+        memory = max(0, memory + sign * mebibytes * MEBIBYTE)
+    return _amounts(cpu, cpu, memory, memory, memory)
+
+
+def _requests(container: Json) -> tuple[int, int]:
+    requests = container["resources"]["requests"]
+    return read_cpu(requests.get("cpu", "200m")), read_memory(requests.get("memory", "128Mi"))
+
+
+def _amounts(cpu_base: float, cpu_peak: float, memory_base: int, memory_peak: int, memory_most: int) -> Json:
+    memory = {"baseBytes": memory_base, "peakBytes": memory_peak, "max7dBytes": memory_most, "oomBytes": 0}
+    return {"cpu": {"baseMillicores": cpu_base, "peakMillicores": cpu_peak}, "memory": memory}
+
+
+def _times(source: random.Random, gaps: bool) -> Json:
+    age = timedelta(seconds=source.choice(_AGES_SECONDS) if gaps else 0)
+    history = {"historySince": stamp(NOW - timedelta(hours=source.choice(_HISTORIES_HOURS)))}
+    return {"updatedAt": stamp(NOW - age)} | (history if source.random() < 0.8 else {})
