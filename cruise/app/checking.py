@@ -36,14 +36,14 @@ from cruise.settings import Settings
 
 T = TypeVar("T")
 
-# How Prometheus is asked, in which place, and whether that is set rather than found.
+# Finds the settings of Prometheus on a cluster.
 FindPrometheus = Callable[[KubeClient], Awaitable[PrometheusSettings]]
 
 
 async def surroundings(
     settings: Settings, kube: KubeSettings, find_prometheus: FindPrometheus, now: datetime
 ) -> Surroundings:
-    """Find out what there is to find out. Raises BadInput where no cluster is known."""
+    """Return the facts that `cruise check` judges. Raises BadInput where no cluster is known."""
     problems: list[tuple[str, str, str]] = []
 
     async def found(area: str, name: str, looking: Awaitable[T]) -> T | None:
@@ -93,8 +93,8 @@ async def _access(client: KubeClient, settings: Settings) -> AccessFacts:
     checks = [
         AccessCheck(need.verb, need.resource, need.group, need.subresource, need.namespace, need.name) for need in needs
     ]
-    who, allowed = await asyncio.gather(who_asks(client), may(client, checks))
-    return AccessFacts(who, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted))
+    user, allowed = await asyncio.gather(who_asks(client), may(client, checks))
+    return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted))
 
 
 async def _vertical(client: KubeClient) -> list[VerticalAutoscaler]:
@@ -135,21 +135,21 @@ async def _webhook(client: KubeClient, settings: Settings) -> WebhookFacts:
 
 
 async def _certificate(place: CertificatePlace, found: Registration) -> tuple[bool | None, datetime | None]:
-    """Tell whether the published CAs vouch for the certificate in use, and its end; None where it is out of sight."""
+    """Return whether the published CAs vouch for the certificate in use, and its expiry; None if unreadable."""
     try:
         kept = await place.read()
         if kept.empty:
             return None, None
         pair = read_key_pair(kept.files.get(CERTIFICATE, b""), kept.files.get(KEY, b""), place.name)
     except CruiseError:
-        # Few may read Secrets, and a directory of the webhook's is on another machine.
+        # Reading Secrets is rarely allowed, and a directory of the webhook is on another machine.
         return None, None
     vouched = [any(vouches_for(one, pair) for one in certificates_in(bundle)) for bundle in found.bundles]
     return all(vouched), pair.not_after
 
 
 def _shortened(error: CruiseError) -> str:
-    """Leave out of a refusal what the item of the rights says better."""
+    """Leave out of a refusal what the item about rights says better."""
     text = str(error)
     return text.partition(": User ")[0] if isinstance(error, Refused) else text
 

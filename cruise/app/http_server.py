@@ -1,4 +1,4 @@
-"""One HTTP server on the running loop: bound before it says so, stopped without dropping what is in flight."""
+"""One HTTP server on the running loop: bound when it is entered, stopped without dropping requests in flight."""
 
 import asyncio
 import errno
@@ -13,11 +13,11 @@ from uvicorn import Config, Server
 from cruise.errors import BadInput
 from cruise.interfaces.http.health import AsgiApp
 
-# Go clients keep idle connections for 90 s. Whoever closes first loses the request that is just being sent, so it is
-# left to them.
+# Go clients keep idle connections for 90 s. A server that closes first loses the request that is just being sent, so
+# closing is left to them.
 _KEEP_ALIVE_SECONDS = 120
 _BACKLOG = 2048
-_FAREWELL_SECONDS = 0.5
+_IDLE_SECONDS = 0.5
 
 
 @asynccontextmanager
@@ -26,7 +26,7 @@ async def serve_http(
 ) -> AsyncIterator[int]:
     """Serve `app` for as long as the `with` lasts, and give the port, which port 0 leaves to the kernel.
 
-    At the end no connection is taken any more, and what was asked already is answered within `stop_seconds`. Signals
+    At the end no connection is accepted any more, and requests under way are answered within `stop_seconds`. Signals
     are left to the caller. Raises BadInput for an address that cannot be listened on.
     """
     sockets = await _listen(host, port)
@@ -53,14 +53,14 @@ async def serve_http(
         await server.startup(sockets=sockets)
         yield int(sockets[0].getsockname()[1])
     finally:
-        asyncio.get_running_loop().call_later(_FAREWELL_SECONDS, _drop_idle, server)
+        asyncio.get_running_loop().call_later(_IDLE_SECONDS, _drop_idle, server)
         await server.shutdown(sockets=sockets)
         for connection in list(server.server_state.connections):
             connection.transport.abort()
 
 
 def _drop_idle(server: Server) -> None:
-    """Drop connections on which nothing is asked: closed ones linger until the client has bidden farewell as well."""
+    """Drop idle connections: a closed one lingers until the client closes as well."""
     for connection in list(server.server_state.connections):
         cycle: Any = getattr(connection, "cycle", None)
         if cycle is None or cycle.response_complete:

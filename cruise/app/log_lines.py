@@ -10,7 +10,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 # User and password in an address.
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
-# Chatty where nothing is wrong, or where cruise says itself what is: turns that are skipped because the one before
+# Chatty where nothing is wrong, or where cruise logs it itself: turns that are skipped because the one before
 # still runs, connections that close, requests that are sent again.
 _QUIET = {
     "apscheduler": logging.ERROR,
@@ -28,7 +28,7 @@ def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
     """
     out = stream or sys.stderr
     if out is None:
-        # Whoever started the process has closed its standard error.
+        # The process was started with its standard error closed.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         return
     as_text = form == "text" or (form == "auto" and out.isatty())
@@ -54,7 +54,7 @@ def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
-    handler.addFilter(_worth_telling)
+    handler.addFilter(_worth_logging)
     logging.basicConfig(handlers=[handler], level=max(least, logging.INFO), force=True)
 
 
@@ -68,7 +68,7 @@ def _text(colours: bool) -> list[Processor]:
     ]
 
 
-def _worth_telling(record: logging.LogRecord) -> bool:
+def _worth_logging(record: logging.LogRecord) -> bool:
     """Judge here, since libraries set their loggers' levels themselves when they are imported."""
     return record.levelno >= _QUIET.get(record.name.partition(".")[0], logging.NOTSET)
 

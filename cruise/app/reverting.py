@@ -1,29 +1,26 @@
 """The revert as a command: the pause first, then the original sizes back in place, then nothing more."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from cruise.adapters.kube.cluster import KubeCluster
 from cruise.adapters.kube.following.one_time_list import look
-from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.app.clock import wall_clock
+from cruise.app.serve.connections import PATIENCE, followed, in_step
 from cruise.domain.actions import Outcome
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
-from cruise.errors import BadInput, Unavailable
+from cruise.errors import BadInput
 from cruise.runtime.ports import Store
 from cruise.runtime.revert import revert_pass
 
-_PATIENCE = timedelta(seconds=60)
-# What still fails after that, such as for want of rights, is told without waiting any longer.
-_PATIENCE_WITH_FAILURES = timedelta(seconds=8)
-# Whoever writes asks for the pause before each action; the request under way is given time to end.
+# Writers read the pause twice a second; a request under way is given time to end.
 _PAUSE_TAKES_HOLD = timedelta(seconds=2)
 
 
@@ -56,9 +53,11 @@ async def revert(
 ) -> Reverted:
     """Pause, and put back the original sizes of all pods or of one namespace's. Raises BadInput, Unavailable."""
     async with connect(kube) as client, opening as store:
-        # The view of the cluster is tried again and again; this once tells at once what is wrong.
+        # The view of the cluster is retried without end; this request shows at once what is wrong.
         await client.get("/version")
-        async with _in_step(client) as cluster:
+        cluster = KubeCluster(client)
+        async with followed(cluster):
+            await in_step(cluster, PATIENCE)
             before = await cluster.snapshot()
             _check_namespace(namespace, before)
             paused_before = await store.paused()
@@ -76,24 +75,3 @@ def _check_namespace(namespace: str | None, snapshot: Snapshot) -> None:
         alike = get_close_matches(namespace, names, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(alike)}?" if alike else ""
         raise BadInput(f"the cluster has no pod in namespace {namespace}{hint}")
-
-
-@asynccontextmanager
-async def _in_step(client: KubeClient) -> AsyncIterator[KubeCluster]:
-    cluster = KubeCluster(client)
-    following = asyncio.ensure_future(cluster.run())
-    synced = asyncio.ensure_future(cluster.synced())
-    try:
-        for patience in (_PATIENCE_WITH_FAILURES, _PATIENCE - _PATIENCE_WITH_FAILURES):
-            await asyncio.wait({following, synced}, timeout=patience.total_seconds(), return_when="FIRST_COMPLETED")
-            if cluster.problems():
-                break
-        if following.done():
-            await following
-        if not synced.done():
-            raise Unavailable(f"the cluster cannot be read: {'; '.join(cluster.problems()) or 'no answer'}")
-        yield cluster
-    finally:
-        following.cancel()
-        synced.cancel()
-        await asyncio.wait({following, synced})

@@ -1,4 +1,4 @@
-"""The end of a process: SIGTERM and Ctrl-C ask for it, a second one does not wait."""
+"""The end of a process: SIGTERM or Ctrl-C begins it, a second one does not wait."""
 
 import asyncio
 import os
@@ -13,34 +13,34 @@ import structlog
 
 log = structlog.get_logger()
 
-_ASKING = (signal.SIGTERM, signal.SIGINT)
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 _BY_SIGNAL = 128
 
 
 @contextmanager
-def on_signals(asked: Callable[[], None], again: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Call `asked` at a signal to end, and for each later one `again`, or `asked` once more."""
+def on_signals(first: Callable[[], None], again: Callable[[int], None] | None = None) -> Iterator[None]:
+    """Call `first` at a signal to end, and for each later one `again`, or `first` once more."""
     loop = asyncio.get_running_loop()
-    heard: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int) -> None:
-        heard.append(number)
-        if again is not None and len(heard) > 1:
+    def receive(number: int) -> None:
+        received.append(number)
+        if again is not None and len(received) > 1:
             again(number)
         else:
-            asked()
+            first()
 
-    for number in _ASKING:
-        loop.add_signal_handler(number, hear, number)
+    for number in _ENDING:
+        loop.add_signal_handler(number, receive, number)
     try:
         yield
     finally:
-        for number in _ASKING:
+        for number in _ENDING:
             loop.remove_signal_handler(number)
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> bool:
-    """Run `work`; at a signal cancel it and await its end. Tell whether it was a signal. A second one exits at once."""
+    """Run `work`; at a signal cancel it, await its end and return True. A second signal exits at once."""
     running = asyncio.ensure_future(work)
     stopped = False
 
@@ -62,7 +62,7 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> bool:
 def leave_if_busy(code: int) -> None:
     """End the process now, all being closed, if tasks or threads are left: the interpreter would wait for them.
 
-    A thread may be idle, or wait for the world for as long as that may take to answer; nobody can tell which.
+    A thread may be idle, or wait for an answer for any time; that cannot be known.
     """
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     if len(asyncio.all_tasks()) > 1 or not all(thread.daemon for thread in others):

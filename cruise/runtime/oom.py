@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 # A write that was overtaken or put off leaves its kill unanswered.
 _AGAIN: Mapping[Reason, type[CruiseError]] = {Reason.CHANGED_SINCE: Conflict, Reason.THROTTLED: Throttled}
-# What is older says nothing any more: `oom_memory` is that of the last seven days.
+# An older kill teaches nothing: `oom_memory` is that of the last seven days.
 _TEACHES_FOR = timedelta(days=7)
 _MOST_KNOWN = 10_000
 
@@ -189,7 +189,7 @@ class OomReactor:
         self._usage.teach(record)
 
     def _remember(self, kill: OomKill, now: datetime) -> None:
-        """Note a reaction, and forget those whose cool-down is over."""
+        """Note a reaction, and forget those that have cooled down."""
         cooling = {key: at for key, at in self._reacted_at.items() if now - at < self._policy.oom_cooldown}
         self._reacted_at = cooling | {(kill.pod_uid, kill.container): now}
         self._let_rest(kill, now, now)
@@ -201,7 +201,7 @@ class OomReactor:
             self._exclusions.cool_down(kill.pod_uid, until, now)
 
     def _know(self, kill: OomKill) -> None:
-        """Keep in mind that the store knows a kill, for the replays of a broken watch."""
+        """Remember that a kill is stored, for the replays of a broken watch."""
         self._known[kill.key] = None
         if len(self._known) > _MOST_KNOWN:
             del self._known[next(iter(self._known))]
@@ -225,7 +225,7 @@ class OomReactor:
         return decide_oom_reaction(record, pod, scene, scope, decided_as, now)
 
     async def _last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
-        """Return when this container was last reacted to; after a restart the audit tells."""
+        """Return when this container was last reacted to, after a restart from the audit."""
         known = self._reacted_at.get((record.pod_uid, record.container))
         if known is not None:
             return known

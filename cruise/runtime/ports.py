@@ -78,7 +78,7 @@ class Store(Protocol):
         ...
 
     async def workload_statistics(self) -> StatisticsTable:
-        """Return the rows that speak for workloads alone, without a pod: what admission decides from."""
+        """Return the rows of workloads alone, without a pod: what admission decides from."""
         ...
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
@@ -173,7 +173,7 @@ class Store(Protocol):
         ...
 
     async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
-        """Remember what pods asked for before they are resized.
+        """Remember what pods requested before they are resized.
 
         The first sizes of a pod uid stay; its time becomes the latest.
         """
@@ -186,7 +186,7 @@ class Store(Protocol):
     async def save_packing(self, plan: PackingPlan) -> None:
         """Store a plan of the packer, or how far it is carried out now; its proposal does not change.
 
-        Whom it steers takes the place of all who were steered before, by whatever plan.
+        The pods that it steers take the place of those that any plan steered before.
         """
         ...
 
@@ -195,7 +195,7 @@ class Store(Protocol):
         ...
 
     async def steered(self) -> Sequence[Steering]:
-        """Return who is to be steered, by the uid of who is replaced."""
+        """Return the pods that are to be steered, by the uid of the pod that each replaces."""
         ...
 
     async def prune(self, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""The revert: every pod back to the sizes that it had before cruise, since a person asked for it."""
+"""The revert that a person asks for: every pod back to the sizes that it had before cruise."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ async def revert_pass(
     """Put back the original sizes of all pods, or of one namespace's, in place; never evicts.
 
     Works in any mode and while paused, and lasts only while nothing else writes: pause first, or the next node pass
-    undoes it. A grow waits (held, `waiting-for-room`) where its node has no room: ask again later. What a resize
+    undoes it. A grow waits (held, `waiting-for-room`) where its node has no room: try again later. What a resize
     cannot restore is in the outcome's detail. Sorted by namespace and pod. Raises Unavailable.
     """
     snapshot = await cluster.snapshot()

@@ -29,6 +29,7 @@ _OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for react
 _DURATION = forms.duration()
 _PAUSE = forms.duration(least=timedelta(0))
 _MINUTES = forms.duration("60s", least=timedelta(seconds=5))
+_LEASE = forms.duration("15s", least=timedelta(seconds=2))
 _LOG_FORMAT = forms.choice("a log format", [(name, name) for name in ("auto", "json", "text")])
 _LOG_LEVEL = forms.choice("a log level", [(name, name) for name in ("debug", "info", "warning", "error")])
 
@@ -82,6 +83,7 @@ class Settings:
     webhook_service: str = _setting(Form("a Service's name", "cruise-webhook", forms.TEXT.read), "cruise-webhook")
     webhook_configuration: str = _setting(Form("a configuration's name", "cruise", forms.TEXT.read), "cruise")
     api_token_file: Path | None = _setting(forms.PATH, None)
+    lease_duration: timedelta = _setting(_LEASE, timedelta(seconds=15))
     stop_grace: timedelta = _setting(_PAUSE, timedelta(seconds=10))
     log_format: str = _setting(_LOG_FORMAT, "auto")
     log_level: str = _setting(_LOG_LEVEL, "info")

@@ -1,4 +1,4 @@
-"""Admission for a simulated cluster, which asks within the process instead of through the webhook."""
+"""Admission for a simulated cluster, called within the process instead of through the webhook."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class _Surroundings:
 
 
 class SimulatedAdmission:
-    """Sizes pods that are created from the statistics that it was last told."""
+    """Sizes pods that are created, from the last statistics."""
 
     def __init__(self, cluster: Cluster, store: Store, policy: Policy, clock: Callable[[], datetime]) -> None:
         self._cluster = cluster

@@ -1,10 +1,10 @@
-"""What the demo's picture shows, read off the two clusters and the controller's doings."""
+"""What the demo's picture shows, read off the two clusters and the controller's activity."""
 
 import time
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from cruise.app.serve.doings import Doings
+from cruise.app.serve.activity import Activity
 from cruise.domain.actions import EvictPod, Outcome, ResizePod, TaintNode, UntaintNode, Verdict
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
@@ -23,14 +23,14 @@ class FrameMaker:
         self,
         cluster: SimulatedCluster,
         twin: SimulatedCluster,
-        doings: Doings,
+        activity: Activity,
         pace: float,
         store: str,
         seconds: float | None,
     ) -> None:
         self._cluster = cluster
         self._twin = twin
-        self._doings = doings
+        self._activity = activity
         self._pace = pace
         self._store = store
         self._seconds = seconds
@@ -59,10 +59,10 @@ class FrameMaker:
 
     def _events(self) -> list[EventLine]:
         """Return the newest events, newest first; the many resizes leave room for what is rarer."""
-        done = [outcome for outcome in self._doings.outcomes if outcome.verdict is Verdict.DONE]
+        done = [outcome for outcome in self._activity.outcomes if outcome.verdict is Verdict.DONE]
         resizes = [outcome for outcome in done if isinstance(outcome.action, ResizePod)]
         rare = [_line(outcome) for outcome in done if not isinstance(outcome.action, ResizePod)]
-        rare += [_kill(reaction) for reaction in self._doings.reactions]
+        rare += [_kill(reaction) for reaction in self._activity.reactions]
         lines = sorted(rare, key=lambda line: line.at)[-_RARE_EVENTS:]
         before = self._requests_before()
         lines += [_resize(outcome, before) for outcome in resizes[-(_EVENTS - len(lines)) :]]
@@ -70,7 +70,7 @@ class FrameMaker:
 
     def _requests_before(self) -> dict[str, Resources]:
         """Return what the pods of the last node pass requested when it began, by uid."""
-        last = self._doings.node_pass
+        last = self._activity.node_pass
         if last is None:
             return {}
         return {pod.uid: _total(container.requests for container in pod.containers) for pod in last.snapshot.pods}
@@ -130,7 +130,7 @@ def _total(stated: Iterable[Amounts]) -> Resources:
 
 
 def _name(action: ResizePod | EvictPod) -> str:
-    """Return the workload, which people know, and of the pod's name only what tells it from its siblings."""
+    """Return the workload, and of the pod's name only what distinguishes it from its siblings."""
     if action.workload is None:
         return f"{action.namespace}/{action.pod}"
     return f"{action.namespace}/{action.workload.name}-{action.pod.rsplit('-', 1)[-1]}"

@@ -78,14 +78,14 @@ async def _run(
         transient=True,
         disable=not console.is_terminal,
     ) as bar:
-        filling = bar.add_task("reading the past", total=None)
+        reading = bar.add_task("reading the past", total=None)
 
-        def show_filling(read: ReadingProgress) -> None:
-            bar.update(filling, completed=read.done_container_hours, total=read.total_container_hours)
+        def show_reading(read: ReadingProgress) -> None:
+            bar.update(reading, completed=read.done_container_hours, total=read.total_container_hours)
 
-        await controller.refresh_statistics(show_filling)
+        await controller.refresh_statistics(show_reading)
     place = "embedded Postgres" if settings.database_url is None else "Postgres"
-    frames = FrameMaker(cluster, twin, controller.doings, PACE, place, seconds)
+    frames = FrameMaker(cluster, twin, controller.activity, PACE, place, seconds)
     show = _live if console.is_terminal else _lines
     async with asyncio.TaskGroup() as tasks:
         time_passes = tasks.create_task(_let_time_pass([cluster.advance, twin.advance], seconds, stop))
@@ -157,8 +157,8 @@ def _logging_to(console: Console) -> Iterator[None]:
 
     def print_line(_: object, method: str, event: structlog.typing.EventDict) -> str:
         if method in ("warning", "error", "critical"):
-            told = " ".join(f"{key}={value}" for key, value in event.items() if key != "event")
-            console.print(f"{event['event']}: {told}", style="yellow", markup=False, soft_wrap=True)
+            details = " ".join(f"{key}={value}" for key, value in event.items() if key != "event")
+            console.print(f"{event['event']}: {details}", style="yellow", markup=False, soft_wrap=True)
         raise structlog.DropEvent
 
     structlog.configure(processors=[print_line])

@@ -1,4 +1,4 @@
-"""What the controller works with in the world: API server, store and Prometheus, opened in this order."""
+"""The connections of the controller: API server, store and Prometheus, opened in this order."""
 
 import asyncio
 import os
@@ -33,6 +33,8 @@ from cruise.settings import Settings
 log = structlog.get_logger()
 
 _BETWEEN_LINES = timedelta(seconds=10)
+# For a command that ends: what fails for longer, such as for want of rights, is reported.
+PATIENCE = timedelta(seconds=8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Connections:
 
 @asynccontextmanager
 async def connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[Connections]:
-    """Connect to everything; tells `on_wait` when it has to wait for the database. Raises BadInput, Unavailable."""
+    """Connect to everything; `on_wait` gets a line when the database is waited for. Raises BadInput, Unavailable."""
     prometheus = settings.prometheus()
     data_dir = settings.data_dir or default_data_dir(os.environ)
     async with (
@@ -56,9 +58,11 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
         open_store(settings.database_url, data_dir, on_wait) as store,
     ):
         with closing(PrometheusSource(prometheus)) as source:
-            lease = contender(client, own_namespace(settings.namespace)) if elects(settings.mode) else None
-            may_write = _writing(settings.mode, lease)
-            # Asked before a write waits for its turn, and after it.
+            lease = None
+            if elects(settings.mode):
+                lease = contender(client, own_namespace(settings.namespace), settings.lease_duration)
+            may_write = _may_write(settings.mode, lease)
+            # Checked before a write waits for its turn, and after it.
             writer = client.guarded(may_write)
             yield Connections(
                 writer,
@@ -70,7 +74,7 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
 
 
 def announcer(connected: Connections) -> Announce:
-    """Return what tells pods' owners by Events; in modes in which nothing is written, nobody is told."""
+    """Return what announces outcomes as Events of the pods; nothing does in modes in which nothing is written."""
     if connected.lease is None:
         return say_nothing
     events = PodEvents(connected.client, socket.gethostname())
@@ -82,11 +86,11 @@ def announcer(connected: Connections) -> Announce:
 
 
 @asynccontextmanager
-async def followed(connected: Connections) -> AsyncIterator[None]:
+async def followed(cluster: KubeCluster) -> AsyncIterator[None]:
     """Keep the view of the cluster in step for as long as this lasts."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(connected.cluster.run())
+            following = tasks.create_task(cluster.run())
             yield
             following.cancel()
     except ExceptionGroup as failures:
@@ -96,32 +100,33 @@ async def followed(connected: Connections) -> AsyncIterator[None]:
         raise refusals.exceptions[0] from failures
 
 
-async def in_step(connected: Connections, patience: timedelta | None = None) -> None:
-    """Wait until the whole cluster was read, and tell what keeps it from that.
+async def in_step(cluster: KubeCluster, patience: timedelta | None = None) -> None:
+    """Wait until the whole cluster was read, and log what keeps it from that.
 
     Raises Unavailable where that is still so after `patience`, if one is given.
     """
-    told: list[str] = []
+    logged: list[str] = []
+    step = min(_BETWEEN_LINES, patience or _BETWEEN_LINES)
     waited = timedelta(0)
     while True:
         try:
-            async with asyncio.timeout(_BETWEEN_LINES.total_seconds()):
-                await connected.cluster.synced()
+            async with asyncio.timeout(step.total_seconds()):
+                await cluster.synced()
         except TimeoutError:
-            problems = connected.cluster.problems()
-            waited += _BETWEEN_LINES
+            problems = cluster.problems()
+            waited += step
             if problems and patience is not None and waited >= patience:
                 raise Unavailable(f"the cluster cannot be read: {'; '.join(problems)}") from None
-            if problems != told:
+            if problems != logged:
                 log.warning("waiting for the cluster", problems=problems)
-            told = problems
+            logged = problems
         else:
             log.info("the cluster is read")
             return
 
 
 async def able(connected: Connections, policy: Policy) -> Policy:
-    """Return the policy with a mode that the server can bear: without resizes in place there is nothing to write.
+    """Return the policy with a mode that the server supports: without resizes in place there is nothing to write.
 
     Raises Refused, Throttled, Unavailable.
     """
@@ -139,7 +144,7 @@ async def able(connected: Connections, policy: Policy) -> Policy:
 
 
 def policy_of(settings: Settings) -> Policy:
-    """Return the policy; unless it is said which namespaces are left alone, cruise's own one is among them."""
+    """Return the policy; cruise's own namespace is excluded, unless settings state which ones are."""
     policy = settings.policy()
     if policy.excluded_namespaces != Policy().excluded_namespaces:
         return policy
@@ -156,8 +161,8 @@ def usage_reading(settings: Settings) -> UsageReading:
     )
 
 
-def _writing(mode: Mode, lease: LeaderLease | None) -> Callable[[], bool]:
-    """Return what is asked right before each write to the cluster."""
+def _may_write(mode: Mode, lease: LeaderLease | None) -> Callable[[], bool]:
+    """Return what is checked right before each write to the cluster."""
     if lease is None:
         return lambda: mode >= Mode.RESIZE
     return lambda: lease.held

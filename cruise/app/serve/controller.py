@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from cruise.app.serve.doings import Doings
+from cruise.app.serve.activity import Activity
 from cruise.app.serve.jobs import GRACE, Jobs
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.cluster import Pod
@@ -41,12 +41,12 @@ async def say_nothing(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: 
 
 
 async def _learn_nothing(statistics: StatisticsTable) -> None:
-    """Tell nobody of the statistics."""
+    """Leave the statistics alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Who is told what beside the audit; none of these may raise.
+    """What is called beside the audit; none of these may raise.
 
     `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `learn` the statistics
     after each refresh; `progress` how far usage is read.
@@ -62,7 +62,7 @@ NO_HOOKS = Hooks()
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """How pods are packed: who solves, for how long, and whether plans are carried out or only shown."""
+    """How pods are packed: the solver and its time, and whether plans are carried out or only shown."""
 
     solver: Solver
     seconds: float = 10.0
@@ -99,7 +99,7 @@ class Controller:
         pace: float = 1.0,
         *,
         hooks: Hooks = NO_HOOKS,
-        doings: Doings | None = None,
+        activity: Activity | None = None,
         shared: Shared | None = None,
         packer: Packer | None = None,
         grace: timedelta = GRACE,
@@ -125,13 +125,13 @@ class Controller:
             cluster, store, policy, moves(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
         )
         self._packer = packer
-        # What somebody else has begun is taken up before anything new is planned.
+        # A plan that another process has begun is taken up before a new one is made.
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
         self._reading = reading
         self._hooks = hooks
         self._grace = grace
-        self.doings = doings or Doings()
-        self.doings.forget_term()
+        self.activity = activity or Activity()
+        self.activity.forget_term()
 
     async def refresh_statistics(self, on_progress: Callable[[ReadingProgress], None] | None = None) -> None:
         """Read what is new and write the statistics; the first time this fills the past."""
@@ -146,17 +146,17 @@ class Controller:
             self._reading,
             on_progress or self._progressed,
         )
-        self.doings.unread, self.doings.statistics = self._usage.failures, statistics
+        self.activity.unread, self.activity.statistics = self._usage.failures, statistics
         if not self._usage.failures:
-            self.doings.refreshed_at = now
+            self.activity.refreshed_at = now
         # After a restart there are statistics, which age, even where what is new cannot be read.
-        self.doings.filled = self.doings.filled or not self._usage.failures or bool(statistics.keys)
+        self.activity.filled = self.activity.filled or not self._usage.failures or bool(statistics.keys)
         await self._hooks.learn(statistics)
 
     async def rightsize(self) -> NodePass:
         """Run one node pass."""
         if not self._looked_for_plan:
-            # What somebody else has begun to carry out is not to be undone.
+            # A plan that another process has begun to carry out is not to be undone.
             await self._plan_execution.take_up()
             self._looked_for_plan = True
         done = await node_pass(
@@ -168,24 +168,24 @@ class Controller:
             headroom=self._headroom,
             writer=self._node_writer,
         )
-        self.doings.add_pass(done)
+        self.activity.add_pass(done)
         self._packing_due = True
-        self.doings.paused = await self._store.paused()
+        self.activity.paused = await self._store.paused()
         holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
         pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
         await self._hooks.announce(done.outcomes, holds, pods)
         return done
 
     async def pack(self, patience: timedelta | None = None) -> PackingPass | None:
-        """Take up the plan that is under way, or plan for who waits longer than `patience`, and carry that out.
+        """Take up the plan that is under way, or plan for pods that wait longer than `patience`, and carry that out.
 
-        None where there is nobody to pack.
+        None where there is no pod to pack.
         """
         self._packing_due = False
         plan, done = await self._plan_execution.take_up(), None
-        # What is under way is gone on with when the world is back; what could not be planned waits for the next pass.
+        # A plan under way goes on after a failure; a plan that could not be made waits for the next pass.
         self._packs = plan is not None
-        if plan is None and self._packer is not None and self.doings.node_pass is not None:
+        if plan is None and self._packer is not None and self.activity.node_pass is not None:
             packer = self._packer
             done = await packing_pass(
                 self._cluster,
@@ -197,12 +197,12 @@ class Controller:
                 patience=patience,
                 enabled=packer.enabled,
             )
-            self.doings.add_packing(done)
+            self.activity.add_packing(done)
             plan = done.plan
         if plan is not None:
             self._packs = True
             ended = await self._plan_execution.to_the_end(plan)
-            self.doings.add_plan(ended)
+            self.activity.add_plan(ended)
             done = replace(done, plan=ended) if done is not None else PackingPass(plan.at, 0, ended)
         self._packs = False
         return done
@@ -212,19 +212,19 @@ class Controller:
         outcomes = await node_load_pass(
             self._cluster, self._source, self._store, self._loads, self._policy, self._clock(), writer=self._load_writer
         )
-        self.doings.add(outcomes)
+        self.activity.add(outcomes)
 
     async def react_to_kills(self) -> None:
         """React to every out-of-memory kill, until cancelled."""
         async for reaction in self._reactor.reactions(self._clock):
-            self.doings.reactions.append(reaction)
+            self.activity.reactions.append(reaction)
             if reaction.outcome is not None:
-                self.doings.add([reaction.outcome])
+                self.activity.add([reaction.outcome])
                 await self._hooks.announce([reaction.outcome], (), {})
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""
-        async with Jobs(self._grace, self.doings.jobs) as jobs:
+        async with Jobs(self._grace, self.activity.jobs) as jobs:
             jobs.always("oom reactor", self.react_to_kills)
             jobs.every(self._paced(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0))
             jobs.every(self._paced(_PRUNE_INTERVAL), "prune", self._prune, delay=self._paced(_PRUNE_INTERVAL))
@@ -236,9 +236,9 @@ class Controller:
     async def _fill_then_pass(self, jobs: Jobs) -> None:
         interval = self._paced(self._policy.pass_interval)
         await jobs.turn("statistics", self.refresh_statistics)
-        while not self.doings.filled:
-            # What was read in part is asked for once more and then given up: not before the world had time to mend.
-            pause = interval if self.doings.unread else min(interval, _PAUSE_BETWEEN_FILLS)
+        while not self.activity.filled:
+            # A failed read is tried once more and then given up: not before what failed had time to recover.
+            pause = interval if self.activity.unread else min(interval, _PAUSE_BETWEEN_FILLS)
             await asyncio.sleep(pause.total_seconds())
             await jobs.turn("statistics", self.refresh_statistics)
         jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
@@ -252,7 +252,7 @@ class Controller:
             await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
 
     async def _acted(self, outcomes: Sequence[Outcome]) -> None:
-        self.doings.add(outcomes)
+        self.activity.add(outcomes)
         await self._hooks.announce(outcomes, (), {})
 
     def _paced(self, interval: timedelta) -> timedelta:
@@ -262,5 +262,5 @@ class Controller:
         await self._store.prune(self._clock())
 
     def _progressed(self, read: ReadingProgress) -> None:
-        self.doings.filling = read
+        self.activity.filling = read
         self._hooks.progress(read)

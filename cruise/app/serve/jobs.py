@@ -26,10 +26,10 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 class Jobs:
-    """Named coroutines at intervals, for as long as an `async with` lasts; `latest` tells how each of them does.
+    """Named coroutines at intervals, for as long as an `async with` lasts; `latest` has the figures of each.
 
-    A CruiseError drops the run: it is logged once and kept in `latest`, and the next turn is the retry. Anything else
-    is a mistake of ours: `until` raises it and the process ends. At the end what runs is cancelled and has `grace` to
+    A CruiseError drops the run: it is logged once and kept in `latest`, and the next turn is the retry. Any other
+    exception is a bug: `until` raises it and the process ends. At the end what runs is cancelled and has `grace` to
     come to an end; what does not is left behind. A `latest` that is given outlives the jobs.
     """
 
@@ -67,14 +67,14 @@ class Jobs:
         )
 
     def always(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
-        """Run a job that never ends, and start it again after a pause each time the world refuses it something."""
+        """Run a job that never ends, and start it again after a pause each time it fails."""
 
-        async def again_and_again() -> None:
+        async def repeat() -> None:
             while True:
                 await self.turn(name, job)
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-        self.begin(again_and_again())
+        self.begin(repeat())
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something once beside the jobs, such as what adds more of them."""
@@ -90,7 +90,7 @@ class Jobs:
         self._own(asyncio.ensure_future(guarded()))
 
     async def turn(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
-        """Run a job once, and tell how it went."""
+        """Run a job once, and keep its figures."""
         started = time.monotonic()
         error: str | None = None
         try:
@@ -100,10 +100,10 @@ class Jobs:
         except asyncio.CancelledError:
             raise
         except BaseException as mistake:
-            # The scheduler's own runner would only log it and go on.
+            # The scheduler would only log it and go on.
             self._break(mistake)
             return
-        self._tell(name, error, time.monotonic() - started)
+        self._note(name, error, time.monotonic() - started)
 
     async def until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`. Raises what a job raised unexpectedly."""
@@ -124,8 +124,8 @@ class Jobs:
         if not self._broken.done():
             self._broken.set_exception(mistake)
 
-    def _tell(self, name: str, error: str | None, seconds: float) -> None:
-        """Write down how a run ended, and log what changed: a failure that goes on says nothing new."""
+    def _note(self, name: str, error: str | None, seconds: float) -> None:
+        """Keep how a run ended, and log what changed: a failure that goes on is no news."""
         earlier = self.latest.get(name, JobFigures(name))
         if error is not None and (earlier.error is None or _gist(error) != _gist(earlier.error)):
             log.warning("pass dropped", job=name, error=error)
@@ -163,5 +163,5 @@ class Jobs:
 
 
 def _gist(error: str) -> str:
-    """Return an error without its numbers: one that only counts on is no other one."""
+    """Return an error without its numbers: with other numbers it is the same error."""
     return _NUMBER.sub("", error)

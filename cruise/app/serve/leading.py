@@ -1,8 +1,9 @@
-"""One writer: who leads runs the passes and writes, and nobody else does."""
+"""One writer: the process that leads runs the passes and writes, and no other does."""
 
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import cast
 
 import structlog
@@ -21,13 +22,14 @@ LEASE = "cruise-serve"
 
 
 def elects(mode: Mode) -> bool:
-    """Tell whether several processes choose one among them: only then does this program write to the cluster."""
+    """Tell whether processes elect a leader: only then does cruise write to the cluster."""
     return mode >= Mode.RESIZE
 
 
-def contender(client: KubeClient, namespace: str) -> LeaderLease:
+def contender(client: KubeClient, namespace: str, duration: timedelta) -> LeaderLease:
     """Return this process as one that may lead."""
-    return LeaderLease(client, namespace, LEASE, f"{socket.gethostname()}-{secrets.token_hex(4)}")
+    identity = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+    return LeaderLease(client, namespace, LEASE, identity, duration=duration)
 
 
 async def lead(lease: LeaderLease | None, work: Callable[[], Awaitable[None]]) -> None:
@@ -40,7 +42,7 @@ async def lead(lease: LeaderLease | None, work: Callable[[], Awaitable[None]]) -
 
 
 def fenced(store: Store, may_write: Callable[[], bool]) -> Store:
-    """Return the store such that usage, statistics, kills and plans are written only by who leads.
+    """Return the store such that usage, statistics, kills and plans are written only by the leader.
 
     What a former leader still has under way is refused with Unavailable, so that it cannot set back what the next one
     has read already. The audit of what it did is taken.
@@ -69,7 +71,7 @@ class _Fenced:
         await self._store.record_usage(advance)
 
     async def record_oom(self, record: OomRecord) -> bool:
-        """Write, if this process leads: a kill that is known to nobody is left to who can react to it."""
+        """Write, if this process leads: a kill that is not recorded is left to the next leader."""
         self._guard()
         return await self._store.record_oom(record)
 

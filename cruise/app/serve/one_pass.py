@@ -1,4 +1,4 @@
-"""`cruise serve --once`: the statistics filled, one node pass, what the mode allows done."""
+"""`cruise serve --once`: fill the statistics, make one node pass, and do what the mode allows."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,8 +11,8 @@ from urllib.parse import quote
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import own_namespace
 from cruise.adapters.kube.leading.lease_record import read_lease
-from cruise.app.clock import wall_clock
 from cruise.app.serve.connections import (
+    PATIENCE,
     Connections,
     able,
     announcer,
@@ -20,12 +20,11 @@ from cruise.app.serve.connections import (
     followed,
     in_step,
     policy_of,
-    usage_reading,
 )
 from cruise.app.serve.controller import Controller, Hooks, Pods
-from cruise.app.serve.filling import FillingLog
 from cruise.app.serve.leading import LEASE
-from cruise.app.serve.serving import check, packer_of
+from cruise.app.serve.reading_log import ReadingLog
+from cruise.app.serve.serving import check, controller_of
 from cruise.app.serve.warm_solver import WarmSolver
 from cruise.domain.actions import Hold, Outcome, Verdict
 from cruise.domain.policy import Mode
@@ -35,17 +34,17 @@ from cruise.runtime.sizing.node_pass import NodePass
 from cruise.runtime.usage.reading import ReadingProgress
 from cruise.settings import Settings
 
-# A Lease whose holder is gone is free after 15 s.
-_PATIENCE = timedelta(seconds=20)
-# Who leads renews every two seconds.
-_BETWEEN_LOOKS_SECONDS = 1.0
-# What failed is asked for once more; what fails twice would decide on half the truth.
+# In lease durations: the Lease of a holder that is gone is free after one.
+_LEASE_PATIENCE = 4 / 3
+# A leader renews every 2/15 of a lease duration.
+_BETWEEN_READS_SECONDS = 1.0
+# A failed read is tried once more; after two failures decisions would rest on half of the usage.
 _REFRESHES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """What one pass did, in which mode, and whether a pause kept it from more.
+    """What one pass did, in which mode, and whether writes were paused.
 
     `packing` is the packing pass after it, None where no pod waits; `packed` what that did.
     """
@@ -58,39 +57,31 @@ class Once:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the world was out of reach for something."""
+        """Tell whether something was not reached."""
         return any(outcome.verdict is Verdict.FAILED for outcome in (*self.node_pass.outcomes, *self.packed))
 
 
 async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress], None] | None) -> Once:
     """Make one pass as the mode allows; it leads meanwhile where it may write.
 
-    Raises BadInput, and Unavailable where something does not answer or somebody else leads.
+    Raises BadInput, and Unavailable where something does not answer or another process leads.
     """
     check(settings)
     async with connections(settings, _do_not_wait) as connected:
-        # The view of the cluster is tried again and again; this once tells at once what is wrong.
+        # The view of the cluster is retried without end; this request shows at once what is wrong.
         await connected.client.get("/version")
-        async with followed(connected), WarmSolver() as solver:
-            await in_step(connected, _PATIENCE)
+        async with followed(connected.cluster), WarmSolver() as solver:
+            await in_step(connected.cluster, PATIENCE)
             policy = await able(connected, policy_of(settings))
             packed: list[Outcome] = []
-            tell = announcer(connected)
+            announce_pods = announcer(connected)
 
             async def announce(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
                 packed.extend(outcomes)
-                await tell(outcomes, holds, pods)
+                await announce_pods(outcomes, holds, pods)
 
-            controller = Controller(
-                connected.cluster,
-                connected.source,
-                connected.store,
-                policy,
-                wall_clock,
-                usage_reading(settings),
-                hooks=Hooks(announce=announce, progress=on_progress or FillingLog()),
-                packer=packer_of(settings, solver),
-            )
+            hooks = Hooks(announce=announce, progress=on_progress or ReadingLog())
+            controller = controller_of(settings, connected, policy, solver, hooks)
             done: list[tuple[NodePass, PackingPass | None]] = []
 
             async def work() -> None:
@@ -99,7 +90,7 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
                 packing = await controller.pack(patience=timedelta(0))
                 done.append((node_pass, packing))
 
-            await _leading(connected, own_namespace(settings.namespace), work)
+            await _leading(connected, settings, work)
             [(node_pass, packing)] = done
             if packing is not None and not packing.waiting and packing.plan is None:
                 packing = None
@@ -109,14 +100,14 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
 async def _pass(controller: Controller) -> NodePass:
     for _ in range(_REFRESHES):
         await controller.refresh_statistics()
-        unread = controller.doings.unread
+        unread = controller.activity.unread
         if not unread:
             return await controller.rightsize()
     raise Unavailable(f"{unread[0].why} ({len(unread)} of the reads failed twice)")
 
 
-async def _leading(connected: Connections, namespace: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` once as the leader, where one is elected. Raises Unavailable where somebody else leads."""
+async def _leading(connected: Connections, settings: Settings, work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` once as the leader, where one is elected. Raises Unavailable where another process leads."""
     lease = connected.lease
     if lease is None:
         await work()
@@ -131,10 +122,11 @@ async def _leading(connected: Connections, namespace: str, work: Callable[[], Aw
 
     leading = asyncio.ensure_future(lease.lead(begun))
     beginning = asyncio.ensure_future(began.wait())
-    contest = asyncio.ensure_future(_somebody_leads(connected.client, namespace))
+    contest = asyncio.ensure_future(_another_leader(connected.client, own_namespace(settings.namespace)))
     tasks: set[asyncio.Future[Any]] = {leading, beginning, contest}
     try:
-        await asyncio.wait(tasks, timeout=_PATIENCE.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+        patience = settings.lease_duration.total_seconds() * _LEASE_PATIENCE
+        await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         if began.is_set() or leading.done():
             await leading
             return
@@ -146,8 +138,8 @@ async def _leading(connected: Connections, namespace: str, work: Callable[[], Aw
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _somebody_leads(client: KubeClient, namespace: str) -> str:
-    """Return in words who leads, once somebody was seen to renew the Lease. Raises what the API server refuses."""
+async def _another_leader(client: KubeClient, namespace: str) -> str:
+    """Return a line about the leader, once it was seen to renew the Lease. Raises what the API server refuses."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{LEASE}"
     holder = version = ""
     while True:
@@ -159,7 +151,7 @@ async def _somebody_leads(client: KubeClient, namespace: str) -> str:
                     "or look without writing in CRUISE_MODE=observe"
                 )
             holder, version = found.holder, found.version
-        await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+        await asyncio.sleep(_BETWEEN_READS_SECONDS)
 
 
 def _do_not_wait(line: str) -> None:

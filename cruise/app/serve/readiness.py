@@ -8,8 +8,8 @@ from pathlib import Path
 from cruise import __version__
 from cruise.adapters.kube.cluster import KubeCluster
 from cruise.adapters.kube.leading.leases import LeaderLease
-from cruise.app.serve.doings import Doings
-from cruise.app.serve.filling import percent_of
+from cruise.app.serve.activity import Activity
+from cruise.app.serve.reading_log import percent_of
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
@@ -34,7 +34,7 @@ class Running:
     policy: Policy
     token_file: Path | None
     clock: Callable[[], datetime]
-    doings: Doings
+    activity: Activity
     awaited: str | None = "the start"
     opened: Store | None = None
     cluster: KubeCluster | None = None
@@ -59,11 +59,11 @@ class Running:
     def figures(self) -> ControllerFigures:
         """Return how the controller is doing."""
         lag = None if self.cluster is None else self.cluster.lag_seconds()
-        return self.doings.figures(self.policy.mode, self.leading, lag)
+        return self.activity.figures(self.policy.mode, self.leading, lag)
 
     def last_pass(self) -> NodePass | None:
         """Return the last node pass, None where another process makes them."""
-        return self.doings.node_pass if self.leading else None
+        return self.activity.node_pass if self.leading else None
 
     async def snapshot(self) -> Snapshot:
         """Return the cluster. Raises Unavailable while it is not known well enough."""
@@ -73,7 +73,7 @@ class Running:
 
     async def statistics(self) -> StatisticsTable:
         """Return the statistics as of their last refresh. Raises Unavailable."""
-        known = self.doings.statistics
+        known = self.activity.statistics
         return known if known is not None and self.leading else await self.store.read_statistics()
 
     def metrics(self) -> bytes:
@@ -92,11 +92,11 @@ class Running:
         return [f"the view of the cluster is {lag:.0f} s old"] if lag > _MOST_LAG_SECONDS else []
 
     def _statistics_reasons(self) -> list[str]:
-        doings = self.doings
-        if not doings.filled:
-            share = f" ({percent_of(doings.filling)} % read)" if doings.filling is not None else ""
+        activity = self.activity
+        if not activity.filled:
+            share = f" ({percent_of(activity.filling)} % read)" if activity.filling is not None else ""
             return [f"waiting for the statistics{share}"]
-        refreshed, now = doings.refreshed_at, self.now()
+        refreshed, now = activity.refreshed_at, self.now()
         if refreshed is not None and now - refreshed > self.policy.max_age:
             return [f"the statistics were last refreshed {age_text(now, refreshed)}"]
         return []
@@ -104,6 +104,6 @@ class Running:
     def _job_reasons(self) -> list[str]:
         return [
             f"{job.name}: failed {job.failures_in_a_row} times in a row: {job.error}"
-            for job in sorted(self.doings.jobs.values(), key=lambda job: job.name)
+            for job in sorted(self.activity.jobs.values(), key=lambda job: job.name)
             if job.failures_in_a_row >= _FAILURES_THAT_COUNT
         ]

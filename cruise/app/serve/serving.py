@@ -6,6 +6,7 @@ import structlog
 
 from cruise.app.clock import wall_clock
 from cruise.app.http_server import serve_http
+from cruise.app.serve.activity import Activity
 from cruise.app.serve.connections import (
     Connections,
     able,
@@ -17,10 +18,9 @@ from cruise.app.serve.connections import (
     usage_reading,
 )
 from cruise.app.serve.controller import Controller, Hooks, Packer, Shared
-from cruise.app.serve.doings import Doings
-from cruise.app.serve.filling import FillingLog
 from cruise.app.serve.leading import lead
 from cruise.app.serve.readiness import Running
+from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.warm_solver import WarmSolver
 from cruise.domain.policy import Policy
 from cruise.errors import BadInput, Throttled, Unavailable
@@ -32,7 +32,7 @@ from cruise.settings import Settings
 
 log = structlog.get_logger()
 
-# Probes and scrapes are over in no time; a person's long question is not worth holding up an end.
+# Probes and scrapes take no time, and a long request of a person must not hold up the end of the process.
 _HTTP_STOP_SECONDS = 3
 _RETRY_SECONDS = 5.0
 
@@ -40,7 +40,7 @@ _RETRY_SECONDS = 5.0
 async def serve(settings: Settings) -> None:
     """Serve until cancelled. Raises BadInput for settings that cannot work, before anything is waited for."""
     check(settings)
-    running = Running(policy_of(settings), settings.api_token_file, wall_clock, Doings())
+    running = Running(policy_of(settings), settings.api_token_file, wall_clock, Activity())
     app = health_app(running.reasons, running.metrics, create_api(running))
     host, _, port = settings.http_address.rpartition(":")
     async with serve_http(app, host.strip("[]"), int(port), stop_seconds=_HTTP_STOP_SECONDS) as bound:
@@ -52,9 +52,30 @@ async def serve(settings: Settings) -> None:
                 await _follow_and_lead(settings, connected, running, solver)
 
 
-def packer_of(settings: Settings, solver: Solver) -> Packer:
-    """Return how pods are packed."""
-    return Packer(solver, settings.packing_time_limit.total_seconds(), settings.packing)
+def controller_of(
+    settings: Settings,
+    connected: Connections,
+    policy: Policy,
+    solver: Solver,
+    hooks: Hooks,
+    *,
+    activity: Activity | None = None,
+    shared: Shared | None = None,
+) -> Controller:
+    """Return the controller that settings describe."""
+    return Controller(
+        connected.cluster,
+        connected.source,
+        connected.store,
+        policy,
+        wall_clock,
+        usage_reading(settings),
+        hooks=hooks,
+        activity=activity,
+        shared=shared,
+        packer=Packer(solver, settings.packing_time_limit.total_seconds(), settings.packing),
+        grace=settings.stop_grace,
+    )
 
 
 def check(settings: Settings) -> None:
@@ -66,31 +87,22 @@ def check(settings: Settings) -> None:
 
 
 async def _follow_and_lead(settings: Settings, connected: Connections, running: Running, solver: Solver) -> None:
-    """Keep the view of the cluster in step, whoever leads, and run the passes while this process does."""
+    """Keep the view of the cluster in step, and run the passes while this process leads."""
     shared = Shared(at_once=writes_at_once(settings.kube_requests_per_second))
 
     async def term() -> None:
-        controller = Controller(
-            connected.cluster,
-            connected.source,
-            connected.store,
-            running.policy,
-            wall_clock,
-            usage_reading(settings),
-            hooks=Hooks(announce=announcer(connected), progress=FillingLog()),
-            doings=running.doings,
-            shared=shared,
-            packer=packer_of(settings, solver),
-            grace=settings.stop_grace,
+        hooks = Hooks(announce=announcer(connected), progress=ReadingLog())
+        controller = controller_of(
+            settings, connected, running.policy, solver, hooks, activity=running.activity, shared=shared
         )
         try:
             await controller.run(asyncio.Event())
         finally:
-            running.doings.forget_term()
+            running.activity.forget_term()
 
-    async with followed(connected):
+    async with followed(connected.cluster):
         running.awaited = "the cluster"
-        await in_step(connected)
+        await in_step(connected.cluster)
         running.policy = await _able(connected, running.policy)
         running.awaited = None
         try:
@@ -100,7 +112,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
 
 
 async def _able(connected: Connections, policy: Policy) -> Policy:
-    """Ask what the server can do until it answers."""
+    """Try to find out what the server supports until it answers."""
     while True:
         try:
             return await able(connected, policy)

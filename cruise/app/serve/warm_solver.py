@@ -37,7 +37,7 @@ class WarmSolver:
     async def _started(self) -> PackWorker:
         if self._worker is None or self._keeping is None or self._keeping.done():
             self._worker = asyncio.get_running_loop().create_future()
-            # A task of its own, since a worker is to be left where it was entered.
+            # A task of its own, since a worker's context has to be left in the task that entered it.
             self._keeping = asyncio.ensure_future(self._keep(self._worker))
         return await asyncio.shield(self._worker)
 
@@ -49,5 +49,5 @@ class WarmSolver:
         except Exception as error:
             if started.done():
                 raise
-            # Told to who asked; whoever asks next starts anew.
+            # Raised where it was waited for; the next problem starts a new process.
             started.set_exception(error)

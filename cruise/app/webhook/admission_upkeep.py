@@ -80,7 +80,7 @@ class AdmissionUpkeep:
         try:
             snapshot = replace(await self._cluster.snapshot(), quotas=quotas)
         except Unavailable as error:
-            # Somebody may have asked to be left alone since.
+            # A workload may have opted out since.
             if self._reviewer.ready:
                 log.warning("admission suspended", error=str(error))
                 self._suspended = True

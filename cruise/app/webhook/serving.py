@@ -45,8 +45,8 @@ OpenedStore = AbstractAsyncContextManager[Store]
 _RETRY_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
 _QUOTA_SECONDS = 10.0
-# Whoever calls is asked to connect anew meanwhile, and finds another replica.
-_FAREWELL_SECONDS = 2.0
+# Meanwhile clients are asked to connect anew, and find another replica.
+_DRAIN_SECONDS = 2.0
 # A thread that unpacks statistics gives way after so long, where Python's default is ten times as much.
 _SWITCH_SECONDS = 0.000_5
 
@@ -86,7 +86,7 @@ class Webhook:
         )
 
     async def run(self) -> None:
-        """Decide until cancelled; then bid those who call farewell. Raises CruiseError."""
+        """Decide until cancelled; then let clients move to another replica. Raises CruiseError."""
         await self._begin()
         with self.store:
             upkeep = AdmissionUpkeep(
@@ -132,14 +132,14 @@ class Webhook:
 
     async def _begin(self) -> None:
         """Get a certificate, for as long as it takes the API server to be there."""
-        told = ""
+        logged = ""
         while True:
             try:
                 await self.keeper.start(wall_clock())
             except (Unavailable, Throttled) as error:
-                if str(error) != told:
+                if str(error) != logged:
                     log.warning("waiting for the certificate", error=str(error))
-                told = str(error)
+                logged = str(error)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
@@ -152,23 +152,24 @@ class Webhook:
             await asyncio.sleep(min(seconds, _RETRY_SECONDS) if unpublished else seconds)
 
     async def _follow_quotas(self) -> None:
-        """Read what quotas leave over and over: they change with every pod, and there are few of them."""
-        told = ""
+        """Read again and again what quotas leave: they change with every pod, and there are few of them."""
+        logged = ""
         while True:
             try:
                 read = await read_quotas(self._client)
             except CruiseError as error:
-                if str(error) != told:
+                if str(error) != logged:
                     log.warning("quotas not read", error=str(error))
-                told = str(error)
+                logged = str(error)
             else:
-                told = ""
+                logged = ""
+                # An equal one stays the same object, so that admission is not prepared again.
                 if read != self.quotas:
                     self.quotas = read
             await asyncio.sleep(_QUOTA_SECONDS)
 
     async def _settle(self) -> None:
-        """Keep the garbage collector from what stays for good: a look at all of it would hold up every request."""
+        """Keep the garbage collector from what stays for good: a pass over all of it would hold up every request."""
         while not self.reviewer.ready or self.store.view.read_at is None:
             await asyncio.sleep(_LOOK_SECONDS)
         gc.collect()
@@ -179,7 +180,7 @@ class Webhook:
             await asyncio.Event().wait()
         finally:
             self.stopping = True
-            await asyncio.sleep(_FAREWELL_SECONDS)
+            await asyncio.sleep(_DRAIN_SECONDS)
 
 
 async def serve_webhook(

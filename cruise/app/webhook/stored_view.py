@@ -1,4 +1,4 @@
-"""What the webhook knows of the store: read beside the event loop, kept when the database is away."""
+"""The webhook's view of the store: read beside the event loop, kept when the database is unavailable."""
 
 import asyncio
 import threading
@@ -47,8 +47,8 @@ class StoreFollower:
     """Reads the store over and over in a thread with a loop of its own, for as long as a `with` lasts.
 
     Statistics of tens of thousands of workloads take a while to unpack, and requests must not wait for that.
-    `view` is replaced as a whole, and so is `steered` when others are to be. A database that does not answer is told
-    once and asked again.
+    `view` is replaced as a whole, and so is `steered` when it changes. A database that does not answer is logged once
+    and tried again.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class StoreFollower:
         except asyncio.CancelledError:
             log.debug("store left")
         except BaseException as failure:
-            # Handed to the thread that asks; this one has nobody to raise it to.
+            # Raised in the thread that calls `check`.
             self._failure = failure
         finally:
             self._loop.close()
@@ -133,7 +133,7 @@ class StoreFollower:
 
 
 def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:
-    """Return the table that is known already where the other one says the same."""
+    """Return the known table where the other one is equal."""
     same = known.keys == read.keys and all(
         np.array_equal(getattr(known, column), getattr(read, column)) for column in _COLUMNS
     )

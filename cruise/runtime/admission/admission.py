@@ -44,7 +44,7 @@ class Admitter:
     def admit_steered(self, pod: Pod, one: Steering) -> tuple[Pod, bool]:
         """Return the pod as it is created under the policy where a packing plan expects it, and whether it is steered.
 
-        Below mode full nobody is.
+        Below mode full no pod is.
         """
         created, decision = self.admit(pod)
         if self._policy.mode < Mode.FULL:

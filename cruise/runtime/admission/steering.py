@@ -1,4 +1,4 @@
-"""Who is to be steered, as whoever admits pods knows it: each expected pod is steered once."""
+"""The pods that a packing plan expects, as admission knows them: each is steered once."""
 
 import re
 import time
@@ -35,7 +35,7 @@ class Expected:
 
     @property
     def any(self) -> bool:
-        """Tell whether anybody is expected."""
+        """Tell whether any pod is expected."""
         return bool(self._waiting)
 
     def may_concern(self, review: bytes) -> bool:
@@ -43,11 +43,11 @@ class Expected:
         return self._owners is not None and self._owners.search(review) is not None
 
     def find(self, pod: Pod) -> Steering | None:
-        """Return whom of those expected a pod in creation may be, None if it is nobody's turn."""
+        """Return the expected pod that a pod in creation may be, None if it is none of them."""
         latest = self._monotonic() - _CLAIMED_SECONDS
         free = (one for one in self._waiting if self._claimed_at.get(one.replaces, latest) <= latest)
         return find_steering(pod, free, self._clock())
 
     def claim(self, one: Steering) -> None:
-        """Note that a pod was steered: the next one is somebody else."""
+        """Note that a pod was steered: the next one is another."""
         self._claimed_at[one.replaces] = self._monotonic()

@@ -15,7 +15,7 @@ DAY_SECONDS = 86400
 
 
 class ScoreHistory:
-    """Counts scores, and says what margin they leave for a risk."""
+    """Counts scores, and gives the margin that they leave for a risk."""
 
     def __init__(self, stored: Sequence[DayScores] = ()) -> None:
         self._days: dict[ResourceName, dict[int, Int64Array]] = {resource: {} for resource in ResourceName}
@@ -47,6 +47,6 @@ class ScoreHistory:
         }
 
     def unsaved(self) -> list[DayScores]:
-        """Return the days that changed since this was last asked, to be stored."""
+        """Return the days that changed since the last call, to be stored."""
         changed, self._changed = sorted(self._changed), set()
         return [DayScores(one, day, MEASURE, self._days[one][day]) for one, day in changed if day in self._days[one]]

@@ -1,4 +1,4 @@
-"""Hourly peaks of a week in columns, for those who keep them in memory."""
+"""Hourly peaks of a week in columns, kept in memory."""
 
 from collections.abc import Collection, Sequence
 

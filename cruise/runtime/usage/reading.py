@@ -1,7 +1,7 @@
 """Reading usage forward: what is new since each partition's progress, in bounded chunks that are each stored whole.
 
-The oldest hours come first, also at the first start. Counters then continue from chunk to chunk, one interval says what
-was read, and there are no statistics before the whole history is there: figures that knew the last hour alone would
+The oldest hours come first, also at the first start. Counters then continue from chunk to chunk, one interval is all
+that was read, and there are no statistics before the whole history is there: statistics of the last hour alone would
 shrink what peaks every day.
 """
 
@@ -88,9 +88,9 @@ class UsageReader:
     async def read(self, partitions: Sequence[str], containers: int) -> Sequence[FailedRead]:
         """Read every partition as far as it goes; return what failed.
 
-        A failed chunk becomes a gap, and its partition waits for the next pass, which asks for the gap once more and
-        then goes on without it. Raises the source's error where nothing at all could be read: then nothing was asked
-        for in vain, and the next pass starts where this one did. Raises Unavailable where the store is lost.
+        A failed chunk becomes a gap, and its partition waits for the next pass, which tries the gap once more and then
+        goes on without it. Raises the source's error where nothing at all could be read: then no gap is counted, and
+        the next pass starts where this one did. Raises Unavailable where the store is lost.
         """
         self._containers_each = containers / max(1, len(partitions))
         known = {partition: self._known_progress(partition) for partition in partitions}
@@ -125,13 +125,13 @@ class UsageReader:
 
     async def _read_partition(self, partition: str, progress: PartitionProgress) -> None:
         for gap in [gap for gap in progress.gaps if gap[2] == 1]:
-            progress = await self._to_the_end(self._ask_again(partition, progress, gap))
+            progress = await self._to_the_end(self._retry_gap(partition, progress, gap))
         for start, end in self._chunks(progress.read_until):
             progress, succeeded = await self._to_the_end(self._read_chunk(partition, progress, start, end))
             if not succeeded:
                 return
 
-    async def _ask_again(self, partition: str, progress: PartitionProgress, gap: Gap) -> PartitionProgress:
+    async def _retry_gap(self, partition: str, progress: PartitionProgress, gap: Gap) -> PartitionProgress:
         start, end, _ = gap
         others = tuple(other for other in progress.gaps if other != gap)
         read = await self._read(partition, start, end, progress.tail)
@@ -150,7 +150,7 @@ class UsageReader:
     ) -> tuple[PartitionProgress, bool]:
         read = await self._read(partition, start, end, progress.tail)
         if read is None:
-            # The tail stays as it is: it continues the counters once the gap is asked for again.
+            # The tail stays as it is: it continues the counters once the gap is tried again.
             gaps = joined_gaps((*progress.gaps, (start, end, 1)))
             self._unrecorded[partition] = replace(progress, read_until=end, gaps=gaps)
             return progress, False
@@ -158,7 +158,7 @@ class UsageReader:
         progress = replace(progress, read_until=end, tail=tail)
         await self._record(partition, progress, block)
         self._seconds_left[partition] = self._at - end
-        self._tell_progress()
+        self._report_progress()
         return progress, True
 
     async def _read(
@@ -186,14 +186,14 @@ class UsageReader:
             yield start, end
             start = end
 
-    def _tell_progress(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is not None:
             hours = self._containers_each / HOUR_SECONDS
             left = sum(self._seconds_left.values())
             self._on_progress(ReadingProgress((self._seconds_in_all - left) * hours, self._seconds_in_all * hours))
 
     async def _to_the_end(self, work: Awaitable[T]) -> T:
-        """Finish a chunk that is being read, even when stopped: what was asked for is stored, or it is asked twice."""
+        """Finish a chunk that is being read, even when stopped: what is not stored has to be read twice."""
         chunk = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(chunk)

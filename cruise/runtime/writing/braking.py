@@ -1,4 +1,4 @@
-"""Slowing down when the API server says that there are too many requests."""
+"""Slowing down when the API server answers that there are too many requests."""
 
 import asyncio
 import time
@@ -49,13 +49,13 @@ class Brake:
         self.given_up = self.given_up or self._alone_in_a_row >= MOST_ALONE
 
     def press(self, retry_after_seconds: float | None) -> None:
-        """Slow down as the server asked, or for twice as long as the last time."""
+        """Slow down for as long as the server states, or for twice as long as the last time."""
         now = time.monotonic()
         if self._in_a_row and now < self._resume_at:
             return  # one of those that were under way together: the same storm
         doubled = self._waits.first_delay * 2.0 ** min(self._in_a_row, 10)
         seconds = min(doubled if retry_after_seconds is None else retry_after_seconds, self._waits.longest_delay)
-        # A server that asks for no time at all would be asked again and again at once.
+        # Where the server states no time at all, retries would come all at once.
         seconds = max(seconds, self._waits.first_delay)
         self._in_a_row += 1
         self._waited_seconds += seconds

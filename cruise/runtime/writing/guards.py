@@ -58,7 +58,7 @@ class Guards:
         return self._exclusions.why_excluded(action, self._now)
 
     def original_sizes(self, actions: Sequence[Action]) -> list[OriginalSizes]:
-        """Return what the pods to be resized ask for now, where no annotation keeps it: it may be the first resize."""
+        """Return what the pods to be resized request now, where no annotation keeps it: it may be the first resize."""
         originals = []
         for action in actions:
             if not isinstance(action, ResizePod) or action.reason is Reason.REVERTED:
@@ -116,7 +116,7 @@ class Guards:
         return isinstance(action, EvictPod)
 
     def why_changed(self, action: ResizePod | EvictPod, pod: Pod | None) -> Reason | None:
-        """Tell what about a pod, freshly read, is not as it was when the action was decided."""
+        """Return what about a pod, freshly read, is not as it was when the action was decided."""
         if pod is None or pod.uid != action.uid or pod.terminating or pod.terminal:
             return Reason.GONE
         decided_on = self.decided_on(action)
@@ -125,7 +125,7 @@ class Guards:
         return None
 
     def over_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> Reason | None:
-        """Tell which budget an eviction would overdraw; `spent` are the evictions of the last hour."""
+        """Return the budget that an eviction would overdraw; `spent` are the evictions of the last hour."""
         reason = self._budgets.over_budget(action, spent)
         if reason is None and action.node in self.refusing_nodes:
             # Without the pod that had to stay the node does not fit: another eviction may be in vain.

@@ -10,8 +10,8 @@ import pytest
 
 from cruise.app.demo.admission import SimulatedAdmission
 from cruise.app.demo.frames import kills_more
+from cruise.app.serve.activity import Activity
 from cruise.app.serve.controller import Controller, Hooks
-from cruise.app.serve.doings import Doings
 from cruise.domain.actions import Outcome, ResizePod, Verdict
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
@@ -115,7 +115,7 @@ def test_pods_created_later_come_with_their_workloads_peak(full: Run) -> None:
 def test_in_observe_mode_nothing_is_written() -> None:
     run = asyncio.run(drive(Mode.OBSERVE, 1))
     verdicts: Mapping[Verdict, int] = {
-        verdict: sum(outcome.verdict is verdict for outcome in run.controller.doings.outcomes) for verdict in Verdict
+        verdict: sum(outcome.verdict is verdict for outcome in run.controller.activity.outcomes) for verdict in Verdict
     }
     assert verdicts[Verdict.OBSERVED] > 0
     assert sum(verdicts.values()) == verdicts[Verdict.OBSERVED]
@@ -125,7 +125,7 @@ def test_in_observe_mode_nothing_is_written() -> None:
 
 def test_without_evictions_the_mode_resize_still_rightsizes() -> None:
     run = asyncio.run(drive(Mode.RESIZE, 1))
-    done = [outcome for outcome in run.controller.doings.outcomes if outcome.verdict is Verdict.DONE]
+    done = [outcome for outcome in run.controller.activity.outcomes if outcome.verdict is Verdict.DONE]
     assert done
     assert all(isinstance(outcome.action, ResizePod) for outcome in done)
     assert run.cluster.tally.evictions == 0
@@ -172,30 +172,30 @@ async def test_no_node_is_looked_at_before_there_are_statistics() -> None:
     controller = idle(MemoryStore(), source)
     stop = asyncio.Event()
     running = asyncio.ensure_future(controller.run(stop))
-    await until(lambda: controller.doings.jobs.get("statistics", NOT_YET).failures >= 3)
-    assert controller.doings.node_pass is None
-    assert not controller.doings.filled
+    await until(lambda: controller.activity.jobs.get("statistics", NOT_YET).failures >= 3)
+    assert controller.activity.node_pass is None
+    assert not controller.activity.filled
     source.away = False
-    await until(lambda: controller.doings.node_pass is not None)
-    assert controller.doings.filled
-    assert controller.doings.refreshed_at is not None
+    await until(lambda: controller.activity.node_pass is not None)
+    assert controller.activity.filled
+    assert controller.activity.refreshed_at is not None
     stop.set()
     await running
 
 
 async def test_a_new_term_begins_from_the_store_and_not_from_what_the_last_one_had() -> None:
     cluster, usage = demo_cluster(START)
-    store, doings = MemoryStore(), Doings()
-    first = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReading(), doings=doings)
+    store, activity = MemoryStore(), Activity()
+    first = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReading(), activity=activity)
     await first.refresh_statistics()
     await first.rightsize()
-    assert doings.filled
-    second = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReading(), doings=doings)
-    assert not doings.filled
-    assert doings.node_pass is None
+    assert activity.filled
+    second = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReading(), activity=activity)
+    assert not activity.filled
+    assert activity.node_pass is None
     source = Refusing(usage)
     await second.refresh_statistics()
-    assert doings.filled
+    assert activity.filled
     assert not source.asked.is_set()
 
 
@@ -234,8 +234,8 @@ async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announ
         if cluster.tally.kills:
             break
     assert cluster.tally.kills
-    await until(lambda: len(controller.doings.reactions) > 0)
+    await until(lambda: len(controller.activity.reactions) > 0)
     assert store.away == 0
-    assert told == [reaction.outcome for reaction in controller.doings.reactions if reaction.outcome is not None]
+    assert told == [reaction.outcome for reaction in controller.activity.reactions if reaction.outcome is not None]
     stop.set()
     await running

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+from cruise.app.serve.activity import Activity
 from cruise.app.serve.controller import Controller, Packer
-from cruise.app.serve.doings import Doings
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
 from cruise.errors import Unavailable
@@ -21,7 +21,7 @@ from tests.simulation.scenes import run
 PACE = 200.0
 
 
-def controller_of(theatre: Theatre, doings: Doings | None = None, solver: Exhaustive | None = None) -> Controller:
+def controller_of(theatre: Theatre, activity: Activity | None = None, solver: Exhaustive | None = None) -> Controller:
     return Controller(
         theatre.world,
         SimulatedUsage(theatre.world),
@@ -31,7 +31,7 @@ def controller_of(theatre: Theatre, doings: Doings | None = None, solver: Exhaus
         UsageReading(settle_seconds=0),
         PACE,
         packer=Packer(solver or Exhaustive(), seconds=1),
-        doings=doings,
+        activity=activity,
     )
 
 
@@ -73,7 +73,7 @@ async def test_after_a_node_pass_who_still_waits_is_packed():
     assert done is not None
     assert done.plan is not None
     assert (done.waiting, done.plan.phase) == (1, Phase.FINISHED)
-    figures = controller.doings.packing_figures
+    figures = controller.activity.packing_figures
     assert (figures.plans, figures.placed, figures.waiting) == ({("finished", "optimal"): 1}, 1, 1)
     assert all((await theatre.where()).values())
 
@@ -102,8 +102,8 @@ async def test_a_new_leader_takes_up_what_the_former_one_has_begun():
 
 async def test_the_job_packs_by_itself_and_tells_how_it_went():
     theatre = await crowded(replace(FULL, mode=Mode.OBSERVE))
-    doings = Doings()
-    controller = controller_of(theatre, doings)
+    activity = Activity()
+    controller = controller_of(theatre, activity)
     stop = asyncio.Event()
     async with time_passing(theatre):
         running = asyncio.ensure_future(controller.run(stop))
@@ -111,7 +111,7 @@ async def test_the_job_packs_by_itself_and_tells_how_it_went():
         stop.set()
         await running
     assert plan.phase is Phase.SHOWN
-    assert doings.jobs["packing"].failures == 0
+    assert activity.jobs["packing"].failures == 0
     assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
 
 
@@ -123,8 +123,8 @@ async def test_a_solver_that_fails_is_asked_again_after_the_next_node_pass_and_n
 
     theatre = await crowded()
     solver = Failing()
-    doings = Doings()
-    controller = controller_of(theatre, doings, solver)
+    activity = Activity()
+    controller = controller_of(theatre, activity, solver)
     stop = asyncio.Event()
     async with time_passing(theatre):
         running = asyncio.ensure_future(controller.run(stop))
@@ -133,7 +133,7 @@ async def test_a_solver_that_fails_is_asked_again_after_the_next_node_pass_and_n
                 await asyncio.sleep(0.05)
         stop.set()
         await running
-    passes = doings.jobs["node pass"].runs
+    passes = activity.jobs["node pass"].runs
     # The last pass may have been ended before it was counted.
     assert len(solver.asked) <= passes + 1
-    assert doings.jobs["packing"].error == "the solver ended"
+    assert activity.jobs["packing"].error == "the solver ended"

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cruise.app.serve.doings import Doings
+from cruise.app.serve.activity import Activity
 from cruise.app.serve.readiness import Running
 from cruise.domain.actions import Outcome, Reason, TaintNode, Verdict
 from cruise.domain.policy import Mode, Policy
@@ -17,8 +17,8 @@ from tests.builders import NOW, make_statistic, make_table
 
 
 def running(**more: object) -> Running:
-    doings = Doings(filled=True, refreshed_at=NOW)
-    one = Running(Policy(mode=Mode.OBSERVE), None, lambda: NOW, doings, awaited=None, opened=MemoryStore())
+    activity = Activity(filled=True, refreshed_at=NOW)
+    one = Running(Policy(mode=Mode.OBSERVE), None, lambda: NOW, activity, awaited=None, opened=MemoryStore())
     return replace(one, **more)  # type: ignore[arg-type]
 
 
@@ -32,22 +32,22 @@ def test_all_is_well_with_young_statistics():
 
 
 def test_without_statistics_it_is_not_ready_and_says_how_far_they_are():
-    filling = Doings(filling=ReadingProgress(430.0, 1000.0))
-    assert running(doings=filling).reasons() == ["waiting for the statistics (43 % read)"]
-    assert running(doings=Doings()).reasons() == ["waiting for the statistics"]
+    filling = Activity(filling=ReadingProgress(430.0, 1000.0))
+    assert running(activity=filling).reasons() == ["waiting for the statistics (43 % read)"]
+    assert running(activity=Activity()).reasons() == ["waiting for the statistics"]
 
 
 @pytest.mark.parametrize(("age", "expected"), [(15, []), (16, ["the statistics were last refreshed 16m ago"])])
 def test_statistics_may_be_as_old_as_decisions_allow(age: int, expected: list[str]):
-    doings = Doings(filled=True, refreshed_at=NOW - timedelta(minutes=age))
-    assert running(doings=doings).reasons() == expected
+    activity = Activity(filled=True, refreshed_at=NOW - timedelta(minutes=age))
+    assert running(activity=activity).reasons() == expected
 
 
 def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
-    doings = Doings(filled=True, refreshed_at=NOW)
-    doings.jobs["node pass"] = JobFigures("node pass", failures_in_a_row=3, error="Postgres is away")
-    doings.jobs["prune"] = JobFigures("prune", failures_in_a_row=2, error="Postgres is away")
-    assert running(doings=doings).reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
+    activity = Activity(filled=True, refreshed_at=NOW)
+    activity.jobs["node pass"] = JobFigures("node pass", failures_in_a_row=3, error="Postgres is away")
+    activity.jobs["prune"] = JobFigures("prune", failures_in_a_row=2, error="Postgres is away")
+    assert running(activity=activity).reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
 
 
 def test_before_the_store_is_open_the_api_is_told_so():
@@ -64,16 +64,16 @@ async def test_statistics_are_those_of_the_last_refresh_else_those_stored():
     store = MemoryStore()
     await store.write_statistics(make_table(make_statistic()))
     assert len((await running(opened=store).statistics()).keys) == 1
-    doings = Doings(filled=True, refreshed_at=NOW, statistics=make_table())
-    assert len((await running(opened=store, doings=doings).statistics()).keys) == 0
+    activity = Activity(filled=True, refreshed_at=NOW, statistics=make_table())
+    assert len((await running(opened=store, activity=activity).statistics()).keys) == 0
 
 
 def test_when_a_term_is_over_only_what_was_done_stays():
-    doings = Doings(filled=True, refreshed_at=NOW, statistics=make_table())
-    doings.jobs["prune"] = JobFigures("prune", failures_in_a_row=9, error="away")
-    doings.add([Outcome(NOW, TaintNode("n1", Reason.OVERLOADED), Verdict.DONE, Reason.OVERLOADED)])
-    doings.forget_term()
-    one = running(doings=doings)
+    activity = Activity(filled=True, refreshed_at=NOW, statistics=make_table())
+    activity.jobs["prune"] = JobFigures("prune", failures_in_a_row=9, error="away")
+    activity.add([Outcome(NOW, TaintNode("n1", Reason.OVERLOADED), Verdict.DONE, Reason.OVERLOADED)])
+    activity.forget_term()
+    one = running(activity=activity)
     assert one.reasons() == ["waiting for the statistics"]
     assert sum(one.figures().outcomes.values()) == 1
 

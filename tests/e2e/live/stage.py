@@ -133,6 +133,8 @@ class Stage:
             "database_url": self._database_url,
             "mode": mode,
             "namespace": NAMESPACE,
+            # The next leader waits as long for one that was killed.
+            "lease_duration": "6s",
             # The scene's workloads were made a moment ago.
             "new_workload_age": "0s",
             "memory_limit_history": "0s",

@@ -1,4 +1,4 @@
-"""A controller's doings on a simulated cluster, as the API looks at them."""
+"""A controller's activity on a simulated cluster, as the API looks at them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -15,9 +15,7 @@ from cruise.errors import Conflict, CruiseError, NotFound
 
 log = structlog.get_logger()
 
-_DURATION = timedelta(seconds=15)
-_RENEW_DEADLINE = timedelta(seconds=10)
-_RETRY = timedelta(seconds=2)
+LEASE_DURATION = timedelta(seconds=15)
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -35,7 +33,8 @@ class LeaderLease:
 
     A holder counts its time from when its last successful renewal began, and stops at `renew_deadline`; others count
     `duration` from when they last saw the Lease change, each by its own clock. As the deadline is the shorter and
-    begins earlier, the holder has stopped before anybody may follow, whatever the hosts think the time is.
+    begins earlier, the holder has stopped before another may follow, whatever the hosts think the time is. By default
+    the deadline is two thirds of the duration, and a renewal is tried every 2/15 of it, as in client-go.
     """
 
     def __init__(
@@ -45,11 +44,13 @@ class LeaderLease:
         name: str,
         identity: str,
         *,
-        duration: timedelta = _DURATION,
-        renew_deadline: timedelta = _RENEW_DEADLINE,
-        retry: timedelta = _RETRY,
+        duration: timedelta = LEASE_DURATION,
+        renew_deadline: timedelta | None = None,
+        retry: timedelta | None = None,
         clock: Callable[[], float] = _uptime,
     ) -> None:
+        renew_deadline = renew_deadline or duration * 2 / 3
+        retry = retry or duration * 2 / 15
         if not retry < renew_deadline < duration:
             raise ValueError(f"a Lease needs retry {retry} < renew_deadline {renew_deadline} < duration {duration}")
         self._client = client

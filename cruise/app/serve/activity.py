@@ -1,4 +1,4 @@
-"""What a process did and how its passes do, for those who look on: demo, API, metrics and readiness."""
+"""What a process did and how its passes do, as demo, API, metrics and readiness show it."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -28,12 +28,11 @@ _KEPT = 500
 
 
 @dataclass(slots=True)
-class Doings:
-    """Since the process began, whoever led meanwhile.
+class Activity:
+    """Since the process began, over all its terms of leadership.
 
-    `filled` tells whether the one who leads has statistics, `filling` how far they are until then; `refreshed_at` is
-    when they were last brought up to date, `unread` what could not be read the last time, `statistics` what they were,
-    `paused` whether the last pass found every write stopped, `packing` what the last packing pass came to.
+    `filled`: this term has statistics, and until then `filling` is how far they are; `refreshed_at` is when they were
+    last brought up to date, `unread` what could not be read the last time; `paused`: the last pass found writes paused.
     """
 
     node_pass: NodePass | None = None
@@ -63,7 +62,7 @@ class Doings:
         self.packing_figures = self.packing_figures.with_plan(plan)
 
     def add_pass(self, done: NodePass) -> None:
-        """Take over a node pass; it is summed up once, and not at every look."""
+        """Take over a node pass; it is summed up once, and not for each reader."""
         self.node_pass, self.pass_figures = done, pass_figures(done)
         self.add(done.outcomes)
 
@@ -73,7 +72,7 @@ class Doings:
         self.counts.update(kind_of_outcome(outcome) for outcome in outcomes)
 
     def forget_term(self) -> None:
-        """Forget what only the one who led until now can vouch for; what was done stays."""
+        """Forget what holds for a term of leadership alone; what was done stays."""
         self.filled, self.filling, self.unread = False, None, ()
         self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = self.packing = None
         self.jobs.clear()

@@ -1,4 +1,4 @@
-"""The first reading of usage, which may take long: told in lines of the log, with share done and time left."""
+"""The log of the first reading of usage, which may take long: lines with the share done and the time left."""
 
 import time
 from collections.abc import Callable
@@ -13,23 +13,24 @@ log = structlog.get_logger()
 _BETWEEN_LINES_SECONDS = 10.0
 
 
-class FillingLog:
-    """Tells how far the reading is, at most every ten seconds; a reading that is over before says nothing."""
+class ReadingLog:
+    """Logs how far the reading is, at most every ten seconds; a reading that ends before that is not logged."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._first: ReadingProgress | None = None
-        self._began = self._told = 0.0
+        self._began = self._logged = 0.0
 
     def __call__(self, read: ReadingProgress) -> None:
         """Take over how far it is."""
         now = self._clock()
         first = self._first
         if first is None or first.total_container_hours != read.total_container_hours:
-            self._first, self._began, self._told = read, now, now
-        elif now - self._told >= _BETWEEN_LINES_SECONDS:
-            self._told = now
-            log.info("reading usage", percent=percent_of(read), left=_words(time_left(first, read, now - self._began)))
+            self._first, self._began, self._logged = read, now, now
+        elif now - self._logged >= _BETWEEN_LINES_SECONDS:
+            self._logged = now
+            left = time_left(first, read, now - self._began)
+            log.info("reading usage", percent=percent_of(read), left="unknown" if left is None else str(left))
 
 
 def percent_of(read: ReadingProgress) -> int:
@@ -45,7 +46,3 @@ def time_left(first: ReadingProgress, read: ReadingProgress, seconds: float) -> 
     if done <= 0:
         return None
     return timedelta(seconds=round((read.total_container_hours - read.done_container_hours) * seconds / done))
-
-
-def _words(left: timedelta | None) -> str:
-    return str(left) if left is not None else "unknown"

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from structlog.testing import capture_logs
 
-from cruise.app.serve.filling import FillingLog, percent_of, time_left
+from cruise.app.serve.reading_log import ReadingLog, percent_of, time_left
 from cruise.runtime.usage.reading import ReadingProgress
 
 
@@ -25,7 +25,7 @@ def test_it_is_not_all_read_before_all_is():
 
 def test_a_line_comes_every_ten_seconds_with_share_and_time_left():
     now = 0.0
-    telling = FillingLog(lambda: now)
+    telling = ReadingLog(lambda: now)
     with capture_logs() as lines:
         for second in range(0, 41, 4):
             now = float(second)
@@ -39,7 +39,7 @@ def test_a_line_comes_every_ten_seconds_with_share_and_time_left():
 
 def test_what_is_read_within_seconds_says_nothing():
     with capture_logs() as lines:
-        telling = FillingLog(lambda: 1.0)
+        telling = ReadingLog(lambda: 1.0)
         for done in (10, 500, 1000):
             telling(read(done))
     assert lines == []
@@ -47,7 +47,7 @@ def test_what_is_read_within_seconds_says_nothing():
 
 def test_each_pass_counts_anew():
     now = 0.0
-    telling = FillingLog(lambda: now)
+    telling = ReadingLog(lambda: now)
     telling(read(1000))
     now = 300.0
     with capture_logs() as lines:
