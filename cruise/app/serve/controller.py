@@ -196,6 +196,7 @@ class Controller:
                 seconds=packer.seconds,
                 patience=patience,
                 enabled=packer.enabled,
+                known_usage=self._usage,
             )
             self.activity.add_packing(done)
             plan = done.plan

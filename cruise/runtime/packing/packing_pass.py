@@ -22,6 +22,7 @@ from cruise.errors import CruiseError
 from cruise.packer.answer import Packing
 from cruise.packer.problem import Objective, Problem
 from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.usage.state import UsageState
 from cruise.runtime.writing.evictions import BUDGET_WINDOW
 
 log = structlog.get_logger()
@@ -83,12 +84,14 @@ async def packing_pass(
     seconds: float,
     patience: timedelta | None = None,
     enabled: bool = True,
+    known_usage: UsageState | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> PackingPass:
     """Make and store a plan where pods have been unschedulable for longer than `patience`, by default one node pass.
 
-    `seconds` is how long solving may take. In mode `observe` the plan is that of mode `full`, and only shown. Where a
-    plan is under way already, none is made. Raises Unavailable where cluster, store or solver are out of reach.
+    `seconds` is how long solving may take; `known_usage` has the statistics of the process's last usage pass. In mode
+    `observe` the plan is that of mode `full`, and only shown. Where a plan is under way already, none is made. Raises
+    Unavailable where cluster, store or solver are out of reach.
     """
     snapshot = await cluster.snapshot()
     waiting = waiting_pods(snapshot, now, policy.pass_interval if patience is None else patience)
@@ -99,7 +102,7 @@ async def packing_pass(
     last = await store.packing()
     if last is not None and last.phase is Phase.UNDER_WAY:
         return PackingPass(now, len(waiting), last, "a plan is under way")
-    scene = await _gathered(snapshot, store, policy, now)
+    scene = await _gathered(snapshot, store, known_usage or UsageState(), policy, now)
     try:
         made = await _made(scene, solver, seconds, monotonic)
         if not isinstance(made, str) and made.evicts_unproved:
@@ -173,9 +176,9 @@ def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list
     ]
 
 
-async def _gathered(snapshot: Snapshot, store: Store, policy: Policy, now: datetime) -> _Scene:
+async def _gathered(snapshot: Snapshot, store: Store, known: UsageState, policy: Policy, now: datetime) -> _Scene:
     decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
-    usage = Usage(await store.read_statistics(), now, await store.overrides(), await store.refused_targets())
+    usage = Usage(await known.statistics(store), now, await store.overrides(), await store.refused_targets())
     spent = [line for line in await store.evictions_since(now - BUDGET_WINDOW) if line.action.node is not None]
     left = max(0, policy.max_evictions_per_hour - len(spent))
     return _Scene(snapshot, usage, decided_as, Allowance(in_all=left, of_workloads=_disrupted(snapshot, policy)))
