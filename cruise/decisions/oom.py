@@ -12,7 +12,8 @@ from cruise.decisions.sizing.memory_limit import limit_after_kill, lowers_memory
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused, withdrawn_target
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, LimitRangeItem, Node, OomKill, Pod
-from cruise.domain.policy import EvictionRanking, Mode, OomReaction, Policy
+from cruise.domain.details import Detail
+from cruise.domain.policy import Mode, OomReaction, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources
 from cruise.domain.sizes import with_sizes
@@ -79,7 +80,7 @@ def decide_oom_reaction(
         # What nobody knows the room of is not evicted for want of it.
         known = scene.node is not None
         reason = Reason.MEMORY_UNMANAGED if known else Reason.NODE_NOT_READY
-        return Hold(pod.namespace, pod.name, reason, "" if known else "its node is not known")
+        return Hold(pod.namespace, pod.name, reason, "" if known else Detail.NODE_UNKNOWN)
     if policy.oom_reaction is OomReaction.EVICT:
         return _evict(verdict, scope)
     granted = _as_granted(verdict)
@@ -98,7 +99,7 @@ def _why_hold(
         until = last_reaction_at + policy.oom_cooldown
         return Hold(record.namespace, record.pod, Reason.COOLING_DOWN, until=until)
     if now - record.finished_at > NEWLY:
-        return Hold(record.namespace, record.pod, Reason.RECORDED, "the kill was too long ago to act on it")
+        return Hold(record.namespace, record.pod, Reason.RECORDED, Detail.KILLED_LONG_AGO)
     if policy.oom_reaction is OomReaction.RECORD:
         return Hold(record.namespace, record.pod, Reason.RECORDED)
     if pod is None or pod.uid != record.pod_uid:
@@ -131,7 +132,7 @@ def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy)
         working_set = statistic.memory_last_bytes if statistic is not None else 0
         limit = max(limit_after_kill(known, working_set, request, bounds, policy), now_limit or 0)
     if request == now_requested and limit == now_limit:
-        return Hold(pod.namespace, pod.name, Reason.CAPPED, "no bound lets it grow")
+        return Hold(pod.namespace, pod.name, Reason.CAPPED, Detail.NOTHING_GROWS)
     return ContainerTarget(
         container.name,
         container.role,
@@ -165,12 +166,12 @@ def _with_others(verdict: Touchable, targets: Sequence[ContainerTarget]) -> tupl
 
 def _evict(verdict: Touchable, scope: Scope) -> EvictPod | Hold:
     pod = verdict.pod
-    ranking = scope.ranking_of(pod, verdict.guidance)
-    unmovable = scope.why_unmovable(pod)
     if verdict.guidance.mode < Mode.FULL:
-        return Hold(pod.namespace, pod.name, Reason.NO_ROOM, "the mode allows no eviction")
-    if unmovable is not None or ranking is EvictionRanking.NEVER:
-        return Hold(pod.namespace, pod.name, Reason.UNMOVABLE, unmovable or "eviction-ranking never")
+        return Hold(pod.namespace, pod.name, Reason.NO_ROOM, Detail.NO_EVICTIONS)
+    kept = scope.evictability.why_kept(pod, verdict.guidance)
+    if kept is not None:
+        return Hold(pod.namespace, pod.name, Reason.UNMOVABLE, kept)
+    ranking = scope.evictability.ranking_of(pod, verdict.guidance)
     return EvictPod(
         pod.namespace, pod.name, pod.uid, pod.node, pod.workload, ranking, ResourceName.MEMORY, Reason.OOM_KILLED
     )

@@ -8,6 +8,7 @@ from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.sizing.memory_limit import lowers_memory_limits
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, Pod, Snapshot
+from cruise.domain.details import Detail
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
@@ -19,7 +20,7 @@ Sizes = Mapping[str, tuple[Amounts, Amounts]]
 
 @dataclass(frozen=True, slots=True)
 class Reversion:
-    """One pod's way back: the resize, and what it cannot restore in words; with `held` it is not even tried."""
+    """One pod's way back: the resize, and the details of what it cannot restore; with `held` it is not tried."""
 
     resize: ResizePod
     held: Reason | None = None
@@ -50,7 +51,7 @@ def _decide(pod: Pod, original: Sizes, node: Node | None, ranges: Sequence[Limit
         if container.name in original:
             target, kept = _target(container, *original[container.name], node)
             targets.append(target)
-            lost += [f"{container.name}: {words}" for words in kept]
+            lost += [detail.of(container.name) for detail in kept]
     resize = ResizePod(
         pod.namespace,
         pod.name,
@@ -98,7 +99,7 @@ def _why_held(
 
 def _target(
     container: Container, requests: Amounts, limits: Amounts, node: Node | None
-) -> tuple[ContainerTarget, list[str]]:
+) -> tuple[ContainerTarget, list[Detail]]:
     """Return the sizes nearest to the original ones that a resize can give, and what they lack."""
     memory_falls = node is None or lowers_memory_limits(node) or container.memory_resize_restarts
     cpu = _restored(
@@ -129,7 +130,7 @@ class _Restored:
 
     request: int | None
     limit: int | None
-    lost: tuple[str, ...] = ()
+    lost: tuple[Detail, ...] = ()
 
 
 def _restored(
@@ -143,19 +144,19 @@ def _restored(
     if now == original:
         return _Restored(*now)
     if restarts:
-        return _Restored(*now, (f"its {resource} cannot be resized without a restart",))
+        return _Restored(*now, (Detail(f"{resource}-needs-restart"),))
     lost = []
     request, limit = original
     if request is None and now[0] is not None:
         request = now[0]
-        lost.append(f"the {resource} request cannot be removed")
+        lost.append(Detail(f"{resource}-request-stays"))
     if limit is None and now[1] is not None:
         limit = max(now[1], request or 0)
-        lost.append(f"the {resource} limit cannot be removed")
+        lost.append(Detail(f"{resource}-limit-stays"))
     elif limit is not None and not limit_falls and (now[1] is None or limit < now[1]):
         limit = None if now[1] is None else max(now[1], request or 0)
-        lost.append(f"the {resource} limit cannot be lowered or added on this server")
+        lost.append(Detail(f"{resource}-limit-fixed"))
     elif limit is not None and limit < (request or 0):
         limit = request
-        lost.append(f"the {resource} limit cannot be under the request")
+        lost.append(Detail(f"{resource}-limit-too-low"))
     return _Restored(request, limit, tuple(lost))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import Setter
+from cruise.domain.details import Detail, code_of
 from cruise.domain.overrides import Source
 
 WORDS: Mapping[Reason, str] = {
@@ -67,6 +68,40 @@ WORDS: Mapping[Reason, str] = {
 }
 
 
+DETAILS: Mapping[Detail, str] = {
+    Detail.NO_CONTROLLER: "no controller would start it again",
+    Detail.DAEMON_SET: "a DaemonSet pod would come back to the same node",
+    Detail.PROTECTED: "annotation {}",
+    Detail.SEVERAL_BUDGETS: "more than one PodDisruptionBudget ({})",
+    Detail.BUDGET_EXHAUSTED: "{} allows no eviction now",
+    Detail.EVICTIONS_SPENT: "no {}",
+    Detail.RANKING_NEVER: "eviction-ranking never",
+    Detail.MODE_WITHOUT_EVICTIONS: "mode {} evicts nobody",
+    Detail.NAMESPACE_EXCLUDED: "its namespace is excluded",
+    Detail.ANNOTATIONS_UNREADABLE: "its annotations cannot be read: {}",
+    Detail.BEING_DELETED: "it is being deleted",
+    Detail.NODE_NOT_READY: "its node is not ready, so it would not end",
+    Detail.LIMIT_RANGE_REFUSES: "a LimitRange would refuse its replacement",
+    Detail.QUOTA_REFUSES: "a ResourceQuota has no room for its replacement",
+    Detail.VOLUME_UNKNOWN: "{}, so where it may go is not known",
+    Detail.UNMANAGED: "its {} is not managed",
+    Detail.NO_EVICTIONS: "the mode allows no eviction",
+    Detail.NODE_UNKNOWN: "its node is not known",
+    Detail.KILLED_LONG_AGO: "the kill was too long ago to act on it",
+    Detail.NOTHING_GROWS: "no bound lets it grow",
+    Detail.UTILISATION_TARGETED: "an HPA targets utilisation of what cruise may size",
+    Detail.GROWTH_WAITS: "what would grow waits for room",
+    Detail.CPU_NEEDS_RESTART: "{}: its cpu cannot be resized without a restart",
+    Detail.MEMORY_NEEDS_RESTART: "{}: its memory cannot be resized without a restart",
+    Detail.CPU_REQUEST_STAYS: "{}: the cpu request cannot be removed",
+    Detail.MEMORY_REQUEST_STAYS: "{}: the memory request cannot be removed",
+    Detail.CPU_LIMIT_STAYS: "{}: the cpu limit cannot be removed",
+    Detail.MEMORY_LIMIT_STAYS: "{}: the memory limit cannot be removed",
+    Detail.CPU_LIMIT_TOO_LOW: "{}: the cpu limit cannot be under the request",
+    Detail.MEMORY_LIMIT_TOO_LOW: "{}: the memory limit cannot be under the request",
+    Detail.CPU_LIMIT_FIXED: "{}: the cpu limit cannot be lowered or added on this server",
+    Detail.MEMORY_LIMIT_FIXED: "{}: the memory limit cannot be lowered or added on this server",
+}
 _SOURCES: Mapping[Setter, str] = {
     Setter.POD: "annotation of the pod",
     Setter.WORKLOAD: "annotation of {}",
@@ -81,6 +116,15 @@ def source_words(source: Source) -> str:
     return _SOURCES[source.setter].format(source.name)
 
 
+def detail_words(detail: str) -> str:
+    """Return a detail for people: codes in words, names and figures and servers' messages as they are."""
+    return "; ".join(
+        part if code is None else DETAILS[code].format(part.partition(": ")[2])
+        for part in detail.split("; ")
+        for code in [code_of(part)]
+    )
+
+
 def in_words(reason: Reason, detail: str = "") -> str:
     """Return a reason for people, with its detail where there is one."""
-    return f"{WORDS[reason]} ({detail})" if detail else WORDS[reason]
+    return f"{WORDS[reason]} ({detail_words(detail)})" if detail else WORDS[reason]

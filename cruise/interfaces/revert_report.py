@@ -10,14 +10,14 @@ from rich.text import Text
 
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import Pod
+from cruise.domain.details import Detail
 from cruise.domain.resources import Amounts
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.once.changes import ContainerChange, changes_of
 from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
-from cruise.interfaces.reasons import in_words
+from cruise.interfaces.reasons import detail_words, in_words
 from cruise.interfaces.shapes import Shape, shape
 from cruise.kube_json.objects.original_resources import amounts_json
-from cruise.runtime.writing.action_runner import PART
 
 Pods = Mapping[tuple[str, str], Pod]
 
@@ -30,7 +30,7 @@ _STYLES = {_DONE: "green", _LATER: "yellow", _NEVER: "red"}
 def state_of(outcome: Outcome) -> str:
     """Return what became of one pod: `put back`, `waits` (another revert may do it or the rest) or `not possible`."""
     if outcome.verdict is Verdict.DONE:
-        return _LATER if PART in outcome.detail else _DONE
+        return _LATER if Detail.GROWTH_WAITS in outcome.detail.split("; ") else _DONE
     again = outcome.verdict is Verdict.FAILED or outcome.reason in _WAITS
     return _LATER if again else _NEVER
 
@@ -55,7 +55,7 @@ def _document(outcome: Outcome, pods: Pods) -> dict[str, object]:
         "state": state_of(outcome),
         "verdict": outcome.verdict.value,
         "reason": outcome.reason.value,
-        "detail": outcome.detail,
+        "detail": detail_words(outcome.detail),
         "containers": [
             {
                 "container": change.container,
@@ -110,7 +110,7 @@ def _table(outcomes: Sequence[Outcome], pods: Pods, wide: bool) -> RenderableTyp
 def _rows(outcome: Outcome, pods: Pods) -> Iterator[Sequence[RenderableType]]:
     action, state = outcome.action, state_of(outcome)
     assert isinstance(action, ResizePod)
-    why = outcome.detail if outcome.verdict is Verdict.DONE else in_words(outcome.reason, outcome.detail)
+    why = detail_words(outcome.detail) if outcome.verdict is Verdict.DONE else in_words(outcome.reason, outcome.detail)
     lead = (Text(state, style=_STYLES[state]), f"{action.namespace}/{action.pod}")
     changes = list(changes_of(outcome, dict(pods)))
     if not changes:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from cruise.decisions.revert import Reversion, decide_reverts
 from cruise.domain.actions import Reason
 from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod, QosClass, ResizePending, ResizeState, Snapshot
+from cruise.domain.details import Detail
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, NO_RESOURCES, Amounts
 from cruise.domain.sizes import with_sizes
@@ -44,19 +45,19 @@ def test_a_limit_that_cruise_added_stays_and_is_told():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 512))
     # It must not stay under the request.
     assert sizes(found) == (amounts(100, 512), amounts(None, 512))
-    assert found.detail == "app: the memory limit cannot be removed"
+    assert found.detail == Detail.MEMORY_LIMIT_STAYS.of("app")
 
 
 def test_a_request_that_cruise_added_stays_and_is_told():
     found = reverted(pod(), Amounts(50, None))
     assert sizes(found) == (amounts(50, 128), NO_AMOUNTS)
-    assert found.detail == "app: the memory request cannot be removed"
+    assert found.detail == Detail.MEMORY_REQUEST_STAYS.of("app")
 
 
 def test_what_nothing_can_restore_is_told_and_not_tried():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 128))
     assert found.held is Reason.CANNOT_RESTORE
-    assert found.detail == "app: the memory limit cannot be removed"
+    assert found.detail == Detail.MEMORY_LIMIT_STAYS.of("app")
 
 
 @pytest.mark.parametrize(("kubelet", "limit"), [((1, 33), 1024), ((1, 34), 256), (None, 256)])
@@ -71,7 +72,7 @@ def test_what_would_restart_a_container_stays():
     one = pod(container={"cpu_resize_restarts": True})
     found = reverted(one, amounts(500, 512))
     assert sizes(found) == (amounts(100, 512), NO_AMOUNTS)
-    assert found.detail == "app: its cpu cannot be resized without a restart"
+    assert found.detail == Detail.CPU_NEEDS_RESTART.of("app")
 
 
 def test_the_class_of_a_pod_never_changes():

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from cruise.domain.actions import ContainerTarget, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.details import Detail
 from cruise.domain.resources import NO_RESOURCES
 from cruise.interfaces.revert_report import revert_json, revert_table, state_of
-from cruise.runtime.writing.action_runner import PART
 from tests.builders import NOW, make_amounts, make_container, make_pod
 from tests.shown import shown
 
@@ -29,7 +29,7 @@ OUTCOMES = [
     outcome(LONG, Verdict.DONE, Reason.REVERTED),
     outcome("web-1", Verdict.HELD, Reason.WAITING_FOR_ROOM),
     outcome("web-2", Verdict.HELD, Reason.UNREADABLE_ANNOTATION, "annotation cruise.io/original-resources: no JSON"),
-    outcome("web-3", Verdict.DONE, Reason.REVERTED, PART),
+    outcome("web-3", Verdict.DONE, Reason.REVERTED, Detail.GROWTH_WAITS),
 ]
 
 
@@ -37,7 +37,7 @@ OUTCOMES = [
     ("verdict", "reason", "detail", "state"),
     [
         (Verdict.DONE, Reason.REVERTED, "", "put back"),
-        (Verdict.DONE, Reason.REVERTED, f"{PART}; app: the memory limit cannot be removed", "waits"),
+        (Verdict.DONE, Reason.REVERTED, f"{Detail.GROWTH_WAITS}; {Detail.MEMORY_LIMIT_STAYS.of('app')}", "waits"),
         (Verdict.HELD, Reason.WAITING_FOR_ROOM, "", "waits"),
         (Verdict.HELD, Reason.CHANGED_SINCE, "", "waits"),
         (Verdict.FAILED, Reason.REVERTED, "", "waits"),

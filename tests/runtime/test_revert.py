@@ -2,6 +2,7 @@
 
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.details import Detail
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts
 from cruise.domain.sizes import spec_targets
@@ -115,4 +116,4 @@ async def test_what_a_resize_cannot_restore_is_told():
     await Writer(world, store, FULL).apply([action], snapshot, world.now)
     run(world, 30)
     [outcome] = await revert_pass(world, store, FULL, world.now)
-    assert (outcome.verdict, outcome.detail) == (Verdict.DONE, "app: the memory limit cannot be removed")
+    assert (outcome.verdict, outcome.detail) == (Verdict.DONE, Detail.MEMORY_LIMIT_STAYS.of("app"))

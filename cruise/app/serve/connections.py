@@ -22,10 +22,10 @@ from cruise.adapters.store.opening import open_store
 from cruise.app.clock import wall_clock
 from cruise.app.serve.controller import Announce, Pods, say_nothing
 from cruise.app.serve.leading import contender, elects, fenced
-from cruise.decisions.explaining.announcing import announcements_of
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import CruiseError, Unavailable
+from cruise.interfaces.announcements import announcements_of
 from cruise.runtime.ports import Store
 from cruise.runtime.usage.reading import UsageReading
 from cruise.settings import Settings

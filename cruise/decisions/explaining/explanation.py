@@ -9,13 +9,14 @@ from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
 from cruise.decisions.eviction.ranking import Contender, need_of, rank_for_eviction
 from cruise.decisions.explaining.size_steps import ContainerSteps, steps_of
 from cruise.decisions.guidance.eligibility import Scope, Touchable
-from cruise.decisions.sizing.fitting import contenders_of, why_immovable
+from cruise.decisions.sizing.fitting import contenders_of
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, SizedNodes, plans_of, size_snapshot
 from cruise.domain.actions import EvictPod, Hold, RefusedTarget, ResizePod
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
+from cruise.domain.details import Detail
 from cruise.domain.overrides import Statement, StoredOverrides
 from cruise.domain.policy import EvictionRanking, HeadroomModel, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
@@ -46,8 +47,8 @@ class Spike:
 class Ranked:
     """One pod in the order of eviction for a resource.
 
-    `goes` is the resource on whose account it goes, which may be the other one, None where it stays; `immovable` says
-    why it may not go, None where it may.
+    `goes` is the resource on whose account it goes, which may be the other one, None where it stays; `immovable` is
+    the detail that forbids it, None where it may.
     """
 
     namespace: str
@@ -174,8 +175,8 @@ def explain(
         fate=_fate(resize, eviction, hold),
         statements=statements,
         guidance=known,
-        ranking=scope.ranking_of(pod, known) if known is not None else None,
-        unmovable=scope.why_unmovable(pod),
+        ranking=scope.evictability.ranking_of(pod, known) if known is not None else None,
+        unmovable=scope.evictability.why_protected(pod),
         hold=hold,
         node=_node(plan, found, scope, headroom),
         steps=steps_of(found.sized, own, statistics, items) if own is not None and sized else (),
@@ -234,7 +235,7 @@ def _node(plan: NodePlan, found: SizedNodes, scope: Scope, headroom: Headroom) -
 
 def _why_it_stays(pod: Touchable, scope: Scope, resource: ResourceName) -> str | None:
     managed = pod.manages_cpu if resource is ResourceName.CPU else pod.manages_memory
-    return why_immovable(pod, scope) or (None if managed else f"its {resource} is not managed")
+    return scope.evictability.why_kept(pod.pod, pod.guidance) or (None if managed else Detail.UNMANAGED.of(resource))
 
 
 def _spike(plan: NodePlan, resource: ResourceName) -> Spike | None:

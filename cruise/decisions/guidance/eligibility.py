@@ -1,25 +1,25 @@
 """Who may be touched: for each pod the guidance that holds for it, or the reason to leave it alone."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from cruise.decisions.guidance.evictability import Evictability
 from cruise.domain.actions import Hold, Reason
-from cruise.domain.annotations import PROTECTIVE, Guidance, Unreadable, guides
+from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import (
     Autoscaler,
     Container,
     ContainerRole,
-    DisruptionBudget,
     Pod,
     QosClass,
     Snapshot,
     WorkloadRef,
 )
+from cruise.domain.details import Detail
 from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides
-from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName, is_extended
 from cruise.domain.usage import StatisticsTable
 
@@ -82,16 +82,12 @@ class Scope:
         self._updated_at = statistics.updated_at.tolist()
         self._history_since = statistics.history_since.tolist()
         self._autoscaled = _autoscaled_resources(snapshot.autoscalers)
-        self._budgets: dict[str, list[DisruptionBudget]] = {}
-        for budget in snapshot.budgets:
-            self._budgets.setdefault(budget.namespace, []).append(budget)
+        self.evictability = Evictability(snapshot)
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }
         self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._groups: dict[tuple[str, WorkloadRef | None, Annotations], _Group] = {}
-        self._names_of_budgets: dict[tuple[str, Annotations], tuple[str, ...]] = {}
-        self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
 
     def of(self, pod: Pod) -> Touchable | Hold:
         """Tell whether a bound pod may be resized, and under which guidance, or why it is left alone."""
@@ -109,9 +105,7 @@ class Scope:
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_UNSUPPORTED, f"kubelet {kubelet[0]}.{kubelet[1]}")
         if not group.managed:
-            return Hold(
-                pod.namespace, pod.name, Reason.AUTOSCALED, "an HPA targets utilisation of what cruise may size"
-            )
+            return Hold(pod.namespace, pod.name, Reason.AUTOSCALED, Detail.UTILISATION_TARGETED)
         return self._with_statistics(pod, guidance, group)
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
@@ -121,26 +115,6 @@ class Scope:
     def statements_of(self, pod: Pod) -> tuple[Statement, ...]:
         """Return every override that reaches a pod, nearest first, and whether it holds."""
         return self._group_of(pod).statements
-
-    def ranking_of(self, pod: Pod, guidance: Guidance) -> EvictionRanking:
-        """Return the asked ranking; by default medium for StatefulSets and single replicas, low for the rest."""
-        if guidance.ranking is not None:
-            return guidance.ranking
-        if pod.workload is None or pod.workload.kind == "StatefulSet" or self._replicas(pod) <= 1:
-            return EvictionRanking.MEDIUM
-        return EvictionRanking.LOW
-
-    def why_unmovable(self, pod: Pod) -> str | None:
-        """Tell why no one may evict the pod, whatever its ranking; None if it may be moved."""
-        if pod.owner_kind is None or pod.mirror:
-            return "no controller would start it again"
-        if pod.owner_kind == "DaemonSet":
-            return "a DaemonSet pod would come back to the same node"
-        for one in PROTECTIVE:
-            if one.name in pod.annotations and one.read(pod.annotations[one.name]):
-                return f"annotation {one.name}: {pod.annotations[one.name]}"
-        covering = self._budgets_of(pod)
-        return f"more than one PodDisruptionBudget ({', '.join(covering)})" if len(covering) > 1 else None
 
     def why_untouchable_at_admission(self, pod: Pod) -> Reason | None:
         """Tell why a pod that is being created is left as it is, statistics apart."""
@@ -209,18 +183,6 @@ class Scope:
             reason = Reason.NO_CONTROLLER
         return reason
 
-    def _budgets_of(self, pod: Pod) -> tuple[str, ...]:
-        """Return the names of the disruption budgets that cover a pod; pods with the same labels share the answer."""
-        budgets = self._budgets.get(pod.namespace)
-        if budgets is None:
-            return ()
-        key = (pod.namespace, tuple(sorted(pod.labels.items())))
-        names = self._names_of_budgets.get(key)
-        if names is None:
-            names = tuple(sorted(budget.name for budget in budgets if budget.selector.selects(pod.labels)))
-            self._names_of_budgets[key] = names
-        return names
-
     def _group_of(self, pod: Pod) -> "_Group":
         stated = _stated(pod.annotations) if pod.annotations else ()
         key = (pod.namespace, pod.workload, stated)
@@ -257,20 +219,6 @@ class Scope:
         workload = self._snapshot.workloads.get((namespace, ref))
         created = workload.created_at if workload is not None else None
         return created is not None and created.timestamp() > self._newest_start_seconds
-
-    def _replicas(self, pod: Pod) -> int:
-        assert pod.workload is not None
-        key = (pod.namespace, pod.workload)
-        workload = self._snapshot.workloads.get(key)
-        if workload is not None and workload.replicas is not None:
-            return workload.replicas
-        if self._pods_of_workload is None:
-            self._pods_of_workload = Counter(
-                (other.namespace, other.workload)
-                for other in self._snapshot.pods
-                if other.workload is not None and not other.terminal
-            )
-        return self._pods_of_workload[key]
 
 
 def _stated(annotations: Mapping[str, str]) -> Annotations:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.eviction.ranking import Contender, decide_evictions
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.domain.actions import EvictPod, Reason
 from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod
-from cruise.domain.policy import EvictionRanking, Mode
+from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import ResourceName, Resources
 
 Contenders = Mapping[int, Sequence[Contender]]
@@ -87,22 +87,13 @@ def contenders_of(columns: NodeColumns, node: int, scope: Scope) -> list[Contend
             Contender(
                 touchable.pod.namespace,
                 touchable.pod.name,
-                scope.ranking_of(touchable.pod, touchable.guidance),
+                scope.evictability.ranking_of(touchable.pod, touchable.guidance),
                 Resources(cpu, memory),
                 Resources(cpu_headroom, memory_headroom),
-                frozenset() if why_immovable(touchable, scope) else managed,
+                frozenset() if scope.evictability.why_kept(touchable.pod, touchable.guidance) else managed,
             )
         )
     return found
-
-
-def why_immovable(pod: Touchable, scope: Scope) -> str | None:
-    """Tell why a pod may not be evicted on account of any resource, None where it may."""
-    if scope.ranking_of(pod.pod, pod.guidance) is EvictionRanking.NEVER:
-        return "eviction-ranking never"
-    if pod.guidance.mode < Mode.FULL:
-        return f"mode {pod.guidance.mode.label} evicts nobody"
-    return scope.why_unmovable(pod.pod)
 
 
 def fit_nodes(columns: NodeColumns, contenders: Contenders) -> Fit:

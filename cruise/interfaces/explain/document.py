@@ -1,17 +1,18 @@
 """An explanation as one JSON document."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
 
 from cruise.decisions.admission.admission import Leave, Mutate
-from cruise.decisions.explaining.explanation import Explanation, HeldContainer
+from cruise.decisions.explaining.explanation import Explanation, HeldContainer, NodeExplanation
 from cruise.decisions.explaining.past import Past
 from cruise.decisions.explaining.size_steps import ContainerSteps
 from cruise.domain.actions import Hold
 from cruise.domain.overrides import Statement
 from cruise.domain.usage import Statistic, StatisticsTable
-from cruise.interfaces.reasons import in_words, source_words
+from cruise.interfaces.reasons import detail_words, in_words, source_words
 from cruise.interfaces.shapes import Shape, shape
 from cruise.kube_json.objects.original_resources import amounts_json
 from cruise.kube_json.patches.resize_patch import resize_patch
@@ -31,9 +32,9 @@ def explanation_json(explanation: Explanation, now: datetime, past: Past | None)
         "overrides": [_statement(one) for one in explanation.statements],
         "guidance": shape(explanation.guidance),
         "evictionRanking": shape(explanation.ranking),
-        "unmovable": explanation.unmovable,
+        "unmovable": explanation.unmovable and detail_words(explanation.unmovable),
         "eviction": shape(explanation.eviction.resource) if explanation.eviction is not None else None,
-        "node": shape(explanation.node),
+        "node": _node(explanation.node),
         "containers": [_steps(steps) for steps in explanation.steps] or [_held(held) for held in explanation.held],
         "patch": resize_patch(explanation.resize) if explanation.resize is not None else None,
         "admission": _admission(explanation.admission),
@@ -53,13 +54,23 @@ def _statement(one: Statement) -> Shape:
     return {"setting": one.setting, "value": one.value, "source": source_words(one.source), "holds": one.holds}
 
 
+def _node(node: NodeExplanation | None) -> Shape:
+    if node is None:
+        return None
+    rankings = {
+        resource: tuple(replace(one, immovable=one.immovable and detail_words(one.immovable)) for one in ranking)
+        for resource, ranking in node.rankings.items()
+    }
+    return shape(replace(node, rankings=rankings))
+
+
 def _hold(hold: Hold | None) -> Shape:
     if hold is None:
         return None
     return {
         "reason": hold.reason.value,
         "words": in_words(hold.reason),
-        "detail": hold.detail,
+        "detail": detail_words(hold.detail),
         "until": shape(hold.until),
     }
 
@@ -131,7 +142,7 @@ def _past(past: Past | None) -> object:
                 "why": outcome.action.reason.value,
                 "verdict": outcome.verdict.value,
                 "reason": outcome.reason.value,
-                "detail": outcome.detail,
+                "detail": detail_words(outcome.detail),
             }
             for outcome in past.outcomes
         ],

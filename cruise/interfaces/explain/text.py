@@ -15,7 +15,7 @@ from cruise.domain.policy import HeadroomModel, Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.interfaces.amounts import count_text, exact_text
 from cruise.interfaces.explain.steps import container_steps, statistic_line
-from cruise.interfaces.reasons import in_words, source_words
+from cruise.interfaces.reasons import detail_words, in_words, source_words
 from cruise.kube_json.patches.resize_patch import resize_patch
 
 _MOST_RANKED = 12
@@ -91,7 +91,7 @@ def _eviction_standing(explanation: Explanation) -> Text:
     assert explanation.ranking is not None
     asked = any(one.setting == "eviction-ranking" for one in explanation.statements)
     origin = "" if asked else " by default"
-    may = f"may not be evicted: {explanation.unmovable}" if explanation.unmovable else "may be evicted"
+    may = f"may not be evicted: {detail_words(explanation.unmovable)}" if explanation.unmovable else "may be evicted"
     return Text(f"  eviction ranking {explanation.ranking.label}{origin}; {may}", style="dim")
 
 
@@ -177,7 +177,7 @@ def _ranking(resource: ResourceName, ranking: Sequence[Ranked], node: NodeExplan
 def _state(ranked: Ranked, resource: ResourceName) -> Text:
     if ranked.goes is not None:
         return Text("goes" if ranked.goes is resource else f"goes for its {ranked.goes}", style="red")
-    return Text(f"stays: {ranked.immovable}" if ranked.immovable else "stays")
+    return Text(f"stays: {detail_words(ranked.immovable)}" if ranked.immovable else "stays")
 
 
 def _held(containers: Sequence[HeldContainer], now: datetime) -> Iterator[RenderableType]:

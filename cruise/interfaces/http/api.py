@@ -28,7 +28,7 @@ from cruise.interfaces.http.pause import pause_routes
 from cruise.interfaces.http.requests import Name, Namespace, Offset, failures, parse_since, token_check
 from cruise.interfaces.http.view import ApiView, in_time
 from cruise.interfaces.plan.document import node_document
-from cruise.interfaces.reasons import in_words
+from cruise.interfaces.reasons import detail_words, in_words
 from cruise.runtime.sizing.node_pass import NodePass
 from cruise.runtime.sizing.stored_headroom import stored_headroom
 
@@ -205,7 +205,7 @@ def _line(outcome: Outcome) -> OutcomeLine:
         verdict=outcome.verdict.value,
         reason=outcome.reason.value,
         words=in_words(outcome.reason),
-        detail=outcome.detail,
+        detail=detail_words(outcome.detail),
     )
 
 

@@ -12,6 +12,7 @@ from cruise.interfaces.http.figures import action_name
 from cruise.interfaces.once.changes import changes_of, pods_of
 from cruise.interfaces.packing.progress_document import packing_document
 from cruise.interfaces.plan.document import node_document
+from cruise.interfaces.reasons import detail_words
 from cruise.interfaces.shapes import shape
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
@@ -66,7 +67,7 @@ def _outcome(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Json:
         "why": action.reason.value,
         "verdict": outcome.verdict.value,
         "reason": outcome.reason.value,
-        "detail": outcome.detail,
+        "detail": detail_words(outcome.detail),
     }
     if isinstance(action, ResizePod):
         said["containers"] = [

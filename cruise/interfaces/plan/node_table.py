@@ -11,6 +11,7 @@ from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.cluster import Container, Pod
 from cruise.interfaces.amounts import cpu_text, memory_text
 from cruise.interfaces.plan.table import arrow
+from cruise.interfaces.reasons import detail_words
 
 _NAME_COLUMNS = 24
 _NUMBER_COLUMNS = (14, 16, 16)
@@ -38,7 +39,7 @@ def _states(plan: NodePlan) -> dict[tuple[str, str], tuple[str, str]]:
     """Return what becomes of each pod, in words and colour."""
     states = {(target.namespace, target.pod): ("settled", "dim") for target in plan.targets}
     for hold in plan.hold:
-        detail = f" ({hold.detail})" if hold.detail else ""
+        detail = f" ({detail_words(hold.detail)})" if hold.detail else ""
         states[hold.namespace, hold.pod] = (f"left: {hold.reason.value}{detail}", "yellow")
     for resize in plan.resize:
         grows = resize.growth.cpu_millicores or resize.growth.memory_bytes

@@ -8,6 +8,7 @@ import structlog
 
 from cruise.domain.actions import Action, ContainerTarget, EvictPod, Outcome, Reason, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import ResizePending
+from cruise.domain.details import Detail
 from cruise.domain.sizes import spec_targets
 from cruise.errors import Conflict, CruiseError, NotFound, Refused, Throttled, Unavailable
 from cruise.runtime.ports import Cluster, Store
@@ -23,7 +24,6 @@ log = structlog.get_logger()
 
 _MOST_ATTEMPTS = 5
 _ORIGINALS_AT_ONCE = 5000
-PART = "what would grow waits for room"
 
 
 class ActionRunner:
@@ -125,7 +125,7 @@ class ActionRunner:
             part = self._guards.part_without_growth(action)
             if part is None:
                 return self._outcome(action, Verdict.HELD, Reason.WAITING_FOR_ROOM)
-            action, detail = part, PART
+            action, detail = part, Detail.GROWTH_WAITS
         give_back = self._guards.take(action)
         outcome = await self._attempted(action, detail)
         if outcome.verdict is not Verdict.DONE:

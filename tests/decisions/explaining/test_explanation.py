@@ -10,6 +10,7 @@ from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import Guidance, Overrides
 from cruise.domain.cluster import LimitRangeItem, Snapshot
+from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticsTable
@@ -196,8 +197,8 @@ def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
     assert [(r.pod, r.goes, r.immovable) for r in node.rankings[ResourceName.CPU]] == [
         ("spiky", ResourceName.CPU, None),
         ("calm", None, None),
-        ("agent", None, "a DaemonSet pod would come back to the same node"),
-        ("kept", None, "eviction-ranking never"),
+        ("agent", None, Detail.DAEMON_SET),
+        ("kept", None, Detail.RANKING_NEVER),
     ]
     assert node.base + node.headroom == make_resources(800 + 700, 4 * 64 + 36)
 

@@ -9,6 +9,7 @@ from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Overrides, Unreadable
 from cruise.domain.cluster import Pod, QosClass, Snapshot
+from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
@@ -322,21 +323,21 @@ def test_the_ranking(workload, replicas, asked, ranking):
     found = scope_of(make_snapshot([pod], workloads=[make_workload(workload, replicas=replicas)]))
     guidance = found.guidance_of(pod)
     assert isinstance(guidance, Guidance)
-    assert found.ranking_of(pod, guidance) is ranking
+    assert found.evictability.ranking_of(pod, guidance) is ranking
 
 
 def test_replicas_are_counted_where_the_workload_is_not_in_the_snapshot():
     pods = [make_pod("a"), make_pod("b"), make_pod("c", phase="Failed"), make_pod("d", workload="Deployment/single")]
     scope = scope_of(make_snapshot(pods, workloads=[]))
-    rankings = [scope.ranking_of(pod, Guidance(Mode.FULL)) for pod in pods]
+    rankings = [scope.evictability.ranking_of(pod, Guidance(Mode.FULL)) for pod in pods]
     assert rankings == [EvictionRanking.LOW] * 3 + [EvictionRanking.MEDIUM]
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"workload": None, "owner_kind": None}, "no controller"),
-        ({"workload": "DaemonSet/agent"}, "DaemonSet"),
+        ({"workload": None, "owner_kind": None}, "no-controller"),
+        ({"workload": "DaemonSet/agent"}, "daemon-set"),
         ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, "safe-to-evict"),
         ({"annotations": {"karpenter.sh/do-not-disrupt": "10m"}}, "do-not-disrupt: 10m"),
         ({"annotations": {"karpenter.sh/do-not-evict": "true"}}, "do-not-evict"),
@@ -345,7 +346,7 @@ def test_replicas_are_counted_where_the_workload_is_not_in_the_snapshot():
 )
 def test_what_is_unmovable(fields, told):
     pod = make_pod(**fields)
-    why = scope_of(make_snapshot([pod])).why_unmovable(pod)
+    why = scope_of(make_snapshot([pod])).evictability.why_protected(pod)
     assert why is not None
     assert told in why
 
@@ -355,10 +356,10 @@ def test_more_than_one_disruption_budget_makes_a_pod_unmovable():
     pods = [make_pod("a", labels={"app": "web"}), make_pod("b", labels={"app": "api"}), make_pod("c", namespace="x")]
     budgets = [make_budget("all"), make_budget("web", selector=by_app), make_budget("x", "x")]
     scope = scope_of(make_snapshot(pods, budgets=budgets))
-    assert scope.why_unmovable(pods[0]) == "more than one PodDisruptionBudget (all, web)"
-    assert scope.why_unmovable(pods[1]) is None
-    assert scope.why_unmovable(pods[2]) is None
-    assert scope.why_unmovable(make_pod(annotations={"karpenter.sh/do-not-disrupt": "false"})) is None
+    assert scope.evictability.why_protected(pods[0]) == Detail.SEVERAL_BUDGETS.of("all, web")
+    assert scope.evictability.why_protected(pods[1]) is None
+    assert scope.evictability.why_protected(pods[2]) is None
+    assert scope.evictability.why_protected(make_pod(annotations={"karpenter.sh/do-not-disrupt": "false"})) is None
 
 
 # ---- at admission ----

@@ -247,7 +247,7 @@ def test_nobody_goes_who_may_not(cluster):
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         for eviction in plan.evict:
             pod = by_name[eviction.namespace, eviction.pod]
-            assert scope.why_unmovable(pod) is None
+            assert scope.evictability.why_protected(pod) is None
             assert eviction.ranking is not EvictionRanking.NEVER
             assert (eviction.uid, eviction.node) == (pod.uid, plan.node)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from cruise.decisions.packing.blocking.amounts import joined
 from cruise.decisions.packing.blocking.asking import company_words, node_affinity_words, selector_words, taint_words
-from cruise.decisions.packing.blocking.obstacle import Obstacle
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.cluster import Node, Pod
 
 

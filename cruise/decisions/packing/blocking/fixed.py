@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from cruise.decisions.packing.blocking.obstacle import Obstacle
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.decisions.packing.building.volumes import Volumes
 from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod

@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from cruise.decisions.packing.blocking.obstacle import PROTECTIONS, Obstacle
 from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.building.obstacle import PROTECTIONS, Obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.domain.details import Detail, code_of
 
 _FREE = -1
 
@@ -122,16 +123,17 @@ def _protections(built: Built, pod_node: Int64Array, stuck: BoolArray) -> Int64A
     left = (problem.pod_node >= 0) & (pod_node != problem.pod_node)
     gone = np.bincount(problem.pod_class[left], minlength=problem.class_count)
     protection = np.full(problem.pod_count, _FREE, dtype=np.int64)
-    for limit in problem.rules.eviction_limits:
+    for limit, obstacle in zip(problem.rules.eviction_limits, built.limit_obstacles, strict=True):
         if gone[limit.members].sum() >= limit.allowed:
             covered = np.isin(problem.pod_class, limit.members) & (problem.pod_node >= 0) & ~left
-            protection[covered] = PROTECTIONS.index(_kind_of(limit.name))
+            protection[covered] = PROTECTIONS.index(obstacle)
     for pod in np.flatnonzero(stuck).tolist():
-        protection[pod] = PROTECTIONS.index(_kind_of((built.unmovable[pod] if built.unmovable else None) or ""))
+        protection[pod] = PROTECTIONS.index(_obstacle_of(built.unmovable[pod] if built.unmovable else None))
     return protection
 
 
-def _kind_of(words: str) -> Obstacle:
-    if "PodDisruptionBudget" in words:
+def _obstacle_of(stays: str | None) -> Obstacle:
+    detail = code_of(stays or "")
+    if detail in (Detail.SEVERAL_BUDGETS, Detail.BUDGET_EXHAUSTED):
         return Obstacle.DISRUPTION_BUDGET
-    return Obstacle.EVICTION_LIMIT if words.startswith("evictions left") else Obstacle.UNMOVABLE
+    return Obstacle.EVICTION_LIMIT if detail is Detail.EVICTIONS_SPENT else Obstacle.UNMOVABLE

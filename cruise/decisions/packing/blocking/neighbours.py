@@ -3,8 +3,8 @@
 import numpy as np
 
 from cruise.decisions.packing.blocking.holding import Holding
-from cruise.decisions.packing.blocking.obstacle import Obstacle
 from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
 from cruise.packer.problem import Attraction, Exclusion, Spread
@@ -106,10 +106,8 @@ class NeighbourObstacles:
         return found
 
     def _obstacle_of(self, exclusion: int) -> Obstacle:
-        words = self._built.exclusion_words[exclusion] if self._built.exclusion_words else ""
-        if words.startswith("host port"):
-            return Obstacle.HOST_PORTS
-        return Obstacle.VOLUME if words.startswith("claim") else Obstacle.ANTI_AFFINITY
+        known = self._built.exclusion_obstacles
+        return known[exclusion] if known else Obstacle.ANTI_AFFINITY
 
     def _without_company(self, attraction: Attraction) -> BoolArray:
         nodes = self._holding.nodes_of(attraction.targets.tolist())

@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 
 from cruise.decisions.packing.blocking.holding import Holding, Without
-from cruise.decisions.packing.blocking.obstacle import PROTECTIONS, Obstacle, resource_obstacle
 from cruise.decisions.packing.blocking.smallest import Way
+from cruise.decisions.packing.building.obstacle import PROTECTIONS, Obstacle, resource_obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
 
 NOBODY = Without()

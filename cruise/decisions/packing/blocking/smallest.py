@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.decisions.packing.blocking.obstacle import rank
+from cruise.decisions.packing.building.obstacle import rank
 from cruise.domain.arrays import BoolArray
 
 

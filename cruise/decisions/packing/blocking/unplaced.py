@@ -7,11 +7,11 @@ import numpy as np
 from cruise.decisions.packing.blocking.fixed import FixedObstacles
 from cruise.decisions.packing.blocking.holding import Holding
 from cruise.decisions.packing.blocking.neighbours import NeighbourObstacles
-from cruise.decisions.packing.blocking.obstacle import Obstacle
 from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import smallest
 from cruise.decisions.packing.blocking.wording import Finding, words_of
 from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod
 from cruise.domain.packing import Unplaced

@@ -14,10 +14,10 @@ from cruise.decisions.packing.blocking.asking import (
 )
 from cruise.decisions.packing.blocking.clauses import clause
 from cruise.decisions.packing.blocking.neighbours import NeighbourObstacles
-from cruise.decisions.packing.blocking.obstacle import Obstacle, resource_obstacle
 from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import Blocked
 from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.building.obstacle import Obstacle, resource_obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 

@@ -3,9 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cruise.decisions.guidance.evictability import covers
 from cruise.decisions.packing.building.built import Allowance
 from cruise.decisions.packing.building.census import Census, Kind
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.cluster import DisruptionBudget
+from cruise.domain.details import Detail
+
+_SPENT = {Obstacle.DISRUPTION_BUDGET: Detail.BUDGET_EXHAUSTED, Obstacle.EVICTION_LIMIT: Detail.EVICTIONS_SPENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +18,7 @@ class Limit:
     """At most `allowed` running pods of some kinds are evicted."""
 
     name: str
+    obstacle: Obstacle
     kinds: frozenset[int]
     allowed: int
 
@@ -25,23 +31,26 @@ def apply_limits(census: Census, budgets: Sequence[DisruptionBudget], allowance:
     limits: list[Limit] = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
         groups = census.labels.selected_in(budget.namespace, budget.selector)
-        covered = [number for group in groups for number in kinds_of_group.get(group, ())]
+        of_groups = [number for group in groups for number in kinds_of_group.get(group, ())]
+        covered = [number for number in of_groups if covers(budget, census.kinds[number].pod)]
         for number in covered:
             census.kinds[number].covered = True
         name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
-        limits += _limit(census.kinds, name, covered, budget.disruptions_allowed)
+        limits += _limit(
+            census.kinds, Limit(name, Obstacle.DISRUPTION_BUDGET, frozenset(covered), budget.disruptions_allowed)
+        )
     for name, members, allowed in _allowances(census.kinds, allowance):
-        limits += _limit(census.kinds, name, members, allowed)
+        limits += _limit(census.kinds, Limit(name, Obstacle.EVICTION_LIMIT, frozenset(members), allowed))
     # What stays by a later limit may have freed an earlier one.
     return [limit for limit in limits if limit.allowed < _evictable(census.kinds, limit.kinds)]
 
 
-def _limit(kinds: Sequence[Kind], name: str, members: Sequence[int], allowed: int) -> list[Limit]:
-    if allowed > 0:
-        return [Limit(name, frozenset(members), allowed)]
-    for number in members:
+def _limit(kinds: Sequence[Kind], limit: Limit) -> list[Limit]:
+    if limit.allowed > 0:
+        return [limit]
+    for number in limit.kinds:
         if not kinds[number].pending and kinds[number].stays is None:
-            kinds[number].stays = f"{name} allows no eviction now"
+            kinds[number].stays = _SPENT[limit.obstacle].of(limit.name)
     return []
 
 

@@ -74,7 +74,7 @@ def build_problem(
     of_class = np.array([signature.site for signature in signed], dtype=np.int64)
     most_on_node = np.full(len(signed), max(1, len(pods)), dtype=np.int64)
     maker = RuleMaker(census, columns, classes.of_kind, of_class, admits, most_on_node)
-    rules, exclusion_words = maker.rules(marks, limits)
+    rules, exclusion_obstacles = maker.rules(marks, limits)
     problem = Problem(
         resources=names,
         capacities=capacities(nodes, snapshot.surroundings, names),
@@ -104,7 +104,8 @@ def build_problem(
         left_out=tuple(census.left_out),
         notes=_notes(census),
         topology_keys=tuple(maker.topology_keys),
-        exclusion_words=exclusion_words,
+        exclusion_obstacles=exclusion_obstacles,
+        limit_obstacles=tuple([limit.obstacle for limit in limits]),
         unmovable=tuple([None if taken.node < 0 else census.kinds[taken.kind].stays for taken in census.taken]),
     )
 

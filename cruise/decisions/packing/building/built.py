@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.actions import RefusedTarget
 from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
 from cruise.domain.overrides import StoredOverrides
@@ -56,8 +57,8 @@ class Built:
     """A problem, and by its indices: `pods` (sorted by namespace and name) and `nodes` (sorted by name).
 
     `topology_keys` has the node label of each topology, `(node)` and `(cluster)` for the two that are no label.
-    `exclusion_words` and `unmovable` say for people why each exclusion is there, and why each running pod stays
-    (None: it may be moved).
+    `exclusion_obstacles` and `limit_obstacles` have what each exclusion and each eviction limit is, `unmovable` the
+    detail for which each running pod stays (None: it may be moved).
     """
 
     snapshot: Snapshot
@@ -70,5 +71,6 @@ class Built:
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
     topology_keys: tuple[str, ...] = ()
-    exclusion_words: tuple[str, ...] = ()
+    exclusion_obstacles: tuple[Obstacle, ...] = ()
+    limit_obstacles: tuple[Obstacle, ...] = ()
     unmovable: tuple[str | None, ...] = ()

@@ -11,6 +11,7 @@ from cruise.decisions.packing.building.labels import LabelGroups
 from cruise.decisions.packing.building.movability import Movability
 from cruise.decisions.packing.building.volumes import VolumeNeeds, Volumes
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.details import Detail
 
 _NAME = attrgetter("namespace", "name")
 
@@ -19,8 +20,8 @@ _NAME = attrgetter("namespace", "name")
 class Kind:
     """Pods that no rule tells apart. `pod` stands for all of them.
 
-    `stays` says why they may not be evicted, None where they may; `covered` tells whether a PodDisruptionBudget
-    covers them.
+    `stays` is the detail that forbids their eviction, None where they may go; `covered` tells whether a
+    PodDisruptionBudget covers them.
     """
 
     pod: Pod
@@ -148,7 +149,7 @@ class _Kinds:
         stays, weight = self._movability.of(pod, group)
         needs = self._volumes.of(pod)
         if not pending and stays is None and needs.missing is not None:
-            stays = f"{needs.missing}, so where it may go is not known"
+            stays = Detail.VOLUME_UNKNOWN.of(needs.missing)
         key = (
             group,
             stays,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from cruise.decisions.packing.building.census import Census, Kind
 from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray
 from cruise.domain.colocation import HostPort, PodTerm, SpreadConstraint
 from cruise.domain.scheduling import LabelSelector
@@ -18,7 +19,7 @@ class Repulsion:
     """Holders and targets of one term of anti-affinity, of one host port's kind, or of a volume for one pod."""
 
     topology: str
-    words: str
+    obstacle: Obstacle
     holders: frozenset[int]
     targets: frozenset[int]
 
@@ -81,8 +82,8 @@ class _Finder:
                 holders.setdefault(term, []).append(number)
         found = []
         for term, held_by in holders.items():
-            words = f"anti-affinity over {term.topology_key}"
-            found += self._repulsion(term.topology_key, words, frozenset(held_by), self._meant_by(term))
+            apart = Obstacle.ANTI_AFFINITY
+            found += self._repulsion(term.topology_key, apart, frozenset(held_by), self._meant_by(term))
         return found
 
     def host_ports(self) -> list[Repulsion]:
@@ -95,11 +96,10 @@ class _Finder:
         for port in holders:
             by_number.setdefault((port.protocol, port.port), []).append(port)
         found = []
-        for (protocol, number_of_port), ports in sorted(by_number.items()):
-            words = f"host port {number_of_port}/{protocol}"
+        for _, ports in sorted(by_number.items()):
             for at, port in enumerate(ports):
                 others = [number for other in ports[at:] if port.collides_with(other) for number in holders[other]]
-                found += self._repulsion(NODE, words, frozenset(holders[port]), frozenset(others))
+                found += self._repulsion(NODE, Obstacle.HOST_PORTS, frozenset(holders[port]), frozenset(others))
         return found
 
     def lone_volumes(self) -> list[Repulsion]:
@@ -109,10 +109,9 @@ class _Finder:
             for claim in kind.needs.alone:
                 users.setdefault(claim, []).append(number)
         found = []
-        for (namespace, name), kinds in sorted(users.items()):
+        for _, kinds in sorted(users.items()):
             if sum(self._kinds[number].count for number in kinds) > 1:
-                words = f"claim {namespace}/{name} is for one pod"
-                found += self._repulsion(CLUSTER, words, frozenset(kinds), frozenset(kinds))
+                found += self._repulsion(CLUSTER, Obstacle.VOLUME, frozenset(kinds), frozenset(kinds))
         return found
 
     def affinity(self) -> list[Draw]:
@@ -150,14 +149,14 @@ class _Finder:
         return found
 
     def _repulsion(
-        self, topology: str, words: str, holders: frozenset[int], targets: frozenset[int]
+        self, topology: str, obstacle: Obstacle, holders: frozenset[int], targets: frozenset[int]
     ) -> list[Repulsion]:
         """Keep of a rule what may keep somebody off who arrives."""
         if not holders & self._arriving:
             targets &= self._arriving
         if not targets & self._arriving:
             holders &= self._arriving
-        return [Repulsion(topology, words, holders, targets)] if holders and targets else []
+        return [Repulsion(topology, obstacle, holders, targets)] if holders and targets else []
 
     def _meant_by(self, term: PodTerm) -> frozenset[int]:
         found = self._meant.get(term)

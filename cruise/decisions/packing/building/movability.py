@@ -7,10 +7,11 @@ from cruise.decisions.guidance.eligibility import Scope
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Unreadable
 from cruise.domain.cluster import Pod, Quota, Snapshot
-from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.details import Detail
+from cruise.domain.policy import EvictionRanking, Policy
 from cruise.domain.requests import counted_requests
 
-_WEIGHTS = {EvictionRanking.LOW: 1, EvictionRanking.MEDIUM: 2, EvictionRanking.HIGH: 3, EvictionRanking.NEVER: 1}
+_WEIGHTS = {EvictionRanking.LOW: 1, EvictionRanking.MEDIUM: 2, EvictionRanking.HIGH: 3}
 
 
 class Mobility(NamedTuple):
@@ -46,32 +47,26 @@ class Movability:
     def own_reason(self, pod: Pod) -> str | None:
         """Tell why this running pod stays, apart from what it shares with others of its workload."""
         if pod.terminating:
-            return "it is being deleted already"
+            return Detail.BEING_DELETED
         if pod.node in self._unready:
-            return "its node is not ready, so it would not end"
+            return Detail.NODE_NOT_READY
         ranges = self._snapshot.limit_ranges.get(pod.namespace)
         if ranges and breaks_limit_range(pod, (), ranges):
-            return "a LimitRange would refuse its replacement"
+            return Detail.LIMIT_RANGE_REFUSES
         quotas = self._snapshot.quotas.get(pod.namespace)
         if quotas and not grants(pod, quotas):
-            return "a ResourceQuota has no room for its replacement"
+            return Detail.QUOTA_REFUSES
         return None
 
     def _judge(self, pod: Pod) -> Mobility:
         guidance = self._scope.guidance_of(pod)
-        unmovable = self._scope.why_unmovable(pod)
         if pod.namespace in self._policy.excluded_namespaces:
-            return Mobility("its namespace is excluded", 1)
+            return Mobility(Detail.NAMESPACE_EXCLUDED, 1)
         if isinstance(guidance, Unreadable):
-            return Mobility(f"its annotations cannot be read: {guidance.detail}", 1)
-        if unmovable is not None:
-            return Mobility(unmovable, 1)
-        ranking = self._scope.ranking_of(pod, guidance)
-        if guidance.mode < Mode.FULL:
-            return Mobility(f"mode {guidance.mode.label} evicts nobody", 1)
-        if ranking is EvictionRanking.NEVER:
-            return Mobility("its eviction ranking is never", 1)
-        return Mobility(None, _WEIGHTS[ranking])
+            return Mobility(Detail.ANNOTATIONS_UNREADABLE.of(guidance.detail), 1)
+        rules = self._scope.evictability
+        kept = rules.why_protected(pod) or rules.why_kept(pod, guidance)
+        return Mobility(kept, 1 if kept else _WEIGHTS[rules.ranking_of(pod, guidance)])
 
 
 def grants(pod: Pod, quotas: Sequence[Quota]) -> bool:

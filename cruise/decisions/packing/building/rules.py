@@ -8,6 +8,7 @@ from cruise.decisions.packing.building.budgets import Limit
 from cruise.decisions.packing.building.census import Census
 from cruise.decisions.packing.building.marks import CLUSTER, NODE, Marks, Repulsion
 from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Rules, Spread
 
@@ -36,11 +37,11 @@ class RuleMaker:
         self._most_on_node = most_on_node
         self.topology_keys: list[str] = []
         self._topologies: list[Int64Array] = []
-        self._exclusions: dict[tuple[int, int, tuple[int, ...]], str] = {}
+        self._exclusions: dict[tuple[int, int, tuple[int, ...]], Obstacle] = {}
         self._alone: dict[str, BoolArray | None] = {}
 
-    def rules(self, marks: Marks, limits: Sequence[Limit]) -> tuple[Rules, tuple[str, ...]]:
-        """Return all rules, and for each exclusion what it comes from."""
+    def rules(self, marks: Marks, limits: Sequence[Limit]) -> tuple[Rules, tuple[Obstacle, ...]]:
+        """Return all rules, and for each exclusion the obstacle that it is."""
         for repulsion in marks.repulsions:
             self._repel(repulsion)
         attractions = [
@@ -91,7 +92,7 @@ class RuleMaker:
                 self._most_on_node[holder] = 1
                 kept_off.discard(holder)
             if kept_off:
-                self._exclusions.setdefault((self._topology(key), holder, tuple(sorted(kept_off))), repulsion.words)
+                self._exclusions.setdefault((self._topology(key), holder, tuple(sorted(kept_off))), repulsion.obstacle)
 
     def _topology(self, key: str) -> int:
         if key not in self.topology_keys:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.packing.execution.contradictions import find_contradictions, find_obstacles
 from cruise.decisions.packing.execution.expecting import expecting, with_bystanders
 from cruise.decisions.packing.execution.places import Places
@@ -142,17 +143,15 @@ class _Disruption:
         """Return the eviction of a pod of a plan."""
         scope = Scope(self._snapshot, _NO_STATISTICS, self._stored, self._policy, self.now)
         guidance = scope.guidance_of(pod)
-        ranking = scope.ranking_of(pod, guidance) if isinstance(guidance, Guidance) else EvictionRanking.LOW
+        ranking = (
+            scope.evictability.ranking_of(pod, guidance) if isinstance(guidance, Guidance) else EvictionRanking.LOW
+        )
         why = Reason.PACKED
         return EvictPod(one.namespace, one.pod, one.uid, pod.node, pod.workload, ranking, ResourceName.CPU, why)
 
     def exhausted_budget(self, pod: Pod) -> str | None:
         """Return the PodDisruptionBudget that allows no eviction of the pod now, None if none forbids it."""
-        for budget in self._snapshot.budgets:
-            if budget.namespace == pod.namespace and budget.selector.selects(pod.labels):
-                if budget.disruptions_allowed < 1:
-                    return budget.name
-        return None
+        return Evictability(self._snapshot).exhausted_budget(pod)
 
 
 def _recreated(plan: PackingPlan, stage: Stage, places: Places, disruption: _Disruption) -> Step | None:

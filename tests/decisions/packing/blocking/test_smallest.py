@@ -141,19 +141,19 @@ class Asked:
         if self.problem.pod_node[p] >= 0 and not self.problem.movable[kind]:
             return self._named(self.built.unmovable[p] or "")
         named = ""
-        for limit in self.problem.rules.eviction_limits:
+        for index, limit in enumerate(self.problem.rules.eviction_limits):
             used = sum(bool(self.gone[q]) for q in range(self.problem.pod_count) if self._in(q, limit.members))
             if self._in(p, limit.members) and self.problem.pod_node[p] == self.pod_node[p] and used >= limit.allowed:
-                named = self._named(limit.name)
+                named = self.built.limit_obstacles[index].value
         return named
 
     def _in(self, p: int, classes: IntArray) -> bool:
         return int(self.problem.pod_class[p]) in classes.tolist()
 
-    def _named(self, words: str) -> str:
-        if "PodDisruptionBudget" in words:
+    def _named(self, stays: str) -> str:
+        if stays.startswith(("several-budgets", "budget-exhausted")):
             return "disruption-budget"
-        return "eviction-limit" if words.startswith("evictions left") else "unmovable"
+        return "eviction-limit" if stays.startswith("evictions-spent") else "unmovable"
 
     def _keeps_apart(self, n: int, placed: list[int], dropped: set[str]) -> bool:
         alike = sum(self._in(p, np.array([self.kind])) and self.pod_node[p] == n for p in placed)
@@ -161,9 +161,7 @@ class Asked:
         if alike >= self.problem.most_on_node[self.kind] and alone not in dropped:
             return False
         for index, rule in enumerate(self.problem.rules.exclusions):
-            words = self.built.exclusion_words[index]
-            of_claim = "volume" if words.startswith("claim") else "anti-affinity"
-            if ("host-ports" if words.startswith("host port") else of_claim) in dropped:
+            if self.built.exclusion_obstacles[index] in dropped:
                 continue
             domains = self.problem.rules.topologies[rule.topology]
             for p in placed:

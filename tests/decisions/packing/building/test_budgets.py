@@ -2,6 +2,7 @@
 
 from cruise.decisions.packing.building import Allowance, Built, build_problem
 from cruise.domain.cluster import DisruptionBudget, Snapshot, WorkloadRef
+from cruise.domain.details import Detail
 from cruise.domain.scheduling import LabelSelector
 from tests.decisions.packing.shop import a_node, a_pod
 
@@ -48,8 +49,8 @@ def test_a_budget_of_nothing_keeps_its_pods_where_they_are() -> None:
     assert limits_of(built) == {}
     assert built.unmovable == (
         None,
-        "PodDisruptionBudget shop/all allows no eviction now",
-        "PodDisruptionBudget shop/all allows no eviction now",
+        Detail.BUDGET_EXHAUSTED.of("PodDisruptionBudget shop/all"),
+        Detail.BUDGET_EXHAUSTED.of("PodDisruptionBudget shop/all"),
         None,
     )
 

@@ -2,6 +2,7 @@
 
 from cruise.decisions.packing.building import build_problem
 from cruise.domain.cluster import Snapshot
+from cruise.domain.details import Detail
 from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
 from tests.builders import GIBIBYTE
 from tests.decisions.packing.shop import a_node, a_pod
@@ -46,7 +47,7 @@ def test_taints_selectors_and_cordons_say_where_a_pod_may_arrive() -> None:
 def test_a_pod_without_a_controller_stays_and_says_why() -> None:
     built = build_problem(Snapshot(nodes=(a_node("n1"),), pods=(a_pod("bare", "n1", owner_kind=None, workload=None),)))
     assert built.problem.movable.tolist() == [False]
-    assert built.unmovable == ("no controller would start it again",)
+    assert built.unmovable == (Detail.NO_CONTROLLER,)
 
 
 def test_a_gated_pod_is_left_out_with_a_note() -> None:

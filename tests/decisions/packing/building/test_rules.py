@@ -3,6 +3,7 @@
 from typing import Any
 
 from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.scheduling import LabelSelector, Operator, Placement, Requirement, Taint, TaintEffect
@@ -48,7 +49,7 @@ def test_anti_affinity_over_zones_holds_for_those_who_come_later() -> None:
     assert rules.topologies.tolist() == [[0, 0, 1]]
     assert said(rules.exclusions) == [(0, built.problem.pod_class[0], [built.problem.pod_class[1]])]
     assert built.topology_keys == (ZONE,)
-    assert built.exclusion_words == ("anti-affinity over zone",)
+    assert built.exclusion_obstacles == (Obstacle.ANTI_AFFINITY,)
 
 
 def test_what_concerns_nobody_who_arrives_is_no_rule() -> None:

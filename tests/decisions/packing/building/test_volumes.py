@@ -4,6 +4,7 @@ from cruise.decisions.packing.building import build_problem
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.colocation import Claim, PodConstraints, Surroundings
+from cruise.domain.details import Detail
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from tests.decisions.packing.shop import a_node, a_pod
 
@@ -31,7 +32,7 @@ def test_a_pod_whose_claim_cannot_be_used_is_left_out_or_stays() -> None:
     assert [(one.pod.name, one.obstacle, one.words) for one in built.left_out] == [
         ("a", "volume", "its claim lost is not bound")
     ]
-    assert built.unmovable == ("its claim unheard is not known, so where it may go is not known",)
+    assert built.unmovable == (Detail.VOLUME_UNKNOWN.of("its claim unheard is not known"),)
 
 
 def test_volumes_tell_where_a_pod_may_arrive() -> None:

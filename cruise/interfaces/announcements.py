@@ -6,6 +6,7 @@ from cruise.domain.actions import Announcement, ContainerTarget, EvictPod, Hold,
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.resources import NO_AMOUNTS, Amounts
+from cruise.interfaces.reasons import detail_words
 
 PodKey = tuple[str, str]
 
@@ -56,12 +57,12 @@ def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | 
     before = pods.get((action.namespace, action.pod))
     if refused:
         asked = f" ({_changes(action, before)})" if isinstance(action, ResizePod) else ""
-        message = f"not {_done(action)}{asked}: {outcome.detail or outcome.reason.value}"
+        message = f"not {_done(action)}{asked}: {detail_words(outcome.detail) or outcome.reason.value}"
     elif isinstance(action, EvictPod):
         short_of = "" if action.reason is Reason.PACKED else f" ({action.resource.value})"
         message = f"evicted: {_WHY.get(action.reason, action.reason.value)}{short_of}"
     else:
-        detail = f" ({outcome.detail})" if outcome.detail else ""
+        detail = f" ({detail_words(outcome.detail)})" if outcome.detail else ""
         message = f"{_changes(action, before)}: {_WHY.get(action.reason, action.reason.value)}{detail}"
     return Announcement(action.namespace, action.pod, action.uid, outcome.reason, _shortened(message), refused)
 

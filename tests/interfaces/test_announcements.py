@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.explaining.announcing import announcements_of
 from cruise.domain.actions import Announcement, ContainerTarget, Hold, Outcome, Reason, TaintNode, Verdict
 from cruise.domain.cluster import Container, ContainerRole, Pod, WorkloadRef
 from cruise.domain.resources import NO_AMOUNTS
+from cruise.interfaces.announcements import announcements_of
 from tests.simulation.scenes import START, amounts, evict, resize
 
 WEB = WorkloadRef("Deployment", "web")

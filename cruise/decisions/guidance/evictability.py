@@ -1,0 +1,79 @@
+"""Which pods may be evicted: the one home of what protects a pod and of how PodDisruptionBudgets count."""
+
+from collections import Counter
+
+from cruise.domain.annotations import PROTECTIVE, Guidance
+from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot, WorkloadRef
+from cruise.domain.details import Detail
+from cruise.domain.policy import EvictionRanking, Mode
+
+
+class Evictability:
+    """The rules on evictions for one snapshot; pods with the same labels share what is found for them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._budgets: dict[str, list[DisruptionBudget]] = {}
+        for budget in snapshot.budgets:
+            self._budgets.setdefault(budget.namespace, []).append(budget)
+        self._covering: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[DisruptionBudget, ...]] = {}
+        self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
+
+    def ranking_of(self, pod: Pod, guidance: Guidance) -> EvictionRanking:
+        """Return the stated ranking; by default medium for StatefulSets and single replicas, low for the rest."""
+        if guidance.ranking is not None:
+            return guidance.ranking
+        ref = pod.workload
+        single = ref is None or ref.kind == "StatefulSet" or self._replicas(pod.namespace, ref) <= 1
+        return EvictionRanking.MEDIUM if single else EvictionRanking.LOW
+
+    def why_kept(self, pod: Pod, guidance: Guidance) -> str | None:
+        """Return the detail that forbids an eviction: the guidance, or what protects the pod; None if it may go."""
+        if guidance.ranking is EvictionRanking.NEVER:
+            return Detail.RANKING_NEVER
+        if guidance.mode < Mode.FULL:
+            return Detail.MODE_WITHOUT_EVICTIONS.of(guidance.mode.label)
+        return self.why_protected(pod)
+
+    def why_protected(self, pod: Pod) -> str | None:
+        """Return the detail that protects a pod from eviction whatever its guidance; None where nothing does."""
+        if pod.owner_kind is None or pod.mirror:
+            return Detail.NO_CONTROLLER
+        if pod.owner_kind == "DaemonSet":
+            return Detail.DAEMON_SET
+        for one in PROTECTIVE:
+            if one.name in pod.annotations and one.read(pod.annotations[one.name]):
+                return Detail.PROTECTED.of(f"{one.name}: {pod.annotations[one.name]}")
+        names = sorted(budget.name for budget in self._budgets_of(pod))
+        return Detail.SEVERAL_BUDGETS.of(", ".join(names)) if len(names) > 1 else None
+
+    def exhausted_budget(self, pod: Pod) -> str | None:
+        """Return the PodDisruptionBudget that allows no eviction of the pod now, None if none forbids it."""
+        return next((budget.name for budget in self._budgets_of(pod) if budget.disruptions_allowed < 1), None)
+
+    def _budgets_of(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
+        if pod.namespace not in self._budgets:
+            return ()
+        key = (pod.namespace, tuple(sorted(pod.labels.items())))
+        found = self._covering.get(key)
+        if found is None:
+            found = tuple(budget for budget in self._budgets[pod.namespace] if covers(budget, pod))
+            self._covering[key] = found
+        return found
+
+    def _replicas(self, namespace: str, ref: WorkloadRef) -> int:
+        workload = self._snapshot.workloads.get((namespace, ref))
+        if workload is not None and workload.replicas is not None:
+            return workload.replicas
+        if self._pods_of_workload is None:
+            self._pods_of_workload = Counter(
+                (pod.namespace, pod.workload)
+                for pod in self._snapshot.pods
+                if pod.workload is not None and not pod.terminal
+            )
+        return self._pods_of_workload[namespace, ref]
+
+
+def covers(budget: DisruptionBudget, pod: Pod) -> bool:
+    """Tell whether an eviction of the pod counts against a PodDisruptionBudget."""
+    return budget.namespace == pod.namespace and budget.selector.selects(pod.labels)

@@ -1,0 +1,55 @@
+"""Details of reasons: codes, each with the name or figure it is about; `interfaces` has the words."""
+
+from enum import StrEnum
+
+
+class Detail(StrEnum):
+    """What lies behind a reason that has several causes."""
+
+    # why a pod may not be evicted
+    NO_CONTROLLER = "no-controller"
+    DAEMON_SET = "daemon-set"
+    PROTECTED = "protected"
+    SEVERAL_BUDGETS = "several-budgets"
+    BUDGET_EXHAUSTED = "budget-exhausted"
+    EVICTIONS_SPENT = "evictions-spent"
+    RANKING_NEVER = "ranking-never"
+    MODE_WITHOUT_EVICTIONS = "mode-without-evictions"
+    NAMESPACE_EXCLUDED = "namespace-excluded"
+    ANNOTATIONS_UNREADABLE = "annotations-unreadable"
+    BEING_DELETED = "being-deleted"
+    NODE_NOT_READY = "node-not-ready"
+    LIMIT_RANGE_REFUSES = "limit-range-refuses"
+    QUOTA_REFUSES = "quota-refuses"
+    VOLUME_UNKNOWN = "volume-unknown"
+    UNMANAGED = "unmanaged"
+    # why an OOM kill has no other consequence
+    NO_EVICTIONS = "no-evictions"
+    NODE_UNKNOWN = "node-unknown"
+    KILLED_LONG_AGO = "killed-long-ago"
+    NOTHING_GROWS = "nothing-grows"
+    # other reasons
+    UTILISATION_TARGETED = "utilisation-targeted"
+    GROWTH_WAITS = "growth-waits"
+    CPU_NEEDS_RESTART = "cpu-needs-restart"
+    MEMORY_NEEDS_RESTART = "memory-needs-restart"
+    CPU_REQUEST_STAYS = "cpu-request-stays"
+    MEMORY_REQUEST_STAYS = "memory-request-stays"
+    CPU_LIMIT_STAYS = "cpu-limit-stays"
+    MEMORY_LIMIT_STAYS = "memory-limit-stays"
+    CPU_LIMIT_TOO_LOW = "cpu-limit-too-low"
+    MEMORY_LIMIT_TOO_LOW = "memory-limit-too-low"
+    CPU_LIMIT_FIXED = "cpu-limit-fixed"
+    MEMORY_LIMIT_FIXED = "memory-limit-fixed"
+
+    def of(self, subject: object) -> str:
+        """Return the code with what it is about."""
+        return f"{self.value}: {subject}"
+
+
+_CODES = {detail.value: detail for detail in Detail}
+
+
+def code_of(text: str) -> Detail | None:
+    """Return the code of a detail, None for one that is a name, a figure or a server's message alone."""
+    return _CODES.get(text.partition(": ")[0])
