@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from cruise.domain.policy import Policy
     from cruise.settings import Settings
-
-_LARGE_FILE_BYTES = 32 << 20
 
 
 class Format(StrEnum):
@@ -46,6 +44,11 @@ class ModeName(StrEnum):
     FULL = "full"
 
 
+def optional(name: str, metavar: str | None, help: str, *others: str, **more: Any) -> Any:  # noqa: ANN401 - typer's own
+    """Return an option that may be left out, and whose default says nothing."""
+    return typer.Option(name, *others, metavar=metavar, help=help, show_default=False, **more)
+
+
 SnapshotOption = Annotated[
     str,
     typer.Option(
@@ -57,16 +60,10 @@ SnapshotOption = Annotated[
 UsageOption = Annotated[
     str, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file; .gz as well, - for standard input.")
 ]
-NowOption = Annotated[
-    str | None,
-    typer.Option("--now", metavar="TIME", help="The time to decide at, e.g. 2026-01-01T12:00:00Z.", show_default=False),
-]
+NowOption = Annotated[str | None, optional("--now", "TIME", "The time to decide at, e.g. 2026-01-01T12:00:00Z.")]
 ModeOption = Annotated[ModeName, typer.Option("--mode", help="Decide as this mode of the cluster.")]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="A table for people or one JSON document.")]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings in TOML; CRUISE_* variables win.", show_default=False),
-]
+ConfigOption = Annotated[Path | None, optional("--config", "FILE", "Settings in TOML; CRUISE_* variables win.")]
 
 
 def settings_of(config: Path | None) -> "Settings":
@@ -102,11 +99,3 @@ def near(name: str, names: "Iterable[str]") -> str:
     """Return the ending of a complaint about an unknown name: those that look like it, or nothing."""
     found = get_close_matches(name, list(names), n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(found)}?" if found else ""
-
-
-def is_large(path: str) -> bool:
-    """Tell whether reading a file takes long enough to say so."""
-    try:
-        return os.path.getsize(path) >= _LARGE_FILE_BYTES
-    except OSError:
-        return False

@@ -12,9 +12,8 @@ from cruise.cli.commands.check import check
 from cruise.cli.commands.demo import demo
 from cruise.cli.commands.explain import explain
 from cruise.cli.commands.pack import pack
-from cruise.cli.commands.pause import pause
+from cruise.cli.commands.pause import pause, resume
 from cruise.cli.commands.plan import plan
-from cruise.cli.commands.resume import resume
 from cruise.cli.commands.revert import revert
 from cruise.cli.commands.scan import scan
 from cruise.cli.commands.serve import serve

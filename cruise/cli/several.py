@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 if TYPE_CHECKING:
     from typer._click.core import Context
@@ -13,7 +13,7 @@ _LAST = "cruise.several"
 
 
 class SeveralValues(TyperCommand):
-    """Reads `--option a b` as `--option a --option b` for `--trace` and `--policy`."""
+    """Reads `--option a b` as `--option a --option b` for some options, and lists the policies in its help."""
 
     several = ("--trace", "--policy")
 
@@ -22,6 +22,15 @@ class SeveralValues(TyperCommand):
         repeated, last = repeat_options(args, self.several)
         ctx.meta[_LAST] = last
         return super().parse_args(ctx, repeated)
+
+    def get_help(self, ctx: "Context") -> str:
+        """Add the names of the policies, which are read only here: that takes a third of a second."""
+        from cruise.backtest.policies.policies import POLICIES
+
+        for parameter in self.params:
+            if isinstance(parameter, TyperOption) and parameter.name == "policy":
+                parameter.help = f"{parameter.help}{', '.join(POLICIES)}."
+        return super().get_help(ctx)
 
     def shell_complete(self, ctx: "Context", incomplete: str) -> "list[CompletionItem]":
         """Complete a further value of an option as its first one."""

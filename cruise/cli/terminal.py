@@ -5,21 +5,24 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from cruise.errors import Unavailable
 
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
 
 class OutputClosed(Exception):
-    """Whoever read standard output has had enough, as `head` does; nothing is wrong."""
+    """The reader of standard output has closed it, as `head` does; nothing is wrong."""
 
 
 class _Terminal(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """Leave the ending to whoever started the command."""
+        """Leave the ending to the program."""
         raise OutputClosed
 
 
@@ -63,35 +66,54 @@ def abandon_output() -> None:
         os.close(nowhere)
 
 
+def print_result(
+    as_json: bool,
+    document: Callable[[], Iterable[bytes]],
+    parts: Callable[[Console], Iterable[RenderableType]],
+) -> None:
+    """Write a result as one document, or as tables for people. Raises OutputClosed."""
+    if as_json:
+        write_document(document())
+    else:
+        console = table_console()
+        print_parts(parts(console), console)
+
+
 def complain(message: str) -> None:
     """Say in one line on standard error what went wrong."""
     if sys.stderr is not None:
         print(f"cruise: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
 
-@contextmanager
-def busy(what: str, worth_telling: bool = True) -> Iterator[None]:
-    """Show on standard error that something takes a while, where people look on."""
-    if not worth_telling or sys.stderr is None or not sys.stderr.isatty():
-        yield
-        return
-    console = Console(stderr=True, highlight=False, markup=False)
-    with console.status(what):
-        yield
+def is_watched() -> bool:
+    """Tell whether standard error is a terminal, where people look on."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
-def updating(what: str) -> Iterator[Callable[[str], None]]:
-    """Show on standard error how far something is and for how long, where people look on; yields what sets the text."""
-    if sys.stderr is None or not sys.stderr.isatty():
+def busy(what: str, worth_telling: bool = True) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal that something takes a while; yields what changes the text."""
+    if not worth_telling or not is_watched():
         yield lambda text: None
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    console = Console(stderr=True, highlight=False, markup=False)
+    with console.status(what) as status:
+        yield status.update
 
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        shown = progress.add_task(what, total=None)
-        yield lambda text: progress.update(shown, description=text)
+
+@contextmanager
+def progress(
+    what: str, *columns: "ProgressColumn", total: float | None = None, visible: bool = True
+) -> Iterator[Callable[..., None]]:
+    """Show on a terminal how far a task is; yields what changes its fields, such as `completed`, as rich has them."""
+    if not is_watched():
+        yield lambda **fields: None
+        return
+    from rich.progress import Progress
+
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        added = shown.add_task(what, total=total, visible=visible)
+        yield lambda **fields: shown.update(added, **fields)
 
 
 @contextmanager

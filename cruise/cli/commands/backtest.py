@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cruise.cli.options import ConfigOption, ReportFormat, is_large, near, parse_time, settings_of
-from cruise.cli.running.backtest_options import (
+from cruise.cli.backtest_options import (
     DAYS,
     ArrivalsName,
     ArrivalsOption,
@@ -25,8 +24,9 @@ from cruise.cli.running.backtest_options import (
     TraceOption,
     WatchNodeOption,
 )
+from cruise.cli.options import ConfigOption, ReportFormat, near, parse_time, settings_of
 from cruise.cli.saving import require_writable, save
-from cruise.cli.terminal import busy, print_parts, table_console, write_document
+from cruise.cli.terminal import print_parts, table_console, write_document
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def backtest(
     html: HtmlOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Replay recorded usage under each policy, and compare what it wastes and whom it harms.
+    """Replay recorded usage under each policy, and compare what it wastes, kills and starves.
 
     Simulated time drives the controller's own passes on a simulated
     cluster, and beside it what other tools would do. Nothing is written
     anywhere else, and no cluster is touched. docs/backtest.md has the
-    formulas. Costs are told where price_core_hour and price_gibibyte_hour
+    formulas. Costs are shown where price_core_hour and price_gibibyte_hour
     are set.
 
     Examples:
@@ -80,20 +80,20 @@ def backtest(
 
     settings = settings_of(config)
     _check_source(trace, prometheus_url, {"--days": days, "--now": now, "--snapshot": snapshot})
-    terms = _terms(_node(node_cpu, node_memory), arrivals, seed, risk, settings)
+    options = _options(_node(node_cpu, node_memory), arrivals, seed, risk, settings)
     watched = _watched(watch_node)
     if html is not None:
         require_writable(html, "--html")
 
     from cruise.backtest.recordings.halves import Half
-    from cruise.cli.running.replaying import Asked, read_traces, replay_all
+    from cruise.cli.execution.replay import Replay, read_traces, replay_all
 
-    asked = Asked(_policies(policy), terms, Half(half.value) if half is not None else None, watched)
+    replay = Replay(_policies(policy), options, Half(half.value) if half is not None else None, watched)
     if trace:
-        recordings = read_traces(trace, terms)
+        recordings = read_traces(trace, options)
     else:
-        recordings = [_read_prometheus(prometheus_url, days or DAYS, now, snapshot, settings, terms)]
-    report = BacktestReport(replay_all(recordings, asked), _report_terms(terms, half, settings))
+        recordings = [_read_prometheus(prometheus_url, days or DAYS, now, snapshot, settings, options)]
+    report = BacktestReport(replay_all(recordings, replay), _terms(options, half, settings))
     if html is not None:
         from cruise.interfaces.backtest.html import backtest_html
 
@@ -113,15 +113,15 @@ def _check_source(trace: list[Path] | None, prometheus_url: str | None, of_prome
                 raise BadInput(f"{option} needs --prometheus-url: a trace is replayed as it was recorded")
 
 
-def _policies(asked: list[str] | None) -> list[str]:
-    """Return the policies asked for in the order of every table. Raises BadInput for an unknown one."""
+def _policies(wanted: list[str] | None) -> list[str]:
+    """Return the policies to replay in the order of every table. Raises BadInput for an unknown one."""
     from cruise.backtest.policies.policies import POLICIES
 
-    for name in asked or ():
+    for name in wanted or ():
         if name not in POLICIES:
             known = near(name, POLICIES) or f"; there are {', '.join(POLICIES)}"
             raise BadInput(f"--policy: no policy is called {name}{known}")
-    return [name for name in POLICIES if not asked or name in asked]
+    return [name for name in POLICIES if not wanted or name in wanted]
 
 
 def _node(cpu: str, memory: str) -> "Resources":
@@ -143,7 +143,9 @@ def _node(cpu: str, memory: str) -> "Resources":
     return Resources(*amounts)
 
 
-def _terms(node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, settings: "Settings") -> "ReplayOptions":
+def _options(
+    node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, settings: "Settings"
+) -> "ReplayOptions":
     from cruise.backtest.replay.options import Arrivals, ReplayOptions
 
     if not 0 < risk < 1:
@@ -167,53 +169,50 @@ def _watched(name: str | None) -> str | None:
 
 
 def _read_prometheus(
-    url: str | None, days: int, now: str | None, snapshot: str | None, settings: "Settings", terms: "ReplayOptions"
+    url: str | None, days: int, now: str | None, snapshot: str | None, settings: "Settings", options: "ReplayOptions"
 ) -> "Recording":
     from cruise.app.clock import wall_clock
-    from cruise.cli.running.replaying import read_prometheus
+    from cruise.cli.execution.replay import read_prometheus
 
     end, cluster = parse_time(now) or wall_clock(), None
     prometheus = settings.prometheus(url)
     if snapshot is not None:
-        from cruise.adapters.files import load_snapshot
+        from cruise.cli.inputs.files import load_snapshot
 
-        with busy(f"reading {snapshot}", is_large(snapshot)):
-            cluster = load_snapshot(snapshot)
-    return read_prometheus(prometheus, days, end, cluster, terms)
+        cluster = load_snapshot(snapshot)
+    return read_prometheus(prometheus, days, end, cluster, options)
 
 
-def _report_terms(terms: "ReplayOptions", half: HalfName | None, settings: "Settings") -> "ReplayTerms":
+def _terms(options: "ReplayOptions", half: HalfName | None, settings: "Settings") -> "ReplayTerms":
     from cruise.interfaces.backtest.report import Prices, ReplayTerms
 
     prices = None
     if settings.price_core_hour is not None and settings.price_gibibyte_hour is not None:
         prices = Prices(settings.price_core_hour, settings.price_gibibyte_hour)
     return ReplayTerms(
-        terms.pass_seconds,
-        terms.arrivals.value,
-        terms.seed,
-        terms.risk,
+        options.pass_seconds,
+        options.arrivals.value,
+        options.seed,
+        options.risk,
         half.value if half is not None else None,
         prices,
     )
 
 
 def _print(report: "BacktestReport", chosen: ReportFormat, watched: str | None) -> None:
-    from cruise.interfaces.backtest import html as backtest_html
-    from cruise.interfaces.backtest import report as backtest_report
+    from cruise.interfaces.backtest.html import backtest_html
+    from cruise.interfaces.backtest.report import backtest_csv, backtest_json, backtest_yaml
     from cruise.interfaces.backtest.table import backtest_table
 
     match chosen:
         case ReportFormat.TABLE:
             console = table_console()
             print_parts(backtest_table(report, console, watched), console)
-            return
         case ReportFormat.YAML:
-            document = backtest_report.backtest_yaml(report)
+            write_document([backtest_yaml(report)])
         case ReportFormat.CSV:
-            document = backtest_report.backtest_csv(report)
+            write_document([backtest_csv(report)])
         case ReportFormat.HTML:
-            document = backtest_html.backtest_html(report, watched)
+            write_document([backtest_html(report, watched)])
         case ReportFormat.JSON:
-            document = backtest_report.backtest_json(report)
-    write_document([document])
+            write_document([backtest_json(report)])

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ConfigOption, Format, FormatOption, ModeName, settings_of
-from cruise.cli.terminal import busy, print_parts, quiet_logs, table_console, write_document
+from cruise.cli.options import ConfigOption, Format, FormatOption, ModeName, optional, settings_of
+from cruise.cli.terminal import busy, print_result, quiet_logs
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,20 +16,15 @@ if TYPE_CHECKING:
 
 
 def check(
-    mode: Annotated[
-        ModeName | None, typer.Option("--mode", help="Check for this mode; for the one that is set without it.")
-    ] = None,
-    prometheus_url: Annotated[
-        str | None,
-        typer.Option("--prometheus-url", metavar="URL", help="Look at this server.", show_default=False),
-    ] = None,
+    mode: Annotated[ModeName | None, optional("--mode", None, "Check for this mode; by default the one set.")] = None,
+    prometheus_url: Annotated[str | None, optional("--prometheus-url", "URL", "Check this server.")] = None,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Check what cruise depends on: API server, rights, Prometheus, database, webhook, and what is in its way.
+    """Check what cruise depends on: API server, permissions, Prometheus, database, webhook, and conflicts with others.
 
-    Nothing is changed. Ends with 1 where something is red, that is, keeps
-    cruise from working in its mode.
+    Nothing is changed. The exit code is 1 if anything is red, that is,
+    keeps cruise from working in its mode.
 
     Examples:
       cruise check
@@ -53,11 +48,11 @@ def check(
     with quiet_logs(), busy("looking at cluster, Prometheus and database"):
         found = asyncio.run(_look(settings, prometheus_url, now))
     items = decide_preflight(found, settings.mode, now)
-    if format is Format.JSON:
-        write_document([check_json(items, settings.mode, now)])
-    else:
-        console = table_console()
-        print_parts(check_table(items, settings.mode, console), console)
+    print_result(
+        format is Format.JSON,
+        lambda: [check_json(items, settings.mode, now)],
+        lambda console: check_table(items, settings.mode, console),
+    )
     if any(item.level is Level.RED for item in items):
         raise typer.Exit(1)
 
@@ -66,7 +61,7 @@ async def _look(settings: "Settings", prometheus_url: str | None, now: "datetime
     from cruise.adapters.kube.http.client import KubeClient
     from cruise.adapters.prometheus.settings import PrometheusSettings
     from cruise.app.checking import surroundings
-    from cruise.cli.gathering.live import prometheus_of
+    from cruise.cli.inputs.live_cluster import prometheus_of
 
     async def find(client: KubeClient) -> PrometheusSettings:
         return await prometheus_of(client, settings, prometheus_url)

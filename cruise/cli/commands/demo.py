@@ -2,30 +2,22 @@
 
 from typing import Annotated
 
-import typer
-
-from cruise.cli.options import ConfigOption, Format, FormatOption, settings_of
+from cruise.cli.options import ConfigOption, Format, FormatOption, optional, settings_of
 from cruise.cli.terminal import print_parts, table_console, write_document
 
 
 def demo(
     seconds: Annotated[
         float | None,
-        typer.Option(
-            "--seconds",
-            metavar="S",
-            envvar="DEMO_SECONDS",
-            min=1,
-            help="End by itself after so long; without it Ctrl-C ends it.",
-            show_default=False,
-        ),
+        optional("--seconds", "S", "Stop after this time; without it Ctrl-C stops it.", envvar="DEMO_SECONDS", min=1),
     ] = None,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
     """Show the whole controller at work: a simulated cluster with real, replayed usage, 300 times as fast as real time.
 
-    Nothing outside this machine is contacted. The store is an embedded Postgres in a directory of the demo's own.
+    Nothing outside this machine is contacted. The store is an embedded
+    Postgres in a directory of the demo's own.
 
     Examples:
       cruise demo                 until Ctrl-C, then the summary
@@ -33,18 +25,16 @@ def demo(
       cruise demo --seconds 60    one minute, five simulated hours
     """
     import asyncio
-    import os
 
     from rich.console import Console
 
-    from cruise.adapters.store.embedded_postgres import default_data_dir
     from cruise.app.demo.running import run_demo
+    from cruise.cli.inputs.store import data_dir_of
     from cruise.interfaces.demo_view import render_summary, summary_json
 
     settings = settings_of(config)
-    directory = settings.data_dir or default_data_dir(os.environ)
     console = table_console() if format is Format.TABLE else Console(stderr=True, highlight=False, markup=False)
-    last = asyncio.run(run_demo(settings, console, directory, seconds))
+    last = asyncio.run(run_demo(settings, console, data_dir_of(settings), seconds))
     if format is Format.JSON:
         write_document([summary_json(last)])
     else:

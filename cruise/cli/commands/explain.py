@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,19 +15,19 @@ from cruise.cli.options import (
     ModeName,
     ModeOption,
     NowOption,
-    is_large,
     near,
+    optional,
     parse_time,
     policy_of,
     settings_of,
 )
-from cruise.cli.terminal import busy, complain, print_parts, table_console, write_document
+from cruise.cli.terminal import complain, print_result
 from cruise.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cruise.cli.gathering.stored import Remembered
+    from cruise.cli.inputs.store import Remembered
     from cruise.domain.cluster import Pod, Snapshot
     from cruise.domain.usage import StatisticsTable
 
@@ -37,18 +38,18 @@ def explain(
     pod: Annotated[str, typer.Argument(metavar="NAMESPACE/POD", help="The pod to explain.", show_default=False)],
     snapshot: Annotated[
         str | None,
-        typer.Option("--snapshot", metavar="FILE", help="The cluster, as for `cruise plan`.", show_default=False),
+        optional("--snapshot", "FILE", "The cluster, as for `cruise plan`."),
     ] = None,
     usage: Annotated[
         str | None,
-        typer.Option("--usage", metavar="FILE", help="Statistics; without it, those of the store.", show_default=False),
+        optional("--usage", "FILE", "Statistics; without it, those of the store."),
     ] = None,
     now: NowOption = None,
     mode: ModeOption = ModeName.FULL,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Explain one pod: why each of its numbers, who overrode what, and why it is held or evicted.
+    """Explain one pod: why each of its numbers, what was overridden where, and why it is held or evicted.
 
     Without --snapshot the cluster is the one that kubectl speaks to, or where
     there is none, what the store alone knows is shown. Without --usage the
@@ -67,19 +68,19 @@ def explain(
     if not slash or not namespace or not name or "/" in name:
         raise BadInput(f'"{pod}" is not NAMESPACE/POD; write e.g. shop/web-7d9f8b6c5d-x2x4z')
     if usage is not None and snapshot is None:
-        raise BadInput("--usage needs --snapshot: statistics alone do not tell what the pod asks for")
+        raise BadInput("--usage needs --snapshot: statistics alone do not say what the pod requests")
     at = parse_time(now)
-    asked = _Asked((namespace, name), at, mode, format, config)
+    request = _Request((namespace, name), at, mode, format, config)
     if snapshot is not None:
-        _from_snapshot(asked, snapshot, usage)
+        _from_snapshot(request, snapshot, usage)
     elif at is None and _knows_a_cluster(config):
-        _from_cluster(asked)
+        _from_cluster(request)
     else:
-        _from_store(asked)
+        _from_store(request)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """Which pod, judged when and as which mode, and how to answer."""
 
     name: tuple[str, str]
@@ -90,34 +91,35 @@ class _Asked:
 
 
 def _knows_a_cluster(config: Path | None) -> bool:
-    from cruise.cli.gathering.live import knows_a_cluster
+    from cruise.cli.inputs.live_cluster import knows_a_cluster
 
     return knows_a_cluster(settings_of(config))
 
 
-def _from_store(asked: _Asked) -> None:
+def _from_store(request: _Request) -> None:
     from cruise.app.clock import wall_clock
-    from cruise.cli.gathering.stored import remembered
+    from cruise.cli.inputs.store import remembered
     from cruise.interfaces.explain.document import stored_json
     from cruise.interfaces.explain.past import stored_text
 
-    name, at = asked.name, asked.at or wall_clock()
-    known = asyncio.run(remembered(settings_of(asked.config), name, None, at))
+    name, at = request.name, request.at or wall_clock()
+    known = asyncio.run(remembered(settings_of(request.config), name, None, at))
     if not known.own_statistics.keys and not known.past.outcomes and not known.past.kills:
         raise BadInput(f"the store knows no pod {name[0]}/{name[1]}; give --snapshot to explain why")
-    if asked.format is Format.JSON:
-        write_document([stored_json(*name, known.own_statistics, known.past)])
-        return
-    print_parts(stored_text(*name, known.own_statistics, known.past, at), table_console())
+    print_result(
+        request.format is Format.JSON,
+        lambda: [stored_json(*name, known.own_statistics, known.past)],
+        lambda _: stored_text(*name, known.own_statistics, known.past, at),
+    )
 
 
-def _from_cluster(asked: _Asked) -> None:
+def _from_cluster(request: _Request) -> None:
     """Explain from the cluster as it is now, by the store's statistics or, where it has none, by Prometheus'."""
     from cruise.app.clock import wall_clock
-    from cruise.cli.gathering.live import Prometheus, read_cluster
-    from cruise.cli.gathering.stored import has_store, remembered
+    from cruise.cli.inputs.live_cluster import Prometheus, read_cluster
+    from cruise.cli.inputs.store import has_store, remembered
 
-    settings = settings_of(asked.config)
+    settings = settings_of(request.config)
     stored = has_store(settings)
     try:
         live = read_cluster(settings, Prometheus.IF_FOUND if stored else Prometheus.NEEDED)
@@ -125,41 +127,39 @@ def _from_cluster(asked: _Asked) -> None:
         if not stored:
             raise
         complain(f"without the cluster, by the store alone: {error}")
-        _from_store(asked)
+        _from_store(request)
         return
-    pod = _find(asked.name, live.snapshot, "cluster")
-    known = asyncio.run(remembered(settings, asked.name, pod, wall_clock())) if stored else None
+    pod = _find(request.name, live.snapshot, "cluster")
+    known = asyncio.run(remembered(settings, request.name, pod, wall_clock())) if stored else None
     if known is not None and (known.own_statistics.keys or live.prometheus is None):
-        _answer(asked, pod, live.snapshot, known.statistics, wall_clock(), known)
+        _answer(request, pod, live.snapshot, known.statistics, wall_clock(), known)
         return
-    from cruise.cli.gathering.prometheus_usage import read_usage_of
+    from cruise.cli.inputs.prometheus_usage import read_usage_of
 
     assert live.prometheus is not None
     statistics, at, _ = read_usage_of(live.snapshot, live.prometheus, _HISTORY, None, settings.policy())
-    _answer(asked, pod, live.snapshot, statistics, at, known)
+    _answer(request, pod, live.snapshot, statistics, at, known)
 
 
-def _from_snapshot(asked: _Asked, snapshot: str, usage: str | None) -> None:
-    from cruise.adapters.files import load_snapshot, load_usage
+def _from_snapshot(request: _Request, snapshot: str, usage: str | None) -> None:
+    from cruise.cli.inputs.files import load_snapshot, load_usage
 
-    with busy(f"reading {snapshot}", is_large(snapshot)):
-        cluster = load_snapshot(snapshot)
-    found = _find(asked.name, cluster, "snapshot")
+    cluster = load_snapshot(snapshot)
+    found = _find(request.name, cluster, "snapshot")
     if usage is not None:
-        with busy(f"reading {usage}", is_large(usage)):
-            statistics, at = load_usage(usage, cluster, asked.at)
-        _answer(asked, found, cluster, statistics, at, None)
+        statistics, at = load_usage(usage, cluster, request.at)
+        _answer(request, found, cluster, statistics, at, None)
         return
     from cruise.app.clock import wall_clock
-    from cruise.cli.gathering.stored import remembered
+    from cruise.cli.inputs.store import remembered
 
-    at = asked.at or wall_clock()
-    known = asyncio.run(remembered(settings_of(asked.config), asked.name, found, at))
-    _answer(asked, found, cluster, known.statistics, at, known)
+    at = request.at or wall_clock()
+    known = asyncio.run(remembered(settings_of(request.config), request.name, found, at))
+    _answer(request, found, cluster, known.statistics, at, known)
 
 
 def _answer(
-    asked: _Asked,
+    request: _Request,
     pod: "Pod",
     snapshot: "Snapshot",
     statistics: "StatisticsTable",
@@ -172,7 +172,7 @@ def _answer(
     from cruise.interfaces.explain.past import past_text
     from cruise.interfaces.explain.text import explanation_text
 
-    policy = policy_of(asked.config, asked.mode)
+    policy = policy_of(request.config, request.mode)
     explanation = explain_pod(
         pod,
         snapshot,
@@ -184,13 +184,11 @@ def _answer(
         headroom=known.headroom if known is not None and known.statistics is statistics else SHARED_MAX,
     )
     past = known.past if known is not None else None
-    if asked.format is Format.JSON:
-        write_document([explanation_json(explanation, at, past)])
-        return
-    console = table_console()
-    print_parts(explanation_text(explanation, policy, at), console)
-    if past is not None:
-        print_parts(past_text(past, at), console)
+    print_result(
+        request.format is Format.JSON,
+        lambda: [explanation_json(explanation, at, past)],
+        lambda _: chain(explanation_text(explanation, policy, at), past_text(past, at) if past is not None else ()),
+    )
 
 
 def _find(name: tuple[str, str], snapshot: "Snapshot", source: str) -> "Pod":

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.gathering.collector import collector_off
 from cruise.cli.options import (
     ConfigOption,
     Format,
@@ -15,16 +14,16 @@ from cruise.cli.options import (
     ModeName,
     NowOption,
     SnapshotOption,
-    is_large,
+    optional,
     parse_time,
     policy_of,
     settings_of,
 )
-from cruise.cli.terminal import busy, complain, print_parts, table_console, write_document
+from cruise.cli.terminal import complain, print_parts, table_console, write_document
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
-    from cruise.cli.running.packing import Planned
+    from cruise.cli.execution.packing import Planned
     from cruise.domain.cluster import Snapshot
 
 
@@ -39,11 +38,8 @@ def pack(
     snapshot: SnapshotOption,
     usage: Annotated[
         str | None,
-        typer.Option(
-            "--usage",
-            metavar="FILE",
-            help="A UsageStatistics file, for --sizes rightsized; .gz as well, - for standard input.",
-            show_default=False,
+        optional(
+            "--usage", "FILE", "A UsageStatistics file, for --sizes rightsized; .gz as well, - for standard input."
         ),
     ] = None,
     sizes: Annotated[
@@ -52,21 +48,19 @@ def pack(
     ] = SizesName.FIXED,
     time_limit: Annotated[
         float | None,
-        typer.Option(
+        optional(
             "--time-limit",
-            metavar="S",
-            help="Seconds to search in, 0 for what the quick method finds; by default packing_time_limit, 10 s.",
-            show_default=False,
+            "S",
+            "Seconds to search for, 0 for what the quick method finds; by default packing_time_limit, 10 s.",
         ),
     ] = None,
     work: Annotated[
         float | None,
-        typer.Option(
+        optional(
             "--work",
-            metavar="UNITS",
+            "UNITS",
+            "Search for an amount of work instead of a time, about 1e9 a second: repeats to the letter.",
             min=1,
-            help="Search for an amount of work instead of a time, about 1e9 a second: repeats to the letter.",
-            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")] = 1,
@@ -75,14 +69,15 @@ def pack(
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Find places for pending pods: the most, the highest priority first.
+    r"""Find places for pending pods: the most, the highest priority first.
 
     Then as few evictions as possible. Nothing is contacted and nothing is
     changed; decides as mode full would. The plan says what is proved:
-    optimal and already-optimal are, feasible and no-improvement tell how
+    optimal and already-optimal are, feasible and no-improvement say how
     far they may be off. The snapshot is what this prints:
 
-      kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,pv,pvc,sc,csinodes,pc,ns -A -o json
+      kubectl get -A -o json \
+      no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,pv,pvc,sc,csinodes,pc,ns
 
     Examples:
       cruise pack --snapshot cluster.json
@@ -93,8 +88,8 @@ def pack(
 
       cruise pack --snapshot cluster.json --work 1e9 --seed 7
     """
-    from cruise.adapters.files import load_snapshot, load_usage
-    from cruise.cli.running.packing import Search, plan_packing
+    from cruise.cli.execution.packing import Search, plan_packing
+    from cruise.cli.inputs.files import collector_off, load_snapshot, load_usage
     from cruise.decisions.packing.building import Usage
     from cruise.domain.packing import Sizes
 
@@ -102,14 +97,9 @@ def pack(
         raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")
     search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
     policy, at = policy_of(config, ModeName.FULL), parse_time(now)
-    large = is_large(snapshot)
     with collector_off():
-        with busy(f"reading {snapshot}", large):
-            cluster = load_snapshot(snapshot)
-        known = None
-        if usage is not None:
-            with busy(f"reading {usage}", large):
-                known = Usage(*load_usage(usage, cluster, at))
+        cluster = load_snapshot(snapshot)
+        known = Usage(*load_usage(usage, cluster, at)) if usage is not None else None
         planned = plan_packing(cluster, known, policy, Sizes(sizes.value), search)
         _print(planned, cluster, format, full)
 

@@ -2,9 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from cruise.cli.gathering.collector import collector_off
 from cruise.cli.options import (
     ConfigOption,
     Format,
@@ -14,8 +11,8 @@ from cruise.cli.options import (
     NowOption,
     SnapshotOption,
     UsageOption,
-    is_large,
     near,
+    optional,
     parse_time,
     policy_of,
 )
@@ -36,14 +33,13 @@ def plan(
     usage: UsageOption,
     now: NowOption = None,
     node: Annotated[
-        list[str] | None,
-        typer.Option("--node", metavar="NAME", help="Only this node, every container; repeatable.", show_default=False),
+        list[str] | None, optional("--node", "NAME", "Only this node, every container; repeatable.")
     ] = None,
     mode: ModeOption = ModeName.FULL,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Plan every node from files: what each container gets, who is evicted, what is left alone.
+    """Plan every node from files: what each container gets, which pods are evicted, what is left alone.
 
     Nothing is contacted and nothing is changed. The snapshot is what this prints:
 
@@ -56,19 +52,16 @@ def plan(
 
       cruise plan --snapshot cluster.json --usage usage.json --format json
     """
-    from cruise.adapters.files import load_snapshot, load_usage
+    from cruise.cli.inputs.files import collector_off, is_large, load_snapshot, load_usage
     from cruise.decisions.sizing.node_plans import decide_node_plans
     from cruise.interfaces.plan.document import plan_json
 
     policy, at = policy_of(config, mode), parse_time(now)
-    large = is_large(snapshot)
     with collector_off():
-        with busy(f"reading {snapshot}", large):
-            cluster = load_snapshot(snapshot)
+        cluster = load_snapshot(snapshot)
         wanted = _wanted(node, cluster)
-        with busy(f"reading {usage}", large):
-            statistics, at = load_usage(usage, cluster, at)
-        with busy(f"deciding {len(cluster.nodes):,} nodes", large):
+        statistics, at = load_usage(usage, cluster, at)
+        with busy(f"deciding {len(cluster.nodes):,} nodes", is_large(snapshot)):
             plans = decide_node_plans(cluster, statistics, policy, at, nodes=wanted)
         if format is Format.JSON:
             write_document(plan_json(plans))
@@ -92,7 +85,7 @@ def _print_table(
 
 
 def _wanted(names: list[str] | None, snapshot: "Snapshot") -> frozenset[str] | None:
-    """Return the nodes asked for, None for all. Raises BadInput for one that is not there."""
+    """Return the nodes to plan, None for all. Raises BadInput for one that is not there."""
     if not names:
         return None
     known = {node.name for node in snapshot.nodes}

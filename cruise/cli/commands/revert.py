@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ConfigOption, Format, FormatOption, settings_of
-from cruise.cli.terminal import busy, complain, print_parts, quiet_logs, table_console, write_document
+from cruise.cli.options import ConfigOption, Format, FormatOption, optional, settings_of
+from cruise.cli.terminal import busy, complain, print_result, quiet_logs
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -16,15 +16,12 @@ if TYPE_CHECKING:
 
 
 def revert(
-    namespace: Annotated[
-        str | None,
-        typer.Option("--namespace", "-n", metavar="NAME", help="Only pods of this namespace.", show_default=False),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    namespace: Annotated[str | None, optional("--namespace", "NAME", "Only pods of this namespace.", "-n")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Pause cruise, and resize running pods back to the requests and limits that they had before it; nobody is evicted.
+    """Pause cruise, and resize running pods back to the requests and limits that they had before it; no pod is evicted.
 
     Original sizes are in an annotation of pods that were sized when they were
     created, and in the store for pods that were resized since: it has to be
@@ -38,7 +35,7 @@ def revert(
       kubectl -n cruise exec deploy/cruise-serve -- cruise revert --yes
     """
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise BadInput("revert resizes running pods: give --yes where nobody can be asked")
+        raise BadInput("revert resizes running pods: give --yes where no terminal can confirm it")
     settings = settings_of(config)
     with quiet_logs():
         if not yes and not _agreed(settings, namespace):
@@ -52,7 +49,7 @@ def revert(
 
 def _agreed(settings: "Settings", namespace: str | None) -> bool:
     from cruise.app.reverting import sized_pods
-    from cruise.cli.running.steering import known_store
+    from cruise.cli.inputs.store import known_store
 
     with busy("reading the cluster"):
         count = asyncio.run(sized_pods(settings.kube(), known_store(settings, elsewhere=""), namespace))
@@ -64,7 +61,7 @@ def _agreed(settings: "Settings", namespace: str | None) -> bool:
 def _put_back(settings: "Settings", namespace: str | None) -> "Reverted":
     from cruise.app.reverting import revert as put_back
     from cruise.app.serve.connections import policy_of
-    from cruise.cli.running.steering import known_store
+    from cruise.cli.inputs.store import known_store
 
     with busy("putting original sizes back"):
         return asyncio.run(
@@ -76,8 +73,8 @@ def _print(done: "Reverted", format: Format) -> None:
     from cruise.interfaces.revert_report import revert_json, revert_table
 
     pods = {(pod.namespace, pod.name): pod for pod in done.before.pods}
-    if format is Format.JSON:
-        write_document([revert_json(done.at, done.paused_before, done.outcomes, pods)])
-        return
-    console = table_console()
-    print_parts(revert_table(done.paused_before, done.outcomes, pods, console), console)
+    print_result(
+        format is Format.JSON,
+        lambda: [revert_json(done.at, done.paused_before, done.outcomes, pods)],
+        lambda console: revert_table(done.paused_before, done.outcomes, pods, console),
+    )

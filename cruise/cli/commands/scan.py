@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.gathering.collector import collector_off
-from cruise.cli.options import ConfigOption, NowOption, ReportFormat, is_large, parse_time, settings_of
+from cruise.cli.options import ConfigOption, NowOption, ReportFormat, optional, parse_time, settings_of
 from cruise.cli.saving import save
 from cruise.cli.terminal import busy, print_parts, table_console, write_document
 from cruise.errors import BadInput
@@ -39,29 +38,17 @@ _BY_SUFFIX = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", "
 
 
 def scan(
-    snapshot: Annotated[
-        str | None,
-        typer.Option(
-            "--snapshot", metavar="FILE", help="A recorded cluster, as for `cruise plan`.", show_default=False
-        ),
-    ] = None,
-    usage: Annotated[
-        str | None, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file.", show_default=False)
-    ] = None,
+    snapshot: Annotated[str | None, optional("--snapshot", "FILE", "A recorded cluster, as for `cruise plan`.")] = None,
+    usage: Annotated[str | None, optional("--usage", "FILE", "A UsageStatistics file.")] = None,
     prometheus_url: Annotated[
-        str | None,
-        typer.Option("--prometheus-url", metavar="URL", help="Read the usage from this server.", show_default=False),
+        str | None, optional("--prometheus-url", "URL", "Read the usage from this server.")
     ] = None,
     history: Annotated[History, typer.Option("--history", help="How much of the past to read from it.")] = History.DAY,
     now: NowOption = None,
     format: Annotated[
-        ReportFormat | None,
-        typer.Option("--format", "-f", help="table unless the name of --output tells.", show_default=False),
+        ReportFormat | None, optional("--format", None, "table unless the name of --output says otherwise.", "-f")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead.", show_default=False),
-    ] = None,
+    output: Annotated[Path | None, optional("--output", "FILE", "Write to a file instead.", "-o")] = None,
     price_cpu_core_hour: Annotated[float, typer.Option(min=0, metavar="$", help="For the estimate.")] = CPU_CORE_HOUR,
     price_gib_hour: Annotated[float, typer.Option(min=0, metavar="$", help="For the estimate.")] = MEMORY_GIB_HOUR,
     config: ConfigOption = None,
@@ -83,6 +70,7 @@ def scan(
 
       cruise scan --snapshot cluster.json --prometheus-url http://localhost:9090
     """
+    from cruise.cli.inputs.files import collector_off
     from cruise.decisions.scan.findings import scan as look_at
     from cruise.decisions.scan.waste import Prices
     from cruise.interfaces.scan.report import ScanReport
@@ -107,16 +95,15 @@ def scan(
 def _cluster(
     snapshot: str | None, usage: str | None, prometheus_url: str | None, settings: "Settings"
 ) -> "tuple[Snapshot, PrometheusSettings | None]":
-    """Return the cluster, and how its Prometheus is asked where that is where the usage comes from."""
+    """Return the cluster, and how its Prometheus is queried where the usage comes from there."""
     if snapshot is None:
-        from cruise.cli.gathering.live import Prometheus, read_cluster
+        from cruise.cli.inputs.live_cluster import Prometheus, read_cluster
 
         live = read_cluster(settings, Prometheus.NEEDED if usage is None else Prometheus.NOT, prometheus_url)
         return live.snapshot, live.prometheus
-    from cruise.adapters.files import load_snapshot
+    from cruise.cli.inputs.files import load_snapshot
 
-    with busy(f"reading {snapshot}", is_large(snapshot)):
-        cluster = load_snapshot(snapshot)
+    cluster = load_snapshot(snapshot)
     if usage is not None:
         return cluster, None
     if prometheus_url is None and settings.prometheus_url is None:
@@ -124,9 +111,9 @@ def _cluster(
     return cluster, settings.prometheus(prometheus_url)
 
 
-def _format(asked: ReportFormat | None, output: Path | None) -> ReportFormat:
-    if asked is not None:
-        return asked
+def _format(chosen: ReportFormat | None, output: Path | None) -> ReportFormat:
+    if chosen is not None:
+        return chosen
     return ReportFormat(_BY_SUFFIX.get(output.suffix.lower(), "table")) if output is not None else ReportFormat.TABLE
 
 
@@ -140,47 +127,43 @@ def _statistics(
 ) -> "tuple[StatisticsTable, datetime, str]":
     """Return the statistics, the time they are judged at, and where they come from in words."""
     if usage is not None:
-        from cruise.adapters.files import load_usage
+        from cruise.cli.inputs.files import load_usage
 
-        with busy(f"reading {usage}", is_large(usage)):
-            statistics, at = load_usage(usage, snapshot, now)
+        statistics, at = load_usage(usage, snapshot, now)
         return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
-    from cruise.cli.gathering.prometheus_usage import read_usage_of
+    from cruise.cli.inputs.prometheus_usage import read_usage_of
 
     assert prometheus is not None
     return read_usage_of(snapshot, prometheus, history.value, now, settings.policy())
 
 
 def _write(report: "ScanReport", chosen: ReportFormat, output: Path | None) -> None:
-    if chosen is ReportFormat.TABLE:
+    if output is not None:
+        save(output, [_document(report, chosen)], "--output")
+    elif chosen is ReportFormat.TABLE:
         from cruise.interfaces.scan.table import scan_table
 
-        if output is None:
-            console = table_console()
-            print_parts(scan_table(report, console), console)
-            return
-        save(output, [_plain_table(report)], "--output")
-        return
-    document = [_document(report, chosen)]
-    if output is None:
-        write_document(document)
+        console = table_console()
+        print_parts(scan_table(report, console), console)
     else:
-        save(output, document, "--output")
+        write_document([_document(report, chosen)])
 
 
 def _document(report: "ScanReport", chosen: ReportFormat) -> bytes:
-    from cruise.interfaces.scan import html as scan_html
-    from cruise.interfaces.scan import report as scan_report
+    from cruise.interfaces.scan.html import scan_html
+    from cruise.interfaces.scan.report import scan_csv, scan_json, scan_yaml
 
     match chosen:
+        case ReportFormat.TABLE:
+            return _plain_table(report)
+        case ReportFormat.JSON:
+            return scan_json(report)
         case ReportFormat.YAML:
-            return scan_report.scan_yaml(report)
+            return scan_yaml(report)
         case ReportFormat.CSV:
-            return scan_report.scan_csv(report)
+            return scan_csv(report)
         case ReportFormat.HTML:
-            return scan_html.scan_html(report)
-        case _:
-            return scan_report.scan_json(report)
+            return scan_html(report)
 
 
 def _plain_table(report: "ScanReport") -> bytes:

@@ -25,17 +25,18 @@ def serve(
 ) -> None:
     """Run the controller: statistics, node passes, the reaction to kills, API, health and metrics.
 
-    Nothing is written to the cluster in mode observe, the default. From mode resize on several may run: one leads, by
-    a Lease. Needs prometheus_url; everything else has a default. Logs go to standard error.
+    Nothing is written to the cluster in mode observe, the default. From mode
+    resize on several may run, of which one leads by a Lease. prometheus_url is
+    needed; everything else has a default. Logs go to standard error.
 
     Examples:
       CRUISE_PROMETHEUS_URL=http://prometheus:9090 cruise serve
 
       CRUISE_MODE=resize cruise serve --config cruise.toml
 
-      cruise serve --once --config cruise.toml                  one pass, and what it did
+      cruise serve --once --config cruise.toml
 
-      cruise serve --once --format json --config cruise.toml    the same for a script
+      cruise serve --once --format json --config cruise.toml
     """
     import uvloop
 
@@ -44,7 +45,7 @@ def serve(
     if format is Format.JSON and not once:
         raise BadInput("--format json is for --once; without it there is no result to print")
     settings = settings_of(config)
-    # What one pass does is printed; its log is for those who ask.
+    # What one pass does is printed; its log is for --verbose.
     usual = "warning" if once and settings.log_level == "info" else settings.log_level
     set_up_logs(settings.log_format, "debug" if verbose else usual)
     if not once:
@@ -69,7 +70,7 @@ async def _for_good(settings: "Settings") -> None:
 async def _once(settings: "Settings") -> "Once | None":
     from cruise.app.serve.one_pass import serve_once
     from cruise.app.signals import leave_if_busy, until_signal
-    from cruise.cli.gathering.prometheus_usage import usage_bar
+    from cruise.cli.inputs.prometheus_usage import usage_bar
 
     found: list[Once] = []
 

@@ -16,15 +16,17 @@ def webhook(
 ) -> None:
     """Answer the API server's reviews of new pods: requests from what their workload used, over HTTPS.
 
-    A pod is always admitted; in doubt it is left as it was sent. In mode observe, the default, nothing is patched.
-    Certificates are made, published and renewed, unless tls_dir has tls.crt and tls.key. Logs go to standard error.
+    A pod is always admitted; in doubt it is left as it was sent. In mode
+    observe, the default, nothing is patched. Certificates are made, published
+    and renewed, unless tls_dir has tls.crt and tls.key. Logs go to standard
+    error.
 
     Examples:
       CRUISE_MODE=initial cruise webhook
 
-      CRUISE_DATABASE_URL=postgresql://cruise@db/cruise cruise webhook --config cruise.toml
+      CRUISE_DATABASE_URL=postgresql://cruise@db/cruise cruise webhook
 
-      CRUISE_TLS_DIR=/etc/cruise/tls cruise webhook             with a certificate of yours
+      CRUISE_TLS_DIR=/etc/cruise/tls cruise webhook --config cruise.toml
     """
     import uvloop
 

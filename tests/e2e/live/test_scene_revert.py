@@ -135,7 +135,7 @@ def test_wrong_inputs_change_nothing(stage: Stage):
     stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi"))
     stage.running(1)
     stage.mark()
-    assert "give --yes where nobody can be asked" in refused(stage, "revert")
+    assert "give --yes where no terminal can confirm it" in refused(stage, "revert")
     said = refused(stage, "revert", "--yes", "--namespace", "no-such-place")
     assert "the cluster has no pod in namespace no-such-place" in said
     assert answered(stage, b"n\n") == 1

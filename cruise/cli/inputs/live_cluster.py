@@ -1,7 +1,6 @@
 """The cluster as it is now, read once for a command, with what it takes shown on standard error."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,13 +8,11 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from cruise.adapters.kube.asking.prometheus_services import PrometheusPlace, find_prometheus
 from cruise.adapters.kube.following.one_time_list import look
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import account_of, connect
-from cruise.cli.terminal import complain, quiet_logs
+from cruise.cli.terminal import busy, complain, quiet_logs
 from cruise.domain.cluster import Snapshot
 from cruise.errors import BadInput, Refused
 
@@ -34,7 +31,7 @@ class Prometheus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A cluster, and how its Prometheus is asked, None where it was not looked for."""
+    """A cluster, and how its Prometheus is queried, None where it was not looked for."""
 
     snapshot: Snapshot
     prometheus: "PrometheusSettings | None"
@@ -75,7 +72,7 @@ async def _read(settings: "Settings", prometheus: Prometheus, prometheus_url: st
 async def prometheus_of(
     client: KubeClient, settings: "Settings", prometheus_url: str | None = None
 ) -> "PrometheusSettings":
-    """Return how Prometheus is asked: at the address that is set, else found by the labels of its Service.
+    """Return how Prometheus is queried: at the address that is set, else found by the labels of its Service.
 
     Raises BadInput where there is none, besides the client's errors.
     """
@@ -123,17 +120,13 @@ async def snapshot_of(client: KubeClient) -> Snapshot:
 
 @contextmanager
 def _counting() -> Iterator[Callable[[str, int], None]]:
-    """Show how much was read, where people look on."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda kind, count: None
-        return
+    """Show on a terminal how much was read."""
     counts: dict[str, int] = {}
-    console = Console(stderr=True, highlight=False, markup=False)
-    with console.status("reading the cluster") as status:
+    with busy("reading the cluster") as update:
 
         def show(kind: str, count: int) -> None:
             counts[kind] = count
             read = ", ".join(f"{counts[name]:,} {name}" for name in ("nodes", "pods") if name in counts)
-            status.update(f"reading the cluster: {read or f'{sum(counts.values()):,} objects'}")
+            update(f"reading the cluster: {read or f'{sum(counts.values()):,} objects'}")
 
         yield show

@@ -1,11 +1,13 @@
-"""From files to a packing plan that the judge has nothing to say against."""
+"""The work of `cruise pack`: from files to a packing plan without objections."""
 
 import asyncio
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cruise.cli.terminal import busy, updating
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from cruise.cli.terminal import busy, progress
 from cruise.decisions.packing.building import Built, Usage, build_problem
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from cruise.domain.cluster import Snapshot
     from cruise.domain.policy import Policy
 
+_COLUMNS = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
 _LARGE_CLUSTER_PODS = 5_000
 # How often a problem is put anew where some pods turn out to keep the sizes they have.
 _MOST_PROBLEMS = 4
@@ -60,7 +63,7 @@ async def _planned(
         for left in reversed(range(_MOST_PROBLEMS)):
             with busy("putting the cluster into numbers", large):
                 built = build_problem(snapshot, None, policy, sizes, usage)
-            with updating("starting the solver") as show:
+            with progress("starting the solver", *_COLUMNS) as show:
                 packing, seconds = await _packed(worker, built, search, taken, show)
             taken += seconds
             with busy("putting the plan in order", large):
@@ -76,7 +79,7 @@ async def _planned(
 
 
 async def _packed(
-    worker: PackWorker, built: Built, search: Search, taken: float, show: "Callable[[str], None]"
+    worker: PackWorker, built: Built, search: Search, taken: float, show: "Callable[..., None]"
 ) -> tuple[Packing, float]:
     """Pack in what is left of the time; return the seconds too."""
     problem, last = built.problem, 0.0
@@ -85,7 +88,7 @@ async def _packed(
         nonlocal last
         last = seconds
         waiting = "" if worker.warm else "; loading the solver"
-        show(progress_text(better, problem.objective, problem.pod_count) + waiting)
+        show(description=progress_text(better, problem.objective, problem.pod_count) + waiting)
 
     left = search.seconds if search.seconds == math.inf else search.seconds - taken
     packing = await worker.pack(problem, left, on_progress, work_units=search.work_units, seed=search.seed)

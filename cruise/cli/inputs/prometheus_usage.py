@@ -1,20 +1,18 @@
-"""Statistics for one look at a cluster, read from a Prometheus server with a bar that tells how long it takes."""
+"""Statistics for one look at a cluster, read from a Prometheus server with a bar that shows how long it takes."""
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.clock import wall_clock
-from cruise.cli.terminal import quiet_logs
+from cruise.cli.terminal import progress, quiet_logs
 from cruise.decisions.oom import learn_from
 from cruise.domain.actions import Action
 from cruise.domain.cluster import OomKill, Pod, Snapshot
@@ -112,31 +110,15 @@ async def _read(
 _NO_PEAKS = HourlyPeaks((), np.empty(0, np.int64), np.empty(0), np.empty(0))
 
 
-class _Shown:
-    """The bar on standard error, where people look on."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        # How much there is to read is not known yet, and the columns have no words for that.
-        self._bar = progress.add_task("reading usage", visible=False)
-
-    def __call__(self, read: ReadingProgress) -> None:
-        """Move the bar."""
-        done, total = read.done_container_hours, read.total_container_hours
-        self._progress.update(self._bar, completed=done, total=total, visible=True)
-
-
 @contextmanager
-def usage_bar() -> "Iterator[_Shown | None]":
-    """Show how far the reading of usage is, where people look on."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
+def usage_bar() -> Iterator[Callable[[ReadingProgress], None]]:
+    """Show on a terminal how far the reading of usage is."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} container-hours"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield _Shown(progress)
+    # How much there is to read is not known at first, and the columns have no words for that.
+    with progress("reading usage", *columns, visible=False) as update:
+        yield lambda read: update(completed=read.done_container_hours, total=read.total_container_hours, visible=True)

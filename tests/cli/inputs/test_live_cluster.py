@@ -68,7 +68,7 @@ WRONG = {
     "no address": (["check", "--prometheus-url", "prometheus:9090"], "no cluster is known"),
     "a time of a live cluster": (["scan", "--now", "2026-01-01T00:00:00Z"], "--now needs --snapshot"),
     "usage twice": (["scan", "--usage", "u", "--prometheus-url", "http://x"], "choose one source"),
-    "nobody to ask": (["revert"], "give --yes where nobody can be asked"),
+    "no terminal": (["revert"], "give --yes where no terminal can confirm it"),
     "nothing to revert from": (["revert", "--yes"], "no cruise keeps its records under"),
     "nothing to pause": (["pause"], "no cruise keeps its records under"),
     "an argument too much": (["resume", "now"], "unexpected extra argument"),

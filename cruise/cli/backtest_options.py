@@ -1,0 +1,90 @@
+"""Options of `cruise backtest`, in the groups of its help."""
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cruise.cli.options import ReportFormat, optional
+
+DAYS, _MOST_DAYS = 14, 366
+_replayed = partial(optional, rich_help_panel="What is replayed")
+_cluster = partial(typer.Option, rich_help_panel="The simulated cluster")
+_report = partial(optional, rich_help_panel="The report")
+
+
+class ArrivalsName(StrEnum):
+    """When pods are created."""
+
+    FIRST_SAMPLE = "first-sample"
+    START = "start"
+
+
+class HalfName(StrEnum):
+    """Which half of the series is replayed."""
+
+    TUNE = "tune"
+    REPORT = "report"
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    """Return the policies whose names begin so."""
+    from cruise.backtest.policies.policies import POLICIES
+
+    return [name for name in POLICIES if name.startswith(incomplete)]
+
+
+TraceOption = Annotated[
+    list[Path] | None,
+    _replayed("--trace", "DIR…", "Trace directories: series.csv, cpu_millicores.csv.gz, memory_bytes.csv.gz."),
+]
+PrometheusUrlOption = Annotated[
+    str | None,
+    _replayed("--prometheus-url", "URL", "Read the usage from this server instead, a bounded query at a time."),
+]
+DaysOption = Annotated[
+    int | None, _replayed("--days", "N", f"How many days of it; {DAYS} by default.", min=1, max=_MOST_DAYS)
+]
+EndOption = Annotated[
+    str | None, _replayed("--now", "TIME", "Where they end, e.g. 2026-01-01T12:00:00Z; now by default.")
+]
+ClusterOption = Annotated[
+    str | None,
+    _replayed("--snapshot", "FILE", "With it: the cluster, for owners and requests that Prometheus does not have."),
+]
+HalfOption = Annotated[
+    HalfName | None,
+    _replayed("--half", None, "Only every other series by name: one half to tune rules on, the other to report on."),
+]
+PolicyOption = Annotated[
+    list[str] | None,
+    _cluster(
+        "--policy",
+        metavar="NAME…",
+        # The names follow when the help is shown: reading them takes a third of a second.
+        help="Policies to compare, all by default: ",
+        show_default=False,
+        autocompletion=complete_policy,
+    ),
+]
+NodeCpuOption = Annotated[str, _cluster("--node-cpu", metavar="CPU", help="Of every node.")]
+NodeMemoryOption = Annotated[str, _cluster("--node-memory", metavar="MEMORY", help="Of every node.")]
+ArrivalsOption = Annotated[ArrivalsName, _cluster("--arrivals", help="When pods are created.")]
+RiskOption = Annotated[
+    float,
+    _cluster(
+        "--risk",
+        metavar="P",
+        help="The share of a node's intervals in which it may run short, for the policies that promise one.",
+    ),
+]
+SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")]
+WatchNodeOption = Annotated[
+    str | None, _report("--watch-node", "NAME", "The node whose time lines the page shows; node-000 by default.")
+]
+ReportFormatOption = Annotated[
+    ReportFormat, typer.Option("--format", "-f", help="On standard output.", rich_help_panel="The report")
+]
+HtmlOption = Annotated[Path | None, _report("--html", "FILE", "Write the page with the pictures as well.")]

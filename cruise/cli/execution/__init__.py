@@ -1,0 +1,1 @@
+"""The long work of commands, with its progress on standard error."""

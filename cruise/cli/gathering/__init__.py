@@ -1,1 +1,0 @@
-"""What commands read before they decide: the live cluster, Prometheus, the store."""

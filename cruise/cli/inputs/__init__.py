@@ -1,0 +1,1 @@
+"""What commands read before they decide: files, the live cluster, Prometheus, the store."""

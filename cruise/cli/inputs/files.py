@@ -1,0 +1,50 @@
+"""The files that commands read, and Python's garbage collector, which is in their way."""
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from cruise.adapters import files
+from cruise.cli.terminal import busy
+from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import StatisticsTable
+
+_LARGE_FILE_BYTES = 32 << 20
+
+
+def is_large(path: str) -> bool:
+    """Tell whether reading a file takes long enough to say so."""
+    try:
+        return os.path.getsize(path) >= _LARGE_FILE_BYTES
+    except OSError:
+        return False
+
+
+def load_snapshot(path: str) -> Snapshot:
+    """Read a snapshot file. Raises BadInput."""
+    with busy(f"reading {path}", is_large(path)):
+        return files.load_snapshot(path)
+
+
+def load_usage(path: str, snapshot: Snapshot, now: datetime | None) -> tuple[StatisticsTable, datetime]:
+    """Read a usage file that belongs to a snapshot, and the time that it is judged at. Raises BadInput."""
+    with busy(f"reading {path}", is_large(path)):
+        return files.load_usage(path, snapshot, now)
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Do without the garbage collector.
+
+    A command makes a million objects, none of them in cycles, and keeps them until it ends: looking through them for
+    garbage again and again would cost a third of its time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,1 +1,0 @@
-"""What commands do once their options are understood."""
