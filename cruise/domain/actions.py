@@ -7,6 +7,7 @@ from enum import StrEnum
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import Amounts, ResourceName, Resources
+from cruise.domain.scheduling import OVERLOADED, Taint
 
 
 class Reason(StrEnum):
@@ -117,18 +118,20 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class TaintNode:
-    """Put cruise's own overload taint on a node."""
+    """Put a taint of cruise's own on a node."""
 
     node: str
     reason: Reason
+    taint: Taint = OVERLOADED
 
 
 @dataclass(frozen=True, slots=True)
 class UntaintNode:
-    """Remove cruise's own overload taint from a node."""
+    """Remove a taint of cruise's own from a node."""
 
     node: str
     reason: Reason
+    taint: Taint = OVERLOADED
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,5 +132,6 @@ class Placement:
 
 ANYWHERE = Placement()
 
-# The one taint that cruise puts on nodes and takes off again.
 OVERLOADED = Taint("cruise.io/overloaded", "true", TaintEffect.NO_SCHEDULE)
+# The taints that cruise puts on nodes and takes off again.
+OWN_TAINTS = frozenset({OVERLOADED})

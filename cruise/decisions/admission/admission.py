@@ -17,7 +17,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources
-from cruise.domain.scheduling import OVERLOADED
+from cruise.domain.scheduling import OWN_TAINTS
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
 
@@ -183,7 +183,7 @@ def _within_largest_node(
 def _could_hold(node: Node, pod: Pod) -> bool:
     """Tell whether the pod may run on the node, whatever keeps pods off it for a while."""
     lasting = [
-        taint for taint in node.taints if taint != OVERLOADED and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
+        taint for taint in node.taints if taint not in OWN_TAINTS and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
     ]
     return pod.placement.admits(node.name, node.labels) and pod.placement.tolerates_all(lasting)
 

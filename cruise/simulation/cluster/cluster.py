@@ -13,7 +13,7 @@ from typing import assert_never
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
 from cruise.domain.cluster import Autoscaler, LimitRangeItem, Node, OomKill, Pod, Snapshot
 from cruise.domain.resources import Resources
-from cruise.domain.scheduling import OVERLOADED
+from cruise.domain.scheduling import Taint
 from cruise.errors import Conflict, NotFound, Refused, Throttled
 from cruise.simulation.cluster.api_server import check_resize, resized
 from cruise.simulation.cluster.behaviour import Behaviour
@@ -193,9 +193,9 @@ class SimulatedCluster:
             case EvictPod():
                 self._evict(action)
             case TaintNode():
-                self._set_overloaded(action.node, True)
+                self._set_taint(action.node, action.taint, wanted=True)
             case UntaintNode():
-                self._set_overloaded(action.node, False)
+                self._set_taint(action.node, action.taint, wanted=False)
             case _:
                 assert_never(action)
 
@@ -265,12 +265,12 @@ class SimulatedCluster:
             self._kubelet.terminate(record, self._timeline.now)
             self._controllers.look_at(record.workload)
 
-    def _set_overloaded(self, name: str, overloaded: bool) -> None:
+    def _set_taint(self, name: str, own: Taint, *, wanted: bool) -> None:
         node = self._state.nodes.get(name)
         if node is None:
             raise NotFound(f'nodes "{name}" not found')
-        others = tuple(taint for taint in node.taints if taint != OVERLOADED)
-        self._state.set_node(replace(node, taints=(*others, OVERLOADED) if overloaded else others))
+        others = tuple(taint for taint in node.taints if taint != own)
+        self._state.set_node(replace(node, taints=(*others, own) if wanted else others))
         self._controllers.look_at_daemons()
 
     def _pod_ended(self, record: PodRecord) -> None:

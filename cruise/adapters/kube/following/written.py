@@ -8,7 +8,6 @@ from cruise.adapters.kube.following.cache import Cache
 from cruise.domain.actions import Action, ContainerTarget, EvictPod, ResizePod, TaintNode, UntaintNode
 from cruise.domain.cluster import Pod
 from cruise.domain.resources import Amounts
-from cruise.domain.scheduling import OVERLOADED
 
 PATIENCE_SECONDS = 1.0
 _LOOK_SECONDS = 0.01
@@ -98,7 +97,7 @@ def _shows(cache: Cache, action: Action) -> bool:
             return pod is None or pod.uid != action.uid or pod.terminating or pod.terminal
         case TaintNode() | UntaintNode():
             node = cache.node(action.node)
-            return node is None or (OVERLOADED in node.taints) == isinstance(action, TaintNode)
+            return node is None or (action.taint in node.taints) == isinstance(action, TaintNode)
         case _:
             assert_never(action)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from cruise.adapters.kube.http.client import MERGE_PATCH, STRATEGIC_MERGE, KubeClient
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
-from cruise.domain.scheduling import OVERLOADED
+from cruise.domain.scheduling import Taint
 from cruise.errors import Conflict, Unavailable
 from cruise.kube_json.patches.resize_patch import resize_patch
 
@@ -37,9 +37,9 @@ async def perform(client: KubeClient, action: Action) -> None:
             # Never repeated: that the pod is gone would then look as if somebody else had done it.
             await client.send("POST", f"{_pod(action.namespace, action.pod)}/eviction", _eviction(action))
         case TaintNode():
-            await _set_taint(client, action.node, wanted=True)
+            await _set_taint(client, action.node, action.taint, wanted=True)
         case UntaintNode():
-            await _set_taint(client, action.node, wanted=False)
+            await _set_taint(client, action.node, action.taint, wanted=False)
         case _:
             assert_never(action)
 
@@ -58,16 +58,16 @@ class _Node(msgspec.Struct, frozen=True):
     spec: _NodeSpec = _NodeSpec()
 
 
-async def _set_taint(client: KubeClient, name: str, *, wanted: bool) -> None:
-    """Put on or take off cruise's own taint, whatever others do to the node's taints meanwhile."""
+async def _set_taint(client: KubeClient, name: str, own: Taint, *, wanted: bool) -> None:
+    """Put on or take off a taint of cruise's own, whatever others do to the node's taints meanwhile."""
     path = f"/api/v1/nodes/{quote(name)}"
     for attempt in range(_TAINT_TRIES):
         node = _node(await client.get(path), path)
         taints = node.spec.taints or ()
-        others = [taint for taint in taints if not _is_ours(taint)]
+        others = [taint for taint in taints if (taint.get("key"), taint.get("effect")) != (own.key, own.effect.value)]
         if (len(others) < len(taints)) == wanted:
             return
-        ours: JsonObject = {"key": OVERLOADED.key, "value": OVERLOADED.value, "effect": OVERLOADED.effect.value}
+        ours: JsonObject = {"key": own.key, "value": own.value, "effect": own.effect.value}
         patch = {
             "metadata": {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version},
             "spec": {"taints": [*others, ours] if wanted else others or None},
@@ -86,10 +86,6 @@ def _node(body: bytes, path: str) -> _Node:
         return msgspec.json.decode(body, type=_Node)
     except msgspec.DecodeError as error:
         raise Unavailable(f"GET {path}: what the API server answered is no node: {error}") from error
-
-
-def _is_ours(taint: JsonObject) -> bool:
-    return taint.get("key") == OVERLOADED.key and taint.get("effect") == OVERLOADED.effect.value
 
 
 def _eviction(action: EvictPod) -> JsonObject:
