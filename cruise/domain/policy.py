@@ -36,14 +36,6 @@ class EvictionRanking(IntEnum):
         return self.name.lower()
 
 
-class HeadroomModel(StrEnum):
-    """How a node's shared headroom is found."""
-
-    SHARED_MAX = "shared-max"
-    JOINT_PEAK = "joint-peak"
-    RISK = "risk"
-
-
 class HeadroomStart(StrEnum):
     """What the model `risk` goes by until it has seen a week.
 
@@ -92,7 +84,7 @@ class Policy:
     max_evictions_per_node: int = 1
     max_evictions_per_workload: int = 1
     max_evictions_per_hour: int = 20
-    headroom: HeadroomModel = HeadroomModel.RISK
+    headroom: str = "risk"  # the name of a model in decisions/sizing/headroom/choosing.py
     headroom_risk: float = 1e-2  # of a node's intervals, the share in which its demand may pass what it has
     headroom_cpu_risk: float | None = 7e-2  # the same for CPU, which does not kill; None: as for memory
     headroom_start: HeadroomStart = HeadroomStart.SHARED_MAX

@@ -1,4 +1,4 @@
-"""What is told about pods where their owners look: one short line on each pod that something was done to or refused."""
+"""Events on pods: one short line on each pod that something was done to or refused."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -42,8 +42,8 @@ def announcements_of(
         pod = pods.get((hold.namespace, hold.pod))
         if hold.reason is Reason.UNREADABLE_ANNOTATION and pod is not None:
             message = _shortened(f"not resized: annotation of the {hold.detail}")
-            told = Announcement(hold.namespace, hold.pod, pod.uid, hold.reason, message, True)
-            found.setdefault((hold.namespace, hold.pod), told)
+            event = Announcement(hold.namespace, hold.pod, pod.uid, hold.reason, message, True)
+            found.setdefault((hold.namespace, hold.pod), event)
     return [found[key] for key in sorted(found)]
 
 
@@ -56,8 +56,8 @@ def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | 
         return None
     before = pods.get((action.namespace, action.pod))
     if refused:
-        asked = f" ({_changes(action, before)})" if isinstance(action, ResizePod) else ""
-        message = f"not {_done(action)}{asked}: {detail_words(outcome.detail) or outcome.reason.value}"
+        wanted = f" ({_changes(action, before)})" if isinstance(action, ResizePod) else ""
+        message = f"not {_done(action)}{wanted}: {detail_words(outcome.detail) or outcome.reason.value}"
     elif isinstance(action, EvictPod):
         short_of = "" if action.reason is Reason.PACKED else f" ({action.resource.value})"
         message = f"evicted: {_WHY.get(action.reason, action.reason.value)}{short_of}"
@@ -82,9 +82,9 @@ def _changes(action: ResizePod, before: Pod | None) -> str:
         return "as it was"
     if len(action.containers) == 1:
         return ", ".join(changed[0][1])
-    told = "; ".join(f"{name} {', '.join(changes)}" for name, changes in changed[:_MOST_CONTAINERS])
+    listed = "; ".join(f"{name} {', '.join(changes)}" for name, changes in changed[:_MOST_CONTAINERS])
     more = len(changed) - _MOST_CONTAINERS
-    return f"{told}; and {more} more" if more > 0 else told
+    return f"{listed}; and {more} more" if more > 0 else listed
 
 
 def _of_container(target: ContainerTarget, before: Container | None) -> Iterable[str]:

@@ -6,7 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cruise.domain.policy import HeadroomModel, HeadroomStart, Mode, OomReaction, Policy
+from cruise.decisions.sizing.headroom.choosing import MODELS
+from cruise.domain.policy import HeadroomStart, Mode, OomReaction, Policy
 from cruise.errors import BadInput
 from cruise.settings import forms
 from cruise.settings.forms import Form
@@ -23,7 +24,7 @@ def _setting(form: Form, default: object) -> Any:  # noqa: ANN401 - the type is 
 
 
 _MODE = forms.choice("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
-_HEADROOM = forms.choice("a headroom model", [(model.value, model) for model in HeadroomModel])
+_HEADROOM = forms.choice("a headroom model", [(model, model) for model in MODELS])
 _HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start) for start in HeadroomStart])
 _OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 _DURATION = forms.duration()
@@ -103,7 +104,7 @@ class Settings:
     packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)
     price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
-    headroom: HeadroomModel = _setting(_HEADROOM, _POLICY.headroom)
+    headroom: str = _setting(_HEADROOM, _POLICY.headroom)
     headroom_risk: float = _setting(forms.share("0.01"), _POLICY.headroom_risk)
     headroom_cpu_risk: float | None = _setting(forms.share("0.05"), _POLICY.headroom_cpu_risk)
     headroom_start: HeadroomStart = _setting(_HEADROOM_START, _POLICY.headroom_start)

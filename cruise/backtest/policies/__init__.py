@@ -1,1 +1,1 @@
-"""The policies that are compared: cruise's own passes, asked in columns, and the list of all."""
+"""The policies that are compared: cruise's own passes, in columns, and the list of all."""

@@ -22,7 +22,7 @@ from cruise.simulation.cluster.timeline import utc
 
 
 class KillReactions:
-    """Reacts to kills, and remembers whom it let rest."""
+    """Reacts to kills, and remembers which pods are left alone after one."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class KillReactions:
         self._reacted_at: dict[int, tuple[int, datetime]] = {}
 
     def rests(self, view: ClusterView) -> BoolArray:
-        """Tell whose pod a node pass leaves alone, since a kill of it was just answered."""
+        """Tell which pods a node pass leaves alone, since a kill was just answered."""
         return np.asarray((self._rests_until > view.at) & (self._resting == view.born), dtype=np.bool_)
 
     def react(self, kill: Kill, view: ClusterView) -> KillReaction:

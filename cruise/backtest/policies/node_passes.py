@@ -1,8 +1,8 @@
-"""Cruise under replay: its own statistics, admission, node pass and OOM reaction, asked in columns.
+"""Cruise under replay: its own statistics, admission, node pass and OOM reaction, in columns.
 
-What a pass does pod by pod on a live cluster (who may be touched, eviction rankings, admission, reactions, budgets) is
-asked of the same functions with pods made for the purpose; whether a pod may be touched is asked again only once
-something has changed that the answer depends on.
+What a pass decides pod by pod on a live cluster (which pods may be touched, eviction rankings, admission, reactions,
+budgets) the same functions decide here, with pods made for the purpose; whether a pod may be touched is decided again
+only once something has changed that the answer depends on.
 """
 
 from dataclasses import replace
@@ -64,7 +64,7 @@ class CruisePasses:
         if self._admitter is None or self._admitter[0] != view.at:
             nowhere = self._pods.snapshot(view, NO_CONTAINERS)
             self._admitter = (view.at, Admitter(nowhere, self._statistics.of_workloads(), {}, self._policy, now))
-        # It may also be asked what a pod would be created with that still runs.
+        # What a pod that still runs would be created with may be wanted as well.
         replaced = containers[view.born[containers] > np.maximum(self._born[containers], 1)]
         self._statistics.replaced(replaced)
         self._headroom.replaced(replaced)
@@ -96,7 +96,7 @@ class CruisePasses:
         )
         headroom = self._headroom.of_pass(view.at, row_of, len(statistics.updated_at), self._known.own_rows)
         sized = size_nodes(columns, fit_nodes(columns, self._contenders(view, columns)), headroom)
-        staying = sized.fit.stays[columns.table.pod_of]
+        staying = sized.fit.stays[columns.candidates.pod_of]
         self._headroom.expect(view.at, chosen[staying], columns.node_of[staying], sized.sums)
         rests = self._kills.rests(view)[chosen]
         wanted = Sizes(

@@ -14,14 +14,14 @@ from cruise.backtest.policies.node_passes import CruisePasses
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.policy import ReplayPolicy
-from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
+from cruise.domain.policy import HeadroomStart, Policy
 
 
 def _as_designed(policy: Policy) -> Policy:
     """Return the rules as they were first designed, before replays changed them."""
     return replace(
         policy,
-        headroom=HeadroomModel.SHARED_MAX,
+        headroom="shared-max",
         new_workload_age=timedelta(hours=1),
         memory_limit_history=timedelta(0),
     )
@@ -31,7 +31,7 @@ def _keeping_to(risk: float, policy: Policy) -> Policy:
     """Return the rules with a stated risk for both resources, kept to from the first day on."""
     return replace(
         policy,
-        headroom=HeadroomModel.RISK,
+        headroom="risk",
         headroom_risk=risk,
         headroom_cpu_risk=None,
         headroom_start=HeadroomStart.SUM_OF_PEAKS,
@@ -51,7 +51,7 @@ POLICIES: Mapping[str, Callable[[Recording, ReplayOptions], ReplayPolicy]] = Map
         "cruise": _cruise("cruise", lambda options: options.policy),
         "cruise-shared-max": _cruise("cruise-shared-max", lambda options: _as_designed(options.policy)),
         "cruise-joint-peak": _cruise(
-            "cruise-joint-peak", lambda options: replace(options.policy, headroom=HeadroomModel.JOINT_PEAK)
+            "cruise-joint-peak", lambda options: replace(options.policy, headroom="joint-peak")
         ),
         "cruise-risk": _cruise("cruise-risk", lambda options: _keeping_to(options.risk, options.policy)),
         "oracle": Oracle,

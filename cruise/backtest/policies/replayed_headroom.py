@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.backtest.policies.statistics import ReplayedStatistics
-from cruise.decisions.sizing.headroom.choosing import headroom_of
+from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.outcome import Expectation
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.decisions.sizing.sharing import NodeSums
 from cruise.domain.arrays import Float32Array, Int64Array
-from cruise.domain.policy import HeadroomModel, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.runtime.sizing.score_history import ScoreHistory
 
@@ -22,6 +22,7 @@ class ReplayedHeadroom:
 
     def __init__(self, policy: Policy, statistics: ReplayedStatistics) -> None:
         self._policy = policy
+        self._model = MODELS[policy.headroom]
         self._statistics = statistics
         self._scores = ScoreHistory()
         self._expected: Expectation | None = None
@@ -44,15 +45,13 @@ class ReplayedHeadroom:
         `row_of` has each container's row of the statistics, -1 without any; the first `own` of the `rows` speak for
         a container itself, the others for its workload.
         """
-        return headroom_of(
-            self._policy,
-            lambda: self._past(row_of, rows, own),
-            lambda: self._scores.margins(at, self._policy.risk_of),
-        )
+        model = self._model
+        past = self._past(row_of, rows, own) if model.reads_usage else PastDemand.empty(rows)
+        return model.prepare(past, self._scores.margins(at, self._policy.risk_of) if model.learns else {}, self._policy)
 
     def expect(self, at: int, containers: Int64Array, nodes: Int64Array, sums: Mapping[ResourceName, NodeSums]) -> None:
         """Remember what a pass was decided on; the containers are those of pods that stay."""
-        if self._policy.headroom is HeadroomModel.RISK:
+        if self._model.learns:
             self._expected = Expectation.of(
                 at,
                 containers,
@@ -67,7 +66,7 @@ class ReplayedHeadroom:
         places, numbers = np.full(rows, -1, dtype=np.int64), np.full(rows, -1, dtype=np.int64)
         places[row_of[spoken_for]] = np.where(row_of[spoken_for] < own, sampled[spoken_for], -1)
         numbers[row_of[spoken_for]] = self._statistics.numbers[spoken_for]
-        if self._policy.headroom is not HeadroomModel.JOINT_PEAK:
+        if not self._model.reads_hours:
             return PastDemand.of(usage, places, numbers, {})
         cpu, memory = self._statistics.peaks_of_hours()
         return PastDemand.of(usage, places, numbers, {ResourceName.CPU: cpu, ResourceName.MEMORY: memory})

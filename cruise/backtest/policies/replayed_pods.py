@@ -1,4 +1,4 @@
-"""The pods of a replay as decisions read them: made from the view's columns where somebody asks for one."""
+"""The pods of a replay as decisions read them: made from the view's columns where one is needed."""
 
 from datetime import datetime
 
@@ -39,7 +39,7 @@ class ReplayedPods:
         self._workloads = {key: Workload(*key, replicas=count) for key, count in replicas.items()}
 
     def note_admission(self, container: int, sized: bool) -> None:
-        """Remember whether a container's new pod was created with other sizes than it asked for."""
+        """Remember whether a container's new pod was created with other sizes than its template's."""
         self._sized[container] = sized
 
     def created(self, container: int, at: datetime) -> Pod:
@@ -85,7 +85,7 @@ class ReplayedPods:
         return Snapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
 
     def scope(self, view: ClusterView, statistics: StatisticsTable, policy: Policy) -> Scope:
-        """Return the rules on who may be touched; pods do not matter to one another there."""
+        """Return the rules on which pods may be touched; pods do not matter to one another there."""
         return Scope(self.snapshot(view, NO_CONTAINERS), statistics, {}, policy, utc(view.at))
 
     def _pod(

@@ -1,4 +1,4 @@
-"""Which pods of a replay may be touched, asked again only where something has changed that the answer depends on."""
+"""Which pods of a replay may be touched, decided again only where something has changed that the answer depends on."""
 
 import numpy as np
 

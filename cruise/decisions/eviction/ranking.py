@@ -1,4 +1,4 @@
-"""Whom to evict from a node that does not hold its pods, and whom to spare again."""
+"""Which pods to evict from a node that does not hold all of them, and which to spare again."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ def need_of(contenders: Sequence[Contender]) -> Resources:
 
 
 def rank_for_eviction(contenders: Sequence[Contender], resource: ResourceName) -> list[int]:
-    """Return who may go on account of a resource, first to go first.
+    """Return the pods that may go on account of a resource, first to go first.
 
     By ranking, then by the largest headroom of that resource, then by namespace and name.
     """
 
     def order(index: int) -> tuple[int, int, str, str]:
         contender = contenders[index]
-        return (contender.ranking, -_of(contender.headroom, resource), contender.namespace, contender.name)
+        return (contender.ranking, -contender.headroom.of(resource), contender.namespace, contender.name)
 
     return sorted((i for i, c in enumerate(contenders) if resource in c.candidate_for), key=order)
 
@@ -52,14 +52,14 @@ def rank_for_eviction(contenders: Sequence[Contender], resource: ResourceName) -
 def decide_evictions(contenders: Sequence[Contender], available: Resources) -> list[Marked] | None:
     """Mark pods until the rest fits, memory first, then spare again, in reverse order, all whose return still fits.
 
-    None where not even the departure of every candidate would make the rest fit: then nobody goes.
+    None where not even the departure of every candidate would make the rest fit: then none goes.
     """
     staying = [True] * len(contenders)
     marked: list[Marked] = []
     for resource in (ResourceName.MEMORY, ResourceName.CPU):
         need = _Need(contenders, staying, resource)
         queue = iter(rank_for_eviction(contenders, resource))
-        while need.now() > _of(available, resource):
+        while need.now() > available.of(resource):
             index = next((index for index in queue if staying[index]), None)
             if index is None:
                 return None
@@ -72,7 +72,7 @@ def decide_evictions(contenders: Sequence[Contender], available: Resources) -> l
         staying[mark.index] = True
         for need in needs.values():
             need.add(mark.index)
-        if not all(need.now() <= _of(available, resource) for resource, need in needs.items()):
+        if not all(need.now() <= available.of(resource) for resource, need in needs.items()):
             staying[mark.index] = False
             for need in needs.values():
                 need.remove(mark.index)
@@ -81,12 +81,12 @@ def decide_evictions(contenders: Sequence[Contender], available: Resources) -> l
 
 
 class _Need:
-    """What the contenders that stay need of one resource; `staying` is shared with who decides."""
+    """What the contenders that stay need of one resource; `staying` is shared with the decision."""
 
     def __init__(self, contenders: Sequence[Contender], staying: Sequence[bool], resource: ResourceName) -> None:
         self._staying = staying
-        self._bases = [_of(contender.base, resource) for contender in contenders]
-        self._spikes = [_of(contender.headroom, resource) for contender in contenders]
+        self._bases = [contender.base.of(resource) for contender in contenders]
+        self._spikes = [contender.headroom.of(resource) for contender in contenders]
         self._largest_first = sorted(range(len(contenders)), key=lambda index: -self._spikes[index])
         self._base = sum(base for base, stays in zip(self._bases, staying, strict=True) if stays)
 
@@ -109,7 +109,3 @@ def _sum(parts: Iterable[Resources]) -> Resources:
 
 def _largest(parts: Iterable[Resources]) -> Resources:
     return reduce(Resources.at_least, parts, NO_RESOURCES)
-
-
-def _of(resources: Resources, resource: ResourceName) -> int:
-    return resources.cpu_millicores if resource is ResourceName.CPU else resources.memory_bytes

@@ -18,7 +18,7 @@ from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.overrides import Statement, StoredOverrides
-from cruise.domain.policy import EvictionRanking, HeadroomModel, Policy
+from cruise.domain.policy import EvictionRanking, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
 
@@ -35,7 +35,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spike:
-    """The largest headroom of a resource on a node, and whose it is."""
+    """The largest headroom of a resource on a node, and the container that has it."""
 
     amount: int
     namespace: str
@@ -64,10 +64,10 @@ class Ranked:
 class NodeExplanation:
     """The sums of a node: `fixed` is what pods that are not sized and all overheads take from its allocatable.
 
-    `base` and `headroom` are those of all pods that take part, before anybody goes: the largest single headroom, which
+    `base` and `headroom` are those of all pods that take part, before any eviction: the largest single headroom, which
     the fit goes by. `staying_base` and `staying_headroom` are those of the pods that stay, the headroom being what
     they share, found by the rule in `rules`. `spikes` and `rankings` are by resource, a ranking empty where the
-    node needs nobody to go.
+    node needs no eviction.
     """
 
     name: str
@@ -78,7 +78,7 @@ class NodeExplanation:
     headroom: Resources
     staying_base: Resources
     staying_headroom: Resources
-    rules: Mapping[ResourceName, HeadroomModel]
+    rules: Mapping[ResourceName, str]
     fits: bool
     sized_pods: int
     held_pods: int
@@ -108,13 +108,13 @@ class Explanation:
     guidance: Guidance | None
     ranking: EvictionRanking | None
     unmovable: str | None
-    hold: Hold | None
-    node: NodeExplanation | None
-    steps: tuple[ContainerSteps, ...]
-    held: tuple[HeldContainer, ...]
-    resize: ResizePod | None
-    eviction: EvictPod | None
-    admission: Mutate | Leave | None
+    hold: Hold | None = None
+    node: NodeExplanation | None = None
+    steps: tuple[ContainerSteps, ...] = ()
+    held: tuple[HeldContainer, ...] = ()
+    resize: ResizePod | None = None
+    eviction: EvictPod | None = None
+    admission: Mutate | Leave | None = None
 
 
 def explain(
@@ -145,12 +145,7 @@ def explain(
             guidance=known,
             ranking=None,
             unmovable=None,
-            hold=None,
-            node=None,
-            steps=(),
             held=_held(pod, statistics),
-            resize=None,
-            eviction=None,
             admission=admission,
         )
     found = size_snapshot(
@@ -163,7 +158,7 @@ def explain(
         headroom=headroom,
     )
     [plan] = plans_of(found, policy, refused or {}, now)
-    own = next((at for at, one in enumerate(found.sized.columns.table.pods) if one.pod is pod), None)
+    own = next((at for at, one in enumerate(found.sized.columns.candidates.pods) if one.pod is pod), None)
     name = (pod.namespace, pod.name)
     resize = next((one for one in plan.resize if (one.namespace, one.pod) == name), None)
     eviction = next((one for one in plan.evict if (one.namespace, one.pod) == name), None)
@@ -183,7 +178,6 @@ def explain(
         held=() if sized else _held(pod, statistics),
         resize=resize,
         eviction=eviction,
-        admission=None,
     )
 
 
@@ -225,7 +219,7 @@ def _node(plan: NodePlan, found: SizedNodes, scope: Scope, headroom: Headroom) -
         held_pods=len(room.holds),
         spikes={resource: _spike(plan, resource) for resource in ResourceName},
         rankings={
-            resource: _ranking(contenders, columns.table.pods, plan, scope, resource)
+            resource: _ranking(contenders, columns.candidates.pods, plan, scope, resource)
             if plan.evict or not plan.fits
             else ()
             for resource in (ResourceName.MEMORY, ResourceName.CPU)

@@ -115,10 +115,10 @@ def steps_of(
 ) -> tuple[ContainerSteps, ...]:
     """Return the steps of one pod that stays, container by container; `items` are its namespace's LimitRanges."""
     table = sized.columns.table
-    first = int(table.first_container[index])
+    first = int(table.candidates.first_container[index])
     return tuple(
-        _container(sized, first + offset, table.pods[index], container.name, statistics, items)
-        for offset, container in enumerate(table.pods[index].sized)
+        _container(sized, first + offset, table.candidates.pods[index], container.name, statistics, items)
+        for offset, container in enumerate(table.candidates.pods[index].sized)
     )
 
 
@@ -163,7 +163,7 @@ def _request(
         clamped=clamped,
         trimmed=clamped - final,
         final=final,
-        written=int(sized.written.of(resource)[at]) if sized.rightsized[columns.table.pod_of[at]] else None,
+        written=int(sized.written.of(resource)[at]) if sized.rightsized[columns.candidates.pod_of[at]] else None,
         dead_band=_dead_band(sized, resource, current, final),
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 
 from cruise.decisions.guidance.eligibility import FIRST_RESIZING_KUBELET
 from cruise.decisions.preflight.items import CheckItem, Level
+from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
 from cruise.domain.cluster import LimitRangeItem, Snapshot
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import VerticalAutoscaler
@@ -13,7 +14,6 @@ AREA = "objects"
 _MOST_NAMED = 3
 # A VPA in one of these modes changes no pod.
 _PASSIVE = ("Off",)
-_FIRST_SHRINKING_LIMITS = (1, 34)
 
 
 def object_items(
@@ -40,7 +40,7 @@ def _kubelets(snapshot: Snapshot, mode: Mode) -> CheckItem:
         level = Level.RED if len(old) == len(versions) and mode >= Mode.RESIZE else Level.WARN
         fix = "upgrade these kubelets to 1.33 or newer; until then their pods are left alone"
         return CheckItem("cluster", "kubelets", level, f"{words}; too old to resize: {_named(old)}", fix)
-    shy = [node for node in versions if node is not None and node < _FIRST_SHRINKING_LIMITS]
+    shy = [node for node in versions if node is not None and node < FIRST_KUBELET_LOWERING_MEMORY_LIMITS]
     if shy:
         words += f"; {len(shy):,} of 1.33, which lower no memory limits"
     return CheckItem("cluster", "kubelets", Level.OK, words)

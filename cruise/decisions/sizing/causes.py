@@ -58,11 +58,11 @@ class SizeColumns:
 
     def targets(self, table: DemandTable, pods: BoolArray) -> Iterator[tuple[ContainerTarget, ...]]:
         """Yield the targets of the pods that are flagged, pod by pod."""
-        chosen = pods[table.pod_of]
+        chosen = pods[table.candidates.pod_of]
         columns = (self.cpu_millicores, self.memory_bytes, self.cpu_limit_millicores, self.memory_limit_bytes)
         values = zip(*(column[chosen].tolist() for column in columns), strict=True)
         for index in np.flatnonzero(pods).tolist():
-            yield tuple([_target(container, *next(values)) for container in table.pods[index].sized])
+            yield tuple([_target(container, *next(values)) for container in table.candidates.pods[index].sized])
 
 
 def _target(container: Container, cpu: int, memory: int, cpu_limit: int, memory_limit: int) -> ContainerTarget:
@@ -81,7 +81,7 @@ def find_causes(table: DemandTable, sizes: SizeColumns, staying: BoolArray, refu
     doubtful = moved & _without_play(table, sizes)
     if refusals.limit_ranges or refusals.targets:
         for index in np.flatnonzero(moved & ~doubtful).tolist():
-            pod = table.pods[index].pod
+            pod = table.candidates.pods[index].pod
             doubtful[index] = pod.uid in refusals.targets or bool(refusals.limit_ranges.get(pod.namespace))
     for index, targets in zip(np.flatnonzero(doubtful).tolist(), sizes.targets(table, doubtful), strict=True):
         causes[index] = _cause(table, index, targets, refusals)
@@ -89,7 +89,7 @@ def find_causes(table: DemandTable, sizes: SizeColumns, staying: BoolArray, refu
 
 
 def _cause(table: DemandTable, index: int, targets: tuple[ContainerTarget, ...], refusals: Refusals) -> Cause:
-    pod = table.pods[index].pod
+    pod = table.candidates.pods[index].pod
     earlier, ranges = refusals.targets.get(pod.uid), refusals.limit_ranges.get(pod.namespace)
     if earlier is not None and was_refused(targets, earlier, table.candidates.dead_band):
         return Cause.REFUSED

@@ -44,7 +44,7 @@ class ContainerSizes(Sequence[ContainerSize]):
     def containers(self) -> Iterator[ContainerKey]:
         """Yield the containers without their sizes, pod by pod, at a fraction of the cost."""
         for at in self._staying():
-            pod = self._sized.columns.table.pods[at]
+            pod = self._sized.columns.candidates.pods[at]
             for container in pod.sized:
                 yield ContainerKey(pod.pod.namespace, pod.pod.name, container.name)
 
@@ -79,11 +79,11 @@ class ContainerSizes(Sequence[ContainerSize]):
         sizes, table, staying = self._sized.trimmed, self._sized.columns.table, self._staying()
         named = [
             (pod.pod.namespace, pod.pod.name, container.name, container.role)
-            for pod in map(table.pods.__getitem__, staying)
+            for pod in map(table.candidates.pods.__getitem__, staying)
             for container in pod.sized
         ]
-        first = table.first_container
-        places = [int(first[at]) + nth for at in staying for nth in range(len(table.pods[at].sized))]
+        first = table.candidates.first_container
+        places = [int(first[at]) + nth for at in staying for nth in range(len(table.candidates.pods[at].sized))]
         columns = (
             sizes.cpu_millicores,
             sizes.memory_bytes,

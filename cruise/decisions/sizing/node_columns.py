@@ -33,7 +33,7 @@ class NodeColumns:
         self.counted = counted
         self.table = table
         self.candidates = table.candidates
-        self.node_of = node_of_pod[table.pod_of]
+        self.node_of = node_of_pod[table.candidates.pod_of]
         self.base = {one: self.candidates.pod_sum(one, table.of(one).base) for one in ResourceName}
         self.spike = {one: self.candidates.pod_maximum(table.of(one).headroom) for one in ResourceName}
         self._by_node: tuple[Int64Array, Int64Array] | None = None

@@ -1,4 +1,4 @@
-"""One pass over nodes: what fits, who must go, what every surviving container gets, and what is done about it."""
+"""One pass over nodes: what fits, which pods must go, what every other container gets, and what is done about it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -122,10 +122,10 @@ def _resizes(
 ) -> tuple[list[ResizePod | None], list[Hold | None]]:
     """Return for each pod its resize, or why it is held back; both None where it is settled or evicted."""
     table = sized.columns.table
-    resizes: list[ResizePod | None] = [None] * len(table.pods)
-    holds: list[Hold | None] = [None] * len(table.pods)
+    resizes: list[ResizePod | None] = [None] * len(table.candidates.pods)
+    holds: list[Hold | None] = [None] * len(table.candidates.pods)
     for index in np.flatnonzero(sized.causes > Cause.RIGHTSIZED).tolist():
-        cause, touchable = Cause(int(sized.causes[index])), table.pods[index]
+        cause, touchable = Cause(int(sized.causes[index])), table.candidates.pods[index]
         if cause is Cause.RESIZING:
             resizes[index], holds[index] = withdraw_pending(touchable, policy, refused, now)
         elif cause is not Cause.EVICTED:
@@ -136,7 +136,7 @@ def _resizes(
     for index, targets, cpu, memory in zip(
         indices.tolist(), sized.written.targets(table, written), growth_cpu, growth_memory, strict=True
     ):
-        growth, pod = Resources(cpu, memory) if cpu or memory else NO_RESOURCES, table.pods[index].pod
+        growth, pod = Resources(cpu, memory) if cpu or memory else NO_RESOURCES, table.candidates.pods[index].pod
         resizes[index] = ResizePod(
             pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, Reason.RIGHTSIZED
         )
@@ -160,7 +160,7 @@ def _plan(room: Room, sized: Sized, resizes: Sequence[ResizePod | None], holds: 
         headroom=Resources(int(cpu.headroom[node]), int(memory.headroom[node])),
         counted=room.counted,
         allocatable=room.node.allocatable,
-        evict=tuple(one.action(table.pods[one.index].pod) for one in sized.fit.evicted.get(node, ())),
+        evict=tuple(one.action(table.candidates.pods[one.index].pod) for one in sized.fit.evicted.get(node, ())),
         targets=ContainerSizes(sized, pods),
         resize=tuple(own),
         hold=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),

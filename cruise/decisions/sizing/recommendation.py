@@ -56,21 +56,6 @@ class DemandTable:
         """Return one resource's demand."""
         return self.cpu if resource is ResourceName.CPU else self.memory
 
-    @property
-    def pods(self) -> Sequence[Touchable]:
-        """The pods, in order."""
-        return self.candidates.pods
-
-    @property
-    def first_container(self) -> Int64Array:
-        """The index of each pod's first container."""
-        return self.candidates.first_container
-
-    @property
-    def pod_of(self) -> Int64Array:
-        """The pod of each container."""
-        return self.candidates.pod_of
-
 
 def recommend(
     pods: Sequence[Touchable],

@@ -42,9 +42,9 @@ def withdrawn_target(container: Container) -> ContainerTarget:
     """
     granted = container.allocated if container.allocated is not None else container.requests
     actual = container.actual_limits if container.actual_limits is not None else NO_AMOUNTS
-    asked, limits = container.requests, container.limits
-    cpu = asked.cpu_millicores if granted.cpu_millicores is None else granted.cpu_millicores
-    memory = asked.memory_bytes if granted.memory_bytes is None else granted.memory_bytes
+    stated, limits = container.requests, container.limits
+    cpu = stated.cpu_millicores if granted.cpu_millicores is None else granted.cpu_millicores
+    memory = stated.memory_bytes if granted.memory_bytes is None else granted.memory_bytes
     return ContainerTarget(
         container.name,
         container.role,

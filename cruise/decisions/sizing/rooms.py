@@ -58,7 +58,7 @@ def rooms_of(snapshot: Snapshot, scope: Scope, nodes: frozenset[str] | None) -> 
     room_of: list[int] = []
     own_cpu: list[int] = []
     own_memory: list[int] = []
-    # Sorted already where a snapshot was read; the order must not depend on whoever put one together.
+    # Sorted already where a snapshot was read; the order must not depend on how one was put together.
     for pod in sorted(snapshot.pods, key=_NAME):
         room = rooms.get(pod.node) if pod.node is not None else None
         if room is None:

@@ -51,11 +51,12 @@ def sum_up(columns: NodeColumns, fit: Fit, headroom: Headroom, resource: Resourc
 
 
 def _extras_of_pods(columns: NodeColumns, headroom: Headroom, resource: ResourceName) -> Float64Array:
-    table, demand = columns.table, columns.table.of(resource)
-    extras = headroom.extras(resource, table.rows, demand)
+    candidates, demand = columns.candidates, columns.table.of(resource)
+    extras = headroom.extras(resource, columns.table.rows, demand)
     if not extras.size:
-        return np.empty((len(table.pods), extras.shape[1]))
-    return np.asarray(np.add.reduceat(np.where(demand.managed[:, np.newaxis], extras, 0.0), table.first_container))
+        return np.empty((len(candidates.pods), extras.shape[1]))
+    managed = np.where(demand.managed[:, np.newaxis], extras, 0.0)
+    return np.asarray(np.add.reduceat(managed, candidates.first_container))
 
 
 def share_headroom(columns: NodeColumns, fit: Fit, headroom: Int64Array, resource: ResourceName) -> Shares:
@@ -64,7 +65,7 @@ def share_headroom(columns: NodeColumns, fit: Fit, headroom: Int64Array, resourc
     Where no container has any headroom of its own, the node's is shared by base.
     """
     demand, unit, node_of = columns.table.of(resource), UNIT[resource], columns.node_of
-    there = fit.stays[columns.table.pod_of]
+    there = fit.stays[columns.candidates.pod_of]
     total = columns.node_total(np.where(there, demand.headroom, 0))
     ratio = np.divide(headroom, total, out=np.zeros(len(total)), where=total > 0)
     share = demand.headroom.astype(np.float64) * ratio[node_of]

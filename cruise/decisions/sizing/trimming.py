@@ -31,11 +31,11 @@ def trim_to_room(columns: NodeColumns, fit: Fit, sizes: Sizes) -> None:
 
 
 def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray) -> list[int]:
-    """Take back, in place, growth for which pods that are not patched leave no room; return whose, by index.
+    """Take back, in place, growth for which pods that are not patched leave no room; return the pods cut.
 
     A pod inside its dead band or held back may ask for more than its size. Were others to grow by the sizes alone,
-    their grows would wait for that room for ever. `patched` tells whose `sizes` are to be written. Nothing is cut under
-    what it is now, and what would be left under its least value stays as it is.
+    their grows would wait for that room for ever. `patched` flags the pods whose `sizes` are to be written. Nothing is
+    cut under what it is now, and what would be left under its least value stays as it is.
     """
     touched: set[int] = set()
     for resource, final in sizes.items():
@@ -67,10 +67,10 @@ def _cut(
     """
     table, unit = columns.table, UNIT[resource]
     containers = [
-        (int(table.first_container[pod]) + offset, pod)
+        (int(table.candidates.first_container[pod]) + offset, pod)
         for pod in most_of_pod
         if columns.candidates.manages[resource][pod]
-        for offset in range(len(table.pods[pod].sized))
+        for offset in range(len(table.candidates.pods[pod].sized))
     ]
     touched = set()
     for at, pod in sorted(containers, key=lambda entry: (int(floor[entry[0]] - final[entry[0]]), entry[0])):

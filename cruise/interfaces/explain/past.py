@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cruise.decisions.explaining.past import HourProfile, Past
@@ -12,7 +11,7 @@ from cruise.domain.actions import EvictPod
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.amounts import age_text, cpu_text, exact_text, memory_text
-from cruise.interfaces.explain.steps import statistic_line
+from cruise.interfaces.explain.steps import grid, statistic_line
 from cruise.interfaces.reasons import in_words
 
 _MOST_OUTCOMES = 10
@@ -23,7 +22,7 @@ def past_text(past: Past, now: datetime) -> Iterator[RenderableType]:
     """Yield what was done to the pod, its kills, and its workload's day."""
     if past.outcomes:
         yield Text("\nWhat was done", style="bold")
-        rows = _grid(4)
+        rows = grid(4)
         for outcome in past.outcomes[:_MOST_OUTCOMES]:
             action = "evict" if isinstance(outcome.action, EvictPod) else "resize"
             why = in_words(outcome.reason, outcome.detail)
@@ -31,7 +30,7 @@ def past_text(past: Past, now: datetime) -> Iterator[RenderableType]:
         yield rows
     if past.kills:
         yield Text("\nKilled for lack of memory", style="bold")
-        rows = _grid(4)
+        rows = grid(4)
         for kill in past.kills[:_MOST_OUTCOMES]:
             limit = "no limit" if kill.memory_limit_bytes is None else f"limit {memory_text(kill.memory_limit_bytes)}"
             rows.add_row(f"  {age_text(now, kill.finished_at)}", kill.pod, kill.container, limit)
@@ -40,7 +39,7 @@ def past_text(past: Past, now: datetime) -> Iterator[RenderableType]:
         yield Text.assemble(
             ("\nPeaks by clock hour", "bold"), ("  00 to 23 UTC, the largest of the days that are kept", "dim")
         )
-        rows = _grid(4)
+        rows = grid(4)
         for profile in past.profiles:
             rows.add_row(*_profile(profile, "CPU", profile.cpu_millicores, ResourceName.CPU))
             rows.add_row(*_profile(profile, "memory", profile.memory_bytes, ResourceName.MEMORY))
@@ -60,13 +59,6 @@ def stored_text(
         whose = "" if statistic.key.pod else f" (all pods of {statistic.key.workload})"
         yield Text(f"  {statistic.key.container}{whose}: {statistic_line(statistic, now)}")
     yield from past_text(past, now)
-
-
-def _grid(columns: int) -> Table:
-    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for _ in range(columns):
-        rows.add_column(overflow="fold")
-    return rows
 
 
 def _profile(

@@ -22,11 +22,18 @@ from cruise.interfaces.amounts import age_text, exact_text
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
+def grid(columns: int) -> Table:
+    """Return rows without lines or headings, whose cells fold."""
+    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for _ in range(columns):
+        rows.add_column(overflow="fold")
+    return rows
+
+
 def container_steps(steps: ContainerSteps, policy: Policy, now: datetime, node_fits: bool) -> RenderableType:
     """Return the steps of one container as rows of name and formula."""
-    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    rows.add_column(no_wrap=True)
-    rows.add_column(overflow="fold")
+    rows = grid(2)
+    rows.columns[0].no_wrap, rows.columns[0].overflow = True, "ellipsis"
     whose = "of its workload" if steps.of_workload else "its own"
     rows.add_row("  statistic", Text(f"{whose}, {_freshness(steps.statistic, policy, now)}"))
     for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):

@@ -11,10 +11,10 @@ from rich.text import Text
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, Fate, HeldContainer, NodeExplanation, Ranked, Spike
 from cruise.domain.overrides import Statement
-from cruise.domain.policy import HeadroomModel, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.interfaces.amounts import count_text, exact_text
-from cruise.interfaces.explain.steps import container_steps, statistic_line
+from cruise.interfaces.explain.steps import container_steps, grid, statistic_line
 from cruise.interfaces.reasons import detail_words, in_words, source_words
 from cruise.kube_json.patches.resize_patch import resize_patch
 
@@ -79,7 +79,7 @@ def _fate(explanation: Explanation) -> Text:
 
 
 def _statements(statements: Sequence[Statement]) -> Table:
-    rows = _grid(3)
+    rows = grid(3)
     for statement in statements:
         source = source_words(statement.source)
         note = source if statement.holds else f"{source}, overruled"
@@ -89,17 +89,10 @@ def _statements(statements: Sequence[Statement]) -> Table:
 
 def _eviction_standing(explanation: Explanation) -> Text:
     assert explanation.ranking is not None
-    asked = any(one.setting == "eviction-ranking" for one in explanation.statements)
-    origin = "" if asked else " by default"
+    stated = any(one.setting == "eviction-ranking" for one in explanation.statements)
+    origin = "" if stated else " by default"
     may = f"may not be evicted: {detail_words(explanation.unmovable)}" if explanation.unmovable else "may be evicted"
     return Text(f"  eviction ranking {explanation.ranking.label}{origin}; {may}", style="dim")
-
-
-def _grid(columns: int) -> Table:
-    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for _ in range(columns):
-        rows.add_column(overflow="fold")
-    return rows
 
 
 def _node(node: NodeExplanation) -> Iterator[RenderableType]:
@@ -128,13 +121,13 @@ def _node(node: NodeExplanation) -> Iterator[RenderableType]:
     fits_cpu = need.cpu_millicores <= node.available.cpu_millicores
     fits_memory = need.memory_bytes <= node.available.memory_bytes
     rows.add_row("  fits", _yes(fits_cpu), _yes(fits_memory), "")
-    if any(rule is not HeadroomModel.SHARED_MAX for rule in node.rules.values()):
+    if set(node.rules.values()) != {"shared-max"}:
         rows.add_row(
             "  shared headroom",
             exact_text(ResourceName.CPU, node.staying_headroom.cpu_millicores),
             exact_text(ResourceName.MEMORY, node.staying_headroom.memory_bytes),
             "by "
-            + ", ".join(f"{rule.value} for {resource.value}" for resource, rule in node.rules.items())
+            + ", ".join(f"{rule} for {resource.value}" for resource, rule in node.rules.items())
             + ", as far as there is room",
         )
     yield rows
@@ -161,7 +154,7 @@ def _spikes(node: NodeExplanation) -> Iterator[RenderableType]:
 def _ranking(resource: ResourceName, ranking: Sequence[Ranked], node: NodeExplanation) -> Iterator[RenderableType]:
     yield _heading(f"Order of eviction for {resource}: low before medium before high, then the largest headroom")
     if not node.fits:
-        yield Text("  Not even with every candidate gone would the node fit: nobody goes, and nothing grows.")
+        yield Text("  Not even with every candidate gone would the node fit: no pod goes, and nothing grows.")
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for justify in ("right", "left", "left", "right", "left"):
         rows.add_column(justify=justify, overflow="fold", no_wrap=justify == "right")

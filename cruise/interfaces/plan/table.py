@@ -1,4 +1,4 @@
-"""Node plans for people: what every node would request, who would go, what changes most, what is held."""
+"""Node plans for people: what every node would request, which pods would go, what changes most, what is held."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

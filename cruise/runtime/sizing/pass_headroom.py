@@ -1,21 +1,21 @@
 """The headroom model of the node passes: prepared for each from what was read of usage, and judged by what came."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from cruise.decisions.sizing.container_sizes import ContainerSizes
-from cruise.decisions.sizing.headroom.choosing import headroom_of
+from cruise.decisions.sizing.headroom.choosing import MODELS, Model
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.outcome import Expectation
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
+from cruise.decisions.sizing.headroom.scores import Margin
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.usage.statistics_table import container_of
 from cruise.domain.arrays import Float32Array, Int64Array
-from cruise.domain.policy import HeadroomModel, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import ContainerKey, PeakKey, StatisticsTable
 from cruise.runtime.ports import Store
@@ -37,21 +37,28 @@ class PassHeadroom:
 
     async def prepare(self, store: Store, statistics: StatisticsTable, policy: Policy) -> Headroom:
         """Return the model for a pass that decides from `statistics`, after judging what the last one expected."""
-        if policy.headroom is HeadroomModel.SHARED_MAX:
-            return SHARED_MAX
-        if policy.headroom is HeadroomModel.JOINT_PEAK:
+        model = MODELS[policy.headroom]
+        margins: Mapping[ResourceName, Margin] = {}
+        past = PastDemand.empty(len(statistics.keys))
+        if model.reads_hours:
             await self._hours.load(store, self._usage.peaks.hours)
+        if model.learns:
+            margins = await self._learn(store, policy)
+        if model.reads_usage:
+            past = await asyncio.to_thread(self._past, statistics, model)
+        return model.prepare(past, margins, policy)
+
+    async def _learn(self, store: Store, policy: Policy) -> Mapping[ResourceName, Margin]:
         scores = self._scores = self._scores or ScoreHistory(await store.headroom_scores())
         await asyncio.to_thread(self._judge, scores, int(policy.pass_interval.total_seconds()))
         unsaved = scores.unsaved()
         if unsaved:
             await store.record_headroom_scores(unsaved)
-        past = await asyncio.to_thread(self._past, statistics, policy.headroom)
-        return headroom_of(policy, lambda: past, lambda: scores.margins(self._usage.windows.head, policy.risk_of))
+        return scores.margins(self._usage.windows.head, policy.risk_of)
 
     def expect(self, plans: Sequence[NodePlan], policy: Policy) -> None:
         """Remember what a pass was decided on, to judge it at the next."""
-        if policy.headroom is not HeadroomModel.RISK or not plans:
+        if not MODELS[policy.headroom].learns or not plans:
             return
         containers: list[ContainerKey] = []
         counts = []
@@ -95,12 +102,12 @@ class PassHeadroom:
             },
         )
 
-    def _past(self, statistics: StatisticsTable, model: HeadroomModel) -> PastDemand:
+    def _past(self, statistics: StatisticsTable, model: Model) -> PastDemand:
         keys, windows = statistics.keys, self._usage.windows
         rows = windows.rows_of([container_of(key) for key in keys])
         numbers: Int64Array = np.full(len(keys), -1, dtype=np.int64)
         hours: dict[ResourceName, Float32Array] = {}
-        if model is HeadroomModel.JOINT_PEAK:
+        if model.reads_hours:
             numbers = self._hours.columns_of(
                 [PeakKey(key.namespace, key.workload, key.container, key.identity) for key in keys]
             )

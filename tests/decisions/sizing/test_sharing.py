@@ -362,7 +362,7 @@ def test_init_floors_in_columns_are_those_of_the_domain():
     scope = Scope(snapshot, table, {}, FULL, NOW)
     touchable = [verdict for one in snapshot.pods if isinstance(verdict := scope.of(one), Touchable)]
     columns = recommend(touchable, table, {}, FULL)
-    floors = init_floors(touchable, columns.first_container)
+    floors = init_floors(touchable, columns.candidates.first_container)
     at = next(index for index, one in enumerate(touchable) if one.pod is pod)
     for resource, demand, pick in (
         ("cpu", columns.cpu, lambda resources: resources.cpu_millicores),

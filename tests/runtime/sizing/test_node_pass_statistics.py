@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.actions import Reason
 from cruise.domain.cluster import Snapshot
-from cruise.domain.policy import HeadroomModel, Mode, Policy
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import CounterTail, OomRecord, SampleBlock, StatisticsTable
 from cruise.errors import Unavailable
 from cruise.runtime.ports import UsageSource
@@ -96,8 +97,8 @@ async def test_after_a_usage_pass_no_statistics_are_read_from_the_store() -> Non
     assert process.store.reads == 0
 
 
-@pytest.mark.parametrize("headroom", HeadroomModel)
-async def test_the_table_in_memory_and_the_store_decide_the_same(headroom: HeadroomModel) -> None:
+@pytest.mark.parametrize("headroom", MODELS)
+async def test_the_table_in_memory_and_the_store_decide_the_same(headroom: str) -> None:
     policy = replace(POLICY, headroom=headroom)
     process = Process(CountingStore(), policy)
     resized = 0
@@ -120,7 +121,7 @@ async def test_the_table_in_memory_and_the_store_decide_the_same(headroom: Headr
 
 async def test_a_new_leader_reads_the_store_once_and_decides_as_the_former_one_would_have() -> None:
     store = CountingStore()
-    former = Process(store, replace(POLICY, mode=Mode.OBSERVE, headroom=HeadroomModel.SHARED_MAX))
+    former = Process(store, replace(POLICY, mode=Mode.OBSERVE, headroom="shared-max"))
     await former.usage_pass()
     store.reads = 0
     leader = Process(store, former.policy, before=former)

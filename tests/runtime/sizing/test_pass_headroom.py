@@ -7,7 +7,7 @@ import numpy as np
 from cruise.decisions.sizing.headroom.scores import MEASURE
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.domain.headroom import DayScores
-from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
+from cruise.domain.policy import HeadroomStart, Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, StatisticsTable
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
@@ -23,11 +23,11 @@ def asked(_):
     return 0.3
 
 
-RISK = Policy(headroom=HeadroomModel.RISK, headroom_start=HeadroomStart.SUM_OF_PEAKS)
+RISK = Policy(headroom="risk", headroom_start=HeadroomStart.SUM_OF_PEAKS)
 
 
 async def test_the_largest_single_headroom_takes_nothing_read():
-    policy = replace(RISK, headroom=HeadroomModel.SHARED_MAX)
+    policy = replace(RISK, headroom="shared-max")
     assert await PassHeadroom(UsageState()).prepare(MemoryStore(), NOTHING, policy) is SHARED_MAX
 
 
@@ -52,7 +52,7 @@ def test_scores_of_another_measure_are_left_aside():
 
 async def test_a_first_pass_has_no_usage_and_no_scores():
     headroom = PassHeadroom(UsageState())
-    for model in (HeadroomModel.RISK, HeadroomModel.JOINT_PEAK):
+    for model in ("risk", "joint-peak"):
         prepared = await headroom.prepare(MemoryStore(), NOTHING, replace(RISK, headroom=model))
         found = prepared.of_nodes(ResourceName.CPU, np.array([5]), np.array([7]), np.zeros((1, 3)))
         assert found.tolist() == [7]

@@ -1,25 +1,62 @@
-"""The headroom model that the policy names."""
+"""Every headroom model by its name: how it is prepared for a pass, and what of the past it needs.
+
+A model's module is imported only where one is prepared: settings read the names, and start without numpy.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from cruise.decisions.sizing.headroom.joint_peak import JointPeak
-from cruise.decisions.sizing.headroom.model import Headroom
-from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.decisions.sizing.headroom.risk import Risk
-from cruise.decisions.sizing.headroom.scores import Margin
-from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
-from cruise.domain.policy import HeadroomModel, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 
+if TYPE_CHECKING:
+    from cruise.decisions.sizing.headroom.model import Headroom
+    from cruise.decisions.sizing.headroom.past_demand import PastDemand
+    from cruise.decisions.sizing.headroom.scores import Margin
 
-def headroom_of(
-    policy: Policy, past: Callable[[], PastDemand], margins: Callable[[], Mapping[ResourceName, Margin]]
-) -> Headroom:
-    """Prepare the policy's model for a pass; what it does not ask for is not made."""
-    match policy.headroom:
-        case HeadroomModel.SHARED_MAX:
-            return SHARED_MAX
-        case HeadroomModel.JOINT_PEAK:
-            return JointPeak(past())
-        case HeadroomModel.RISK:
-            return Risk(past(), margins(), policy.headroom_start)
+    Margins = Mapping[ResourceName, Margin]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How a model is prepared from past demand and margins, both empty where it does not read them.
+
+    With `reads_usage` it reads the last hour's samples, with `reads_hours` the peaks of the clock hours that count as
+    well, and with `learns` the margins that the scores of its forecasts leave.
+    """
+
+    prepare: Callable[[PastDemand, Margins, Policy], Headroom]
+    reads_usage: bool = False
+    reads_hours: bool = False
+    learns: bool = False
+
+
+def _shared_max(past: PastDemand, margins: Margins, policy: Policy) -> Headroom:
+    from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
+
+    return SHARED_MAX
+
+
+def _joint_peak(past: PastDemand, margins: Margins, policy: Policy) -> Headroom:
+    from cruise.decisions.sizing.headroom.joint_peak import JointPeak
+
+    return JointPeak(past)
+
+
+def _risk(past: PastDemand, margins: Margins, policy: Policy) -> Headroom:
+    from cruise.decisions.sizing.headroom.risk import Risk
+
+    return Risk(past, margins, policy.headroom_start)
+
+
+MODELS: Mapping[str, Model] = MappingProxyType(
+    {
+        "shared-max": Model(_shared_max),
+        "joint-peak": Model(_joint_peak, reads_usage=True, reads_hours=True),
+        "risk": Model(_risk, reads_usage=True, learns=True),
+    }
+)

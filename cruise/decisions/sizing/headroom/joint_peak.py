@@ -5,7 +5,6 @@ import numpy as np
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.policy import HeadroomModel
 from cruise.domain.resources import ResourceName
 
 
@@ -19,9 +18,9 @@ class JointPeak:
     def __init__(self, past: PastDemand) -> None:
         self._past = past
 
-    def rule(self, resource: ResourceName) -> HeadroomModel:
+    def rule(self, resource: ResourceName) -> str:
         """Name the rule."""
-        return HeadroomModel.JOINT_PEAK
+        return "joint-peak"
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up the demand at each time."""

@@ -4,7 +4,6 @@ from typing import Protocol
 
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.policy import HeadroomModel
 from cruise.domain.resources import ResourceName
 
 
@@ -15,8 +14,8 @@ class Headroom(Protocol):
     containers of the node's pods that stay.
     """
 
-    def rule(self, resource: ResourceName) -> HeadroomModel:
-        """Tell by which rule the headroom of a resource is found, for people."""
+    def rule(self, resource: ResourceName) -> str:
+        """Name the model by which the headroom of a resource is found."""
         ...
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:

@@ -43,7 +43,7 @@ class Expectation:
 
 
 def largest_sums(samples: NDArray[np.floating], rows: Int64Array, nodes: Int64Array, count: int) -> Float64Array:
-    """Return the largest over the times of what each node's containers used together, NaN where nobody was sampled."""
+    """Return the largest over the times of what each node's containers used together, NaN where none was sampled."""
     known = rows >= 0
     if not known.any() or not samples.shape[1]:
         return np.full(count, np.nan)

@@ -26,6 +26,12 @@ class PastDemand:
     hours: Mapping[ResourceName, Float32Array]
 
     @staticmethod
+    def empty(rows: int) -> "PastDemand":
+        """Return the past of containers of which nothing was sampled."""
+        nothing = np.empty((rows, 0), dtype=np.float32)
+        return PastDemand(dict.fromkeys(ResourceName, nothing), dict.fromkeys(ResourceName, nothing))
+
+    @staticmethod
     def of(
         usage: RecentUsage, rows: Int64Array, numbers: Int64Array, hours: Mapping[ResourceName, NDArray[np.floating]]
     ) -> "PastDemand":

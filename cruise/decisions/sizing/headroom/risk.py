@@ -14,7 +14,7 @@ from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.decisions.sizing.headroom.scores import Margin
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.policy import HeadroomModel, HeadroomStart
+from cruise.domain.policy import HeadroomStart
 from cruise.domain.resources import ResourceName
 
 # Of the bases, beside the scale: even pods that never spiked may.
@@ -52,10 +52,10 @@ class Risk:
         self._margins = margins
         self._start = start
 
-    def rule(self, resource: ResourceName) -> HeadroomModel:
+    def rule(self, resource: ResourceName) -> str:
         """Name the rule: until there is a week of scores it may be another one."""
         waits = self._start is HeadroomStart.SHARED_MAX and not self._margins[resource].settled
-        return HeadroomModel.SHARED_MAX if waits else HeadroomModel.RISK
+        return "shared-max" if waits else "risk"
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up headrooms, what containers are above their bases now, and squares of the last hour's headrooms."""
@@ -72,7 +72,7 @@ class Risk:
     ) -> Int64Array:
         """Return the expected rise and the margin."""
         margin, forecast = self._margins[resource], forecast_of(base, extras)
-        if self.rule(resource) is HeadroomModel.SHARED_MAX:
+        if self.rule(resource) == "shared-max":
             return largest
         headroom = forecast.expected - base + margin.score * forecast.scale
         if not margin.proven:

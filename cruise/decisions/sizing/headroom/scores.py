@@ -29,7 +29,7 @@ WANTED = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The score that is passed in at most the share asked for.
+    """The score that is passed in at most the share wanted.
 
     Not `proven` where there are too few scores to tell, nor `settled` where they are of less than a week.
     """

@@ -4,16 +4,15 @@ import numpy as np
 
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.policy import HeadroomModel
 from cruise.domain.resources import ResourceName
 
 
 class SharedMax:
     """The rule of the original design."""
 
-    def rule(self, resource: ResourceName) -> HeadroomModel:
+    def rule(self, resource: ResourceName) -> str:
         """Name the rule."""
-        return HeadroomModel.SHARED_MAX
+        return "shared-max"
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up nothing."""

@@ -3,16 +3,16 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from cruise.decisions.sizing.headroom.choosing import headroom_of
+from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.decisions.sizing.headroom.scores import Margin
-from cruise.domain.policy import HeadroomModel, HeadroomStart, Policy
+from cruise.domain.policy import HeadroomStart, Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 
 
-def every_model(table: StatisticsTable, random: np.random.Generator) -> dict[HeadroomModel, Headroom]:
+def every_model(table: StatisticsTable, random: np.random.Generator) -> dict[str, Headroom]:
     """Prepare each model for a table: pods demanded up to twice their peaks, or were not sampled."""
     peaks = {ResourceName.CPU: table.cpu_peak_millicores, ResourceName.MEMORY: table.memory_peak_bytes}
 
@@ -24,16 +24,12 @@ def every_model(table: StatisticsTable, random: np.random.Generator) -> dict[Hea
 
     past = PastDemand(demanded(12), demanded(int(random.integers(15))))
     margins = {one: Margin(float(10 ** random.uniform(-3, 1.7)), bool(random.integers(2))) for one in ResourceName}
-    return {
-        model: headroom_of(
-            Policy(headroom=model, headroom_start=HeadroomStart.SUM_OF_PEAKS), lambda: past, lambda: margins
-        )
-        for model in HeadroomModel
-    }
+    policy = Policy(headroom_start=HeadroomStart.SUM_OF_PEAKS)
+    return {name: model.prepare(past, margins, policy) for name, model in MODELS.items()}
 
 
 @st.composite
 def models(draw: st.DrawFn, table: StatisticsTable) -> Headroom:
     """Draw a model."""
     random = np.random.default_rng(draw(st.integers(0, 1 << 32)))
-    return every_model(table, random)[draw(st.sampled_from(HeadroomModel))]
+    return every_model(table, random)[draw(st.sampled_from(sorted(MODELS)))]
