@@ -1,11 +1,10 @@
 """Which pods to evict from a node that does not hold all of them, and which to spare again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import ResourceName, Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +28,6 @@ class Marked:
 
     index: int
     resource: ResourceName
-
-
-def need_of(contenders: Sequence[Contender]) -> Resources:
-    """Return what pods need together: the sum of their bases and the largest single headroom."""
-    return _sum(c.base for c in contenders) + _largest(c.headroom for c in contenders)
 
 
 def rank_for_eviction(contenders: Sequence[Contender], resource: ResourceName) -> list[int]:
@@ -101,11 +95,3 @@ class _Need:
     def add(self, index: int) -> None:
         """Count one contender again."""
         self._base += self._bases[index]
-
-
-def _sum(parts: Iterable[Resources]) -> Resources:
-    return reduce(Resources.__add__, parts, NO_RESOURCES)
-
-
-def _largest(parts: Iterable[Resources]) -> Resources:
-    return reduce(Resources.at_least, parts, NO_RESOURCES)

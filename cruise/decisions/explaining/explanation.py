@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
-from cruise.decisions.eviction.ranking import Contender, need_of, rank_for_eviction
+from cruise.decisions.eviction.ranking import Contender, rank_for_eviction
 from cruise.decisions.explaining.size_steps import ContainerSteps, steps_of
 from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.decisions.sizing.fitting import contenders_of
@@ -19,7 +19,7 @@ from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.overrides import Statement, StoredOverrides
 from cruise.domain.policy import EvictionRanking, Policy
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
 
 
@@ -200,17 +200,13 @@ def _held(pod: Pod, statistics: StatisticsTable) -> tuple[HeldContainer, ...]:
 def _node(plan: NodePlan, found: SizedNodes, scope: Scope, headroom: Headroom) -> NodeExplanation:
     columns, [room] = found.sized.columns, found.rooms
     contenders = contenders_of(columns, room.number, scope)
-    everyone = need_of(contenders)
-    base = NO_RESOURCES
-    for contender in contenders:
-        base += contender.base
     return NodeExplanation(
         name=plan.node,
         allocatable=plan.allocatable,
         fixed=plan.allocatable - plan.available,
         available=plan.available,
-        base=base,
-        headroom=everyone - base,
+        base=Resources(*(int(columns.base[resource].sum()) for resource in ResourceName)),
+        headroom=Resources(*(int(columns.spike[resource].max(initial=0)) for resource in ResourceName)),
         staying_base=plan.base,
         staying_headroom=plan.headroom,
         rules={resource: headroom.rule(resource) for resource in ResourceName},

@@ -8,7 +8,7 @@ import msgspec
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, HeldContainer, NodeExplanation
 from cruise.decisions.explaining.past import Past
-from cruise.decisions.explaining.size_steps import ContainerSteps
+from cruise.decisions.explaining.size_steps import ContainerSteps, RequestSteps
 from cruise.domain.actions import Hold
 from cruise.domain.overrides import Statement
 from cruise.domain.usage import Statistic, StatisticsTable
@@ -80,11 +80,22 @@ def _steps(steps: ContainerSteps) -> Shape:
         "container": steps.container,
         "statistic": _statistic(steps.statistic),
         "ofWorkload": steps.of_workload,
-        "cpuMillicores": shape(steps.cpu),
-        "memoryBytes": shape(steps.memory),
+        "cpuMillicores": _request(steps.cpu),
+        "memoryBytes": _request(steps.memory),
         "memoryLimitBytes": shape(steps.memory_limit),
         "cpuLimitMillicores": shape(steps.cpu_limit),
     }
+
+
+def _request(steps: RequestSteps) -> Shape:
+    """Return the steps; `byBase` only where headroom is shared by base, `written` only where it is not `final`."""
+    document = shape(steps)
+    assert isinstance(document, dict)
+    if not steps.by_base:
+        del document["byBase"]
+    if steps.written in (None, steps.final):
+        del document["written"]
+    return document
 
 
 def _held(held: HeldContainer) -> Shape:

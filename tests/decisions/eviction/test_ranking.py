@@ -5,9 +5,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.eviction.ranking import Contender, Marked, decide_evictions, need_of, rank_for_eviction
+from cruise.decisions.eviction.ranking import Contender, Marked, decide_evictions, rank_for_eviction
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 BOTH = frozenset(ResourceName)
 
@@ -21,6 +21,14 @@ def contender(
     candidate_for: frozenset[ResourceName] = BOTH,
 ) -> Contender:
     return Contender("shop", name, ranking, Resources(*base), Resources(*headroom), candidate_for)
+
+
+def need_of(contenders: list[Contender]) -> Resources:
+    """What pods need together: the sum of their bases and the largest single headroom."""
+    base = largest = NO_RESOURCES
+    for one in contenders:
+        base, largest = base + one.base, largest.at_least(one.headroom)
+    return base + largest
 
 
 amounts = st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda pair: Resources(*pair))
