@@ -1,9 +1,9 @@
 """Usage as it is read (minute samples, columnar) and as it is summed up (statistics, one row a container)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,29 +76,24 @@ class StatisticColumns:
     memory_last_bytes: Int64Array
     psi_known: BoolArray
 
+    @staticmethod
+    def of(entries: Callable[[str], Sequence[Any]]) -> "StatisticColumns":
+        """Build the columns from the entries of each, given by its name."""
+        columns: dict[str, Any] = {
+            name: np.array(entries(name), dtype=np.bool_ if name == "psi_known" else np.int64) for name in FIGURES
+        }
+        return StatisticColumns(**columns)
+
     def take(self, places: Int64Array) -> "StatisticColumns":
         """Return the entries at some places, in their order."""
-        return StatisticColumns(
-            updated_at=self.updated_at[places],
-            history_since=self.history_since[places],
-            cpu_base_millicores=self.cpu_base_millicores[places],
-            cpu_peak_millicores=self.cpu_peak_millicores[places],
-            memory_base_bytes=self.memory_base_bytes[places],
-            memory_peak_bytes=self.memory_peak_bytes[places],
-            memory_7d_max_bytes=self.memory_7d_max_bytes[places],
-            oom_memory_bytes=self.oom_memory_bytes[places],
-            memory_last_bytes=self.memory_last_bytes[places],
-            psi_known=self.psi_known[places],
-        )
+        return StatisticColumns(*(getattr(self, name)[places] for name in FIGURES))
 
     def followed_by(self, others: "StatisticColumns") -> "StatisticColumns":
         """Return these entries and then others."""
-        return StatisticColumns(
-            *(
-                np.concatenate((getattr(self, column.name), getattr(others, column.name)))
-                for column in fields(StatisticColumns)
-            )
-        )
+        return StatisticColumns(*(np.concatenate((getattr(self, name), getattr(others, name))) for name in FIGURES))
+
+
+FIGURES = tuple(column.name for column in fields(StatisticColumns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +109,10 @@ class StatisticsTable(StatisticColumns):
 
     @staticmethod
     def of_columns(columns: StatisticColumns, keys: Sequence[StatisticKey]) -> "StatisticsTable":
-        """Tell whose the columns' entries are, one key each."""
+        """Give each entry of some columns its key."""
+        figures: dict[str, Any] = {name: getattr(columns, name) for name in FIGURES}
         return StatisticsTable(
-            updated_at=columns.updated_at,
-            history_since=columns.history_since,
-            cpu_base_millicores=columns.cpu_base_millicores,
-            cpu_peak_millicores=columns.cpu_peak_millicores,
-            memory_base_bytes=columns.memory_base_bytes,
-            memory_peak_bytes=columns.memory_peak_bytes,
-            memory_7d_max_bytes=columns.memory_7d_max_bytes,
-            oom_memory_bytes=columns.oom_memory_bytes,
-            memory_last_bytes=columns.memory_last_bytes,
-            psi_known=columns.psi_known,
+            **figures,
             keys=keys,
             row_of_container=index_of_containers(keys),
             row_of_workload=index_of_workloads(keys),
@@ -134,26 +121,16 @@ class StatisticsTable(StatisticColumns):
     @staticmethod
     def of_rows(rows: Sequence["Statistic"]) -> "StatisticsTable":
         """Build a table from single statistics, in their order."""
-        keys = [row.key for row in rows]
+        columns = StatisticColumns.of(lambda name: [getattr(row, name) for row in rows])
+        return StatisticsTable.of_columns(columns, [row.key for row in rows])
 
-        def column(name: str) -> Int64Array:
-            return np.array([getattr(row, name) for row in rows], dtype=np.int64)
+    def chosen(self, rows: Int64Array) -> "StatisticsTable":
+        """Return a table of some rows, in their order."""
+        return StatisticsTable.of_columns(self.take(rows), [self.keys[row] for row in rows.tolist()])
 
-        return StatisticsTable(
-            keys=keys,
-            updated_at=column("updated_at"),
-            history_since=column("history_since"),
-            cpu_base_millicores=column("cpu_base_millicores"),
-            cpu_peak_millicores=column("cpu_peak_millicores"),
-            memory_base_bytes=column("memory_base_bytes"),
-            memory_peak_bytes=column("memory_peak_bytes"),
-            memory_7d_max_bytes=column("memory_7d_max_bytes"),
-            oom_memory_bytes=column("oom_memory_bytes"),
-            memory_last_bytes=column("memory_last_bytes"),
-            psi_known=np.array([row.psi_known for row in rows], dtype=np.bool_),
-            row_of_container=index_of_containers(keys),
-            row_of_workload=index_of_workloads(keys),
-        )
+    def joined(self, others: "StatisticsTable") -> "StatisticsTable":
+        """Return these rows and then others; they have no key in common."""
+        return StatisticsTable.of_columns(self.followed_by(others), [*self.keys, *others.keys])
 
     def row(self, index: int) -> "Statistic":
         """Return one row as a plain statistic, for explanations and single decisions."""

@@ -15,24 +15,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from cruise.adapters.store.collection import uncollected
 from cruise.adapters.store.connection import driver_in_transaction
 from cruise.adapters.store.tables import pod_statistic, workload_statistic
-from cruise.domain.usage import StatisticKey, StatisticsTable, index_of_containers, index_of_workloads
+from cruise.domain.usage import FIGURES, StatisticColumns, StatisticKey, StatisticsTable
 
 STATISTICS_LOCK = 0x6372_7569_7365_0002
 
 _POD_KEY = ("namespace", "pod", "container", "workload", "identity")
 _WORKLOAD_KEY = ("namespace", "workload", "identity", "container")
-_FIGURES = (
-    "updated_at",
-    "history_since",
-    "cpu_base_millicores",
-    "cpu_peak_millicores",
-    "memory_base_bytes",
-    "memory_peak_bytes",
-    "memory_7d_max_bytes",
-    "oom_memory_bytes",
-    "memory_last_bytes",
-)
-_COLUMNS = (*StatisticKey._fields, *_FIGURES, "psi_known")
+_COLUMNS = (*StatisticKey._fields, *FIGURES)
 
 
 async def write(connection: AsyncConnection, statistics: StatisticsTable) -> None:
@@ -54,7 +43,7 @@ async def _upsert(
 ) -> None:
     if not rows:
         return
-    names = (*key, *_FIGURES, "psi_known")
+    names = (*key, *FIGURES)
     incoming = table(f"incoming_{into.name}", *(column(name) for name in names))
     await connection.execute(text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE {into.name}) ON COMMIT DROP"))
     driver = await driver_in_transaction(connection)
@@ -70,7 +59,7 @@ def _records(statistics: StatisticsTable, key: Sequence[str], rows: Sequence[int
     positions = [StatisticKey._fields.index(name) for name in key]
     keys = [statistics.keys[row] for row in rows]
     names = ([entry[position] for entry in keys] for position in positions)
-    figures = (getattr(statistics, name)[chosen].tolist() for name in (*_FIGURES, "psi_known"))
+    figures = (getattr(statistics, name)[chosen].tolist() for name in FIGURES)
     return zip(*names, *figures, strict=True)
 
 
@@ -117,13 +106,7 @@ def _table(rows: Sequence[Sequence[object]]) -> StatisticsTable:
         zip(_COLUMNS, zip(*rows, strict=True) if rows else [()] * len(_COLUMNS), strict=True)
     )
     keys = list(map(StatisticKey._make, zip(*(columns[name] for name in StatisticKey._fields), strict=True)))
-    return StatisticsTable(
-        keys=keys,
-        **{name: np.array(columns[name], dtype=np.int64) for name in _FIGURES},
-        psi_known=np.array(columns["psi_known"], dtype=np.bool_),
-        row_of_container=index_of_containers(keys),
-        row_of_workload=index_of_workloads(keys),
-    )
+    return StatisticsTable.of_columns(StatisticColumns.of(columns.__getitem__), keys)
 
 
 async def prune(connection: AsyncConnection, before: int) -> None:

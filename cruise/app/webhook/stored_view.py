@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -13,7 +13,7 @@ import structlog
 from cruise.adapters.store.collection import uncollected
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Steering
-from cruise.domain.usage import StatisticsTable
+from cruise.domain.usage import FIGURES, StatisticsTable
 from cruise.errors import CruiseError
 from cruise.runtime.ports import Store
 
@@ -22,9 +22,6 @@ log = structlog.get_logger()
 _STATISTICS_INTERVAL = timedelta(seconds=30)
 _PAUSE_INTERVAL_SECONDS = 1.0
 _STOP_SECONDS = 5.0
-_COLUMNS = tuple(
-    one.name for one in fields(StatisticsTable) if one.name not in ("keys", "row_of_container", "row_of_workload")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +132,6 @@ class StoreFollower:
 def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:
     """Return the known table where the other one is equal."""
     same = known.keys == read.keys and all(
-        np.array_equal(getattr(known, column), getattr(read, column)) for column in _COLUMNS
+        np.array_equal(getattr(known, name), getattr(read, name)) for name in FIGURES
     )
     return known if same else read

@@ -7,7 +7,6 @@ import numpy as np
 
 from cruise.decisions.usage.peaks import Peaks, estimate_peaks
 from cruise.decisions.usage.percentiles import largest_of_groups, percentile_of_rows
-from cruise.decisions.usage.statistics_table import joined_tables
 from cruise.decisions.usage.usage_columns import KnownPeaks, LiveContainers, RecentUsage
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import PeakKey, StatisticColumns, StatisticKey, StatisticsTable
@@ -71,12 +70,9 @@ def estimate_statistics(
     keys = [known.keys[number] for number in numbers.tolist()]
     shared = [place for place, key in enumerate(keys) if not is_bare(key)]
     shared.sort(key=keys.__getitem__)
-    return joined_tables(
-        StatisticsTable.of_columns(containers, [live.keys[index] for index in chosen.tolist()]),
-        StatisticsTable.of_columns(
-            workloads.take(np.array(shared, dtype=np.int64)),
-            [workload_statistic(keys[place]) for place in shared],
-        ),
+    return StatisticsTable.of_columns(
+        containers.followed_by(workloads.take(np.array(shared, dtype=np.int64))),
+        [live.keys[index] for index in chosen.tolist()] + [workload_statistic(keys[place]) for place in shared],
     )
 
 

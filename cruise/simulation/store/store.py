@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 
+import numpy as np
+
 from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
@@ -32,7 +34,7 @@ class MemoryStore:
     """Implements `runtime.ports.Store`; what it is given is kept as it is, and not to be changed afterwards."""
 
     def __init__(self) -> None:
-        self._statistics = statistic_rows.EMPTY
+        self._statistics = StatisticsTable.of_rows([])
         self._progress: dict[str, PartitionProgress] = {}
         self._blocks: list[SampleBlock] = []  # by last time
         self._peaks = PeakHours()
@@ -55,7 +57,7 @@ class MemoryStore:
 
     async def workload_statistics(self) -> StatisticsTable:
         rows = [row for row, key in enumerate(self._statistics.keys) if not key.pod]
-        return statistic_rows.joined(statistic_rows.EMPTY, statistic_rows.taken(self._statistics, rows))
+        return self._statistics.chosen(np.array(rows, dtype=np.int64))
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         return statistic_rows.rows_of_pod(self._statistics, namespace, pod, workload, identity)
@@ -167,7 +169,7 @@ class MemoryStore:
         oldest = (now - kept.statistics).timestamp()
         rows = [row for row, at in enumerate(self._statistics.updated_at.tolist()) if at >= int(oldest)]
         if len(rows) < len(self._statistics.keys):
-            self._statistics = statistic_rows.joined(statistic_rows.EMPTY, statistic_rows.taken(self._statistics, rows))
+            self._statistics = self._statistics.chosen(np.array(rows, dtype=np.int64))
         self._blocks = list(await self.recent_blocks(int((now - kept.sample_blocks).timestamp())))
         read_since = int((now - kept.partitions).timestamp())
         self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}
