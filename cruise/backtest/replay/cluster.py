@@ -9,7 +9,7 @@ from cruise.backtest.replay.churn import Churn
 from cruise.backtest.replay.pods import ABSENT, Pods
 from cruise.backtest.replay.policy import Decision, KillReaction, ReplayPolicy, Sizes
 from cruise.backtest.replay.resize_room import leave_dead_band
-from cruise.decisions.sizing.dead_band import dead_bands_of
+from cruise.decisions.sizing.dead_band import default_dead_band
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.policy import Policy
 
@@ -191,7 +191,7 @@ class ReplayedCluster:
 
 
 # Every policy's resizes meet the same guards.
-_BAND = dead_bands_of((), Policy())
+_BAND = default_dead_band(Policy())
 
 
 def _first_of_each(containers: Int64Array) -> Int64Array:

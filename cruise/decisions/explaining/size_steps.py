@@ -164,7 +164,7 @@ def _request(
         trimmed=clamped - final,
         final=final,
         written=int(sized.written.of(resource)[at]) if sized.rightsized[columns.candidates.pod_of[at]] else None,
-        dead_band=_dead_band(sized, resource, current, final),
+        dead_band=_dead_band(sized, at, resource, current, final),
     )
 
 
@@ -183,7 +183,7 @@ def _memory_limit(sized: Sized, at: int, statistic: Statistic) -> MemoryLimitSte
         kept=not lowers_memory_limits(sized.columns.nodes[int(sized.columns.node_of[at])]),
         young=current > 0 and not bool(table.limit_demand.may_fall[at]),
         final=final,
-        dead_band=_dead_band(sized, ResourceName.MEMORY, current, final),
+        dead_band=_dead_band(sized, at, ResourceName.MEMORY, current, final),
     )
 
 
@@ -195,12 +195,12 @@ def _cpu_limit(sized: Sized, at: int) -> CpuLimitSteps:
         current=current,
         node_allocatable=columns.nodes[int(columns.node_of[at])].allocatable.cpu_millicores,
         final=final,
-        dead_band=_dead_band(sized, ResourceName.CPU, current, final),
+        dead_band=_dead_band(sized, at, ResourceName.CPU, current, final),
     )
 
 
-def _dead_band(sized: Sized, resource: ResourceName, before: int, after: int) -> DeadBandStep:
-    band = sized.columns.candidates.dead_band
+def _dead_band(sized: Sized, at: int, resource: ResourceName, before: int, after: int) -> DeadBandStep:
+    band = sized.columns.candidates.dead_band.of_container(at)
     return DeadBandStep(before, after, band.least.of(resource), band.share, band.leaves(resource, before, after))
 
 

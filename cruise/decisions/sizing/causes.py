@@ -91,7 +91,8 @@ def find_causes(table: DemandTable, sizes: SizeColumns, staying: BoolArray, refu
 def _cause(table: DemandTable, index: int, targets: tuple[ContainerTarget, ...], refusals: Refusals) -> Cause:
     pod = table.candidates.pods[index].pod
     earlier, ranges = refusals.targets.get(pod.uid), refusals.limit_ranges.get(pod.namespace)
-    if earlier is not None and was_refused(targets, earlier, table.candidates.dead_band):
+    band = table.candidates.dead_band.of_container(int(table.candidates.first_container[index]))
+    if earlier is not None and was_refused(targets, earlier, band):
         return Cause.REFUSED
     if ranges and breaks_limit_range(pod, targets, ranges):
         return Cause.LIMIT_RANGE

@@ -19,6 +19,10 @@ class DeadBand:
     share: float
     least: Resources
 
+    def of_container(self, index: int) -> "DeadBand":
+        """Return the dead band of one container of the columns."""
+        return self
+
     @overload
     def leaves(self, resource: ResourceName, before: int, after: int) -> bool: ...
     @overload
@@ -42,11 +46,16 @@ class DeadBand:
         )
 
 
+def default_dead_band(policy: Policy) -> DeadBand:
+    """Return the dead band of pods for which nothing else is stated."""
+    return DeadBand(policy.dead_band_share, policy.dead_band)
+
+
 def dead_band_of(pod: Pod, policy: Policy) -> DeadBand:
     """Return the dead band of a pod."""
-    return DeadBand(policy.dead_band_share, policy.dead_band)
+    return default_dead_band(policy)
 
 
 def dead_bands_of(pods: Sequence[Touchable], policy: Policy) -> DeadBand:
     """Return the dead bands of the sized containers of `pods`, to compare columns with."""
-    return DeadBand(policy.dead_band_share, policy.dead_band)
+    return default_dead_band(policy)

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.replay.resize_room import held_to_room
-from cruise.decisions.sizing.dead_band import dead_bands_of
+from cruise.decisions.sizing.dead_band import default_dead_band
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE
 from tests.backtest.replay.policies import places, sizes
 
 MIB = MEBIBYTE
-BAND = dead_bands_of((), Policy())
+BAND = default_dead_band(Policy())
 
 
 def held(wanted, current, node, free_cpu, free_memory, patched=None):
