@@ -19,7 +19,7 @@ def qos_class(pod: Pod) -> QosClass:
     if all(requests.empty and limits.empty for requests, limits in stated):
         return QosClass.BEST_EFFORT
     if all(
-        limits.cpu_millicores and limits.memory_bytes and _defaulted(requests, limits) == limits
+        limits.cpu_millicores and limits.memory_bytes and requests.or_else(limits) == limits
         for requests, limits in stated
     ):
         return QosClass.GUARANTEED
@@ -28,11 +28,3 @@ def qos_class(pod: Pod) -> QosClass:
 
 def _stated(containers: Iterable[Container]) -> Iterable[tuple[Amounts, Amounts]]:
     return ((container.requests, container.limits) for container in containers)
-
-
-def _defaulted(requests: Amounts, limits: Amounts) -> Amounts:
-    """Return the requests with absent ones taken from the limits, as the API server's defaulting does."""
-    return Amounts(
-        limits.cpu_millicores if requests.cpu_millicores is None else requests.cpu_millicores,
-        limits.memory_bytes if requests.memory_bytes is None else requests.memory_bytes,
-    )

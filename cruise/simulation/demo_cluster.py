@@ -1,4 +1,4 @@
-"""The demo's cluster: eight nodes filled by requests, not by use, with one of everything that cruise minds."""
+"""The demo's cluster: eight nodes filled by requests, not by use, with one of every case that cruise treats apart."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -64,15 +64,15 @@ def _replayed(trace: Trace, start: datetime, seed: int) -> list[SimulatedWorkloa
     usage = TraceUsage(trace, start, replays, loop=True)
     found = []
     for row, series in enumerate(trace.series):
-        asked = Amounts(series.requests.cpu_millicores, series.requests.memory_bytes)
+        requests = Amounts(series.requests.cpu_millicores, series.requests.memory_bytes)
         # Limits as most charts have them: memory at its request, CPU at twice or open.
-        limits = Amounts(2 * series.requests.cpu_millicores if row % 3 == 0 else None, asked.memory_bytes)
+        limits = Amounts(2 * series.requests.cpu_millicores if row % 3 == 0 else None, requests.memory_bytes)
         members = tuple(range(row * REPLICAS, (row + 1) * REPLICAS))
         found.append(
             SimulatedWorkload(
                 "train",
                 _deployment(series.workload),
-                _pod(series.workload, Container("app", requests=asked, limits=limits)),
+                _pod(series.workload, Container("app", requests=requests, limits=limits)),
                 replicas=REPLICAS,
                 profiles={"app": Profile(usage, members)},
                 created_at=start - OLD,

@@ -7,8 +7,7 @@ import numpy as np
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import CounterTail, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.cluster.measuring import MINUTE
-from cruise.simulation.cluster.timeline import seconds
+from cruise.simulation.cluster.timeline import MINUTE, seconds
 
 
 class SimulatedUsage:

@@ -32,17 +32,10 @@ def changes_of(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Iterator[C
         requests = container.requests if container is not None else NO_AMOUNTS
         limits = container.limits if container is not None else NO_AMOUNTS
         yield ContainerChange(
-            target.container, requests, _over(requests, target.requests), limits, _over(limits, target.limits)
+            target.container, requests, target.requests.or_else(requests), limits, target.limits.or_else(limits)
         )
 
 
 def pods_of(done: NodePass) -> dict[tuple[str, str], Pod]:
     """Return the pods that a pass saw, by (namespace, name)."""
     return {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
-
-
-def _over(before: Amounts, written: Amounts) -> Amounts:
-    return Amounts(
-        before.cpu_millicores if written.cpu_millicores is None else written.cpu_millicores,
-        before.memory_bytes if written.memory_bytes is None else written.memory_bytes,
-    )

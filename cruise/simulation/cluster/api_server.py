@@ -1,4 +1,4 @@
-"""What the API server says to a new pod and to a resize, before any kubelet sees it."""
+"""What the API server accepts of a new pod and of a resize, before any kubelet sees it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import Amounts, Resources
+from cruise.domain.resources import Resources
 from cruise.errors import Refused
 from cruise.simulation.cluster.limit_ranges import breach
 
@@ -19,7 +19,7 @@ RESIZE_ON_NODE = (1, 33)
 
 
 def stated_requests(pod: Pod) -> Resources:
-    """Return what the pod's spec alone asks for, whatever the kubelet reports."""
+    """Return what the pod's spec alone requests, whatever the kubelet reports."""
     plain = tuple(replace(one, allocated=None, actual=None) for one in pod.containers)
     return counted_requests(replace(pod, containers=plain))
 
@@ -32,8 +32,14 @@ def resized(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
     return replace(
         pod,
         containers=tuple(
-            container if container.name not in wanted else _targeted(container, wanted[container.name])
-            for container in pod.containers
+            replace(
+                one,
+                requests=wanted[one.name].requests.or_else(one.requests),
+                limits=wanted[one.name].limits.or_else(one.limits),
+            )
+            if one.name in wanted
+            else one
+            for one in pod.containers
         ),
     )
 
@@ -109,31 +115,13 @@ def _check_change(pod: Pod, old: Container, new: Container, kubelet: tuple[int, 
 
 def _check_capacity(wanted: Pod, node: Node) -> None:
     need = stated_requests(wanted)
-    rows = (
+    for resource, requested, allocatable in (
         ("cpu", need.cpu_millicores, node.allocatable.cpu_millicores),
         ("memory", need.memory_bytes, node.allocatable.memory_bytes),
-    )
-    for resource, asked, there in rows:
-        if asked > there:
-            text = (
-                f"node didn't have enough allocatable resources: {resource}, requested: {asked}, allocatable: {there}"
-            )
-            raise _forbidden(wanted, text, "NodeCapacity")
-
-
-def _targeted(container: Container, target: ContainerTarget) -> Container:
-    return replace(
-        container,
-        requests=_changed(container.requests, target.requests),
-        limits=_changed(container.limits, target.limits),
-    )
-
-
-def _changed(now: Amounts, wanted: Amounts) -> Amounts:
-    return Amounts(
-        now.cpu_millicores if wanted.cpu_millicores is None else wanted.cpu_millicores,
-        now.memory_bytes if wanted.memory_bytes is None else wanted.memory_bytes,
-    )
+    ):
+        if requested > allocatable:
+            amounts = f"{resource}, requested: {requested}, allocatable: {allocatable}"
+            raise _forbidden(wanted, f"node didn't have enough allocatable resources: {amounts}", "NodeCapacity")
 
 
 def _invalid(pod: Pod, text: str, cause: str = "FieldValueInvalid") -> Refused:

@@ -1,4 +1,4 @@
-"""A whole cluster in memory, with the behaviour that cruise's rules depend on and time that moves when told to.
+"""A whole cluster in memory, with the behaviour that cruise's rules depend on and time that moves when it is advanced.
 
 Not simulated: preemption, kubelet pressure evictions, volumes, pod affinity and spread, autoscalers (they are only
 shown), quotas. A node's capacity is its allocatable.
@@ -17,18 +17,16 @@ from cruise.domain.scheduling import Taint
 from cruise.errors import Conflict, NotFound, Refused, Throttled
 from cruise.simulation.cluster.api_server import check_resize, resized
 from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.cluster.containers import ContainerTable
 from cruise.simulation.cluster.controllers import Admit, Controllers
 from cruise.simulation.cluster.evictions import BudgetRule, budgets_seen, check_eviction
-from cruise.simulation.cluster.figures import NodeFigure, Tally
 from cruise.simulation.cluster.kube_scheduler import KubeScheduler
 from cruise.simulation.cluster.kubelet import Kubelet
-from cruise.simulation.cluster.measuring import MINUTE, Measuring, NodeLoad
+from cruise.simulation.cluster.measuring import Measuring, NodeLoad
 from cruise.simulation.cluster.resizing import Resizing
 from cruise.simulation.cluster.state import ClusterState, PodRecord
-from cruise.simulation.cluster.timeline import Timeline, seconds, utc
+from cruise.simulation.cluster.tally import NodeFigure, Tally
+from cruise.simulation.cluster.timeline import seconds, utc
 from cruise.simulation.cluster.workloads import SimulatedWorkload
-from cruise.simulation.demand.history import UsageHistory
 
 
 def as_created(pod: Pod) -> Pod:
@@ -59,39 +57,16 @@ class SimulatedCluster:
     ) -> None:
         self.admit = admit
         self.kills: list[OomKill] = []
-        self._behaviour = rules = behaviour or Behaviour()
+        self._behaviour = behaviour or Behaviour()
         self._budgets = tuple(budgets)
-        self._start = seconds(start)
-        self._tally = Tally()
-        self._state = ClusterState(tuple(nodes))
-        self._timeline = Timeline(self._start)
-        self._table = ContainerTable()
-        sample_seconds = max(MINUTE, rules.step_seconds)
-        self.history = UsageHistory(self._start, sample_seconds, rules.retention_seconds)
-        self._scheduler = KubeScheduler(self._state)
-        self._kubelet = Kubelet(
-            self._state, self._table, self.history, self._timeline, rules, self._tally, self._pod_ended
-        )
-        self._resizing = Resizing(
-            self._state, self._table, self._timeline, rules, self._tally, self._kubelet.restart_now
-        )
-        self._measuring = Measuring(
-            self._state,
-            self._table,
-            self._kubelet,
-            self.history,
-            self._tally,
-            rules.step_seconds,
-        )
+        self._state = state = ClusterState(tuple(nodes), seconds(start), self._behaviour)
+        self._timeline, self._tally, self.history = state.timeline, state.tally, state.history
+        self._scheduler = KubeScheduler(state)
+        self._kubelet = Kubelet(state, self._pod_ended)
+        self._resizing = Resizing(state, self._kubelet.restart_now)
+        self._measuring = Measuring(state, self._kubelet)
         self._limit_ranges = dict(limit_ranges or {})
-        self._controllers = Controllers(
-            self._state,
-            workloads,
-            lambda namespace: self._limit_ranges.get(namespace, ()),
-            rules.seed,
-            self._start,
-            self._tally,
-        )
+        self._controllers = Controllers(state, workloads, self._limit_ranges)
         described = [workload.described(start) for workload in workloads]
         self._shown = Snapshot(
             workloads={(one.namespace, one.ref): one for one in described if one is not None},
@@ -101,8 +76,8 @@ class SimulatedCluster:
         )
         self._kill_seen = asyncio.Event()
         self._closed = False
-        self._controllers.reconcile(self._start, as_created)
-        self._schedule(self._start, running_already=True)
+        self._controllers.reconcile(self._timeline.now, as_created)
+        self._schedule(self._timeline.now, running_already=True)
 
     @property
     def now(self) -> datetime:
@@ -247,7 +222,7 @@ class SimulatedCluster:
             raise
         self._state.put(record, wanted)
         if node is not None:
-            self._resizing.asked(record, self._timeline.now)
+            self._resizing.requested(record, self._timeline.now)
 
     def _evict(self, action: EvictPod) -> None:
         record = self._find(action.namespace, action.pod, action.uid)

@@ -1,4 +1,4 @@
-"""Who gets how much CPU on a crowded node, and who dies where memory runs out."""
+"""The CPU that containers get on a crowded node, and those that are killed where memory runs out."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def share_cpu(wanted: Float64Array, weight: Float64Array, node: Int64Array, capa
         total = np.bincount(of_node, weights=weights, minlength=len(capacity))
         share = left[of_node] * weights / total[of_node]
         content = wanted[places] <= share
-        # Where nobody wants less than the share, the share is what they get; elsewhere the content ones step back.
+        # Where none wants less than the share, the share is what they get; elsewhere the content ones step back.
         settling = np.bincount(of_node[content], minlength=len(capacity)) > 0
         final = content | ~settling[of_node]
         got[places[final]] = np.minimum(wanted[places[final]], share[final])
@@ -64,9 +64,9 @@ def oom_score_adjustment(qos: QosClass, memory_request: int, node_memory: int) -
 
 
 def node_victims(memory: Sequence[float], adjustment: Sequence[int], node_memory: int) -> list[int]:
-    """Return, in killing order, whom the kernel kills until the rest fits the node's memory.
+    """Return, in killing order, what the kernel kills until the rest fits the node's memory.
 
-    `memory` in bytes, 0 for who does not run. The largest badness goes first: memory plus the adjustment's
+    `memory` in bytes, 0 for what does not run. The largest badness goes first: memory plus the adjustment's
     thousandths of the node's memory; of equals the first.
     """
     left = sum(memory)

@@ -1,13 +1,12 @@
 """The controllers that keep a cluster's pods in being: each lost pod gets its replacement."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from cruise.domain.cluster import LimitRangeItem, Node, Pod
 from cruise.domain.qos import qos_class
 from cruise.errors import Refused
 from cruise.simulation.cluster.api_server import check_creation
-from cruise.simulation.cluster.figures import Tally
 from cruise.simulation.cluster.limit_ranges import with_defaults
 from cruise.simulation.cluster.state import ClusterState, PodKey, PodRecord
 from cruise.simulation.cluster.timeline import utc
@@ -24,17 +23,12 @@ class Controllers:
         self,
         state: ClusterState,
         workloads: Sequence[SimulatedWorkload],
-        limit_ranges: Callable[[str], Sequence[LimitRangeItem]],
-        seed: int,
-        start: int,
-        tally: Tally,
+        limit_ranges: Mapping[str, Sequence[LimitRangeItem]],
     ) -> None:
         self._state = state
         self._workloads = workloads
         self._limit_ranges = limit_ranges
-        self._seed = seed
-        self._tally = tally
-        self._start = start
+        self._start = start = state.timeline.now
         self._created: dict[tuple[int, int], int] = {}
         self._number = {id(workload): number for number, workload in enumerate(workloads)}
         self._pods: list[dict[PodKey, PodRecord]] = [{} for _ in workloads]
@@ -44,7 +38,7 @@ class Controllers:
         self._last_run = {number: start // workloads[number].period_seconds for number in self._crons}
 
     def look_at(self, workload: SimulatedWorkload) -> None:
-        """Look at a workload at the next reconciliation: one of its pods ended. Nobody looks after a bare pod."""
+        """Look at a workload at the next reconciliation: one of its pods ended. A bare pod has no controller."""
         if workload.ref is not None:
             self._dirty[self._number[id(workload)]] = None
 
@@ -104,19 +98,19 @@ class Controllers:
 
     def _create(self, number: int, slot: int, node: Node | None, now: int, admit: Admit) -> None:
         workload = self._workloads[number]
-        ranges = self._limit_ranges(workload.namespace)
+        ranges = self._limit_ranges.get(workload.namespace, ())
         serial = self._created.get((number, slot), 0)
         born = utc(now) if workload.created_at is None or now > self._start else workload.created_at
-        pod = admit(with_defaults(new_pod(workload, slot, serial, self._seed, born, node), ranges))
+        pod = admit(with_defaults(new_pod(workload, slot, serial, self._state.behaviour.seed, born, node), ranges))
         try:
             check_creation(pod, ranges)
         except Refused:
             # As with a controller's FailedCreate event: the pod stays missing and is tried again.
-            self._tally.creations_refused += 1
+            self._state.tally.creations_refused += 1
             self._dirty[number] = None
             return
         self._created[number, slot] = serial + 1
-        self._tally.pods_created += 1
+        self._state.tally.pods_created += 1
         record = PodRecord(replace(pod, qos=qos_class(pod)), workload, slot)
         self._pods[number][record.key] = record
         self._state.add(record)

@@ -12,7 +12,7 @@ def has_room(
 ) -> BoolArray:
     """Tell which nodes pass NodeResourcesFit for CPU, memory and the number of pods.
 
-    As in kube-scheduler, who asks for nothing of a resource is not kept out by its shortage.
+    As in kube-scheduler, a pod that requests nothing of a resource is not kept out by its shortage.
     """
     fits: BoolArray = pods_left > 0
     if need.cpu_millicores:
@@ -23,7 +23,7 @@ def has_room(
 
 
 def as_scored(need: Resources) -> Resources:
-    """Return what the scores, not the filters, take a container for: a default of what it does not ask for."""
+    """Return what the scores, not the filters, take a container for: a default of what it does not request."""
     return Resources(
         need.cpu_millicores or DEFAULT_SCORED.cpu_millicores, need.memory_bytes or DEFAULT_SCORED.memory_bytes
     )

@@ -9,36 +9,19 @@ import numpy as np
 from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
 from cruise.domain.usage import ContainerKey
 from cruise.simulation.cluster.api_server import stated_requests
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.cluster.containers import ContainerTable
-from cruise.simulation.cluster.figures import Tally
 from cruise.simulation.cluster.state import ClusterState, PodRecord
-from cruise.simulation.cluster.timeline import Timeline, utc
-from cruise.simulation.demand.history import Past, UsageHistory
+from cruise.simulation.cluster.timeline import utc
+from cruise.simulation.demand.history import Past
 
 
 class Kubelet:
-    """All nodes' kubelets; `ended` is told of every pod that is gone.
+    """All nodes' kubelets; `ended` is called for every pod that is gone.
 
     `owner_of_row` finds the pod and the container of a row of the container table.
     """
 
-    def __init__(
-        self,
-        state: ClusterState,
-        table: ContainerTable,
-        history: UsageHistory,
-        timeline: Timeline,
-        behaviour: Behaviour,
-        tally: Tally,
-        ended: Callable[[PodRecord], None],
-    ) -> None:
+    def __init__(self, state: ClusterState, ended: Callable[[PodRecord], None]) -> None:
         self._state = state
-        self._table = table
-        self._history = history
-        self._timeline = timeline
-        self._behaviour = behaviour
-        self._tally = tally
         self._ended = ended
         self._restarts: dict[int, int] = {}
         self.owner_of_row: dict[int, tuple[PodRecord, str]] = {}
@@ -53,7 +36,7 @@ class Kubelet:
 
     def start_later(self, record: PodRecord, at: int) -> None:
         """Start a bound pod's containers once they are pulled and created."""
-        self._timeline.plan(at + self._behaviour.start_seconds, partial(self._start, record))
+        self._state.timeline.plan(at + self._state.behaviour.start_seconds, partial(self._start, record))
 
     def start_in_the_past(self, record: PodRecord, at: int) -> None:
         """Start a bound pod's containers at a time before now, so that they have a past."""
@@ -63,12 +46,12 @@ class Kubelet:
         """Tell whether a pod runs with all its containers."""
         if record.pod.phase != "Running" or record.pod.terminating:
             return False
-        return all(self._table.started_at[row] <= self._timeline.now for row in record.rows.values())
+        return all(self._state.containers.started_at[row] <= self._state.timeline.now for row in record.rows.values())
 
     def terminate(self, record: PodRecord, at: int) -> None:
-        """Ask a bound pod to end; it holds its room until its grace period is over."""
+        """Begin to end a bound pod; it holds its room until its grace period is over."""
         self._state.put(record, replace(record.pod, terminating=True))
-        self._timeline.plan(at + record.workload.grace_seconds, partial(self._remove, record))
+        self._state.timeline.plan(at + record.workload.grace_seconds, partial(self._remove, record))
 
     def remove(self, record: PodRecord, at: int) -> None:
         """Remove a pod at once, with its containers."""
@@ -85,7 +68,7 @@ class Kubelet:
         container = next(one for one in record.pod.containers if one.name == name)
         limits = container.actual_limits or container.limits
         requests = container.actual or container.requests
-        last = float(self._table.last_memory[row])
+        last = float(self._state.containers.last_memory[row])
         kill = OomKill(
             namespace=record.pod.namespace,
             pod=record.pod.name,
@@ -99,9 +82,9 @@ class Kubelet:
             memory_request_bytes=requests.memory_bytes,
             last_working_set_bytes=int(last) if np.isfinite(last) else None,
         )
-        self._tally.kills += 1
+        self._state.tally.kills += 1
         member = (*record.member, name)
-        self._tally.kills_of[member] = self._tally.kills_of.get(member, 0) + 1
+        self._state.tally.kills_of[member] = self._state.tally.kills_of.get(member, 0) + 1
         self._restart(record, name, at, at + self._pause(row, at))
         return kill
 
@@ -125,7 +108,7 @@ class Kubelet:
                 self._add_container(record, one, at)
         self._state.put(record, replace(pod, phase="Running", containers=containers))
         if record.workload.finishes:
-            self._timeline.plan(at + record.workload.duration_seconds, partial(self._finish, record))
+            self._state.timeline.plan(at + record.workload.duration_seconds, partial(self._finish, record))
 
     def _add_container(self, record: PodRecord, container: Container, at: int) -> None:
         pod = record.pod
@@ -133,27 +116,29 @@ class Kubelet:
         limits = record.granted_limits[container.name]
         source, member = (None, 0) if profile is None else (profile.source, profile.member(record.slot))
         past = None
-        if source is not None and at < self._timeline.now:
+        if source is not None and at < self._state.timeline.now:
             past = Past(source, member, at, float(limits.memory_bytes or np.inf))
-        kept = self._history.add(ContainerKey(pod.namespace, pod.name, container.name), pod.node or "", past)
-        row = self._table.add(self._state.index_of(pod), source, member, kept)
-        self._table.started_at[row] = at
-        self._table.bound(row, container.allocated or container.requests, limits)
+        kept = self._state.history.add(ContainerKey(pod.namespace, pod.name, container.name), pod.node or "", past)
+        row = self._state.containers.add(self._state.index_of(pod), source, member, kept)
+        self._state.containers.started_at[row] = at
+        self._state.containers.bound(row, container.allocated or container.requests, limits)
         record.rows[container.name] = row
         self.owner_of_row[row] = (record, container.name)
 
     def _restart(self, record: PodRecord, name: str, at: int, start_at: int) -> None:
         row = record.rows[name]
-        self._table.started_at[row] = start_at
-        self._table.last_memory[row] = np.nan
+        self._state.containers.started_at[row] = start_at
+        self._state.containers.last_memory[row] = np.nan
         self._state.put(record, _restarted(record.pod, name))
 
     def _pause(self, row: int, at: int) -> int:
         """Return the seconds until a killed container runs again; doubled with each kill that comes soon."""
-        calm = at - int(self._table.started_at[row]) >= self._behaviour.calm_seconds
+        calm = at - int(self._state.containers.started_at[row]) >= self._state.behaviour.calm_seconds
         kills = 0 if calm else self._restarts.get(row, 0)
         self._restarts[row] = kills + 1
-        return min(self._behaviour.restart_seconds << min(kills, 16), self._behaviour.longest_restart_seconds)
+        return min(
+            self._state.behaviour.restart_seconds << min(kills, 16), self._state.behaviour.longest_restart_seconds
+        )
 
     def _finish(self, record: PodRecord, at: int) -> None:
         if not record.gone:
@@ -166,8 +151,8 @@ class Kubelet:
 
     def _stop(self, record: PodRecord, at: int) -> None:
         for row in record.rows.values():
-            self._history.retire(int(self._table.history_row[row]), at)
-            self._table.remove(row)
+            self._state.history.retire(int(self._state.containers.history_row[row]), at)
+            self._state.containers.remove(row)
             self._restarts.pop(row, None)
             del self.owner_of_row[row]
         record.rows.clear()

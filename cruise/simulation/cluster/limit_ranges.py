@@ -27,25 +27,13 @@ def breach(pod: Pod, items: Sequence[LimitRangeItem]) -> str | None:
 
 def _problems(item: LimitRangeItem, requests: Amounts, limits: Amounts) -> Iterable[str]:
     of = "Pod" if item.of_pod else "Container"
-    rows = (
-        (
-            "cpu",
-            requests.cpu_millicores,
-            limits.cpu_millicores,
-            item.minimum.cpu_millicores,
-            item.maximum.cpu_millicores,
-            item.max_cpu_ratio,
-        ),
-        (
-            "memory",
-            requests.memory_bytes,
-            limits.memory_bytes,
-            item.minimum.memory_bytes,
-            item.maximum.memory_bytes,
-            item.max_memory_ratio,
-        ),
-    )
-    for name, request, limit, minimum, maximum, ratio in rows:
+    for name, column, ratio in (
+        ("cpu", "cpu_millicores", item.max_cpu_ratio),
+        ("memory", "memory_bytes", item.max_memory_ratio),
+    ):
+        request, limit, minimum, maximum = (
+            getattr(amounts, column) for amounts in (requests, limits, item.minimum, item.maximum)
+        )
         if minimum is not None:
             yield from _below(f"minimum {name} usage per {of} is {minimum}", request, limit, minimum)
         if maximum is not None:
@@ -83,33 +71,29 @@ def _apart(rule: str, request: int | None, limit: int | None, ratio: float) -> I
 
 def _pod_sums(pod: Pod) -> tuple[Amounts, Amounts]:
     """Return the pod's sums, init containers as a floor; a resource is stated where any container states it."""
-    return _aggregate(pod, [one.requests for one in pod.containers]), _aggregate(
-        pod, [one.limits for one in pod.containers]
+    roles = [container.role for container in pod.containers]
+    requests, limits = (
+        Amounts(
+            _aggregate(roles, [one.cpu_millicores for one in stated]),
+            _aggregate(roles, [one.memory_bytes for one in stated]),
+        )
+        for stated in ([one.requests for one in pod.containers], [one.limits for one in pod.containers])
     )
+    return requests, limits
 
 
-def _aggregate(pod: Pod, amounts: Sequence[Amounts]) -> Amounts:
-    cpu: int | None = None
-    memory: int | None = None
-    for container, one in zip(pod.containers, amounts, strict=True):
-        if container.role is not ContainerRole.INIT:
-            cpu = cpu if one.cpu_millicores is None else (cpu or 0) + one.cpu_millicores
-            memory = memory if one.memory_bytes is None else (memory or 0) + one.memory_bytes
-    for container, one in zip(pod.containers, amounts, strict=True):
-        if container.role is ContainerRole.INIT:
-            cpu = cpu if one.cpu_millicores is None else max(cpu or 0, one.cpu_millicores)
-            memory = memory if one.memory_bytes is None else max(memory or 0, one.memory_bytes)
-    return Amounts(cpu, memory)
+def _aggregate(roles: Sequence[ContainerRole], values: Sequence[int | None]) -> int | None:
+    total: int | None = None
+    for role, value in zip(roles, values, strict=True):
+        if role is not ContainerRole.INIT and value is not None:
+            total = (total or 0) + value
+    for role, value in zip(roles, values, strict=True):
+        if role is ContainerRole.INIT and value is not None:
+            total = max(total or 0, value)
+    return total
 
 
 def _defaulted(container: Container, item: LimitRangeItem) -> Container:
-    limits = _or_else(container.limits, item.maximum)
-    requests = _or_else(_or_else(container.requests, limits), item.minimum)
+    limits = container.limits.or_else(item.maximum)
+    requests = container.requests.or_else(limits).or_else(item.minimum)
     return replace(container, requests=requests, limits=limits)
-
-
-def _or_else(first: Amounts, second: Amounts) -> Amounts:
-    return Amounts(
-        second.cpu_millicores if first.cpu_millicores is None else first.cpu_millicores,
-        second.memory_bytes if first.memory_bytes is None else first.memory_bytes,
-    )

@@ -1,4 +1,4 @@
-"""One step of a simulated cluster's load: who gets what, who dies, and what is measured of it."""
+"""One step of a simulated cluster's load: the shares of containers, their kills, and what is measured."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.simulation.cluster.containers import ContainerTable, Demand
+from cruise.simulation.cluster.containers import Demand
 from cruise.simulation.cluster.contention import (
     node_victims,
     oom_score_adjustment,
@@ -15,12 +15,10 @@ from cruise.simulation.cluster.contention import (
     share_cpu,
     waiting_share,
 )
-from cruise.simulation.cluster.figures import Tally
 from cruise.simulation.cluster.kubelet import Kubelet
 from cruise.simulation.cluster.state import ClusterState
-from cruise.simulation.demand.history import UsageHistory
+from cruise.simulation.cluster.timeline import MINUTE
 
-MINUTE = 60
 LOADS_KEPT_SECONDS = 3600
 _STARVED_BELOW = 0.99
 
@@ -38,30 +36,19 @@ class NodeLoad:
 class Measuring:
     """Draws demand, shares CPU, finds the containers that memory kills, and keeps the measurements."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        table: ContainerTable,
-        kubelet: Kubelet,
-        history: UsageHistory,
-        tally: Tally,
-        step_seconds: int,
-    ) -> None:
+    def __init__(self, state: ClusterState, kubelet: Kubelet) -> None:
         self._state = state
-        self._table = table
         self._kubelet = kubelet
-        self._history = history
-        self._tally = tally
-        self._step = step_seconds
-        self._sample_step = max(MINUTE, step_seconds)
+        self._step = state.behaviour.step_seconds
+        self._sample_step = max(MINUTE, self._step)
         self._capacity_cpu = state.allocatable_cpu.astype(np.float64)
         self._capacity_memory = state.allocatable_memory.astype(np.float64)
         self._observed: tuple[Int64Array, Float64Array] = (np.empty(0, np.int64), np.empty(0))
-        self.loads: deque[NodeLoad] = deque(maxlen=max(2, LOADS_KEPT_SECONDS // step_seconds))
+        self.loads: deque[NodeLoad] = deque(maxlen=max(2, LOADS_KEPT_SECONDS // self._step))
 
     def measure(self, at: int) -> Sequence[int]:
         """Let one step of load pass; return the rows of the containers that are to be killed, in killing order."""
-        table, demand = self._table, self._table.demand(at)
+        table, demand = self._state.containers, self._state.containers.demand(at)
         rows, nodes = demand.rows, len(self._capacity_cpu)
         wanted = np.minimum(demand.cpu_millicores, table.cpu_limit[rows])
         got = share_cpu(wanted, table.cpu_request[rows], demand.node, self._capacity_cpu)
@@ -75,8 +62,8 @@ class Measuring:
             )
         )
         starved = demand.known & (got < _STARVED_BELOW * demand.cpu_millicores)
-        self._tally.container_seconds += self._step * int(np.count_nonzero(demand.known))
-        self._tally.starved_container_seconds += self._step * int(np.count_nonzero(starved))
+        self._state.tally.container_seconds += self._step * int(np.count_nonzero(demand.known))
+        self._state.tally.starved_container_seconds += self._step * int(np.count_nonzero(starved))
         kills: list[int] = rows[over].tolist()
         kills += self._exhausted(demand, np.where(over, 0.0, held))
         memory = np.where(demand.known, np.minimum(demand.memory_bytes, limit), np.nan)
@@ -85,9 +72,11 @@ class Measuring:
         return kills
 
     def observe(self, at: int) -> None:
-        """Make the step's memory the last observation of whoever runs on: a kill reports the observation before it."""
+        """Make the step's memory the last observation of what runs on: a kill reports the observation before it."""
         rows, memory = self._observed
-        self._table.last_memory[rows] = np.where(self._table.started_at[rows] <= at, memory, np.nan)
+        self._state.containers.last_memory[rows] = np.where(
+            self._state.containers.started_at[rows] <= at, memory, np.nan
+        )
 
     def _exhausted(self, demand: Demand, held: Float64Array) -> list[int]:
         """Return the rows that the kernel kills on nodes whose memory is used up."""
@@ -117,7 +106,7 @@ class Measuring:
 
     def _keep(self, at: int, demand: Demand, cpu: Float64Array, memory: Float64Array) -> None:
         """Keep the mean CPU demand since the last kept time, and memory as it is now."""
-        rows, table = demand.rows, self._table
+        rows, table = demand.rows, self._state.containers
         if self._step < self._sample_step:
             known = rows[demand.known]
             table.demand_sum[known] += cpu[demand.known]
@@ -127,7 +116,7 @@ class Measuring:
             cpu = _mean(table.demand_sum[rows], table.demand_count[rows])
             table.demand_sum[rows] = 0
             table.demand_count[rows] = 0
-        self._history.record(at, table.history_row[rows], cpu, memory)
+        self._state.history.record(at, table.history_row[rows], cpu, memory)
 
 
 def _sums(node: Int64Array, weights: Float64Array, nodes: int) -> Float64Array:

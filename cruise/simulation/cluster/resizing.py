@@ -7,39 +7,26 @@ from functools import partial
 from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, QosClass, ResizePending
 from cruise.domain.resources import Resources
 from cruise.simulation.cluster.api_server import stated_requests
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.cluster.containers import ContainerTable
-from cruise.simulation.cluster.figures import Tally
 from cruise.simulation.cluster.state import ClusterState, PodKey, PodRecord
-from cruise.simulation.cluster.timeline import Timeline, utc
+from cruise.simulation.cluster.timeline import utc
 
 
 class Resizing:
     """The resizes of all nodes, each pod's as one: all its containers or none. Source: KEP-1287."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        table: ContainerTable,
-        timeline: Timeline,
-        behaviour: Behaviour,
-        tally: Tally,
-        restart: Callable[[PodRecord, str, int], None],
-    ) -> None:
+    def __init__(self, state: ClusterState, restart: Callable[[PodRecord, str, int], None]) -> None:
         self._state = state
-        self._table = table
-        self._timeline = timeline
-        self._behaviour = behaviour
-        self._tally = tally
         self._restart = restart
         self._open: dict[PodKey, PodRecord] = {}
 
-    def asked(self, record: PodRecord, at: int) -> None:
+    def requested(self, record: PodRecord, at: int) -> None:
         """Take note of a new spec of a bound pod."""
-        record.asked += 1
-        record.asked_at = at
+        record.requested += 1
+        record.requested_at = at
         record.waiting_since = None
-        self._timeline.plan(at + self._behaviour.allocate_seconds, partial(self._look, record, record.asked))
+        self._state.timeline.plan(
+            at + self._state.behaviour.allocate_seconds, partial(self._look, record, record.requested)
+        )
 
     def retry(self, at: int) -> None:
         """Try again what is Deferred or failed: first what grows nothing, then by priority, class and waiting time."""
@@ -50,8 +37,8 @@ class Resizing:
             if record.failing:
                 self._actuate(record, at)
 
-    def _look(self, record: PodRecord, round_asked: int, at: int) -> None:
-        if record.asked == round_asked and not record.gone and not record.pod.terminal:
+    def _look(self, record: PodRecord, number: int, at: int) -> None:
+        if record.requested == number and not record.gone and not record.pod.terminal:
             self._allocate(record, at)
 
     def _allocate(self, record: PodRecord, at: int) -> None:
@@ -78,15 +65,15 @@ class Resizing:
         resize = record.pod.resize
         if pending is ResizePending.DEFERRED:
             self._open[record.key] = record
-            record.waiting_since = record.asked_at if record.waiting_since is None else record.waiting_since
+            record.waiting_since = record.requested_at if record.waiting_since is None else record.waiting_since
         else:
             record.waiting_since = None
         if resize.pending is pending:
             return
         if pending is ResizePending.DEFERRED:
-            self._tally.resizes_deferred += 1
+            self._state.tally.resizes_deferred += 1
         else:
-            self._tally.resizes_infeasible += 1
+            self._state.tally.resizes_infeasible += 1
         self._state.put(record, replace(record.pod, resize=replace(resize, pending=pending, pending_since=utc(at))))
 
     def _grant(self, record: PodRecord, need: Resources, at: int) -> None:
@@ -103,7 +90,7 @@ class Resizing:
             resize=replace(NO_RESIZE, in_progress=True),
         )
         self._state.put(record, pod, need)
-        self._timeline.plan(at + self._behaviour.actuate_seconds, partial(self._act, record, record.grants))
+        self._state.timeline.plan(at + self._state.behaviour.actuate_seconds, partial(self._act, record, record.grants))
 
     def _act(self, record: PodRecord, grant: int, at: int) -> None:
         current = grant == record.grants and record.pod.resize.in_progress
@@ -115,7 +102,7 @@ class Resizing:
         pod = record.pod
         if any(self._in_use_above(record, one) for one in pod.containers):
             if not record.failing:
-                self._tally.resize_errors += 1
+                self._state.tally.resize_errors += 1
             record.failing = True
             self._open[record.key] = record
             if not pod.resize.error:
@@ -125,7 +112,7 @@ class Resizing:
         containers = tuple(self._in_force(record, one) for one in pod.containers)
         resize = replace(pod.resize, in_progress=False, error=False)
         self._state.put(record, replace(pod, containers=containers, resize=resize))
-        self._tally.resizes_done += 1
+        self._state.tally.resizes_done += 1
         for old in pod.containers:
             if old.name in record.rows and _restarts(old, record):
                 self._restart(record, old.name, at)
@@ -135,15 +122,15 @@ class Resizing:
         if row is None:
             return False
         limit = record.granted_limits[container.name].memory_bytes
-        falls = limit is not None and limit < self._table.memory_limit[row]
-        return falls and bool(self._table.last_memory[row] > limit)
+        falls = limit is not None and limit < self._state.containers.memory_limit[row]
+        return falls and bool(self._state.containers.last_memory[row] > limit)
 
     def _in_force(self, record: PodRecord, container: Container) -> Container:
         row = record.rows.get(container.name)
         if row is None or container.allocated is None:
             return container
         limits = record.granted_limits[container.name]
-        self._table.bound(row, container.allocated, limits)
+        self._state.containers.bound(row, container.allocated, limits)
         return replace(container, actual=container.allocated, actual_limits=limits)
 
 
@@ -160,7 +147,7 @@ def _differs(record: PodRecord) -> bool:
 
 
 def _restarts(old: Container, record: PodRecord) -> bool:
-    """Tell whether the container's resize policy asks for a restart; `old` still shows what was in force."""
+    """Tell whether the container's resize policy demands a restart; `old` still shows what was in force."""
     limits = record.granted_limits[old.name]
     if old.allocated is None or old.actual is None or old.actual_limits is None:
         return False
@@ -174,5 +161,5 @@ def _restarts(old: Container, record: PodRecord) -> bool:
 def _retry_order(record: PodRecord) -> tuple[bool, int, bool, int, PodKey]:
     grows = not stated_requests(record.pod).fits_in(record.granted)
     guaranteed = record.pod.qos is QosClass.GUARANTEED
-    since = record.asked_at if record.waiting_since is None else record.waiting_since
+    since = record.requested_at if record.waiting_since is None else record.waiting_since
     return (grows, -record.pod.priority, not guaranteed, since, record.key)

@@ -8,9 +8,14 @@ from numpy.typing import NDArray
 from cruise.domain.cluster import ContainerRole, Node, Pod
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, Resources
+from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.simulation.cluster.containers import ContainerTable
+from cruise.simulation.cluster.tally import Tally
+from cruise.simulation.cluster.timeline import MINUTE, Timeline
 from cruise.simulation.cluster.workloads import SimulatedWorkload
+from cruise.simulation.demand.history import UsageHistory
 
-# What kube-scheduler's scores, not its filters, take a container for that asks for nothing.
+# What kube-scheduler's scores, not its filters, take a container for that requests nothing.
 DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
 PodKey = tuple[str, str]
 
@@ -20,7 +25,7 @@ class PodRecord:
     """One pod with what its frozen picture does not show.
 
     `rows` are its running containers' rows in the container table, `granted` what the kubelet has allocated to the
-    pod and `granted_limits` the limits that go with it; `asked` and `grants` count its resizes as asked and as
+    pod and `granted_limits` the limits that go with it; `requested` and `grants` count its resizes as requested and as
     allocated, so that what was planned for an earlier one can tell that it is stale; `waiting_since` is set while a
     resize is Deferred; `failing` tells that a resize could not be put in force.
     """
@@ -34,8 +39,8 @@ class PodRecord:
     granted: Resources = NO_RESOURCES
     granted_limits: dict[str, Amounts] = field(default_factory=dict)
     grants: int = 0
-    asked: int = 0
-    asked_at: int = 0
+    requested: int = 0
+    requested_at: int = 0
     waiting_since: int | None = None
     failing: bool = False
     gone: bool = False
@@ -52,12 +57,17 @@ class PodRecord:
 
 
 class ClusterState:
-    """Nodes and pods; array columns have one entry a node, in the order of `node_names`.
+    """Nodes and pods, and what all parts of the cluster share; columns have one entry a node, as in `node_names`.
 
     `counted_…` is what kube-scheduler counts, `scored_…` what its scores see, `granted_…` what kubelets have allocated.
     """
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
+    def __init__(self, nodes: tuple[Node, ...], start: int, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        self.timeline = Timeline(start)
+        self.tally = Tally()
+        self.containers = ContainerTable()
+        self.history = UsageHistory(start, max(MINUTE, behaviour.step_seconds), behaviour.retention_seconds)
         self.nodes = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
         self.node_names = list(self.nodes)
         self.node_index = {name: index for index, name in enumerate(self.node_names)}

@@ -4,6 +4,8 @@ import heapq
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+MINUTE = 60
+
 
 class Timeline:
     """Things to do at given seconds; those due at the same second run in the order in which they were planned."""

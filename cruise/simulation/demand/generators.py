@@ -117,7 +117,7 @@ def _spread(seed: int, members: Int64Array, moments: Int64Array) -> Float64Array
 
 
 def _uniform(seed: int, members: Int64Array, moments: Int64Array) -> Float64Array:
-    """Return a number in [0, 1) for each (seed, member, moment), the same whenever it is asked for.
+    """Return a number in [0, 1) for each (seed, member, moment), the same every time.
 
     Source: the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
     """

@@ -93,7 +93,7 @@ def read_series(directory: Path) -> tuple[Series, ...]:
 def _check_directory(directory: Path) -> None:
     try:
         if directory.is_dir():
-            # Who may not look into it is told so here, and not that something is missing in it.
+            # A directory that may not be read is refused as such, and not for something missing in it.
             next(directory.iterdir(), None)
             return
         there = directory.exists()
