@@ -12,6 +12,7 @@ from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import EvictPod, Reason, RefusedTarget, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.details import Detail
 from cruise.domain.policy import Bounds, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
 from cruise.domain.scheduling import LabelSelector
@@ -133,7 +134,7 @@ async def test_a_grow_that_waits_for_a_shrink_is_done_by_the_next_pass() -> None
         # The limit of the memory is written now, the CPU has no room yet.
         (Verdict.DONE, Reason.RIGHTSIZED),
     ]
-    assert first.outcomes[1].detail == "what would grow waits for room"
+    assert first.outcomes[1].detail == Detail.GROWTH_WAITS
     run(world, 300)
     await node_pass(world, store, FULL, world.now)
     run(world, 60)

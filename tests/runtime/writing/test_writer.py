@@ -10,6 +10,7 @@ import pytest
 
 from cruise.domain.actions import Action, ContainerTarget, Outcome, Reason, ResizePod, TaintNode, UntaintNode, Verdict
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod, ResizePending
+from cruise.domain.details import Detail
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, Resources
 from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Requirement
@@ -249,7 +250,7 @@ async def test_two_pods_that_wait_for_each_others_room_give_back_what_they_can()
     store = MemoryStore()
     first = await applied(world, crossing, store=store)
     assert told(first) == [(Verdict.DONE, Reason.RIGHTSIZED)] * 2
-    assert {outcome.detail for outcome in first} == {"what would grow waits for room"}
+    assert {outcome.detail for outcome in first} == {Detail.GROWTH_WAITS}
     assert (await requests_of(world, a.name), await requests_of(world, b.name)) == (
         amounts(1000, 1000),
         amounts(1000, 2000),
