@@ -4,11 +4,25 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 exec .venv/bin/python - <<'PYTHON'
 import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
-from cruise.runtime.packing.kernel_cache import choose_cache, is_warm
+from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled, is_warm
 from cruise.runtime.packing.process import compile_kernels
 
-if not is_warm(choose_cache(os.environ)):
-    print("install: the packer's kernels, a minute or two", flush=True)
-    compile_kernels()
+cache = choose_cache(os.environ)
+if cache is not None and not is_warm(cache):
+    # A terminal shows every second on one line, a log every ten seconds on a line of its own.
+    pause, end = (1, "\r") if sys.stdout.isatty() else (10, "\n")
+    begun, done = time.monotonic(), False
+    with ThreadPoolExecutor() as pool:
+        compiling = pool.submit(compile_kernels)
+        while not done:
+            compiled, kernels = count_compiled(cache)
+            seconds = time.monotonic() - begun
+            print(f"install: the packer's kernels, {compiled} of {kernels} ... {seconds:.0f} s", end=end, flush=True)
+            done = not wait([compiling], timeout=pause).not_done
+        compiling.result()
+    print(f"install: the packer's kernels, {kernels} of {kernels} ... {time.monotonic() - begun:.0f} s")
 PYTHON

@@ -52,6 +52,23 @@ ensure_venv_module() {
         "$package" >/dev/null
 }
 
+# Runs a command and says what it is for and how many seconds it took.
+step() {
+    local begun=$SECONDS
+    printf 'install: %s ... ' "$1"
+    "${@:2}"
+    echo "$((SECONDS - begun)) s"
+}
+
+pip_install() {
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile "$@"
+}
+
+# On all processors, where pip would use one. Some packages bring files for other versions of Python.
+compile_bytecode() {
+    .venv/bin/python -m compileall -qq -j 0 .venv/lib || true
+}
+
 key=$(fingerprint)
 if stamped dev || stamped "$tier"; then exit 0; fi
 
@@ -59,18 +76,14 @@ rm -f .venv/stamp-*
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || [[ ! -f .venv/path || $(<.venv/path) != "$PWD" ]]; then
     python=$(find_python)
     ensure_venv_module "$python"
-    echo "install: .venv with $("$python" --version) ($python)"
     rm -rf .venv
-    "$python" -m venv .venv
+    step ".venv with $("$python" --version) ($python)" "$python" -m venv .venv
     pwd >.venv/path
 fi
 
 for file in "${requirements[@]}"; do
-    echo "install: $file ($(grep -c '==' "$file") packages)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --only-binary :all: \
-        -r "$file"
+    step "$file, $(grep -c '==' "$file") packages" pip_install --require-hashes --only-binary :all: -r "$file"
 done
-echo "install: cruise"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-index \
-    --no-build-isolation --editable .
+step "cruise" pip_install --no-deps --no-index --no-build-isolation --editable .
+step "bytecode" compile_bytecode
 printf '%s\n' "$key" >".venv/stamp-$tier"

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from cruise.errors import Unavailable
 from cruise.interfaces.packing.progress import progress_text
 from cruise.packer.answer import Packing, packing_of
 from cruise.packer.pack import quick_packing
+from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled
 from cruise.runtime.packing.packing_pass import demands_of
 from cruise.runtime.packing.worker import STILL_COMPILING, PackWorker
 
@@ -82,17 +84,38 @@ async def _packed(
     worker: PackWorker, built: Built, search: Search, taken: float, show: "Callable[..., None]"
 ) -> tuple[Packing, float]:
     """Pack in what is left of the time; return the seconds too."""
-    problem, last = built.problem, 0.0
+    problem, last, best = built.problem, 0.0, ""
 
     def on_progress(better: Packing, seconds: float) -> None:
-        nonlocal last
-        last = seconds
-        waiting = "" if worker.warm else "; loading the solver"
-        show(description=progress_text(better, problem.objective, problem.pod_count) + waiting)
+        nonlocal last, best
+        last, best = seconds, progress_text(better, problem.objective, problem.pod_count)
+        update()
+
+    def update() -> None:
+        show(description="; ".join(filter(None, (best, _preparation(worker)))))
+
+    async def count_kernels() -> None:
+        while not worker.warm:
+            await asyncio.sleep(1.0)
+            update()
 
     left = search.seconds if search.seconds == math.inf else search.seconds - taken
-    packing = await worker.pack(problem, left, on_progress, work_units=search.work_units, seed=search.seed)
+    counting = asyncio.ensure_future(count_kernels())
+    try:
+        packing = await worker.pack(problem, left, on_progress, work_units=search.work_units, seed=search.seed)
+    finally:
+        counting.cancel()
     return packing, last
+
+
+def _preparation(worker: PackWorker) -> str:
+    """Return what the solver still waits for, empty where it solves."""
+    if worker.warm:
+        return ""
+    if worker.compiling and (cache := choose_cache(os.environ)) is not None:
+        compiled, kernels = count_compiled(cache)
+        return f"compiling the solver once after an installation ({compiled} of {kernels} kernels)"
+    return "loading the solver"
 
 
 def _in_order(built: Built, packing: Packing, refused: NoOrder) -> Proposal:

@@ -21,7 +21,7 @@ _WORK_UNITS, _MOST_SECONDS = 1e9, 600.0
 
 
 def warm_up() -> None:
-    """Compile every kernel, or load it from the cache, and load CP-SAT: a minute the first time, then a second."""
+    """Compile every kernel, or load it from the cache, and load CP-SAT: half a minute the first time, then a second."""
     instance = _example()
     # A deadline, since a budget without one never reads the clock from here.
     deadline = seconds() + _MOST_SECONDS

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import re
 import shutil
 import stat
 import sys
@@ -17,6 +18,7 @@ import cruise.packer.kernels
 
 KERNELS = Path(cruise.packer.kernels.__file__).parent
 _WARM = "warm"
+_KERNEL = re.compile(r"^@(?:kernel|lean|inlined)$", re.MULTILINE)
 _KEY_CHARACTERS = 16
 _UNUSED_SECONDS = 30 * 86400.0
 
@@ -54,6 +56,13 @@ def choose_cache(environ: Mapping[str, str], kernels: Path = KERNELS) -> Path | 
 def is_warm(directory: Path | None) -> bool:
     """Tell whether every kernel has been compiled into the directory."""
     return directory is not None and (directory / _WARM).exists()
+
+
+def count_compiled(directory: Path, kernels: Path = KERNELS) -> tuple[int, int]:
+    """Return how many kernels have been compiled into the directory, and how many there are."""
+    # Numba keeps one index for each function.
+    compiled = sum(1 for _ in directory.rglob("*.nbi"))
+    return compiled, sum(len(_KERNEL.findall(path.read_text())) for path in kernels.rglob("*.py"))
 
 
 def mark_warm(directory: Path) -> None:

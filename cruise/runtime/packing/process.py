@@ -2,12 +2,15 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import traceback
+from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
+import cruise
 from cruise.runtime.packing.kernel_cache import choose_cache, is_warm, mark_warm
 from cruise.runtime.packing.messages import (
     HEADER_BYTES,
@@ -23,14 +26,18 @@ from cruise.runtime.packing.messages import (
     unframed,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
+_ROOT = str(Path(cruise.__file__).parent.parent)
 # An annealer finds better packings faster than anybody reads them.
 _REPORT_SECONDS = 0.05
 # Rather this process than the controller, where memory runs out: it can be started anew.
 _OOM_SCORE = 500
+
+
+def command(function: str) -> tuple[str, ...]:
+    """Return the command that runs a function of this module in a process of its own."""
+    # Behind everything else in the search path, so that nothing in a checkout hides a library.
+    start = f"import sys; sys.path.append(sys.argv[1]); from {__name__} import {function}; {function}()"
+    return sys.executable, "-c", start, _ROOT
 
 
 def serve() -> None:
@@ -49,16 +56,27 @@ def serve() -> None:
         _solve(orders.get(), outbox)
 
 
-def compile_kernels() -> "Path | None":
+def compile_kernels() -> Path | None:
     """Compile every kernel into the cache that a packing process will use, and return where that is."""
     cache = _use_cache()
-    _load()
-    if cache is not None:
-        mark_warm(cache)
+    _load(cache)
     return cache
 
 
-def _use_cache() -> "Path | None":
+def compile_dense() -> None:
+    """Compile the kernels of dense problems, and end early when standard input ends."""
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    from cruise.packer.dense.warming import warm_up
+
+    warm_up()
+
+
+def _end_with_input() -> None:
+    os.read(0, 1)
+    os._exit(0)
+
+
+def _use_cache() -> Path | None:
     cache = choose_cache(os.environ)
     if cache is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(cache)
@@ -67,24 +85,31 @@ def _use_cache() -> "Path | None":
     return cache
 
 
-def _load() -> None:
+def _load(cache: Path | None) -> None:
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         # Uncompiled, kernels cannot even read the clock.
         sys.exit("NUMBA_DISABLE_JIT is set")
+    # Dense and large problems share almost no kernel, so two processes compile at once.
+    apart = None
+    if cache is not None and not is_warm(cache):
+        apart = subprocess.Popen(command("compile_dense"), stdin=subprocess.PIPE)
     # The compiler reads where its cache is when it is imported.
     from cruise.packer.dense.warming import warm_up
     from cruise.packer.large.warming import warm_up_large
 
-    warm_up()
     warm_up_large()
+    if apart is not None:
+        apart.wait()
+    # What the other process could not compile is compiled here.
+    warm_up()
+    if cache is not None:
+        mark_warm(cache)
 
 
 def _warm_up(outbox: "_Outbox") -> None:
     cache = _use_cache()
     outbox.send(Warming(compiling=not is_warm(cache)))
-    _load()
-    if cache is not None:
-        mark_warm(cache)
+    _load(cache)
     outbox.send(Ready())
 
 

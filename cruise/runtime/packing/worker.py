@@ -4,18 +4,15 @@ import asyncio
 import math
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-import cruise
 from cruise.errors import Unavailable
 from cruise.packer.answer import Packing
 from cruise.packer.pack import quick_packing
@@ -34,6 +31,7 @@ from cruise.runtime.packing.messages import (
     length_of,
     unframed,
 )
+from cruise.runtime.packing.process import command
 
 STILL_COMPILING = "solver still compiling: answered by the quick method"
 NO_TIME = "no time to search: answered by the quick method"
@@ -46,10 +44,6 @@ _ATTEMPTS = 2
 _PROVED = (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
 # How long a process may take to end once its pipe is closed.
 _ENDING_SECONDS = 5.0
-_ROOT = str(Path(cruise.__file__).parent.parent)
-# Behind everything else in the search path, so that nothing in a checkout hides a library.
-_COMMAND = "import sys; sys.path.append(sys.argv[1]); from cruise.runtime.packing.process import serve; serve()"
-
 Progress = Callable[[Packing, float], None]
 
 
@@ -89,6 +83,11 @@ class PackWorker:
     def warm(self) -> bool:
         """Whether the solver is in memory, so that an order starts at once."""
         return self._child is not None and self._child.warm
+
+    @property
+    def compiling(self) -> bool:
+        """Whether the solver is being compiled, which takes a minute once after an installation."""
+        return self._child is not None and self._child.compiling
 
     async def ready(self) -> bool:
         """Wait until every kernel is loaded or compiled; tell whether the solver could be started at all."""
@@ -196,10 +195,7 @@ class PackWorker:
         errors = tempfile.TemporaryFile()
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-c",
-                _COMMAND,
-                _ROOT,
+                *command("serve"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
@@ -291,6 +287,11 @@ class _Child:
         with suppress(ConnectionError):
             self.process.stdin.write(framed(order))
             await self.process.stdin.drain()
+
+    @property
+    def compiling(self) -> bool:
+        """Whether the process is compiling kernels, as far as it has said."""
+        return self._spoke.is_set() and self._compiling and not (self.warm or self.ended)
 
     async def loads_compiled(self) -> bool:
         """Tell whether the process loads compiled kernels, once it has said so."""

@@ -1,11 +1,13 @@
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from cruise.runtime.packing.kernel_cache import choose_cache, is_warm, kernels_key, mark_warm
+from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled, is_warm, kernels_key, mark_warm
+from cruise.runtime.packing.process import command
 
 
 @pytest.fixture
@@ -120,3 +122,21 @@ def test_what_nobody_used_for_a_month_is_dropped(kernels):
     choose_cache({}, kernels)
     assert not old.exists()
     assert recent.exists()
+
+
+def test_compiled_kernels_are_counted_by_the_compilers_indexes(kernels, tmp_path):
+    (kernels / "more.py").write_text("@kernel\ndef one(): ...\n\n\n@inlined\ndef two(): ...\n")
+    (tmp_path / "cache" / "more_1").mkdir(parents=True)
+    (tmp_path / "cache" / "more_1" / "more.one-1.py311.nbi").touch()
+    assert count_compiled(tmp_path / "cache", kernels) == (1, 2)
+
+
+def test_a_compiler_whose_parent_is_gone_ends(tmp_path):
+    compiler = subprocess.Popen(
+        command("compile_dense"), stdin=subprocess.PIPE, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    )
+    assert compiler.stdin is not None
+    compiler.stdin.close()
+    assert compiler.wait() == 0
+    compiled, kernels = count_compiled(tmp_path)
+    assert compiled < kernels
