@@ -3,26 +3,17 @@
 from dataclasses import dataclass
 
 from cruise import __version__
-from cruise.decisions.scan.risks import RiskKind
 from cruise.decisions.scan.waste import Totals
 from cruise.domain.resources import Resources
 from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, money_text, share_text
 from cruise.interfaces.page_template import page_template
 from cruise.interfaces.reasons import WORDS
-from cruise.interfaces.scan.finding_words import RISK_TITLES, where_room, why_at_risk, why_pending
+from cruise.interfaces.scan.columns import PENDING, RISKS, WASTE
 from cruise.interfaces.scan.report import ESTIMATE, ScanReport
 from cruise.interfaces.scan.table import basis_line
 
 # A browser sorts and searches this many rows without a pause; the documents for programs have all.
 _MOST_ROWS = 1000
-_COLOURS = {
-    RiskKind.OOM_KILLED: "red",
-    RiskKind.MEMORY_NEAR_LIMIT: "red",
-    RiskKind.MEMORY_UNDER_REQUESTED: "amber",
-    RiskKind.CPU_THROTTLED: "amber",
-    RiskKind.CPU_STARVED: "amber",
-    RiskKind.NO_REQUESTS: "",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +48,7 @@ def scan_html(report: ScanReport) -> bytes:
         basis=basis_line(findings.basis),
         rests_on=report.rests_on,
         estimate=ESTIMATE,
-        titles=RISK_TITLES,
-        colours=_COLOURS,
+        columns={"risks": RISKS, "waste": WASTE, "pending": PENDING},
         reasons=WORDS,
         most=_MOST_ROWS,
         version=__version__,
@@ -67,9 +57,6 @@ def scan_html(report: ScanReport) -> bytes:
         share=share_text,
         money=money_text,
         count=count_text,
-        why_at_risk=why_at_risk,
-        why_pending=why_pending,
-        where_room=where_room,
     )
     return page.encode()
 

@@ -9,32 +9,14 @@ from rich.text import Text
 
 from cruise.decisions.scan.findings import Basis, Findings
 from cruise.decisions.scan.pending import PendingPod
-from cruise.decisions.scan.risks import Risk, RiskKind
-from cruise.decisions.scan.waste import WorkloadWaste
-from cruise.interfaces.amounts import (
-    cores_text,
-    count_text,
-    cpu_text,
-    gibibytes_text,
-    memory_text,
-    money_text,
-    share_text,
-)
-from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
-from cruise.interfaces.scan.finding_words import RISK_TITLES, where_room, why_at_risk, why_pending
+from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, money_text, share_text
+from cruise.interfaces.plan.table import WIDE_COLUMNS
+from cruise.interfaces.scan.columns import PENDING, RISKS, WASTE, Column, Row
 from cruise.interfaces.scan.report import ESTIMATE, ScanReport
 
 _MOST_RISKS = 20
 _MOST_WORKLOADS = 15
 _MOST_PENDING = 15
-_STYLES = {
-    RiskKind.OOM_KILLED: "bold red",
-    RiskKind.MEMORY_NEAR_LIMIT: "red",
-    RiskKind.MEMORY_UNDER_REQUESTED: "yellow",
-    RiskKind.CPU_THROTTLED: "yellow",
-    RiskKind.CPU_STARVED: "yellow",
-    RiskKind.NO_REQUESTS: "dim",
-}
 
 
 def scan_table(report: ScanReport, console: Console) -> Iterator[RenderableType]:
@@ -86,17 +68,17 @@ def _risks(findings: Findings, wide: bool) -> Iterator[RenderableType]:
         pods for pods in {(r.namespace, r.workload, r.container): r.of_pods for r in findings.risks}.values()
     )
     yield _heading("At risk", f"{count_text(len(findings.risks), 'finding')}, {count_text(containers, 'container')}")
-    table = _grid(("WHAT", False), ("CONTAINER", False), ("PODS", True), ("WHY", False))
-    for risk in findings.risks[:_MOST_RISKS]:
-        what = Text(RISK_TITLES[risk.kind], style=_STYLES[risk.kind])
-        table.add_row(what, _container(risk, wide), f"{risk.pods}/{risk.of_pods}", why_at_risk(risk, findings.at))
-    yield table
+    yield _section(RISKS, findings.risks[:_MOST_RISKS], findings, wide)
     yield from _more(len(findings.risks) - _MOST_RISKS)
 
 
-def _container(risk: Risk, wide: bool) -> Text:
-    workload = risk.workload if wide else risk.workload.partition("/")[2]
-    return Text.assemble((f"{risk.namespace}/", "dim"), workload, (f" {risk.container}", "bold"))
+def _section(columns: Sequence[Column[Row]], rows: Sequence[Row], findings: Findings, wide: bool) -> Table:
+    shown = [column for column in columns if column.cell is not None and (wide or not column.wide)]
+    headings = [column.heading if wide else column.narrow or column.heading for column in shown]
+    table = _grid(*zip(headings, [column.kind == "number" for column in shown], strict=True))
+    for row in rows:
+        table.add_row(*(column.cell(row, findings, wide) for column in shown if column.cell is not None))
+    return table
 
 
 def _more(number: int) -> Iterator[RenderableType]:
@@ -142,7 +124,7 @@ def _waste(findings: Findings, wide: bool) -> Iterator[RenderableType]:
         )
     wasteful = [row for row in findings.workloads if row.share > 0]
     if wasteful:
-        yield Group("", _workloads(wasteful[:_MOST_WORKLOADS], findings, wide))
+        yield Group("", _section(WASTE, wasteful[:_MOST_WORKLOADS], findings, wide))
     yield from _more(len(wasteful) - _MOST_WORKLOADS)
     short = sum(row.share < 0 for row in findings.workloads)
     if short:
@@ -150,27 +132,6 @@ def _waste(findings: Findings, wide: bool) -> Iterator[RenderableType]:
     if findings.held:
         held = ", ".join(f"{reason.value} {count:,}" for reason, count in findings.held.items())
         yield Text(f"pods left as they are: {held}", style="dim")
-
-
-def _workloads(rows: list[WorkloadWaste], findings: Findings, wide: bool) -> Table:
-    columns = [("WORKLOAD", False), ("PODS", True), ("CORES", True), ("GIB", True)]
-    columns += (
-        [("SHARE", True), ("$/MONTH", True), ("LEFT ALONE", False)] if wide else [("SHARE", True), ("$/MO", True)]
-    )
-    table = _grid(*columns)
-    for row in rows:
-        cells = [
-            Text.assemble((f"{row.namespace}/", "dim"), row.workload),
-            Text(f"{row.pods:,}"),
-            arrow(cores_text(row.requested.cpu_millicores), cores_text(row.recommended.cpu_millicores)),
-            arrow(gibibytes_text(row.requested.memory_bytes), gibibytes_text(row.recommended.memory_bytes)),
-            Text(f"{row.share:.1%}"),
-            Text(money_text(findings.prices.month(row.freed))),
-        ]
-        if wide:
-            cells.append(Text(f"{row.held:,}: {row.held_reason.value}" if row.held_reason else "", style="dim"))
-        table.add_row(*cells)
-    return table
 
 
 def _pending(findings: Findings, wide: bool) -> Iterator[RenderableType]:
@@ -185,30 +146,15 @@ def _pending(findings: Findings, wide: bool) -> Iterator[RenderableType]:
     )
     shown = findings.pending[:_MOST_PENDING]
     if wide:
-        yield _pending_table(shown)
+        yield _section(PENDING, shown, findings, wide)
     else:
-        yield from (_pending_lines(pod) for pod in shown)
+        yield from (_pending_lines(pod, findings) for pod in shown)
     yield from _more(len(findings.pending) - _MOST_PENDING)
 
 
-def _pending_table(pods: Sequence[PendingPod]) -> Table:
-    table = _grid(("POD", False), ("CPU", True), ("MEMORY", True), ("WHY", False), ("ROOM BY SIZING", False))
-    for pod in pods:
-        cpu, memory = cpu_text(pod.need.cpu_millicores), memory_text(pod.need.memory_bytes)
-        table.add_row(_name(pod), cpu, memory, why_pending(pod), _room(pod))
-    return table
-
-
-def _pending_lines(pod: PendingPod) -> RenderableType:
-    needs = f"  needs {cpu_text(pod.need.cpu_millicores)}, {memory_text(pod.need.memory_bytes)}"
-    lines: list[RenderableType] = [_name(pod).append(needs), Padding(why_pending(pod), (0, 0, 0, 2))]
-    room = _room(pod)
-    return Group(*lines, Padding(room, (0, 0, 0, 2))) if room else Group(*lines)
-
-
-def _name(pod: PendingPod) -> Text:
-    return Text.assemble((f"{pod.namespace}/", "dim"), pod.pod)
-
-
-def _room(pod: PendingPod) -> Text:
-    return Text(where_room(pod), style="green" if pod.best is not None else "dim")
+def _pending_lines(pod: PendingPod, findings: Findings) -> RenderableType:
+    """Write a pod's cells one below the other, where they are too narrow beside each other."""
+    cells = [column.cell(pod, findings, False) for column in PENDING if column.cell is not None]
+    name, cpu, memory, *others = cells
+    first = Text.assemble(name, f"  needs {cpu}, {memory}")
+    return Group(first, *(Padding(cell, (0, 0, 0, 2)) for cell in others if cell))
