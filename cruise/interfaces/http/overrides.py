@@ -1,6 +1,7 @@
 """Stored overrides through the API: written as annotations are, and read by the very same parser."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -11,7 +12,6 @@ from starlette.requests import ClientDisconnect
 from cruise.domain.annotations import PREFIX, RECORDS, Overrides, Unreadable
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import parse_overrides, settings_of
-from cruise.interfaces.http.models import OverrideEntry, OverridePage
 from cruise.interfaces.http.requests import Kind, Name, Namespace, Offset, failures
 from cruise.interfaces.http.view import ApiView, in_time
 
@@ -34,6 +34,25 @@ _BODY: dict[str, Any] = {
         },
     }
 }
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideEntry:
+    """What is stored for one workload; `settings` are named and written as the annotations, without their prefix."""
+
+    namespace: str
+    kind: str
+    name: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OverridePage:
+    """Some of the stored overrides by namespace, kind and name, from `offset` on; `total` counts all."""
+
+    total: int
+    offset: int
+    items: list[OverrideEntry]
 
 
 def override_routes(view: ApiView, may_write: Callable[..., None]) -> APIRouter:

@@ -1,12 +1,19 @@
 """Stopping every write, and letting them go on, through the API."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Depends
 
-from cruise.interfaces.http.models import Pause
 from cruise.interfaces.http.requests import failures
 from cruise.interfaces.http.view import ApiView, in_time
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Whether every write to the cluster is stopped."""
+
+    paused: bool
 
 
 def pause_routes(view: ApiView, may_write: Callable[..., None]) -> APIRouter:

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +12,12 @@ from fastapi import Depends, HTTPException, Query
 from fastapi import Path as InPath
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from cruise.interfaces.http.models import Failure
-from cruise.interfaces.http.token import ApiToken
+from cruise.errors import Unavailable
+from cruise.interfaces.shapes import camel
 
+# Keys in JSON are in camel case.
+CAMEL: dict[str, Any] = {"alias_generator": camel, "populate_by_name": True}
+_LONGEST_TOKEN_BYTES = 4096
 _LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _SUBDOMAIN = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
 
@@ -20,6 +25,13 @@ Namespace = Annotated[str, InPath(pattern=_LABEL, description="A namespace.")]
 Name = Annotated[str, InPath(pattern=_SUBDOMAIN, description="The name of an object.")]
 Kind = Annotated[str, InPath(pattern=r"^[A-Z][A-Za-z0-9]{0,62}$", description="A kind, such as Deployment.")]
 Offset = Annotated[int, Query(ge=0, le=10_000_000, description="How many to pass over.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request was not answered, in one line."""
+
+    error: str
 
 
 def failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -38,6 +50,36 @@ def parse_since(text: str) -> datetime:
         return found.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise HTTPException(422, f'since: "{text[:40]}" is not a time; write e.g. 2026-01-01T12:00:00Z') from error
+
+
+class ApiToken:
+    """The content of a file, read again when the file changes, as a mounted secret does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._token = b""
+
+    def matches(self, presented: str) -> bool:
+        """Compare in constant time; headers come with each byte as a character.
+
+        Raises Unavailable where the file cannot be read or holds nothing.
+        """
+        return compare_digest(presented.encode("latin-1", "replace"), self._current())
+
+    def _current(self) -> bytes:
+        try:
+            status = self._path.stat()
+            seen = (status.st_mtime_ns, status.st_ino, status.st_size)
+            if seen != self._seen:
+                with self._path.open("rb") as file:
+                    self._token = file.read(_LONGEST_TOKEN_BYTES).strip()
+                self._seen = seen
+        except OSError as error:
+            raise Unavailable(f"api_token_file {self._path} cannot be read: {error.strerror}") from error
+        if not self._token:
+            raise Unavailable(f"api_token_file {self._path} is empty")
+        return self._token
 
 
 def token_check(token_file: Path | None) -> Callable[..., None]:

@@ -15,7 +15,10 @@ from pydantic import TypeAdapter
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import PostgresStore
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.models import Failure, NodePage, NodePlanDocument, OutcomePage, OverridePage, Pause, Status
+from cruise.interfaces.http.controller import NodePage, NodePlanDocument, OutcomePage, Status
+from cruise.interfaces.http.overrides import OverridePage
+from cruise.interfaces.http.pause import Pause
+from cruise.interfaces.http.requests import Failure
 from cruise.interfaces.packing.progress_document import PackingPage
 from cruise.interfaces.plan.document import plan_json
 from tests.interfaces.http.api_scene import NOW, TOKEN, asking, busy_scene

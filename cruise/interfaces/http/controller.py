@@ -1,0 +1,259 @@
+"""The controller through the API: how it is doing, what the last pass decided, and what was done."""
+
+import asyncio
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, HTTPException, Query, Response
+
+from cruise import __version__
+from cruise.domain.actions import EvictPod, Outcome, ResizePod
+from cruise.errors import CruiseError, Unavailable
+from cruise.interfaces.http.figures import action_name
+from cruise.interfaces.http.requests import CAMEL, Name, Offset, failures, parse_since
+from cruise.interfaces.http.view import ApiView, in_time
+from cruise.interfaces.plan.document import node_document
+from cruise.interfaces.reasons import detail_words, in_words
+from cruise.runtime.sizing.node_pass import NodePass
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job of the controller; `error` is why its latest run was dropped, null where it went through."""
+
+    __pydantic_config__ = CAMEL
+    name: str
+    runs: int
+    failures: int
+    failures_in_a_row: int
+    last_seconds: float
+    last_ended_at: datetime | None
+    last_success_at: datetime | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The process that answers. `paused` is null where the store does not say, and `storeError` says why."""
+
+    __pydantic_config__ = CAMEL
+    version: str
+    mode: str
+    paused: bool | None
+    store_error: str | None
+    leader: bool
+    jobs: list[JobStatus]
+    last_pass_at: datetime | None
+    statistics_at: datetime | None
+    watch_lag_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """CPU and memory."""
+
+    __pydantic_config__ = CAMEL
+    cpu_millicores: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEviction:
+    """A pod that has to go, and the resource on whose account."""
+
+    namespace: str
+    pod: str
+    ranking: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTarget:
+    """What a container gets, moved far enough to be written or not; no memory limit is null."""
+
+    __pydantic_config__ = CAMEL
+    namespace: str
+    pod: str
+    container: str
+    cpu_millicores: int
+    memory_bytes: int
+    memory_limit_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedResize:
+    """The strategic-merge patch of a pod's `resize` subresource."""
+
+    namespace: str
+    pod: str
+    patch: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHold:
+    """A pod left as it is."""
+
+    namespace: str
+    pod: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlanDocument:
+    """One node's plan, as `cruise plan` prints it."""
+
+    node: str
+    fits: bool
+    reason: str | None
+    available: Sizes
+    evict: list[PlannedEviction]
+    targets: list[PlannedTarget]
+    resize: list[PlannedResize]
+    hold: list[PlannedHold]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """Some of the last pass's nodes by name, from `offset` on; `total` counts all."""
+
+    at: datetime
+    total: int
+    offset: int
+    items: list[NodePlanDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeLine:
+    """One line of the audit: `why` is what the action was for, `reason` what decided how it ended."""
+
+    at: datetime
+    action: str
+    namespace: str | None
+    pod: str | None
+    node: str | None
+    workload: str | None
+    why: str
+    verdict: str
+    reason: str
+    words: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomePage:
+    """The newest lines since a time, newest first; `more` tells that there are older ones."""
+
+    items: list[OutcomeLine]
+    more: bool
+
+
+def controller_routes(view: ApiView) -> APIRouter:
+    """Return the routes of the controller: its status, the last pass's nodes, and the audit."""
+    routes = APIRouter(tags=["controller"])
+
+    @routes.get("/status")
+    async def status() -> Status:
+        """Tell how the controller is doing."""
+        paused, error = None, None
+        try:
+            paused = await in_time(view.store.paused())
+        except CruiseError as refusal:
+            error = str(refusal)
+        return _status(view, paused, error)
+
+    @routes.get("/nodes", response_model=NodePage, responses=failures(422, 503))
+    async def nodes(
+        offset: Offset = 0, limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50
+    ) -> Response:
+        """Return the plans of the last node pass, by node."""
+        # A page of large nodes takes a tenth of a second, which others need not wait for.
+        return await asyncio.to_thread(_node_page, _last_pass(view), offset, limit)
+
+    @routes.get("/nodes/{name}", response_model=NodePlanDocument, responses=failures(404, 422, 503))
+    async def node(name: Name) -> Response:
+        """Return the plan of one node in the last node pass."""
+        found = next((plan for plan in _last_pass(view).plans if plan.node == name), None)
+        if found is None:
+            raise HTTPException(404, f"the last pass saw no node {name}")
+        return _document(node_document(found))
+
+    @routes.get("/outcomes", responses=failures(422, 503))
+    async def outcomes(
+        since: Annotated[str | None, Query(description="A time with its zone; a day ago without it.")] = None,
+        limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
+    ) -> OutcomePage:
+        """Return the newest lines of the audit."""
+        earliest = view.now() - _DAY if since is None else parse_since(since)
+        found = await in_time(view.store.outcomes(earliest, limit + 1))
+        return OutcomePage([_line(outcome) for outcome in found[:limit]], more=len(found) > limit)
+
+    return routes
+
+
+def _status(view: ApiView, paused: bool | None, store_error: str | None) -> Status:
+    figures = view.figures()
+    lag = figures.watch_lag_seconds
+    return Status(
+        version=__version__,
+        mode=figures.mode.label,
+        paused=paused,
+        store_error=store_error,
+        leader=figures.leader,
+        jobs=[
+            JobStatus(
+                job.name,
+                job.runs,
+                job.failures,
+                job.failures_in_a_row,
+                job.last_seconds,
+                job.last_ended_at,
+                job.last_success_at,
+                job.error,
+            )
+            for job in figures.jobs
+        ],
+        last_pass_at=figures.last_pass.at if figures.last_pass is not None else None,
+        statistics_at=figures.statistics_at,
+        watch_lag_seconds=lag if lag is not None and math.isfinite(lag) else None,
+    )
+
+
+def _last_pass(view: ApiView) -> NodePass:
+    found = view.last_pass()
+    if found is None:
+        who = "no node pass was made yet" if view.figures().leader else "another process leads and makes the passes"
+        raise Unavailable(f"there is no plan here: {who}")
+    return found
+
+
+def _node_page(done: NodePass, offset: int, limit: int) -> Response:
+    plans = sorted(done.plans, key=lambda plan: plan.node)[offset : offset + limit]
+    page = {"at": done.at, "total": len(done.plans), "offset": offset}
+    return _document({**page, "items": [node_document(plan) for plan in plans]})
+
+
+def _line(outcome: Outcome) -> OutcomeLine:
+    action = outcome.action
+    of_pod = action if isinstance(action, ResizePod | EvictPod) else None
+    return OutcomeLine(
+        at=outcome.at,
+        action=action_name(outcome),
+        namespace=of_pod.namespace if of_pod is not None else None,
+        pod=of_pod.pod if of_pod is not None else None,
+        node=action.node,
+        workload=str(of_pod.workload) if of_pod is not None and of_pod.workload is not None else None,
+        why=action.reason.value,
+        verdict=outcome.verdict.value,
+        reason=outcome.reason.value,
+        words=in_words(outcome.reason),
+        detail=detail_words(outcome.detail),
+    )
+
+
+def _document(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -1,0 +1,61 @@
+"""Pods through the API, each explained."""
+
+import asyncio
+
+from fastapi import APIRouter, HTTPException, Response
+
+from cruise.decisions.explaining.explanation import Explanation, explain
+from cruise.decisions.explaining.past import Past, past_of
+from cruise.domain.cluster import Pod
+from cruise.domain.retention import RETENTION
+from cruise.interfaces.explain.document import explanation_json
+from cruise.interfaces.http.requests import Name, Namespace, failures
+from cruise.interfaces.http.view import ApiView, in_time
+from cruise.runtime.sizing.stored_headroom import stored_headroom
+
+
+def pod_routes(view: ApiView) -> APIRouter:
+    """Return the routes under /pods."""
+    routes = APIRouter(tags=["pods"])
+    # An explanation takes the node's pass again, over the whole snapshot: one at a time is enough for people.
+    one_at_a_time = asyncio.Lock()
+
+    @routes.get("/pods/{namespace}/{name}", response_model=dict, responses=failures(404, 422, 503))
+    async def pod(namespace: Namespace, name: Name) -> Response:
+        """Explain a pod as `cruise explain --format json` does."""
+        snapshot = await view.snapshot()
+        found = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
+        if found is None:
+            raise HTTPException(404, f"there is no pod {namespace}/{name}")
+        statistics = await in_time(view.statistics())
+        stored = await in_time(view.store.overrides())
+        refused = await in_time(view.store.refused_targets())
+        past = await _past(view, found)
+        headroom = await in_time(stored_headroom(view.store, statistics, view.policy))
+        now = view.now()
+
+        def explained() -> Explanation:
+            return explain(
+                found, snapshot, statistics, view.policy, now, stored=stored, refused=refused, headroom=headroom
+            )
+
+        async with one_at_a_time:
+            explanation = await asyncio.to_thread(explained)
+        return Response(explanation_json(explanation, now, past), media_type="application/json")
+
+    return routes
+
+
+async def _past(view: ApiView, pod: Pod) -> Past:
+    now = view.now()
+    workload = str(pod.workload) if pod.workload is not None else ""
+    since_hour = int((now - RETENTION.hourly_peaks).timestamp()) // 3600
+    return past_of(
+        pod.namespace,
+        pod.name,
+        workload,
+        pod.identity,
+        await in_time(view.store.outcomes_of_pod(pod.namespace, pod.name, now - RETENTION.outcomes)),
+        await in_time(view.store.oom_records(now - RETENTION.oom_records)),
+        await in_time(view.store.hourly_peaks(pod.namespace, workload or f"Pod/{pod.name}", since_hour)),
+    )
