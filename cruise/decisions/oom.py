@@ -8,14 +8,14 @@ from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Scope, Touchable
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.sizing.dead_band import dead_band_of
-from cruise.decisions.sizing.memory_limit import limit_after_kill, lowers_memory_limits
+from cruise.decisions.sizing.memory_limit import limit_after_kill
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused, withdrawn_target
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, LimitRangeItem, Node, OomKill, Pod
 from cruise.domain.details import Detail
 from cruise.domain.policy import Mode, OomReaction, Policy
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, whole_mebibytes
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import OomRecord, Statistic
 
@@ -124,13 +124,8 @@ def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy)
     statistic = scene.statistics.get(container.name)
     bounds = container_bounds(verdict.guidance, container.name, scene.limit_ranges, policy.floor)
     now_requested, now_limit = container.requests.memory_bytes or 0, container.limits.memory_bytes
-    request = max(min(max(_up(record.oom_memory_bytes), bounds.whole[2]), bounds.whole[3]), now_requested)
-    limit = now_limit
-    known = max(record.oom_memory_bytes, statistic.memory_7d_max_bytes if statistic is not None else 0)
-    adds_limits = scene.node is None or lowers_memory_limits(scene.node)
-    if now_limit is not None or (adds_limits and known > 0):
-        working_set = statistic.memory_last_bytes if statistic is not None else 0
-        limit = max(limit_after_kill(known, working_set, request, bounds, policy), now_limit or 0)
+    request = max(min(max(whole_mebibytes(record.oom_memory_bytes), bounds.whole[2]), bounds.whole[3]), now_requested)
+    limit = limit_after_kill(record, statistic, request, now_limit, scene.node, bounds, policy)
     if request == now_requested and limit == now_limit:
         return Hold(pod.namespace, pod.name, Reason.CAPPED, Detail.NOTHING_GROWS)
     return ContainerTarget(
@@ -175,7 +170,3 @@ def _evict(verdict: Touchable, scope: Scope) -> EvictPod | Hold:
     return EvictPod(
         pod.namespace, pod.name, pod.uid, pod.node, pod.workload, ranking, ResourceName.MEMORY, Reason.OOM_KILLED
     )
-
-
-def _up(value: int) -> int:
-    return -(-value // MEBIBYTE) * MEBIBYTE

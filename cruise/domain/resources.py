@@ -99,6 +99,11 @@ NO_RESOURCES = Resources()
 NO_AMOUNTS = Amounts()
 
 
+def whole_mebibytes(size_bytes: int) -> int:
+    """Round up to whole mebibytes."""
+    return -(-size_bytes // MEBIBYTE) * MEBIBYTE
+
+
 def is_extended(resource: str) -> bool:
     """Tell whether a resource is one that devices offer, such as GPUs: not memory of any kind, CPU or local storage."""
     return resource not in ("cpu", "memory", "ephemeral-storage", "pods") and not resource.startswith(

@@ -16,7 +16,7 @@ from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node
 from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources, whole_mebibytes
 from cruise.domain.scheduling import OWN_TAINTS
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
@@ -132,7 +132,7 @@ def _targets(
 
 def _memory_request(statistic: Statistic, bounds: ContainerBounds) -> int:
     peak = max(statistic.memory_peak_bytes, statistic.oom_memory_bytes)
-    return _clamp(_up(peak), bounds.whole[2], bounds.whole[3])
+    return _clamp(whole_mebibytes(peak), bounds.whole[2], bounds.whole[3])
 
 
 def _demands_cpu_limit(limit_ranges: Sequence[LimitRangeItem]) -> bool:
@@ -216,10 +216,6 @@ def _unchanged(container: Container, target: ContainerTarget) -> bool:
 
 def _clamp(value: int, least: int, most: int) -> int:
     return min(max(value, least), most)
-
-
-def _up(value: int) -> int:
-    return -(-value // MEBIBYTE) * MEBIBYTE
 
 
 def original_amounts(pod: Pod, mutation: Mutate) -> dict[str, tuple[Amounts, Amounts]]:

@@ -14,8 +14,8 @@ from cruise.decisions.guidance.container_bounds import ContainerBounds
 from cruise.domain.arrays import BoolArray, Int64Array, capped, round_up_whole
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
-from cruise.domain.resources import MEBIBYTE
-from cruise.domain.usage import Statistic, StatisticColumns
+from cruise.domain.resources import MEBIBYTE, whole_mebibytes
+from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
 
 # Kubernetes 1.34 is the first version whose kubelet lowers, and adds, memory limits in place.
 FIRST_KUBELET_LOWERING_MEMORY_LIMITS = (1, 34)
@@ -84,23 +84,31 @@ def limit_at_admission(
     return _bounded(wanted, request, bounds)
 
 
-def limit_after_kill(largest: int, working_set: int, request: int, bounds: ContainerBounds, policy: Policy) -> int:
-    """Return the memory limit that a killed container needs beside its `request`; `largest` is the most it used."""
-    safe = _up(math.ceil(working_set * policy.working_set_margin))
-    return _bounded(max(_wanted(largest, policy), safe), request, bounds)
+def limit_after_kill(
+    record: OomRecord,
+    statistic: Statistic | None,
+    request: int,
+    stated: int | None,
+    node: Node | None,
+    bounds: ContainerBounds,
+    policy: Policy,
+) -> int | None:
+    """Return the memory limit of a killed container beside its `request`, never lower; None where it has none."""
+    seen, working_set = (0, 0) if statistic is None else (statistic.memory_7d_max_bytes, statistic.memory_last_bytes)
+    largest = max(record.oom_memory_bytes, seen)
+    if stated is None and (not largest or (node is not None and not lowers_memory_limits(node))):
+        return None
+    safe = whole_mebibytes(math.ceil(working_set * policy.working_set_margin))
+    return max(_bounded(max(_wanted(largest, policy), safe), request, bounds), stated or 0)
 
 
 def _wanted(largest: int, policy: Policy) -> int:
-    return _up(math.ceil(largest * policy.memory_limit_factor))
+    return whole_mebibytes(math.ceil(largest * policy.memory_limit_factor))
 
 
 def _bounded(wanted: int, request: int, bounds: ContainerBounds) -> int:
     """Return a limit within what the LimitRanges leave, and never under the request."""
     return max(min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted))), request)
-
-
-def _up(value: int) -> int:
-    return -(-value // MEBIBYTE) * MEBIBYTE
 
 
 def lowers_memory_limits(node: Node) -> bool:
