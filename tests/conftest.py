@@ -1,29 +1,50 @@
 """Settings that every test shares."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numba
 import pytest
 import structlog
-from hypothesis import settings
 
+from cruise.runtime.packing.kernel_cache import choose_cache
+from tests import tiers
 from tests.controlplane.api import Api
 from tests.controlplane.binaries import NotAvailable, programs
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
 
-# Shared machines stall at random, so no example has a deadline. CI replays the same examples on every run,
-# which keeps its verdict about the change; runs elsewhere go on searching.
-settings.register_profile("local", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+# What the installation has compiled is not compiled again; kernels look for it when they are imported.
+if (cache := choose_cache(os.environ)) is not None:
+    numba.config.CACHE_DIR = str(cache)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run say how much it tries."""
+    tiers.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle how many examples and seeds are tried, before any test is read."""
+    tiers.begin(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the tier has no place for."""
+    tiers.choose(config, items)
 
 
 @pytest.fixture(autouse=True)
 def logs_as_by_default() -> None:
     """Forget how an earlier test had logs written."""
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def seeds(request: pytest.FixtureRequest) -> Callable[[int], range]:
+    """The seeds below a number that this run tries."""
+    return tiers.seeds_of(request.config)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,7 @@
 """Tiny clusters whose pods are sized to base and shared headroom: the packer against trying all plans."""
 
+from collections import Counter
 from dataclasses import replace
-
-import pytest
 
 from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
 from cruise.decisions.packing.judging import find_objections
@@ -42,10 +41,9 @@ def rightsized(snapshot: Snapshot, measured: Measured) -> tuple[Built, Packing, 
         unsizable |= proposal.unsizable
 
 
-@pytest.mark.parametrize("fifty", range(6))
-def test_sized_clusters_are_packed_as_well_as_can_be_and_nobody_is_evicted_in_vain(fifty):
-    rescued = 0
-    for seed in range(fifty * 50, fifty * 50 + 50):
+def test_sized_clusters_are_packed_as_well_as_can_be_and_nobody_is_evicted_in_vain(seeds):
+    rescued, tried = Counter[int](), seeds(300)
+    for seed in tried:
         snapshot, measured = measured_cluster_of(seed)
         built, packing, proposal = rightsized(snapshot, measured)
         demands = demands_of(snapshot, measured, built.usage.unsizable)
@@ -54,6 +52,6 @@ def test_sized_clusters_are_packed_as_well_as_can_be_and_nobody_is_evicted_in_va
         assert find_objections(snapshot, proposal, demands=demands) == (), seed
         if best.key[:-1] == still.key[:-1]:
             assert (proposal.moves, proposal.preempted) == ((), ()), seed
-            rescued += still.key > best_plan(snapshot, OPERATOR, still=True).key
-    # Sizing makes room in some of them that there is not for pods as they are.
-    assert rescued >= 3
+            rescued[seed // 50] += still.key > best_plan(snapshot, OPERATOR, still=True).key
+    # Sizing makes room in some of every fifty that there is not for pods as they are.
+    assert all(rescued[fifty] >= 3 for fifty in range(len(tried) // 50))

@@ -24,9 +24,8 @@ def usable(snapshot: Snapshot) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("objective", Objective)
-@pytest.mark.parametrize("fifty", range(4))
-def test_everybody_without_a_place_has_words_and_what_is_called_impossible_is(fifty, objective):
-    for seed in range(fifty * 50, fifty * 50 + 50):
+def test_everybody_without_a_place_has_words_and_what_is_called_impossible_is(objective, seeds):
+    for seed in seeds(200):
         snapshot = cluster_of(seed)
         built = build_problem(snapshot, sizes=SIZES[objective])
         priorities = {key_of(pod): pod.priority for pod in snapshot.pods}

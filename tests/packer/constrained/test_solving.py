@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget
@@ -14,12 +13,9 @@ from cruise.packer.status import Status
 from tests.decisions.packing.reports import ignore
 from tests.packer.constrained.tiny import best_key, obeys, random_problem
 
-SEEDS_A_CASE = 50
 
-
-@pytest.mark.parametrize("first", range(0, 500, SEEDS_A_CASE))
-def test_equals_the_best_of_all_assignments_and_proves_it(first):
-    for seed in range(first, first + SEEDS_A_CASE):
+def test_equals_the_best_of_all_assignments_and_proves_it(seeds):
+    for seed in seeds(500):
         problem = random_problem(seed)
         packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
         key = packing.after.key(problem.objective)

@@ -1,7 +1,6 @@
 from itertools import product
 
 import numpy as np
-import pytest
 
 from cruise.packer.dense.classing import instance_of
 from cruise.packer.dense.residual import residual_of
@@ -17,32 +16,32 @@ def fits(demands, headroom, room, floor, x) -> bool:
     return bool((x @ demands + shared <= room).all())
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_resources_that_are_left_out_forbid_nothing(seed):
+def test_resources_that_are_left_out_forbid_nothing():
     """Each filling of a node that fits what is kept of the resources fits all of them."""
-    instance = instance_of(draw_problem(seed))
-    residual = residual_of(instance)
-    nailed = residual.nailed
-    for node in range(instance.node_count):
-        stuck = np.flatnonzero(nailed[:, node])
-        floor = instance.headroom[stuck].max(axis=0, initial=0)
-        room = np.maximum(instance.capacities[node] - nailed[:, node] @ instance.demands, floor)
-        demands, headroom = instance.demands[residual.origin], instance.headroom[residual.origin]
-        for copies in product(*(range(int(limit) + 1) for limit in residual.limits[:, node])):
-            x = np.array(copies, dtype=np.int64)
-            kept = fits(residual.demands, residual.headroom, residual.room[node], residual.floor[node], x)
-            assert kept == fits(demands, headroom, room, floor, x)
+    for seed in range(150):
+        instance = instance_of(draw_problem(seed))
+        residual = residual_of(instance)
+        nailed = residual.nailed
+        for node in range(instance.node_count):
+            stuck = np.flatnonzero(nailed[:, node])
+            floor = instance.headroom[stuck].max(axis=0, initial=0)
+            room = np.maximum(instance.capacities[node] - nailed[:, node] @ instance.demands, floor)
+            demands, headroom = instance.demands[residual.origin], instance.headroom[residual.origin]
+            for copies in product(*(range(int(limit) + 1) for limit in residual.limits[:, node])):
+                x = np.array(copies, dtype=np.int64)
+                kept = fits(residual.demands, residual.headroom, residual.room[node], residual.floor[node], x)
+                assert kept == fits(demands, headroom, room, floor, x), seed
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_vector_of_a_part_is_that_of_the_whole_plan(seed):
-    instance = instance_of(draw_problem(seed))
-    for nailed in (frozenset[int](), frozenset({0})):
-        residual = residual_of(instance, nailed)
-        part = residual.part(instance.running)
-        assert (residual.whole(part) == instance.running).all()
-        assert tuple(residual.vector(part).tolist()) == key_of(instance, instance.running)
-        assert residual.keeps(part)
+def test_a_vector_of_a_part_is_that_of_the_whole_plan():
+    for seed in range(60):
+        instance = instance_of(draw_problem(seed))
+        for nailed in (frozenset[int](), frozenset({0})):
+            residual = residual_of(instance, nailed)
+            part = residual.part(instance.running)
+            assert (residual.whole(part) == instance.running).all(), seed
+            assert tuple(residual.vector(part).tolist()) == key_of(instance, instance.running), seed
+            assert residual.keeps(part), seed
 
 
 def test_entries_come_tier_by_tier_or_stays_last():

@@ -58,37 +58,37 @@ def every_filling(node: Node):
             yield x
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_pricing_finds_the_best_filling(seed):
-    node = draw(seed)
-    best = max((node.worth(x) for x in every_filling(node)), default=0.0)
-    shelf, bounds = node.shelf(4), np.zeros(1)
-    one, zero = np.ones(1, np.int64), np.zeros(1)
-    found = fill_all(shelf, node.value, node.bonus, node.counts, one, zero, bounds, 4, 10**6, np.inf)
-    assert bounds[0] == pytest.approx(best)
-    assert max((node.worth(x) for x in shelf.found[:found]), default=0.0) == pytest.approx(best)
+def test_pricing_finds_the_best_filling():
+    for seed in range(200):
+        node = draw(seed)
+        best = max((node.worth(x) for x in every_filling(node)), default=0.0)
+        shelf, bounds = node.shelf(4), np.zeros(1)
+        one, zero = np.ones(1, np.int64), np.zeros(1)
+        found = fill_all(shelf, node.value, node.bonus, node.counts, one, zero, bounds, 4, 10**6, np.inf)
+        assert bounds[0] == pytest.approx(best), seed
+        assert max((node.worth(x) for x in shelf.found[:found]), default=0.0) == pytest.approx(best), seed
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_a_search_that_stops_early_still_bounds_the_best_filling(seed):
-    node = draw(seed)
-    best = max((node.worth(x) for x in every_filling(node)), default=0.0)
-    bounds = np.zeros(1)
-    one, zero = np.ones(1, np.int64), np.zeros(1)
-    fill_all(node.shelf(4), node.value, node.bonus, node.counts, one, zero, bounds, 4, 1, np.inf)
-    assert bounds[0] >= best - 1e-9
+def test_a_search_that_stops_early_still_bounds_the_best_filling():
+    for seed in range(200):
+        node = draw(seed)
+        best = max((node.worth(x) for x in every_filling(node)), default=0.0)
+        bounds = np.zeros(1)
+        one, zero = np.ones(1, np.int64), np.zeros(1)
+        fill_all(node.shelf(4), node.value, node.bonus, node.counts, one, zero, bounds, 4, 1, np.inf)
+        assert bounds[0] >= best - 1e-9, seed
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_listing_covers_every_filling_worth_enough(seed):
-    node = draw(seed)
-    worthy = list(every_filling(node))
-    least = 0.7 * max((node.worth(x) for x in worthy), default=0.0)
-    shelf = node.shelf(5000)
-    listed = enumerate_fillings(shelf, 0, node.value, node.bonus, node.counts, least, 0, 10**7, np.inf)
-    assert listed[1] == EXACT
-    fillings = shelf.found[: listed[0]]
-    assert {tuple(x) for x in fillings.tolist()} <= {tuple(x) for x in np.array(worthy).tolist()}
-    for x in worthy:
-        if node.worth(x) >= least + 1e-9:
-            assert (fillings >= x).all(axis=1).any()
+def test_listing_covers_every_filling_worth_enough():
+    for seed in range(200):
+        node = draw(seed)
+        worthy = list(every_filling(node))
+        least = 0.7 * max((node.worth(x) for x in worthy), default=0.0)
+        shelf = node.shelf(5000)
+        listed = enumerate_fillings(shelf, 0, node.value, node.bonus, node.counts, least, 0, 10**7, np.inf)
+        assert listed[1] == EXACT, seed
+        fillings = shelf.found[: listed[0]]
+        assert {tuple(x) for x in fillings.tolist()} <= {tuple(x) for x in np.array(worthy).tolist()}, seed
+        for x in worthy:
+            if node.worth(x) >= least + 1e-9:
+                assert (fillings >= x).all(axis=1).any(), seed

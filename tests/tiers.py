@@ -1,0 +1,66 @@
+"""How much a run tries: `--tier core` needs no server, `default` is what a change must pass, `long` searches furthest.
+
+A test is of a server where one of its fixtures is, where its folder is, or where it is marked so.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+CORE, DEFAULT, LONG = TIERS = ("core", "default", "long")
+# How many examples a property tries that says nothing of its own.
+EXAMPLES = {CORE: 25, DEFAULT: 100, LONG: 1000}
+# Among so many drawn clusters is each kind.
+FEWEST_SEEDS = 50
+
+SERVER_FIXTURES = frozenset({"control_plane", "debian_postgres", "embedded_postgres", "start_prometheus"})
+SERVER_FOLDERS = tuple(Path(__file__).parent / name for name in ("controlplane", "demo_real", "e2e"))
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """Add the option `--tier`."""
+    parser.addoption("--tier", choices=TIERS, default=DEFAULT, help="how much is tried")
+
+
+def begin(config: pytest.Config) -> None:
+    """Settle how many examples are tried, before a test module is read."""
+    config.addinivalue_line("markers", "server: needs a server or a process, which the tier core does without")
+    tier = config.getoption("--tier")
+    # Shared machines stall at random, so no example has a deadline. CI replays the same examples on every run, which
+    # keeps its verdict about the change; runs elsewhere go on searching.
+    settings.register_profile(
+        tier, deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")), max_examples=EXAMPLES[tier]
+    )
+    settings.load_profile(tier)
+
+
+def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need a server, and leave them out where the tier has none."""
+    for item in items:
+        if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())) or _is_below(item.path, SERVER_FOLDERS):
+            item.add_marker("server")
+    if config.getoption("--tier") == CORE:
+        left_out = [item for item in items if item.get_closest_marker("server")]
+        items[:] = [item for item in items if not item.get_closest_marker("server")]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def seeds_of(config: pytest.Config) -> Callable[[int], range]:
+    """Return what gives the seeds below a number: all of them in the tier long, else the first tenth, and 50 or so."""
+
+    def seeds(count: int) -> range:
+        return range(count if config.getoption("--tier") == LONG else max(count // 10, min(count, FEWEST_SEEDS)))
+
+    return seeds
+
+
+def examples(count: int) -> settings:
+    """Settings of a property that tries so many examples where others try a hundred."""
+    return settings(max_examples=-(-count * settings().max_examples // 100))
+
+
+def _is_below(path: Path, folders: tuple[Path, ...]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
