@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.adapters.store import open_store
@@ -62,11 +62,12 @@ from cruise.packer.status import Status
 from cruise.runtime.ports import Store
 from cruise.simulation.store.store import MemoryStore
 from tests.postgres_servers import debian_server, embedded_server
+from tests.tiers import examples
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 890123, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
 NOW_HOUR = NOW_SECONDS // 3600
-FEW_EXAMPLES = settings(max_examples=25)
+FEW_EXAMPLES = examples(25)
 
 StoreOpener = Callable[[], AbstractAsyncContextManager[Store]]
 

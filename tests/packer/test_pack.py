@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.packer.answer import Packing
@@ -12,6 +12,7 @@ from cruise.packer.large.obeying import find_faults
 from cruise.packer.pack import pack, quick_packing
 from cruise.packer.problem import Objective, Rules
 from tests.packer.large.problems import draw_problem
+from tests.tiers import examples
 
 WORK = 2e7
 
@@ -22,7 +23,7 @@ def packed(problem):
     return packing, reported
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
 def test_each_report_is_better_and_the_answer_obeys_every_rule(seed, ruled, headroom):
     problem = draw_problem(seed, nodes=4, classes=6, ruled=ruled, headroom=headroom)
@@ -36,7 +37,7 @@ def test_each_report_is_better_and_the_answer_obeys_every_rule(seed, ruled, head
     assert packing.notes == ()
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.integers(0, 2**32), st.booleans())
 def test_the_same_work_gives_the_same_packing(seed, ruled):
     problem = draw_problem(seed, nodes=4, classes=6, ruled=ruled)
@@ -45,7 +46,7 @@ def test_the_same_work_gives_the_same_packing(seed, ruled):
     assert one.bound == two.bound
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32), st.booleans())
 def test_what_is_said_to_need_evictions_places_less_without(seed, ruled):
     problem = replace(draw_problem(seed, nodes=4, classes=6, ruled=ruled), objective=Objective.OPERATOR)

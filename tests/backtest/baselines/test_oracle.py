@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.baselines.as_requested import AsRequested
@@ -10,6 +10,7 @@ from cruise.backtest.replay.options import Arrivals, ReplayOptions
 from cruise.backtest.replay.replay import replay
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import GIBIBYTE, recording_of, sizes_of, view_of
+from tests.tiers import examples
 
 ALL = np.arange(2, dtype=np.int64)
 SMALL_NODES = ReplayOptions(node=Resources(3000, 6 * GIBIBYTE), node_pods=8)
@@ -79,7 +80,7 @@ def test_after_the_last_sample_nothing_is_used() -> None:
     assert decision.sizes.cpu_millicores.tolist() == [0]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(random_recordings(), st.sampled_from(Arrivals))
 def test_nobody_is_ever_short_starved_or_killed(recording: Recording, arrivals: Arrivals) -> None:
     options = ReplayOptions(node=SMALL_NODES.node, node_pods=SMALL_NODES.node_pods, arrivals=arrivals)
@@ -93,7 +94,7 @@ def test_nobody_is_ever_short_starved_or_killed(recording: Recording, arrivals: 
         assert resource.relative_slack >= -1e-6, "requests are never below use"
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(0, 2**32 - 1))
 def test_with_one_sample_an_interval_there_is_no_slack_but_for_rounding(seed: int) -> None:
     random = np.random.default_rng(seed)

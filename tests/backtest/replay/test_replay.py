@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.policies.policies import POLICIES
@@ -19,6 +19,7 @@ from cruise.simulation.demand.trace import SHIPPED_TRACE
 from tests.backtest.baselines.recordings import recording_of
 from tests.backtest.replay import plain_accounts
 from tests.backtest.replay.policies import Asked, Fixed, Following, Journal, Whims, sizes
+from tests.tiers import examples
 
 NODE = Resources(1000, 1000 * MEBIBYTE)
 TERMS = ReplayOptions(node=NODE, node_pods=4)
@@ -76,7 +77,7 @@ class Checks:
         assert (view.born_at <= view.at).all()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(RECORDINGS, st.integers(0, 2**32))
 def test_whatever_is_wanted_no_node_is_overcommitted_and_everybody_is_somewhere(recording: Recording, seed: int):
     whims = Whims(seed, (1100, 1100 * MEBIBYTE), Checks(recording))
@@ -85,7 +86,7 @@ def test_whatever_is_wanted_no_node_is_overcommitted_and_everybody_is_somewhere(
     assert score.nodes_mean <= score.nodes_peak <= len(recording.containers)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(RECORDINGS, st.sampled_from([0.8, 1.0, 1.2]), st.sampled_from(Arrivals))
 def test_the_figures_are_those_of_a_plain_count(recording: Recording, share: float, arrivals: Arrivals):
     options = replace(TERMS, arrivals=arrivals)

@@ -17,7 +17,7 @@ from tests.decisions.packing.cluster_changes import RELAXATIONS, renamed, with_a
 from tests.decisions.packing.clusters import clusters
 
 objectives = st.sampled_from(Objective)
-some = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+some = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @some

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from cruise.decisions.explaining.explanation import explain
 from cruise.decisions.explaining.past import past_of
@@ -33,6 +33,7 @@ from tests.builders import (
 )
 from tests.shown import shown
 from tests.strategies import clusters
+from tests.tiers import examples
 
 FULL = Policy(mode=Mode.FULL)
 
@@ -160,7 +161,7 @@ def test_lines_keep_within_the_terminal_but_for_the_command_to_copy(width):
     assert all(len(line) <= width for line in lines if not line.startswith("kubectl"))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(clusters(max_nodes=2))
 def test_any_pod_of_any_cluster_can_be_shown(cluster):
     for pod in cluster.snapshot.pods:

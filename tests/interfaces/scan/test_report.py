@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 
 from cruise.decisions.scan.findings import scan
 from cruise.decisions.scan.waste import Prices
@@ -21,6 +21,7 @@ from cruise.interfaces.scan.table import scan_table
 from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
 from tests.shown import shown
 from tests.strategies import clusters
+from tests.tiers import examples
 
 PRICES = Prices(0.0145, 0.00724)
 
@@ -154,7 +155,7 @@ def test_a_cluster_that_requests_too_little_needs_more():
     assert "more a month" in scan_html(ScanReport(findings, "a file")).decode()
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(clusters())
 def test_any_cluster_can_be_reported_in_every_form(cluster):
     found = ScanReport(scan(cluster.snapshot, cluster.statistics, Policy(), PRICES, NOW), "a file")

@@ -2,7 +2,7 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.packer.answer import Packing, figures_of
@@ -13,6 +13,7 @@ from cruise.packer.problem import Objective, Problem
 from cruise.packer.status import Status
 from tests.packer.every_assignment import best_key, is_sound, key_of
 from tests.packer.problems import draw_problem
+from tests.tiers import examples
 
 REPLAY = Budget(work_units=3e8, seed=7)
 SEEDS = st.integers(0, 10**6)
@@ -56,7 +57,7 @@ def test_evictions_are_used_only_where_nothing_else_places_as_many(seeds):
 
 
 @given(SEEDS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_report_is_sound_and_better_than_the_one_before(seed):
     problem = draw_problem(seed)
     running = assignment_of(problem, problem.pod_node)
@@ -72,7 +73,7 @@ def test_every_report_is_sound_and_better_than_the_one_before(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_no_answer_is_worse_than_its_start_even_without_time(seed):
     problem = draw_problem(seed)
     best = solved(problem)
@@ -84,7 +85,7 @@ def test_no_answer_is_worse_than_its_start_even_without_time(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_who_never_preempts_never_profits_from_it(seed):
     problem = draw_problem(seed)
     shy = replace(problem, preempt=np.random.default_rng(seed).random(problem.class_count) < 0.5)
@@ -95,7 +96,7 @@ def test_who_never_preempts_never_profits_from_it(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_order_of_pods_classes_and_nodes_changes_no_proved_figures(seed):
     problem = draw_problem(seed)
     draws = np.random.default_rng(seed)
@@ -145,7 +146,7 @@ def easier(problem: Problem) -> list[Problem]:
 
 
 @given(SEEDS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_one_node_more_or_one_rule_less_is_never_worse(seed):
     problem = draw_problem(seed)
     if barred(problem).any():

@@ -1,17 +1,18 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.packer.dense.classing import assignment_of, barred, instance_of, is_allowed, pod_node_of, unit_of, usage_of
 from cruise.packer.instance import find_faults
 from tests.packer.every_assignment import every_assignment
 from tests.packer.problems import draw_problem
+from tests.tiers import examples
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_pods_follow_an_assignment_of_copies_and_stay_where_they_can(seed):
     problem = draw_problem(seed)
     running = assignment_of(problem, problem.pod_node)

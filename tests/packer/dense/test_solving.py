@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.packing_instances import Shape, draw_pending, draw_rightsized, with_peaks
@@ -15,6 +15,7 @@ from cruise.packer.plan import vector_of
 from cruise.packer.status import Status
 from tests.decisions.packing.brute_force import best_vector
 from tests.packer.dense.instances import draw_tiny
+from tests.tiers import examples
 
 # Replay: no clock, so that a slow machine finds what a fast one finds.
 REPLAY = Budget(work_units=3e8, seed=7)
@@ -101,7 +102,7 @@ def test_the_same_seed_and_work_give_the_same_plan():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_plan_passes_the_checker_and_is_no_worse_than_now(seed):
     instance = draw_tiny(seed)
     for work_units in (1.0, 1e6):
@@ -112,7 +113,7 @@ def test_every_plan_passes_the_checker_and_is_no_worse_than_now(seed):
 
 
 @given(st.integers(0, 10**6), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_order_of_classes_and_nodes_changes_no_proved_vector(seed, source):
     instance = draw_tiny(seed)
     classes, nodes = list(range(instance.class_count)), list(range(instance.node_count))
@@ -134,7 +135,7 @@ def test_the_order_of_classes_and_nodes_changes_no_proved_vector(seed, source):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_one_more_node_never_places_fewer(seed):
     instance = draw_tiny(seed)
     wider = plain_instance(

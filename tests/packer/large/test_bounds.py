@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.packer.budget import Budget
@@ -11,9 +11,10 @@ from cruise.packer.large.bounds import counted_bound, least_evictions
 from cruise.packer.pack import pack
 from cruise.packer.problem import Objective
 from tests.packer.large.problems import draw_problem
+from tests.tiers import examples
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32), st.sampled_from(list(Objective)), st.booleans())
 def test_no_proved_packing_surpasses_what_is_counted(seed, objective, headroom):
     problem = replace(draw_problem(seed, nodes=3, classes=5, ruled=False, headroom=headroom), objective=objective)

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.packer.large.obeying import find_faults
 from cruise.packer.large.parts import parts_of
 from cruise.packer.large.quick import quick_assignment
 from tests.packer.large.problems import draw_problem
+from tests.tiers import examples
 
 
 def pooled(seed: int, ruled: bool = True):
@@ -22,7 +23,7 @@ def pooled(seed: int, ruled: bool = True):
     return replace(problem, admits=admits, pod_node=np.where((home >= 3) == (pool == 1), home, -1))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 2**32), st.booleans())
 def test_answers_of_parts_make_an_answer_of_the_whole(seed, ruled):
     problem = pooled(seed, ruled)

@@ -3,16 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from cruise.packer.answer import figures_of
 from cruise.packer.large.obeying import find_faults
 from cruise.packer.large.quick import quick_assignment
 from cruise.packer.problem import Objective, Rules
 from tests.packer.large.problems import draw_problem, problems
+from tests.tiers import examples
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(problems())
 def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
     pod_node = quick_assignment(problem)
@@ -21,7 +22,7 @@ def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
     assert after.key(problem.objective) >= now.key(problem.objective)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(problems())
 def test_the_same_problem_gets_the_same_answer(problem):
     assert (quick_assignment(problem) == quick_assignment(problem)).all()

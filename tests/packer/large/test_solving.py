@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from benchmarks.large_clusters import Crowd, draw_crowd
 from cruise.packer.answer import Packing, figures_of
@@ -14,6 +14,7 @@ from cruise.packer.large.obeying import find_faults
 from cruise.packer.large.solving import solve_large
 from cruise.packer.problem import Objective
 from tests.packer.large.problems import problems
+from tests.tiers import examples
 
 
 def solved(problem):
@@ -24,7 +25,7 @@ def solved(problem):
     return packing
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(problems())
 def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
     packing = solved(problem)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.actions import EvictPod, Reason, Verdict
@@ -15,6 +15,7 @@ from cruise.simulation.cluster.evictions import BudgetRule
 from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
 from tests.runtime.packing.test_packing_pass import LONG, Exhaustive
 from tests.simulation.scenes import NAMESPACE, START, run
+from tests.tiers import examples
 
 sizes = st.integers(4, 30).map(lambda tenths: tenths * 100)
 
@@ -43,7 +44,7 @@ def theatres(draw: st.DrawFn) -> Theatre:
 
 
 @given(theatre=theatres(), restarts=st.sets(st.integers(1, 30), max_size=4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anybody_twice(theatre, restarts):
     done = await packing_pass(theatre.world, theatre.store, Exhaustive(), theatre.policy, theatre.world.now, seconds=1)
     plan = done.plan

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -43,6 +43,7 @@ from tests.simulation.scenes import (
     template,
     workload,
 )
+from tests.tiers import examples
 
 FULL = Policy(mode=Mode.FULL, max_evictions_per_node=9, max_evictions_per_workload=9, max_evictions_per_hour=99)
 FAST = 0.005
@@ -117,7 +118,7 @@ def phase(action: Action) -> int:
     kinds=st.lists(st.tuples(st.sampled_from(["shrink", "grow", "evict", "taint"]), st.integers(0, 11)), max_size=16),
     at_once=st.integers(1, 6),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, at_once):
     nodes = [node(f"n{number}", cpu=6000) for number in range(3)]
     world = Recording(cluster(workload(replicas=12), nodes), Faults(write_seconds=0.0001))
@@ -556,7 +557,7 @@ async def test_where_nothing_may_be_written_nothing_is_remembered(mode):
     steps=st.lists(st.integers(-400, 900), min_size=6, max_size=6),
     storm=st.lists(st.sampled_from(["", "429", "409", "403", "422"]), max_size=12),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 async def test_whatever_the_server_answers_no_node_is_overfilled_and_every_write_is_audited(steps, storm):
     errors = {
         "429": lambda: Throttled("slow", 0.0),

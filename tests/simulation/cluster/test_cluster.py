@@ -5,7 +5,7 @@ import pickle
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import OomKill
@@ -32,6 +32,7 @@ from tests.simulation.scenes import (
     template,
     workload,
 )
+from tests.tiers import examples
 
 MIB = float(1 << 20)
 
@@ -74,7 +75,7 @@ async def played(seed: int, script: list[tuple[str, int, int, int]]) -> bytes:
     return pickle.dumps((await world.snapshot(), world.kills, world.tally, world.node_figures(), refusals))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 5), commands)
 async def test_same_seed_and_calls_give_the_same_bytes(seed: int, script: list[tuple[str, int, int, int]]) -> None:
     assert await played(seed, script) == await played(seed, script)

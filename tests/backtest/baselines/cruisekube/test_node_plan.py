@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.baselines.cruisekube.node_plan import (
@@ -13,6 +13,7 @@ from cruise.backtest.baselines.cruisekube.node_plan import (
     share_headroom,
 )
 from cruise.domain.arrays import BoolArray, Int64Array
+from tests.tiers import examples
 
 
 def demand(base: Sequence[float], rest: Sequence[float], available: Sequence[float]) -> Demand:
@@ -110,7 +111,7 @@ def plain(
     return gone, sorted(pods)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 4))
 def test_all_nodes_at_once_come_to_what_one_after_the_other_does(seed: int, pods: int, count: int) -> None:
     random = np.random.default_rng(seed)

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.baselines.cruisekube.statistics import ReplicaCounts, UsageHistory, UsageStatistics
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
+from tests.tiers import examples
 
 DAY = 86400
 
@@ -109,7 +110,7 @@ def naive(at: int, times: Int64Array, cpu: Float64Array, memory: Float64Array) -
     ]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([60, 300]))
 def test_windows_kept_from_pass_to_pass_equal_those_of_all_samples(seed: int, step: int) -> None:
     random = np.random.default_rng(seed)

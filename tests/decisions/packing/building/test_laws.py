@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.packing.building import build_problem
@@ -14,6 +14,7 @@ from cruise.packer.large.obeying import find_faults
 from cruise.packer.problem import Objective, Problem
 from tests.decisions.packing.brute_force_cluster import best_plan
 from tests.decisions.packing.clusters import cluster_of
+from tests.tiers import examples
 
 seeds = st.integers(0, 1 << 30)
 
@@ -53,7 +54,7 @@ def test_neither_building_again_nor_another_order_changes_anything(seed: int) ->
     assert first == arrays_of(build_problem(other).problem)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seed=seeds, objective=st.sampled_from(Objective))
 def test_the_best_plan_of_all_obeys_the_rules_and_is_worth_the_same(seed: int, objective: Objective) -> None:
     snapshot = cluster_of(seed)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
@@ -20,9 +20,10 @@ from tests.builders import NOW
 from tests.decisions.packing.clusters import cluster_of
 from tests.decisions.packing.proposing.sized_clusters import sized_cluster_of
 from tests.strategies import Cluster
+from tests.tiers import examples
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seed=st.integers(0, 1 << 30))
 def test_the_judge_has_no_objection_to_a_proposal(seed: int) -> None:
     snapshot = cluster_of(seed)
@@ -57,7 +58,7 @@ def rightsized(cluster: Cluster, pack: Callable[[Problem], Packing] = quick_pack
         unsizable |= found.unsizable
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seed=st.integers(0, 1 << 30))
 def test_the_judge_has_no_objection_to_sizes(seed: int) -> None:
     cluster = sized_cluster_of(seed)
@@ -70,7 +71,7 @@ def exactly(problem: Problem) -> Packing:
     return solve_constrained(problem, problem.pod_node, Budget(), lambda _: None)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seed=st.integers(0, 1 << 30))
 def test_the_judge_has_no_objection_to_the_best_plan_with_sizes(seed: int) -> None:
     cluster = sized_cluster_of(seed)
