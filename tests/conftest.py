@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numba
 import pytest
@@ -14,6 +15,7 @@ from tests.controlplane.binaries import NotAvailable, programs
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
+from tests.postgres_servers import DebianServer, change, debian_server, dsn_below, embedded_server
 
 # What the installation has compiled is not compiled again; kernels look for it when they are imported.
 if (cache := choose_cache(os.environ)) is not None:
@@ -56,6 +58,21 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         pytest.skip(f"no Kubernetes control plane on this machine: {missing}")
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), audit_level="RequestResponse") as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def embedded_postgres() -> Iterator[Path]:
+    """The data directory of an embedded Postgres, shared by the tests of one worker: `emptied` makes it anew."""
+    with embedded_server() as data_dir:
+        change(dsn_below(data_dir), "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        yield data_dir
+
+
+@pytest.fixture(scope="session")
+def debian_postgres() -> Iterator[DebianServer]:
+    """A Postgres of Debian's packages, shared by the tests of one worker; who stops it starts it again."""
+    with debian_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,16 +1,19 @@
 """Postgres servers for tests: the embedded one, and Debian's over TCP with a password."""
 
+import asyncio
 import os
 import pwd
 import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
@@ -69,6 +72,23 @@ class DebianServer:
         """Stop, dropping whoever is connected."""
         self._run("pg_ctl", "-D", str(self.directory / "data"), "-m", "immediate", "-w", "stop")
 
+    @contextmanager
+    def away(self) -> Iterator[Callable[[], None]]:
+        """Stop it for as long as a `with` lasts, or until what this yields is called."""
+        started = False
+
+        def come_back() -> None:
+            nonlocal started
+            if not started:
+                self.start()
+                started = True
+
+        self.stop()
+        try:
+            yield come_back
+        finally:
+            come_back()
+
     def initialise(self) -> None:
         """Make the cluster, with password authentication everywhere."""
         password_file = self.directory / "password"
@@ -107,6 +127,30 @@ def debian_server() -> Iterator[DebianServer]:
             yield server
         finally:
             server.stop()
+
+
+def dsn_below(data_dir: Path) -> str:
+    """Where the embedded server of a data directory listens."""
+    return f"postgresql://postgres@/postgres?host={data_dir}/postgres"
+
+
+def emptied(dsn: str) -> None:
+    """Drop what is in a database."""
+    change(dsn, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public", "GRANT USAGE ON SCHEMA public TO public")
+
+
+def change(dsn: str, *statements: str) -> None:
+    """Carry statements out, each by itself."""
+
+    async def carry_out() -> None:
+        connection = await asyncpg.connect(dsn)
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()
+
+    # Sessions' fixtures are made inside of the loop of the first test that asks for them.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(carry_out())).result()
 
 
 def free_port() -> int:

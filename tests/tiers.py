@@ -28,6 +28,7 @@ def add_option(parser: pytest.Parser) -> None:
 def begin(config: pytest.Config) -> None:
     """Settle how many examples are tried, before a test module is read."""
     config.addinivalue_line("markers", "server: needs a server or a process, which the tier core does without")
+    config.addinivalue_line("markers", "smoke: enough of a suite for an implementation that others stand for")
     tier = config.getoption("--tier")
     # Shared machines stall at random, so no example has a deadline. CI replays the same examples on every run, which
     # keeps its verdict about the change; runs elsewhere go on searching.
@@ -52,9 +53,14 @@ def seeds_of(config: pytest.Config) -> Callable[[int], range]:
     """Return what gives the seeds below a number: all of them in the tier long, else the first tenth, and 50 or so."""
 
     def seeds(count: int) -> range:
-        return range(count if config.getoption("--tier") == LONG else max(count // 10, min(count, FEWEST_SEEDS)))
+        return range(count if is_long(config) else max(count // 10, min(count, FEWEST_SEEDS)))
 
     return seeds
+
+
+def is_long(config: pytest.Config) -> bool:
+    """Tell whether nothing is spared."""
+    return bool(config.getoption("--tier") == LONG)
 
 
 def examples(count: int) -> settings:

@@ -1,7 +1,7 @@
 """What every store keeps: one suite for the memory store, the embedded Postgres and a Postgres reached by URL."""
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -61,8 +61,8 @@ from cruise.domain.usage import (
 from cruise.packer.status import Status
 from cruise.runtime.ports import Store
 from cruise.simulation.store.store import MemoryStore
-from tests.postgres_servers import debian_server, embedded_server
-from tests.tiers import examples
+from tests.postgres_servers import dsn_below, emptied
+from tests.tiers import examples, is_long
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 890123, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
@@ -72,18 +72,29 @@ FEW_EXAMPLES = examples(25)
 StoreOpener = Callable[[], AbstractAsyncContextManager[Store]]
 
 
-@pytest.fixture(scope="module", params=["memory", "embedded", "debian"])
-def open_empty(request: pytest.FixtureRequest) -> Iterator[StoreOpener]:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Two stores keep the whole suite; of the second Postgres a part tells enough, short of the tier long."""
+    if "open_empty" in metafunc.fixturenames:
+        whole = is_long(metafunc.config) or metafunc.definition.get_closest_marker("smoke")
+        kinds = ["memory", "embedded", "debian"] if whole else ["memory", "embedded"]
+        marks = {"memory": (), "embedded": pytest.mark.server, "debian": pytest.mark.server}
+        metafunc.parametrize(
+            "open_empty", [pytest.param(kind, marks=marks[kind]) for kind in kinds], indirect=True, scope="module"
+        )
+
+
+@pytest.fixture(scope="module")
+def open_empty(request: pytest.FixtureRequest) -> StoreOpener:
     """Opens an empty store of one kind, as often as a test likes."""
-    match request.param:
-        case "memory":
-            yield _memory_store
-        case "embedded":
-            with embedded_server() as data_dir:
-                yield lambda: _postgres_store(None, data_dir)
-        case _:
-            with debian_server() as server:
-                yield lambda: _postgres_store(server.url, server.directory)
+    if request.param == "memory":
+        return _memory_store
+    if request.param == "embedded":
+        data_dir = request.getfixturevalue("embedded_postgres")
+        emptied(dsn_below(data_dir))
+        return lambda: _postgres_store(None, data_dir)
+    server = request.getfixturevalue("debian_postgres")
+    emptied(server.url)
+    return lambda: _postgres_store(server.url, server.directory)
 
 
 @asynccontextmanager
@@ -171,6 +182,7 @@ async def test_a_container_of_a_pod_that_changes_its_workload_keeps_one_row(stor
     assert len(table.keys) == 1
 
 
+@pytest.mark.smoke
 async def test_the_statistics_of_a_pod_are_its_own_and_its_workloads(store):
     own = statistic("agent-x", "DaemonSet/agent", identity="node-1", cpu_base=1)
     of_identity = statistic("", "DaemonSet/agent", identity="node-1", cpu_base=2)
@@ -244,6 +256,7 @@ def assert_same_block(one: SampleBlock, other: SampleBlock) -> None:
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.smoke
 async def test_progress_comes_back_with_gaps_and_counters(store):
     tail = CounterTail(
         at=NOW_SECONDS,
@@ -642,6 +655,7 @@ plans = st.builds(
 )
 
 
+@pytest.mark.smoke
 @given(plan=plans, phase=st.sampled_from(Phase))
 @FEW_EXAMPLES
 async def test_a_packing_comes_back_with_its_progress_and_who_is_steered_by_it(open_empty, plan, phase):
@@ -674,6 +688,7 @@ async def test_the_last_packing_is_that_of_the_latest_look_whatever_was_stored_l
 # ---- retention ----
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "past it"])
 async def test_each_kind_is_kept_for_its_time(store, late):
     """Everything is written at the last moment of its retention, or one step of its clock before it."""
@@ -730,6 +745,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     assert len(await store.overrides()) == 1
 
 
+@pytest.mark.smoke
 async def test_pruning_leaves_younger_neighbours_as_they_are(store):
     old_hour = NOW_HOUR - 24 * 9
     rows = [(peak_key(1), old_hour, 1.0, 1.0), (peak_key(2), old_hour, 1.0, 1.0), (peak_key(2), NOW_HOUR, 3.0, 4.0)]

@@ -1,5 +1,5 @@
 """The stage of the live scenes, for processes that are tried on it."""
 
-from tests.e2e.live.conftest import postgres, stage
+from tests.e2e.live.conftest import stage
 
-__all__ = ["postgres", "stage"]
+__all__ = ["stage"]

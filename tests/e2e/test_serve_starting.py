@@ -12,7 +12,7 @@ from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage
 from tests.e2e.serve_scene import all_sized, eventually, furnished, serving, started, writes_of
 from tests.http_server import Answer, Request, answering
-from tests.postgres_servers import debian_server
+from tests.postgres_servers import DebianServer, emptied
 
 
 def unready(running: Running, why: str) -> None:
@@ -26,21 +26,20 @@ def unready(running: Running, why: str) -> None:
     until(look, f"it says that it is {why}", seconds=30)
 
 
-def test_it_waits_for_its_database_and_tells_so_once(stage: Stage, tmp_path: Path):
+def test_it_waits_for_its_database_and_tells_so_once(stage: Stage, tmp_path: Path, debian_postgres: DebianServer):
     furnished(stage, replicas=1)
-    with debian_server() as server:
-        server.stop()
-        settings = stage.settings("resize", database_url=server.url, pass_interval="4s")
-        with started(settings, tmp_path) as running:
-            unready(running, "waiting for the database")
-            assert running.get("/api/v1/status")[0] == 200
-            server.start()
-            all_sized(stage, 1)
-            assert running.ready()
-            told = [line for line in running.log.splitlines() if "waiting: Postgres" in line]
-            assert 1 <= len(told) <= 2
-            running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(20) == 0
+    emptied(debian_postgres.url)
+    settings = stage.settings("resize", database_url=debian_postgres.url, pass_interval="4s")
+    with debian_postgres.away() as come_back, started(settings, tmp_path) as running:
+        unready(running, "waiting for the database")
+        assert running.get("/api/v1/status")[0] == 200
+        come_back()
+        all_sized(stage, 1)
+        assert running.ready()
+        told = [line for line in running.log.splitlines() if "waiting: Postgres" in line]
+        assert 1 <= len(told) <= 2
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(20) == 0
 
 
 def test_a_signal_ends_it_while_it_waits(stage: Stage, tmp_path: Path):

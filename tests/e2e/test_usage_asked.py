@@ -26,7 +26,7 @@ from tests import cadvisor
 from tests.builders import make_pod, make_snapshot
 from tests.cadvisor import DAY, Life, Place
 from tests.http_server import Answer, Request, answering
-from tests.postgres_servers import embedded_server
+from tests.postgres_servers import dsn_below, emptied
 from tests.prometheus_server import make_blocks, running_prometheus
 from tests.shown_cluster import ShownCluster
 
@@ -82,9 +82,10 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     if request.param == "memory":
         yield MemoryStore()
         return
-    with embedded_server() as data_dir:
-        async with open_store(None, data_dir, print) as opened:
-            yield opened
+    data_dir = request.getfixturevalue("embedded_postgres")
+    emptied(dsn_below(data_dir))
+    async with open_store(None, data_dir, print) as opened:
+        yield opened
 
 
 async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(prometheus: str, store: Store) -> None:

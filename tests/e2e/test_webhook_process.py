@@ -23,7 +23,7 @@ from tests.admission_reviews import encoded, make_review, patch_in, response_of
 from tests.builders import make_pod_json, make_statistic, make_table
 from tests.controlplane.api import until
 from tests.e2e.live.programs import Running, environment, reviewing, run
-from tests.postgres_servers import debian_server, free_port
+from tests.postgres_servers import emptied, free_port
 
 NOW = datetime.now(UTC)  # noqa: TID251 - processes have the real time
 UNVERIFIED = ssl._create_unverified_context()
@@ -137,24 +137,21 @@ def test_idle_connections_do_not_hold_up_the_end(settings, tmp_path, namespace):
         assert webhook.process.wait(15) == 0
 
 
-def test_a_database_that_goes_and_comes_costs_freshness_and_no_review(settings, tmp_path, namespace):
-    with debian_server() as server:
-        settings["database_url"] = server.url
-        statistic = make_statistic(
-            "", namespace, cpu_peak=300, memory_peak_mib=200, updated_at=int(NOW.timestamp()) + 60
-        )
-        asyncio.run(_write(server.url, make_table(statistic)))
-        address = settings["webhook_address"]
-        with reviewing(settings, tmp_path, address) as webhook:
-            until(lambda: patch_in(ask(address, namespace)), "statistics are read")
-            server.stop()
+def test_a_database_that_goes_and_comes_costs_freshness_and_no_review(settings, tmp_path, namespace, debian_postgres):
+    emptied(debian_postgres.url)
+    settings["database_url"] = debian_postgres.url
+    statistic = make_statistic("", namespace, cpu_peak=300, memory_peak_mib=200, updated_at=int(NOW.timestamp()) + 60)
+    asyncio.run(_write(debian_postgres.url, make_table(statistic)))
+    address = settings["webhook_address"]
+    with reviewing(settings, tmp_path, address) as webhook:
+        until(lambda: patch_in(ask(address, namespace)), "statistics are read")
+        with debian_postgres.away():
             until(lambda: "store not read" in webhook.log, "the loss is noticed")
             for _ in range(20):
                 assert patch_in(ask(address, namespace))
             assert webhook.ready()
-            server.start()
-            until(lambda: webhook.log.count("store read") > 1, "the database is read again")
-            assert patch_in(ask(address, namespace))
+        until(lambda: webhook.log.count("store read") > 1, "the database is read again")
+        assert patch_in(ask(address, namespace))
 
 
 async def _write(url: str, table) -> None:

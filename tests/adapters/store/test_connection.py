@@ -5,7 +5,7 @@ import pytest
 from cruise.adapters.store import open_store
 from cruise.adapters.store.connection import dsn_of, place_of
 from cruise.errors import BadInput
-from tests.postgres_servers import PASSWORD, DebianServer, debian_server
+from tests.postgres_servers import PASSWORD, DebianServer
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,6 @@ def test_a_place_is_told_without_user_and_password():
     assert place_of("postgresql://postgres@/postgres?host=/var/lib/cruise") == "/var/lib/cruise/postgres"
 
 
-@pytest.fixture(scope="module")
-def server():
-    with debian_server() as running:
-        yield running
-
-
 def unexpected(line: str) -> None:
     raise AssertionError(f"this heals by no waiting: {line}")
 
@@ -65,9 +59,9 @@ def unexpected(line: str) -> None:
     ],
     ids=["password", "database", "user", "no SSL there", "SSL mode", "parameter"],
 )
-async def test_what_the_url_gets_wrong_is_told_in_one_line(server: DebianServer, change, says):
+async def test_what_the_url_gets_wrong_is_told_in_one_line(debian_postgres: DebianServer, change, says):
     with pytest.raises(BadInput) as refused:
-        async with open_store(change(server.url), server.directory, unexpected):
+        async with open_store(change(debian_postgres.url), debian_postgres.directory, unexpected):
             pass
     line = str(refused.value)
     assert says in line

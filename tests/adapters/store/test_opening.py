@@ -14,7 +14,7 @@ from cruise.adapters.store import open_store
 from cruise.adapters.store.connection import Database, dsn_of
 from cruise.adapters.store.tables import metadata
 from cruise.errors import BadInput, Unavailable
-from tests.postgres_servers import debian_server, embedded_server
+from tests.postgres_servers import dsn_below, emptied
 
 ROOT = Path(__file__).parents[3]
 OPEN_ONCE = """
@@ -30,20 +30,20 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(scope="module")
-def server():
-    with debian_server() as running:
-        yield running
+@pytest.fixture
+def server(debian_postgres):
+    emptied(debian_postgres.url)
+    return debian_postgres
 
 
 @pytest.fixture
-def data_dir():
-    with embedded_server() as directory:
-        yield directory
+def data_dir(embedded_postgres):
+    emptied(dsn_below(embedded_postgres))
+    return embedded_postgres
 
 
 def database_of(data_dir: Path) -> Database:
-    return Database(f"postgresql://postgres@/postgres?host={data_dir}/postgres")
+    return Database(dsn_below(data_dir))
 
 
 async def run(database: Database, *statements: str) -> None:
@@ -54,16 +54,16 @@ async def run(database: Database, *statements: str) -> None:
 
 async def test_an_absent_server_is_waited_for_with_one_line_a_change(server):
     said: list[str] = []
-    server.stop()
+    with server.away() as come_back:
 
-    async def start_later() -> None:
-        await asyncio.sleep(1.5)
-        await asyncio.to_thread(server.start)
+        async def start_later() -> None:
+            await asyncio.sleep(1.5)
+            await asyncio.to_thread(come_back)
 
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(start_later())
-        async with open_store(server.url, server.directory, said.append) as store:
-            assert await store.paused() is False
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(start_later())
+            async with open_store(server.url, server.directory, said.append) as store:
+                assert await store.paused() is False
     place = f"Postgres at 127.0.0.1:{server.port}/postgres"
     assert said[0] == f"waiting: {place}: nothing listens there"
     assert said[-1] == f"{place} is there"
@@ -73,11 +73,10 @@ async def test_an_absent_server_is_waited_for_with_one_line_a_change(server):
 async def test_a_server_lost_on_the_way_is_unavailable_and_found_again(server):
     async with open_store(server.url, server.directory, pytest.fail) as store:
         await store.set_paused(True)
-        server.stop()
-        for _ in range(2):
-            with pytest.raises(Unavailable, match=r"nothing listens there|closed|terminat"):
-                await store.paused()
-        server.start()
+        with server.away():
+            for _ in range(2):
+                with pytest.raises(Unavailable, match=r"nothing listens there|closed|terminat"):
+                    await store.paused()
         assert await store.paused() is True
 
 

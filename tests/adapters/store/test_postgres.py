@@ -21,13 +21,13 @@ from cruise.domain.usage import (
     UsageAdvance,
 )
 from cruise.errors import BadInput
-from tests.postgres_servers import embedded_server
+from tests.postgres_servers import dsn_below, emptied
 
 
 @pytest.fixture(scope="module")
-def data_dir():
-    with embedded_server() as directory:
-        yield directory
+def data_dir(embedded_postgres):
+    emptied(dsn_below(embedded_postgres))
+    return embedded_postgres
 
 
 @pytest.fixture

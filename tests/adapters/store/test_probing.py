@@ -3,17 +3,10 @@
 import secrets
 
 import asyncpg
-import pytest
 
 from cruise.adapters.store.opening import open_store
 from cruise.adapters.store.probing import probe_store
-from tests.postgres_servers import embedded_server
-
-
-@pytest.fixture(scope="module")
-def data_dir():
-    with embedded_server() as directory:
-        yield directory
+from tests.postgres_servers import dsn_below
 
 
 async def test_an_embedded_one_that_was_never_made_is_not_made(tmp_path):
@@ -22,18 +15,18 @@ async def test_an_embedded_one_that_was_never_made_is_not_made(tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-async def test_tables_are_looked_at_and_not_made(data_dir):
+async def test_tables_are_looked_at_and_not_made(embedded_postgres):
     name = f"probe_{secrets.token_hex(4)}"
-    connection = await asyncpg.connect(f"postgresql://postgres@/postgres?host={data_dir}/postgres")
+    connection = await asyncpg.connect(dsn_below(embedded_postgres))
     await connection.execute(f"CREATE DATABASE {name}")
     await connection.close()
-    url = f"postgresql://postgres@/{name}?host={data_dir}/postgres"
+    url = f"postgresql://postgres@/{name}?host={embedded_postgres}/postgres"
     for _ in range(2):
-        empty = await probe_store(url, data_dir)
+        empty = await probe_store(url, embedded_postgres)
         assert (empty.embedded, empty.revision, empty.problem) == (False, None, "")
-    async with open_store(url, data_dir, print):
+    async with open_store(url, embedded_postgres, print):
         pass
-    filled = await probe_store(url, data_dir)
+    filled = await probe_store(url, embedded_postgres)
     assert filled.revision == filled.expected is not None
 
 

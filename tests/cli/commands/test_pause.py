@@ -14,7 +14,7 @@ from cruise.adapters.store.opening import open_store
 from cruise.cli import main
 from cruise.interfaces.http.api import create_api
 from tests.interfaces.http.api_scene import TOKEN, Scene, busy_scene
-from tests.postgres_servers import embedded_server
+from tests.postgres_servers import dsn_below, emptied
 
 
 @contextmanager
@@ -56,10 +56,10 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def data_dir():
-    with embedded_server() as directory:
-        asyncio.run(paused_in(directory))
-        yield directory
+def data_dir(embedded_postgres):
+    emptied(dsn_below(embedded_postgres))
+    asyncio.run(paused_in(embedded_postgres))
+    return embedded_postgres
 
 
 @pytest.fixture

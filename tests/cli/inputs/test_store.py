@@ -25,7 +25,7 @@ from tests.builders import (
     make_statistic,
     make_table,
 )
-from tests.postgres_servers import embedded_server
+from tests.postgres_servers import dsn_below, emptied
 
 POD = "web-7d9f8b6c5d-x2x4z"
 WEB = make_ref("Deployment/web")
@@ -50,10 +50,10 @@ async def fill(data_dir) -> None:
 
 
 @pytest.fixture(scope="module")
-def data_dir():
-    with embedded_server() as directory:
-        asyncio.run(fill(directory))
-        yield directory
+def data_dir(embedded_postgres):
+    emptied(dsn_below(embedded_postgres))
+    asyncio.run(fill(embedded_postgres))
+    return embedded_postgres
 
 
 @pytest.fixture(autouse=True)

@@ -10,14 +10,6 @@ from cruise.runtime.packing.worker import PackWorker
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.live.stage import Stage, database_of
-from tests.postgres_servers import embedded_server
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Path]:
-    """A server whose databases are the scenes' stores."""
-    with embedded_server() as data_dir:
-        yield data_dir
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +25,8 @@ def warm_solver() -> bool:
 
 @pytest.fixture
 def stage(
-    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, postgres: Path, tmp_path: Path
+    control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, embedded_postgres: Path, tmp_path: Path
 ) -> Iterator[Stage]:
     """A stage without nodes, pods and usage."""
-    with Stage(control_plane, kubelet, namespace, database_of(postgres), tmp_path) as stage:
+    with Stage(control_plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage:
         yield stage

@@ -19,14 +19,14 @@ GONE_SECONDS = 60
 
 
 @pytest.fixture
-def own_stage(control_plane: ControlPlane, postgres: Path, tmp_path: Path) -> Iterator[Stage]:
+def own_stage(control_plane: ControlPlane, embedded_postgres: Path, tmp_path: Path) -> Iterator[Stage]:
     """A stage on a control plane of its own, which no other test misses."""
     with (
         ControlPlane(audit_level="RequestResponse") as plane,
         # A kubelet's node is given up where it is not heard of for 40 seconds.
         TestKubelet(plane.api(KUBELET.name)) as kubelet,
         own_namespace(plane.api()) as namespace,
-        Stage(plane, kubelet, namespace, database_of(postgres), tmp_path) as stage,
+        Stage(plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage,
     ):
         yield stage
 
