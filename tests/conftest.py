@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from cruise.runtime.packing.kernel_cache import choose_cache
-from tests import tiers
+from tests import scheduling, tiers
 from tests.controlplane.api import Api
 from tests.controlplane.binaries import NotAvailable, programs
 from tests.controlplane.control_plane import KUBELET, ControlPlane
@@ -33,8 +33,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the tier has no place for."""
+    """Leave out what the tier has no place for, and put the rest in order."""
     tiers.choose(config, items)
+    scheduling.arrange(config, items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> scheduling.ByFile:
+    """Spread the tests over the workers, if there are several."""
+    return scheduling.ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -77,10 +77,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "open_empty" in metafunc.fixturenames:
         whole = is_long(metafunc.config) or metafunc.definition.get_closest_marker("smoke")
         kinds = ["memory", "embedded", "debian"] if whole else ["memory", "embedded"]
-        marks = {"memory": (), "embedded": pytest.mark.server, "debian": pytest.mark.server}
-        metafunc.parametrize(
-            "open_empty", [pytest.param(kind, marks=marks[kind]) for kind in kinds], indirect=True, scope="module"
-        )
+        marked = [pytest.param(kind, marks=() if kind == "memory" else pytest.mark.server) for kind in kinds]
+        metafunc.parametrize("open_empty", marked, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,9 @@ def read_number(number: int) -> UsageAdvance:
 
 
 def kill(data_dir: Path) -> None:
-    os.kill(int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+    # It may have gone by itself: one that was killed before leaves children that answer for a moment longer.
+    with suppress(ProcessLookupError):
+        os.kill(int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
 
 
 async def stored_reads(store: PostgresStore) -> int:

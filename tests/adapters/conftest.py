@@ -1,4 +1,4 @@
-"""A client of the real API server."""
+"""A client of the real API server, for all adapters that use one."""
 
 from collections.abc import AsyncIterator
 
