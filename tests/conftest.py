@@ -56,6 +56,12 @@ def seeds(request: pytest.FixtureRequest) -> Callable[[int], range]:
 
 
 @pytest.fixture(scope="session")
+def at_length(request: pytest.FixtureRequest) -> bool:
+    """Tells whether nothing is spared."""
+    return tiers.is_long(request.config)
+
+
+@pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A real control plane, shared by the tests of one worker; each has a namespace and nodes of its own."""
     try:

@@ -1,6 +1,6 @@
 """How much a run tries: `--tier core` needs no server, `default` is what a change must pass, `long` searches furthest.
 
-A test is of a server where one of its fixtures is, where its folder is, or where it is marked so.
+A test needs a server where its folder, one of its fixtures or a mark says so, or where its module starts one.
 """
 
 import os
@@ -10,14 +10,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.postgres_servers import embedded_server
+from tests.prometheus_server import running_prometheus
+
 CORE, DEFAULT, LONG = TIERS = ("core", "default", "long")
 # How many examples a property tries that says nothing of its own.
 EXAMPLES = {CORE: 25, DEFAULT: 100, LONG: 1000}
 # Among so many drawn clusters is each kind.
 FEWEST_SEEDS = 50
 
-SERVER_FIXTURES = frozenset({"control_plane", "debian_postgres", "embedded_postgres", "start_prometheus"})
-SERVER_FOLDERS = tuple(Path(__file__).parent / name for name in ("controlplane", "demo_real", "e2e"))
+SERVER_FOLDERS = tuple(Path(__file__).parent / name for name in ("adapters", "controlplane", "demo_real", "e2e"))
+SERVER_FIXTURES = frozenset({"control_plane", "debian_postgres", "embedded_postgres"})
+STARTERS = (embedded_server, running_prometheus)
 
 
 def add_option(parser: pytest.Parser) -> None:
@@ -41,7 +45,7 @@ def begin(config: pytest.Config) -> None:
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that need a server, and leave them out where the tier has none."""
     for item in items:
-        if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())) or _is_below(item.path, SERVER_FOLDERS):
+        if _needs_server(item):
             item.add_marker("server")
     if config.getoption("--tier") == CORE:
         left_out = [item for item in items if item.get_closest_marker("server")]
@@ -68,5 +72,11 @@ def examples(count: int) -> settings:
     return settings(max_examples=-(-count * settings().max_examples // 100))
 
 
-def _is_below(path: Path, folders: tuple[Path, ...]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
+def _needs_server(item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    named = vars(item.module)
+    return (
+        any(item.path.is_relative_to(folder) for folder in SERVER_FOLDERS)
+        or not SERVER_FIXTURES.isdisjoint(item.fixturenames)
+        or any(named.get(starter.__name__) is starter for starter in STARTERS)
+    )

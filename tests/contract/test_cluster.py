@@ -24,7 +24,7 @@ FOREIGN = Taint("example.com/odd", "yes", TaintEffect.PREFER_NO_SCHEDULE)
 LIMITED = container(200, 128, Amounts(None, amounts(0, 256).memory_bytes))
 
 
-@pytest.fixture(params=["simulated", "real"])
+@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.server)])
 def build(request: pytest.FixtureRequest) -> Build:
     if request.param == "simulated":
         return simulated

@@ -1,7 +1,7 @@
-"""A hundred drawn clusters on the real control plane."""
+"""Drawn clusters on the real control plane."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,14 +10,12 @@ from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.packing.drawing import Drawing
 from tests.e2e.packing.stage import Stage
 
-SEEDS = range(101, 201)
-
 
 @pytest.fixture(scope="module")
-def stage(control_plane: ControlPlane) -> Iterator[Stage]:
+def stage(control_plane: ControlPlane, seeds: Callable[[int], range]) -> Iterator[Stage]:
     """The clusters of all seeds, put up; what pends there is nobody's to schedule."""
     run = f"pack{secrets.token_hex(2)}"
-    clusters = [Drawing(run, seed, seed).cluster() for seed in SEEDS]
+    clusters = [Drawing(run, seed, seed).cluster() for seed in range(101, 101 + len(seeds(100)))]
     with TestKubelet(control_plane.api(KUBELET.name), threads=2) as kubelet:
         stage = Stage(control_plane.api(), kubelet, run, clusters)
         try:
