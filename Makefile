@@ -1,13 +1,14 @@
 # `make help` lists the targets. Set-up runs when something it depends on has changed, and says nothing otherwise.
 SHELL := /bin/bash
 BIN := .venv/bin
-# Two workers by default; a test file stays on one of them, so that its module fixtures are built once.
-TEST_WORKERS ?= 2
+# Tests of servers mostly wait, so two workers share a core; those of the core compute.
+CORES := $(shell nproc)
+TEST_WORKERS ?= $(shell expr 2 '*' $(CORES))
 ARGS ?=
 TRACES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test check bench backtest-docs format lock clean
+.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,9 +28,17 @@ demo-real: install-dev ## the same on a real Kubernetes control plane, to look a
 	@tests/setup/10-prometheus.sh
 	@$(BIN)/python -m tests.demo_real
 
-test: install-dev ## every test; ARGS="tests/domain -x" narrows
+test-core: install-dev ## the tests that need no server, in two minutes; ARGS="tests/domain -x" narrows
+	@scripts/compile_kernels.sh
+	@$(BIN)/python -m pytest -n $(CORES) --tier core $(ARGS)
+
+test: install-dev ## set-up, then all that a change must pass, in a quarter of an hour
 	@scripts/test_setup.sh
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
+
+test-long: install-dev ## the same with every seed, ten times the examples, and endurance
+	@scripts/test_setup.sh
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --tier long --timeout 3600 $(ARGS)
 
 check: install-dev ## format, lint, types, import contracts
 	@$(BIN)/ruff format --check --quiet
