@@ -1,9 +1,84 @@
 """Turn what `cruise backtest --format json` prints into the page of results."""
 
 import json
+import math
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from cruise.interfaces.backtest.markdown import results_markdown
+from cruise.interfaces.amounts import cores_text, count_text, memory_text, percent_text, rate_text
+from cruise.interfaces.backtest.words import dominated_note, seconds_text
+
+_COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
+    ("CPU slack %", lambda policy: _percent(policy["cpu"]["relativeSlack"])),
+    ("memory slack %", lambda policy: _percent(policy["memory"]["relativeSlack"])),
+    ("CPU starved %", lambda policy: _percent(policy["cpu"]["starvedShare"])),
+    ("CPU short %", lambda policy: _percent(policy["cpu"]["shortShare"])),
+    ("memory short %", lambda policy: _percent(policy["memory"]["shortShare"])),
+    ("OOM kills / 1,000 c·d", lambda policy: _rate(policy["memory"]["oomPer1000ContainerDays"])),
+    ("resizes / c·d", lambda policy: _rate(policy["resizesPerContainerDay"])),
+    ("reversed %", lambda policy: _percent(policy["resizeReversalShare"])),
+    ("evictions / 1,000 p·d", lambda policy: _rate(policy["evictionsPer1000PodDays"])),
+    ("nodes mean", lambda policy: _rate(policy["nodesMean"])),
+    ("peak", lambda policy: f"{policy['nodesPeak']:,}"),
+)
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|"}
+
+
+def results_markdown(document: Mapping[str, Any]) -> str:
+    """Return the page: what was replayed, and one table, trace by trace and policy by policy.
+
+    `document` is what `cruise backtest --format json` prints, for one trace or several. Raises KeyError for another.
+    """
+    traces: Sequence[Mapping[str, Any]] = document["traces"] if "traces" in document else [document]
+    return "\n".join(_lines(traces)) + "\n"
+
+
+def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "# Backtest: all policies on all traces"
+    yield ""
+    yield "Made by `make backtest-docs`, which runs `cruise backtest`; [backtest.md](backtest.md) says what is"
+    yield "simulated, what the columns mean and where the policies are from. c·d: container-days, p·d: pod-days."
+    yield ""
+    for trace in traces:
+        yield f"- {_about(trace)}"
+    yield ""
+    yield f"| trace | policy | {' | '.join(heading for heading, _ in _COLUMNS)} |"
+    yield f"|---|---|{'---:|' * len(_COLUMNS)}"
+    for trace in traces:
+        for name, policy in trace["policies"].items():
+            label = (f"**{name}**" if name == "cruise" else name) + (" ×" if policy["dominatedBy"] else "")
+            yield f"| {_plain(trace['trace'])} | {label} | {' | '.join(write(policy) for _, write in _COLUMNS)} |"
+    yield ""
+    yield f"×, dominated: {dominated_note()}."
+
+
+def _about(trace: Mapping[str, Any]) -> str:
+    terms, node = trace["terms"], trace["node"]
+    length = f"{trace['days']:.3g} days" if trace["days"] >= 2 else f"{24 * trace['days']:.3g} hours"
+    capped = trace["cappedContainers"]
+    cut = f", {capped} of them with requests cut to a node" if capped else ""
+    half = f", half `{terms['half']}` of the series" if terms["half"] else ""
+    cores = cores_text(node["cpuMillicores"]).removesuffix(".0")
+    memory = memory_text(node["memoryBytes"]).replace(".0Gi", "Gi")
+    return (
+        f"**{_plain(trace['trace'])}**: {count_text(trace['containers'], 'container')}{cut}{half}, {length}, "
+        f"a sample every {seconds_text(trace['stepSeconds'])}; nodes of {cores} cores and {memory}, "
+        f"a pass every {seconds_text(terms['passSeconds'])}, risk {terms['risk']:g}, seed {terms['seed']}."
+    )
+
+
+def _plain(text: str) -> str:
+    return "".join(_ENTITIES.get(letter, letter) for letter in text)
+
+
+def _percent(share: float | None) -> str:
+    return percent_text(math.nan if share is None else share)
+
+
+def _rate(rate: float | None) -> str:
+    return rate_text(math.nan if rate is None else rate)
+
 
 if __name__ == "__main__":
     sys.stdout.write(results_markdown(json.load(sys.stdin)))

@@ -1,6 +1,7 @@
 """A backtest with its terms, as documents for programs: JSON, whose keys are a contract, YAML and CSV."""
 
 import csv
+import dataclasses
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,8 @@ import msgspec
 import yaml
 
 from cruise.decisions.pareto import find_dominated
-from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore
-from cruise.interfaces.shapes import Shape, shape
+from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore, ResourceScore
+from cruise.interfaces.shapes import Shape, camel, shape
 
 COST_NOTE = "an estimate: the nodes' time at the prices that are set"
 _DIGITS = 6
@@ -117,11 +118,7 @@ def _policy(score: PolicyScore, result: BacktestResult, dominated_by: str | None
     memory = score.memory
     kills = score.oom_per_1000_container_days if memory is not None else None
     return {
-        "cpu": {
-            "relativeSlack": _figure(score.cpu.relative_slack),
-            "starvedShare": _figure(score.cpu.starved_share),
-            "shortShare": _figure(score.cpu.short_share),
-        },
+        "cpu": _figures(score.cpu),
         "memory": {
             "relativeSlack": _figure(memory.relative_slack if memory is not None else None),
             "shortShare": _figure(memory.short_share if memory is not None else None),
@@ -137,22 +134,14 @@ def _policy(score: PolicyScore, result: BacktestResult, dominated_by: str | None
         "estimatedCost": _figure(score.cost),
         "estimatedCostPerMonth": _figure(cost_a_month(score, result)),
         "dominatedBy": dominated_by,
-        "worst": [_container(one) for one in score.worst],
+        "worst": [_figures(one) for one in score.worst],
     }
 
 
-def _container(one: ContainerScore) -> Shape:
-    return {
-        "namespace": one.namespace,
-        "workload": one.workload,
-        "pod": one.pod,
-        "cpuSlackMillicores": _figure(one.cpu_slack_millicores),
-        "memorySlackBytes": _figure(one.memory_slack_bytes),
-        "starvedMinutes": _figure(one.starved_minutes),
-        "oomKills": one.oom_kills,
-        "evictions": one.evictions,
-        "resizes": one.resizes,
-    }
+def _figures(value: ContainerScore | ResourceScore) -> dict[str, Shape]:
+    """Return a value's fields in their order, by their names in camel case."""
+    fields = ((entry.name, getattr(value, entry.name)) for entry in dataclasses.fields(value))
+    return {camel(name): _figure(field) if isinstance(field, float) else field for name, field in fields}
 
 
 def _figure(value: float | None) -> float | None:

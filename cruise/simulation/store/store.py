@@ -21,10 +21,10 @@ from cruise.domain.usage import (
     PartitionProgress,
     PeakSummary,
     SampleBlock,
+    StatisticKey,
     StatisticsTable,
     UsageAdvance,
 )
-from cruise.simulation.store import statistic_rows
 from cruise.simulation.store.peaks import PeakHours
 
 _at = attrgetter("at")
@@ -50,7 +50,7 @@ class MemoryStore:
         self._paused = False
 
     async def write_statistics(self, table: StatisticsTable) -> None:
-        self._statistics = statistic_rows.merged(self._statistics, table)
+        self._statistics = _merged(self._statistics, table)
 
     async def read_statistics(self) -> StatisticsTable:
         return self._statistics
@@ -60,7 +60,7 @@ class MemoryStore:
         return self._statistics.chosen(np.array(rows, dtype=np.int64))
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
-        return statistic_rows.rows_of_pod(self._statistics, namespace, pod, workload, identity)
+        return _rows_of_pod(self._statistics, namespace, pod, workload, identity)
 
     async def record_usage(self, advance: UsageAdvance) -> None:
         self._peaks.merge(advance.peaks)
@@ -192,3 +192,32 @@ class MemoryStore:
 
 def _last_time(block: SampleBlock) -> int:
     return int(block.times[-1])
+
+
+def _merged(old: StatisticsTable, new: StatisticsTable) -> StatisticsTable:
+    """Return `new` with those rows of `old` that it replaces none of; of two rows for one key, the later counts."""
+    if old.keys == new.keys:
+        return new
+    last = {_statistic_of(key): row for row, key in enumerate(new.keys)}
+    kept = [row for row, key in enumerate(old.keys) if _statistic_of(key) not in last]
+    if not kept and len(last) == len(new.keys):
+        return new
+    return old.chosen(np.array(kept, dtype=np.int64)).joined(new.chosen(np.array(list(last.values()), dtype=np.int64)))
+
+
+def _rows_of_pod(table: StatisticsTable, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
+    """Return the rows that may speak for one pod: its own, and its workload's for its identity or for none."""
+    rows = [
+        row
+        for row, key in enumerate(table.keys)
+        if key.namespace == namespace
+        and (key.pod == pod if key.pod else key.workload == workload and key.identity in (identity, ""))
+    ]
+    return table.chosen(np.array(rows, dtype=np.int64))
+
+
+def _statistic_of(key: StatisticKey) -> tuple[str, ...]:
+    """Return what may have one row only: a container of a pod, or of a workload and identity."""
+    if key.pod:
+        return (key.namespace, key.pod, key.container)
+    return (key.namespace, key.workload, key.container, key.identity)

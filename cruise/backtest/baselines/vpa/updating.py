@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.backtest.baselines.vpa.estimation import Recommendation
+from cruise.backtest.baselines.vpa.recommender import Recommendation
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 
 QUICK_KILL_SECONDS = 600

@@ -27,9 +27,8 @@ Where the replay is coarser than the world:
 import numpy as np
 
 from cruise.backtest.baselines.as_requested import provisioned_sizes
-from cruise.backtest.baselines.vpa.estimation import Recommendation
 from cruise.backtest.baselines.vpa.in_place import ResizesInPlace, refused_for_use
-from cruise.backtest.baselines.vpa.recommender import Recommender
+from cruise.backtest.baselines.vpa.recommender import Recommendation, Recommender
 from cruise.backtest.baselines.vpa.updating import (
     QUICK_KILL_SECONDS,
     Demand,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.baselines.vpa.estimation import (
+from cruise.backtest.baselines.vpa.recommender import (
     POD_MINIMUM_BYTES,
     POD_MINIMUM_MILLICORES,
     amount_of,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.baselines.vpa.estimation import Recommendation
+from cruise.backtest.baselines.vpa.recommender import Recommendation
 from cruise.backtest.baselines.vpa.updating import Demand, Priorities, prioritise, touched_at_once, within_budget
 
 HOUR = 3600

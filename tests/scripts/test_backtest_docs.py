@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.interfaces.backtest.markdown import results_markdown
 from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms, backtest_json
+from scripts.backtest_docs import results_markdown
 from tests.backtest_results import make_policies, make_result
 
 
