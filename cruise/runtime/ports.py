@@ -26,19 +26,15 @@ class Cluster(Protocol):
 
     async def snapshot(self) -> Snapshot:
         """Return the cluster as it is now."""
-        ...
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
         """Return one pod freshly read, None if there is none of that name."""
-        ...
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         """Yield out-of-memory kills as they are seen; the same kill may come again."""
-        ...
 
     async def perform(self, action: Action) -> None:
         """Do one action. Raises Conflict, NotFound, Refused, Throttled, Unavailable."""
-        ...
 
 
 class UsageSource(Protocol):
@@ -46,7 +42,6 @@ class UsageSource(Protocol):
 
     async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
         """Return the partitions that cover the snapshot's pods, stable from call to call for the same pods."""
-        ...
 
     async def read(
         self, partition: str, start: int, end: int, tail: CounterTail | None
@@ -56,11 +51,9 @@ class UsageSource(Protocol):
         `start` and `end` are Unix seconds on the grid; `tail` continues counters read up to `start`.
         Raises BadInput, Throttled, Unavailable.
         """
-        ...
 
     async def node_loads(self, at: int) -> Mapping[str, float]:
         """Return the 1-minute load average of each node that has a reading."""
-        ...
 
 
 class Store(Protocol):
@@ -71,133 +64,102 @@ class Store(Protocol):
 
         A container of a pod has one row, whatever workload it is written under.
         """
-        ...
 
     async def read_statistics(self) -> StatisticsTable:
         """Return all statistics."""
-        ...
 
     async def workload_statistics(self) -> StatisticsTable:
         """Return the rows of workloads alone, without a pod: what admission decides from."""
-        ...
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         """Return the statistics that may speak for one pod, in two indexed look-ups.
 
         They are its own and those of its workload (Kind/name) for its identity or for none.
         """
-        ...
 
     async def record_usage(self, advance: UsageAdvance) -> None:
         """Store one read whole or not at all; peaks are merged by maximum."""
-        ...
 
     async def usage_progress(self) -> Mapping[str, PartitionProgress]:
         """Return how far each partition was read."""
-        ...
 
     async def recent_blocks(self, since: int) -> Sequence[SampleBlock]:
         """Return stored sample blocks with a time after `since` (Unix seconds), oldest first."""
-        ...
 
     async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
         """Sum up hourly peaks over `hours`, and over all hours from `since_hour` on; none before it counts."""
-        ...
 
     async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
         """Return one workload's hourly peaks, for explanations; sorted by key and hour."""
-        ...
 
     async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
         """Return every key's peaks of one clock hour."""
-        ...
 
     async def record_headroom_scores(self, days: Sequence[DayScores]) -> None:
         """Store the scores of days, each in place of what was counted of it before."""
-        ...
 
     async def headroom_scores(self) -> Sequence[DayScores]:
         """Return the scores of all days."""
-        ...
 
     async def record_oom(self, record: OomRecord) -> bool:
         """Remember a kill; False if the same (pod uid, container, finished_at) is known already."""
-        ...
 
     async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         """Tell whether a kill is remembered."""
-        ...
 
     async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
         """Return the kills finished since a time, oldest first."""
-        ...
 
     async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         """Append to the audit."""
-        ...
 
     async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
         """Return the newest audit lines since a time, newest first."""
-        ...
 
     async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
         """Return every audit line about a pod's name since a time, newest first, by an indexed look-up."""
-        ...
 
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
         """Return the evictions done since a time: what the budgets have spent."""
-        ...
 
     async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
         """Return the stored overrides by (namespace, workload)."""
-        ...
 
     async def put_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
         """Store one override, or remove it with None."""
-        ...
 
     async def paused(self) -> bool:
         """Tell whether every write is stopped."""
-        ...
 
     async def set_paused(self, paused: bool) -> None:
         """Stop every write, or let them go on."""
-        ...
 
     async def refused_targets(self) -> Mapping[str, RefusedTarget]:
         """Return the refused resize of each pod uid."""
-        ...
 
     async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
         """Remember refused resizes, each in place of an earlier one for its pod."""
-        ...
 
     async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
         """Remember what pods requested before they are resized.
 
         The first sizes of a pod uid stay; its time becomes the latest.
         """
-        ...
 
     async def original_sizes(self) -> Mapping[str, OriginalSizes]:
         """Return the remembered original sizes by pod uid."""
-        ...
 
     async def save_packing(self, plan: PackingPlan) -> None:
         """Store a plan of the packer, or how far it is carried out now; its proposal does not change.
 
         The pods that it steers take the place of those that any plan steered before.
         """
-        ...
 
     async def packing(self) -> PackingPlan | None:
         """Return the plan of the latest look at the cluster, None if there is none."""
-        ...
 
     async def steered(self) -> Sequence[Steering]:
         """Return the pods that are to be steered, by the uid of the pod that each replaces."""
-        ...
 
     async def prune(self, now: datetime) -> None:
         """Drop what is past its retention."""
-        ...

@@ -19,7 +19,7 @@ from cruise.domain.overrides import StoredOverrides
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInput, Unavailable
-from cruise.runtime.sizing.stored_headroom import stored_headroom
+from cruise.runtime.sizing.pass_headroom import stored_headroom
 from cruise.settings import Settings
 
 _MOST_OUTCOMES = 100_000

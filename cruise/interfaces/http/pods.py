@@ -11,7 +11,7 @@ from cruise.domain.retention import RETENTION
 from cruise.interfaces.explain.document import explanation_json
 from cruise.interfaces.http.requests import Name, Namespace, failures
 from cruise.interfaces.http.view import ApiView, in_time
-from cruise.runtime.sizing.stored_headroom import stored_headroom
+from cruise.runtime.sizing.pass_headroom import stored_headroom
 
 
 def pod_routes(view: ApiView) -> APIRouter:

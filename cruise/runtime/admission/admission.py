@@ -74,18 +74,6 @@ class Admitter:
         return admitted(pod, decision, _annotations(pod, decision)), decision
 
 
-def admit_pod(
-    pod: Pod,
-    snapshot: Snapshot,
-    statistics: StatisticsTable,
-    stored: StoredOverrides,
-    policy: Policy,
-    now: datetime,
-) -> tuple[Pod, Mutate | Leave]:
-    """Admit a single pod."""
-    return Admitter(snapshot, statistics, stored, policy, now).admit(pod)
-
-
 def _next_change(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:
     """Return the first moment after now at which a statistic grows stale, or a workload is new no longer."""
     now_seconds = now.timestamp()

@@ -72,55 +72,53 @@ async def node_pass(
     return NodePass(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds)
 
 
+@dataclass(slots=True)
 class _Steps:
     """The steps of one pass; each leaves what those after it need."""
 
-    snapshot: Snapshot
-    statistics: StatisticsTable
-    model: Headroom
-    stored: StoredOverrides
-    refused: Mapping[str, RefusedTarget]
-    plans: Sequence[NodePlan]
-    shrunk: Sequence[ResizePod]
-    waiting: Sequence[Hold]
-    outcomes: Sequence[Outcome]
+    cluster: Cluster
+    store: Store
+    policy: Policy
+    now: datetime
+    usage: UsageState
+    headroom: PassHeadroom | None
+    writer: Writer
+    snapshot: Snapshot = field(init=False)
+    statistics: StatisticsTable = field(init=False)
+    model: Headroom = field(init=False)
+    stored: StoredOverrides = field(init=False)
+    refused: Mapping[str, RefusedTarget] = field(init=False)
+    plans: Sequence[NodePlan] = field(init=False)
+    shrunk: Sequence[ResizePod] = field(init=False)
+    waiting: Sequence[Hold] = field(init=False)
+    outcomes: Sequence[Outcome] = field(init=False)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        store: Store,
-        policy: Policy,
-        now: datetime,
-        usage: UsageState,
-        headroom: PassHeadroom | None,
-        writer: Writer,
-    ) -> None:
-        self._cluster, self._store, self._policy, self._now = cluster, store, policy, now
-        self._usage, self._headroom, self._writer = usage, headroom, writer
-        self._decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
+    @property
+    def decided_as(self) -> Policy:
+        """The policy of the plans: in mode observe people see what would be done."""
+        return replace(self.policy, mode=Mode.FULL) if self.policy.mode is Mode.OBSERVE else self.policy
 
     async def take_snapshot(self) -> None:
-        self.snapshot = await self._cluster.snapshot()
+        self.snapshot = await self.cluster.snapshot()
 
     async def take_statistics(self) -> None:
-        self.statistics = await self._usage.statistics(self._store)
+        self.statistics = await self.usage.statistics(self.store)
 
     async def prepare_headroom(self) -> None:
-        headroom = self._headroom
-        self.model = (
-            SHARED_MAX if headroom is None else await headroom.prepare(self._store, self.statistics, self._policy)
-        )
+        self.model = SHARED_MAX
+        if self.headroom is not None:
+            self.model = await self.headroom.prepare(self.store, self.statistics, self.policy)
 
     async def read_guidance(self) -> None:
-        self.stored, self.refused = await self._store.overrides(), await self._store.refused_targets()
+        self.stored, self.refused = await self.store.overrides(), await self.store.refused_targets()
 
     async def decide_nodes(self) -> None:
         def decide(nodes: frozenset[str]) -> list[NodePlan]:
             return decide_node_plans(
                 self.snapshot,
                 self.statistics,
-                self._decided_as,
-                self._now,
+                self.decided_as,
+                self.now,
                 stored=self.stored,
                 refused=self.refused,
                 nodes=nodes,
@@ -132,23 +130,23 @@ class _Steps:
         self.plans = await asyncio.to_thread(plans_of_sound_nodes, decide, nodes)
 
     async def note_expectation(self) -> None:
-        if self._headroom is not None:
-            await asyncio.to_thread(self._headroom.expect, self.plans, self._policy)
+        if self.headroom is not None:
+            await asyncio.to_thread(self.headroom.expect, self.plans, self.policy)
 
     async def decide_waiting_pods(self) -> None:
         self.shrunk, self.waiting = await asyncio.to_thread(
             decide_unscheduled,
             self.snapshot,
             self.statistics,
-            self._decided_as,
-            self._now,
+            self.decided_as,
+            self.now,
             stored=self.stored,
             refused=self.refused,
         )
 
     async def write(self) -> None:
         actions = [*self.shrunk, *ordered(self.plans)]
-        self.outcomes = await self._writer.apply(actions, self.snapshot, self._now)
+        self.outcomes = await self.writer.apply(actions, self.snapshot, self.now)
 
     async def report(self) -> None:
         log.info(

@@ -1,4 +1,7 @@
-"""The headroom model of the node passes: prepared for each from what was read of usage, and judged by what came."""
+"""The headroom model of the node passes: prepared from the usage that was read, and judged by what came.
+
+`stored_headroom` prepares it from the store, for `explain`.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,7 +15,9 @@ from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.outcome import Expectation
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.decisions.sizing.headroom.scores import Margin
+from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan
+from cruise.decisions.usage.peaks import peak_hours
 from cruise.decisions.usage.statistics_table import container_of
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.policy import Policy
@@ -20,9 +25,12 @@ from cruise.domain.resources import ResourceName
 from cruise.domain.usage import ContainerKey, PeakKey, StatisticsTable
 from cruise.runtime.ports import Store
 from cruise.runtime.sizing.score_history import ScoreHistory
+from cruise.runtime.usage.peaks import PeakNumbers
 from cruise.runtime.usage.peaks_by_hour import PeaksByHour
 from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.windows import WINDOW_SECONDS
+from cruise.runtime.usage.windows import WINDOW_SECONDS, UsageWindows
+
+_STEP_SECONDS = 60
 
 
 class PassHeadroom:
@@ -113,3 +121,19 @@ class PassHeadroom:
             )
             hours = self._hours.matrices()
         return PastDemand.of(windows.recent(), rows, numbers, hours)
+
+
+async def stored_headroom(store: Store, statistics: StatisticsTable, policy: Policy) -> Headroom:
+    """Prepare the policy's model for `statistics`, from the samples and scores that are stored; writes nothing."""
+    if not MODELS[policy.headroom].reads_usage or not statistics.keys:
+        return SHARED_MAX
+    at = int(statistics.updated_at.max())
+    blocks = [block for block in await store.recent_blocks(at - WINDOW_SECONDS) if len(block.times)]
+    times = np.unique(np.concatenate([block.times for block in blocks])) if blocks else np.empty(0, dtype=np.int64)
+    usage = UsageState(windows=UsageWindows(int(np.diff(times).min()) if len(times) > 1 else _STEP_SECONDS))
+    for block in blocks:
+        # What their peaks belong to does not matter here.
+        usage.windows.append(block, np.zeros(len(block.keys), dtype=np.int64))
+    usage.windows.advance(at)
+    usage.peaks = PeakNumbers(peak_hours(at, int(policy.look_ahead.total_seconds())))
+    return await PassHeadroom(usage).prepare(store, statistics, policy)

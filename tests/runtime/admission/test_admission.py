@@ -10,7 +10,7 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
 from cruise.domain.cluster import LimitRangeItem, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.kube_json.objects.original_resources import parse_original_resources
-from cruise.runtime.admission.admission import admit_pod
+from cruise.runtime.admission.admission import Admitter
 from tests.builders import (
     NOW,
     make_amounts,
@@ -34,7 +34,7 @@ def new_pod(**fields) -> Pod:
 
 def admit(pod: Pod, mode=Mode.INITIAL, stored=None, **snapshot) -> tuple[Pod, Mutate | Leave]:
     whole = make_snapshot([], nodes=[make_node()], workloads=[make_workload()], **snapshot)
-    return admit_pod(pod, whole, TABLE, stored or {}, Policy(mode=mode), NOW)
+    return Admitter(whole, TABLE, stored or {}, Policy(mode=mode), NOW).admit(pod)
 
 
 def test_the_pod_is_created_with_other_sizes_and_a_record_of_its_own():

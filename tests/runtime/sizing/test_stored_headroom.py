@@ -12,7 +12,7 @@ from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.policy import HeadroomStart, Policy
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
-from cruise.runtime.sizing.stored_headroom import stored_headroom
+from cruise.runtime.sizing.pass_headroom import stored_headroom
 from cruise.simulation.store.store import MemoryStore
 from tests.backtest.policies.live_passes import LivePasses
 from tests.backtest.policies.test_node_passes import GIBIBYTE, recording
