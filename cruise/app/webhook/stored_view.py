@@ -19,8 +19,6 @@ from cruise.runtime.ports import Store
 
 log = structlog.get_logger()
 
-_STATISTICS_INTERVAL = timedelta(seconds=30)
-_PAUSE_INTERVAL_SECONDS = 1.0
 _STOP_SECONDS = 5.0
 
 
@@ -52,7 +50,9 @@ class StoreFollower:
         self,
         open_store: Callable[[], AbstractAsyncContextManager[Store]],
         clock: Callable[[], datetime],
-        statistics_interval: timedelta = _STATISTICS_INTERVAL,
+        *,
+        statistics_interval: timedelta = timedelta(seconds=30),
+        pause_interval: timedelta = timedelta(seconds=1),
     ) -> None:
         self.view = NOTHING_STORED
         self.steered: Sequence[Steering] = ()
@@ -60,6 +60,7 @@ class StoreFollower:
         self._open_store = open_store
         self._clock = clock
         self._interval = statistics_interval
+        self._pause_seconds = pause_interval.total_seconds()
         self._failure: BaseException | None = None
         self._loop = asyncio.new_event_loop()
         self._following: asyncio.Task[None] | None = None
@@ -101,7 +102,7 @@ class StoreFollower:
         async with self._open_store() as store:
             while True:
                 await self._read(store)
-                await asyncio.sleep(_PAUSE_INTERVAL_SECONDS)
+                await asyncio.sleep(self._pause_seconds)
 
     async def _read(self, store: Store) -> None:
         view, now = self.view, self._clock()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.backtest.policies.peak_week import PeakWeek
 from cruise.backtest.recordings.recording import Recording
 from cruise.decisions.usage.estimation import (
     estimate_containers,
@@ -24,7 +25,6 @@ from cruise.decisions.usage.usage_columns import RecentUsage
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.usage import ContainerKey, PeakKey, StatisticColumns, StatisticsTable
-from cruise.runtime.usage.peak_week import PeakWeek
 from cruise.runtime.usage.peaks import PeakNumbers
 from cruise.runtime.usage.windows import UsageWindows
 

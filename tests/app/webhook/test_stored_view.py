@@ -57,12 +57,11 @@ class SlowStore(MemoryStore):
 class Setting:
     """A follower of a store, with a clock that the test turns."""
 
-    def __init__(self, monkeypatch) -> None:
-        monkeypatch.setattr("cruise.app.webhook.stored_view._PAUSE_INTERVAL_SECONDS", 0.01)
+    def __init__(self) -> None:
         self.store = SlowStore()
         self.now = NOW
         self.closed = False
-        self.follower = StoreFollower(self._opened, lambda: self.now)
+        self.follower = StoreFollower(self._opened, lambda: self.now, pause_interval=timedelta(milliseconds=10))
 
     @asynccontextmanager
     async def _opened(self):
@@ -84,8 +83,8 @@ def until(check: Callable[[], T | None]) -> T:
 
 
 @pytest.fixture
-def setting(monkeypatch):
-    return Setting(monkeypatch)
+def setting():
+    return Setting()
 
 
 def test_statistics_are_read_in_another_thread_and_again_after_the_interval(setting):

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cruise.backtest.policies.peak_week import HELD_HOURS, PeakWeek
 from cruise.decisions.usage.peaks import NumberedPeaks
 from cruise.decisions.usage.usage_columns import NEVER
 from cruise.domain.usage import HourlyPeaks, PeakKey
-from cruise.runtime.usage.peak_week import HELD_HOURS, PeakWeek
 from cruise.simulation.store.peaks import PeakHours
 
 KEYS = [PeakKey("shop", f"Deployment/web-{number}", "app", "") for number in range(3)]
