@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -24,7 +25,6 @@ from cruise.domain.policy import Bounds, Mode
 from cruise.domain.resources import Amounts
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
-NO_OVERRIDES = Overrides()
 
 
 def parse_overrides(annotations: Mapping[str, str]) -> Overrides | Unreadable:
@@ -142,9 +142,11 @@ def resolve_overrides(
         (Source(Setter.WORKLOAD, str(ref)), workload.annotations if workload is not None else {}),
         (Source(Setter.NAMESPACE, namespace), snapshot.namespace_annotations.get(namespace, {})),
     )
-    layers = [(source, parse_overrides(found) if found else NO_OVERRIDES) for source, found in stated]
+    layers = [(source, parse_overrides(found)) for source, found in stated if found]
     if ref is not None and (namespace, ref) in stored:
         layers.append((Source(Setter.STORED, str(ref)), stored[namespace, ref]))
+    if not layers:
+        return _of_cluster(cluster_mode)
     unreadable = next(
         (Unreadable(f"{source}: {layer.detail}") for source, layer in layers if isinstance(layer, Unreadable)), None
     )
@@ -153,11 +155,17 @@ def resolve_overrides(
     return resolution if unreadable is None else Resolution(unreadable, resolution.statements)
 
 
+@cache
+def _of_cluster(mode: Mode) -> Resolution:
+    """Resolve no overrides: most workloads state none, and share what holds then."""
+    return resolve(mode, ())
+
+
 def resolve(cluster_mode: Mode, layers: Sequence[tuple[Source, Overrides]]) -> Resolution:
     """Resolve layers that are given nearest first: the nearest value holds, of the modes the lowest."""
     stated: dict[str, list[tuple[Any, Source]]] = {MODE.setting: []}
     for source, layer in layers:
-        for setting, value in values_of(layer) if layer is not NO_OVERRIDES else ():
+        for setting, value in values_of(layer):
             stated.setdefault(setting, []).append((value, source))
     stated[MODE.setting].append((cluster_mode, Source(Setter.CLUSTER)))
     values: dict[str, Any] = {}
