@@ -77,7 +77,7 @@ def decide_oom_reaction(
     if isinstance(verdict, Hold):
         return verdict
     if scene.node is None or not verdict.manages_memory:
-        # What nobody knows the room of is not evicted for want of it.
+        # A pod on a node whose room is unknown is not evicted for lack of room.
         known = scene.node is not None
         reason = Reason.MEMORY_UNMANAGED if known else Reason.NODE_NOT_READY
         return Hold(pod.namespace, pod.name, reason, "" if known else Detail.NODE_UNKNOWN)
@@ -108,7 +108,7 @@ def _why_hold(
 
 
 def _as_granted(verdict: Touchable) -> Touchable:
-    """Return a pod whose resize waits with what its kubelet has granted in place of what it asks for."""
+    """Return a pod whose resize waits with what its kubelet has granted in place of what its spec requests."""
     if verdict.pod.resize.pending is None:
         return verdict
     granted = [(container, withdrawn_target(container)) for container in verdict.sized]

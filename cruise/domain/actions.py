@@ -171,7 +171,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RefusedTarget:
-    """A resize that the kubelet or the server refused: not asked again unchanged for this pod."""
+    """A resize that the kubelet or the server refused: not sent again unchanged for this pod."""
 
     pod_uid: str
     containers: tuple[ContainerTarget, ...]
@@ -181,7 +181,7 @@ class RefusedTarget:
 
 @dataclass(frozen=True, slots=True)
 class OriginalSizes:
-    """What a pod asked for before its first resize, for `cruise revert`; `at` is when it was resized last."""
+    """What a pod requested before its first resize, for `cruise revert`; `at` is when it was resized last."""
 
     pod_uid: str
     namespace: str
@@ -192,7 +192,7 @@ class OriginalSizes:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What is told about one pod where its owner looks; `warning` where something was refused or cannot be read."""
+    """The Event of one pod; `warning` where something was refused or cannot be read."""
 
     namespace: str
     pod: str

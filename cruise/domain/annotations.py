@@ -49,7 +49,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What annotations or the API ask for one pod, each field None (or empty) where nothing is asked.
+    """What annotations or the API state for one pod, each field None (or empty) where nothing is stated.
 
     `container_bounds` is keyed by container name; `bounds` holds for the others.
     """
@@ -179,7 +179,7 @@ OVERRIDES = {override.setting: override for override in (*SETTINGS, *BOUNDS)}
 
 
 def read_steered(text: str) -> tuple[str, str]:
-    """Read the uid of the pod in whose place one comes, and the node that it is steered to."""
+    """Read the uid of the pod that one replaces, and the node that it is steered to."""
     uid, _, node = text.rpartition(" ")
     return uid, node
 

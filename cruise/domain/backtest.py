@@ -83,7 +83,7 @@ class PolicyScore:
 
 @dataclass(frozen=True, slots=True)
 class BacktestResult:
-    """All policies over one recording; `capped_containers` asked for more than a node has, and were cut to it."""
+    """All policies over one recording; `capped_containers` requested more than a node has, and were cut to it."""
 
     trace: str
     containers: int

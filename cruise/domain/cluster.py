@@ -123,6 +123,16 @@ class Pod:
         """Tell whether the pod has finished and holds nothing on its node."""
         return self.phase in ("Succeeded", "Failed")
 
+    @property
+    def sized_containers(self) -> tuple[Container, ...]:
+        """The main containers and sidecars, in the pod's order."""
+        return tuple([one for one in self.containers if one.role is not ContainerRole.INIT])
+
+    @property
+    def workload_name(self) -> str:
+        """The workload as `Kind/name`, the pod itself where it has none."""
+        return str(self.workload) if self.workload is not None else f"Pod/{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -40,7 +40,7 @@ class HeadroomStart(StrEnum):
     """What the model `risk` goes by until it has seen a week.
 
     The largest single headroom promises nothing; the sum of all, and the largest score seen where few were, keep to the
-    risk as far as can be told from little.
+    risk as far as few samples show.
     """
 
     SHARED_MAX = "shared-max"

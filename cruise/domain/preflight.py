@@ -36,7 +36,7 @@ class ServerFacts:
 class AccessFacts:
     """Who asks, and what of the needs is denied."""
 
-    who: str | None
+    account: str | None
     denied: tuple[AccessNeed, ...]
 
 
@@ -44,14 +44,14 @@ class AccessFacts:
 class UsageFacts:
     """What a Prometheus server holds of a sample of the running containers.
 
-    `with_cpu` and `with_memory` count those of the `asked` containers that have series under the labels that are set;
+    `with_cpu` and `with_memory` count those of the `queried` containers that have series under the labels that are set;
     `labels` are the labels of any such series where none was found under these. `samples_in_10_minutes` is what half
     of the series have at least; `newest_at` is when the newest was scraped; `history_days` how far back samples reach,
-    as far as was asked. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded`
+    as far as was queried. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded`
     have a reading of their load.
     """
 
-    asked: int
+    queried: int
     with_cpu: int
     with_memory: int
     labels: tuple[str, ...] = ()

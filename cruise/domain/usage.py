@@ -20,7 +20,7 @@ class ContainerKey(NamedTuple):
 
 
 class PeakKey(NamedTuple):
-    """What peaks belong to: a container of a workload, told apart by identity (see `Pod.identity`)."""
+    """What peaks belong to: a container of a workload, distinguished by identity (see `Pod.identity`)."""
 
     namespace: str
     workload: str  # Kind/name
@@ -35,7 +35,7 @@ class SampleBlock:
     `times` has the T grid times as Unix seconds, ascending and evenly spaced; the matrices have one row a container
     of `keys` and T columns, NaN where there is no sample. `cpu_demand_millicores` is usage × (1 + psi) over the step
     that ends at the time; `memory_bytes` is the working set at the time. `psi_known` is False for a container
-    whose pressure series is absent. `nodes` has the node of each container, empty where the source does not tell;
+    whose pressure series is absent. `nodes` has the node of each container, empty where the source does not say;
     it may be left out whole.
     """
 
@@ -48,7 +48,7 @@ class SampleBlock:
 
 
 class StatisticKey(NamedTuple):
-    """Whom a statistic speaks for; an empty `pod` means every pod of the workload that has none of its own."""
+    """What a statistic is about; an empty `pod` means every pod of the workload that has none of its own."""
 
     namespace: str
     pod: str
@@ -59,7 +59,7 @@ class StatisticKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StatisticColumns:
-    """Statistics of many containers in columns, without a word on whose they are; all have the same length.
+    """Statistics of many containers in columns, without their keys; all have the same length.
 
     `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown). `oom_memory_bytes` is 0 where there
     was no kill in the last 7 days.
@@ -98,7 +98,7 @@ FIGURES = tuple(column.name for column in fields(StatisticColumns))
 
 @dataclass(frozen=True, slots=True)
 class StatisticsTable(StatisticColumns):
-    """Statistics with the keys of those that they speak for, one row a key.
+    """Statistics with their keys, one row a key.
 
     Rows whose base is not known yet are not in the table.
     """
@@ -241,8 +241,8 @@ class HourlyPeaks:
 class PeakSummary:
     """Maxima over chosen hours, one row a key; NaN where there was no sample.
 
-    `cpu_peak_millicores` and `memory_peak_bytes` over the hours asked for, `memory_7d_max_bytes` over all hours
-    since the start asked for, `first_hour` the earliest of these hours with a sample.
+    `cpu_peak_millicores` and `memory_peak_bytes` over the hours of the query, `memory_7d_max_bytes` over all hours
+    since its start, `first_hour` the earliest of these hours with a sample.
     """
 
     keys: Sequence[PeakKey]
@@ -256,7 +256,7 @@ class PeakSummary:
 class PartitionProgress:
     """How far a partition's samples were read: everything in [read_from, read_until], but for `gaps`.
 
-    Unix seconds. A gap is (start, end, times asked); one asked twice in vain stays unknown.
+    Unix seconds. A gap is (start, end, tries); after two tries in vain it stays unknown.
     """
 
     read_from: int

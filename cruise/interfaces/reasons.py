@@ -1,4 +1,4 @@
-"""What each reason means, in words for people; scripts read the reason itself."""
+"""The words for reasons, details and sources; scripts read the values themselves."""
 
 from collections.abc import Mapping
 
@@ -40,7 +40,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.COOLING_DOWN: "it was acted on a moment ago",
     Reason.BUDGET_NODE: "the node's eviction budget is spent",
     Reason.BUDGET_WORKLOAD: "the workload's eviction budget is spent",
-    Reason.CAME_BACK: "who was evicted came back to the node, not sized by the webhook",
+    Reason.CAME_BACK: "an evicted pod came back to the node without being sized by the webhook",
     Reason.BUDGET_HOUR: "the hour's eviction budget is spent",
     Reason.CHANGED_SINCE: "it changed after it was looked at",
     Reason.GONE: "it is gone",

@@ -45,12 +45,12 @@ def webhook_app(reviews: Reviews, stopping: Callable[[], bool] = lambda: False) 
         why_cut = ""
         if message.get("more_body"):
             body, why_cut = await _rest(body, receive)
-        told = reviews.refuse_to_read(body, why_cut) if why_cut else reviews.review(body)
-        headers = [_JSON, (b"content-length", b"%d" % len(told))]
+        reviewed = reviews.refuse_to_read(body, why_cut) if why_cut else reviews.review(body)
+        headers = [_JSON, (b"content-length", b"%d" % len(reviewed))]
         if why_cut or stopping():
             headers.append(_CLOSE)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": told})
+        await send({"type": "http.response.body", "body": reviewed})
 
     return app
 

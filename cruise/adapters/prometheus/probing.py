@@ -63,7 +63,7 @@ class _Probe:
         pressure = self._pressure(frozenset(nodes))
         labelled = self._settings.labels.node != "" and self._has_node_label(metrics.cpu)
         return UsageFacts(
-            asked=len(wanted),
+            queried=len(wanted),
             with_cpu=len(cpu & wanted),
             with_memory=len(self._containers(metrics.memory) & wanted),
             nodes_labelled=labelled,

@@ -12,7 +12,7 @@ from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import Guidance, Unreadable
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod, Quota
+from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod, Quota
 from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
@@ -62,7 +62,7 @@ def decide_admission(
     managed = scope.managed(pod)
     if not managed:
         return Leave(Reason.AUTOSCALED)
-    sized = [container for container in pod.containers if container.role is not ContainerRole.INIT]
+    sized = pod.sized_containers
     rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
     reason = scope.why_statistics_forbid(pod, rows)
     if reason is not None:
@@ -174,10 +174,8 @@ def _within_largest_node(
         return list(targets)
     largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
     room = largest - pod.overhead
-    asked = NO_RESOURCES
-    for target in targets:
-        asked += target.requests.resources
-    return [_scaled(target, asked, room, managed) for target in targets]
+    requested = sum((target.requests.resources for target in targets), NO_RESOURCES)
+    return [_scaled(target, requested, room, managed) for target in targets]
 
 
 def _could_hold(node: Node, pod: Pod) -> bool:
@@ -198,14 +196,14 @@ def _share(room: Resources, need: Resources) -> float:
 
 
 def _scaled(
-    target: ContainerTarget, asked: Resources, room: Resources, managed: frozenset[ResourceName]
+    target: ContainerTarget, requested: Resources, room: Resources, managed: frozenset[ResourceName]
 ) -> ContainerTarget:
     requests = target.requests
-    if ResourceName.CPU in managed and asked.cpu_millicores > room.cpu_millicores:
-        cpu = requests.resources.cpu_millicores * room.cpu_millicores // asked.cpu_millicores
+    if ResourceName.CPU in managed and requested.cpu_millicores > room.cpu_millicores:
+        cpu = requests.resources.cpu_millicores * room.cpu_millicores // requested.cpu_millicores
         requests = replace(requests, cpu_millicores=max(1, cpu))
-    if ResourceName.MEMORY in managed and asked.memory_bytes > room.memory_bytes:
-        memory = requests.resources.memory_bytes * room.memory_bytes // asked.memory_bytes
+    if ResourceName.MEMORY in managed and requested.memory_bytes > room.memory_bytes:
+        memory = requests.resources.memory_bytes * room.memory_bytes // requested.memory_bytes
         requests = replace(requests, memory_bytes=max(MEBIBYTE, memory // MEBIBYTE * MEBIBYTE))
     return replace(target, requests=requests)
 

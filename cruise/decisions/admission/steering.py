@@ -1,4 +1,4 @@
-"""Where a pod that is being created is sent, for whom it comes in place of, and with which sizes."""
+"""Where a pod that is being created is sent, which pod it replaces, and with which sizes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from datetime import datetime
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.domain.actions import ContainerTarget, Reason
-from cruise.domain.annotations import STEERED, read_steered, write_steered
+from cruise.domain.annotations import STEERED, write_steered
 from cruise.domain.cluster import Container, LimitRangeItem, Pod
 from cruise.domain.packing import Steering
 from cruise.domain.qos import qos_class
@@ -15,14 +15,14 @@ from cruise.domain.resources import Amounts
 from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
 from cruise.domain.sizes import with_sizes
 
-# Who is not to be touched is not to be steered either.
+# A pod that is left alone is not steered either.
 _LEFT_ALONE = frozenset({Reason.MODE_OFF, Reason.MODE_OBSERVE, Reason.EXCLUDED_NAMESPACE, Reason.UNREADABLE_ANNOTATION})
 
 
 def find_steering(pod: Pod, waiting: Iterable[Steering], now: datetime) -> Steering | None:
     """Return the first of those expected that a pod in creation may be; None for any other pod.
 
-    A pod that is steered already is nobody, nor is one that is bound to a node by its name, as DaemonSets' pods are.
+    A pod that is steered already is none of them, nor is one that is bound to a node by its name, as DaemonSets' are.
     """
     if pod.owner_name is None or pod.node is not None or STEERED in pod.annotations or _is_pinned(pod):
         return None
@@ -44,8 +44,8 @@ def steered(
     """Return a pod as it is created where it is steered, None where it is left alone.
 
     `created` is what admission makes of it, `taints` are those of its node. Planned sizes take the place of the peak's
-    where the pod may be sized; limits never fall under them. That it prefers its node is for who writes the patch:
-    decisions read the annotation.
+    where the pod may be sized; limits never fall under them. The preferred node is added with the patch: decisions
+    read the annotation.
     """
     if isinstance(decision, Leave) and decision.reason in _LEFT_ALONE:
         return None
@@ -77,12 +77,6 @@ def undeterred(placement: Placement, taints: Iterable[Taint]) -> Placement:
         and not any(toleration.tolerates(taint) for toleration in placement.tolerations)
     )
     return replace(placement, tolerations=(*placement.tolerations, *dict.fromkeys(added))) if added else placement
-
-
-def steered_node(pod: Pod) -> str | None:
-    """Return the node that a pod is steered to, None where it is to none."""
-    note = pod.annotations.get(STEERED)
-    return None if note is None else read_steered(note)[1]
 
 
 def _is_pinned(pod: Pod) -> bool:

@@ -11,7 +11,7 @@ from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.annotations import Guidance
-from cruise.domain.cluster import Container, ContainerRole, Pod, Snapshot
+from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Amounts
@@ -62,7 +62,7 @@ def _decide(
     guidance = scope.guidance_of(pod)
     if isinstance(guidance, Guidance) and guidance.mode < Mode.RESIZE:
         return Hold(pod.namespace, pod.name, Reason.MODE_INITIAL)
-    containers = [container for container in pod.containers if container.role is not ContainerRole.INIT]
+    containers = pod.sized_containers
     pairs = list(zip(containers, decision.containers, strict=True))
     targets = tuple(_shrunk(container, target) for container, target in pairs)
     reason = _why_not(pod, containers, targets, policy)

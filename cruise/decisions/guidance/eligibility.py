@@ -1,4 +1,4 @@
-"""Who may be touched: for each pod the guidance that holds for it, or the reason to leave it alone."""
+"""Which pods may be touched: for each the guidance that holds for it, or the reason to leave it alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import (
     Autoscaler,
     Container,
-    ContainerRole,
     Pod,
     QosClass,
     Snapshot,
@@ -60,7 +59,7 @@ class _Group:
 
 
 class Scope:
-    """The rules on who may be touched, prepared for one snapshot; every answer is pure.
+    """The rules on which pods may be touched, prepared for one snapshot; every answer is pure.
 
     Overrides and autoscalers are resolved once for each workload, since thousands of pods share them.
     """
@@ -145,7 +144,7 @@ class Scope:
         return reason if rows else Reason.NO_STATISTICS
 
     def _with_statistics(self, pod: Pod, guidance: Guidance, group: "_Group") -> Touchable | Hold:
-        sized = tuple([container for container in pod.containers if container.role is not ContainerRole.INIT])
+        sized = pod.sized_containers
         find = self._statistics.find
         rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in sized]
         reason = self._why_rows_forbid(rows, group)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import ContainerRole, Pod, Quota
+from cruise.domain.cluster import Pod, Quota
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import Amounts, Resources
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 from cruise.domain.sizes import with_sizes
 
 
@@ -30,11 +30,7 @@ def breaks_quota(pod: Pod, targets: Sequence[ContainerTarget], quotas: Sequence[
 
 
 def _limits(pod: Pod) -> Resources:
-    total = Resources()
-    for container in pod.containers:
-        if container.role is not ContainerRole.INIT:
-            total += container.limits.resources
-    return total
+    return sum((container.limits.resources for container in pod.sized_containers), NO_RESOURCES)
 
 
 def _exceeds(whole: Resources, more: Resources, left: Amounts) -> bool:

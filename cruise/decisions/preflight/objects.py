@@ -100,7 +100,7 @@ def _budgets(snapshot: Snapshot, mode: Mode) -> CheckItem:
         return CheckItem(AREA, "PDBs", Level.OK, words)
     words = f"{len(closed):,} of {len(snapshot.budgets):,} allow no eviction now: {_named(closed)}"
     if mode < Mode.FULL:
-        return CheckItem(AREA, "PDBs", Level.OK, f"{words}; in mode {mode.label} nobody is evicted")
+        return CheckItem(AREA, "PDBs", Level.OK, f"{words}; mode {mode.label} evicts no pods")
     fix = "give them room (more replicas, or maxUnavailable 1); those pods are resized and never evicted"
     return CheckItem(AREA, "PDBs", Level.WARN, words, fix)
 

@@ -50,12 +50,14 @@ def _server(facts: ServerFacts, mode: Mode) -> Iterator[CheckItem]:
 
 
 def _access(facts: AccessFacts, mode: Mode) -> CheckItem:
-    who = facts.who or "this account"
+    account = facts.account or "this account"
     if not facts.denied:
-        return CheckItem("rights", "RBAC", Level.OK, f"{who} may do all that `cruise serve` needs in mode {mode.label}")
+        return CheckItem(
+            "rights", "RBAC", Level.OK, f"{account} may do all that `cruise serve` needs in mode {mode.label}"
+        )
     denied = [str(need) for need in facts.denied]
     more = f" and {len(denied) - _MOST_NAMED} more" if len(denied) > _MOST_NAMED else ""
-    words = f"{who} may not {', '.join(denied[:_MOST_NAMED])}{more}"
+    words = f"{account} may not {', '.join(denied[:_MOST_NAMED])}{more}"
     files = " ".join(f"-f deploy/rbac/{one.label}.yaml" for one in Mode if Mode.OBSERVE <= one <= mode)
     fix = f"kubectl apply {files}; to see what cruise's own account may, run this in its pod"
     return CheckItem("rights", "RBAC", Level.RED, words, fix)

@@ -27,7 +27,7 @@ def usage_items(facts: PrometheusFacts, now: datetime) -> Iterator[CheckItem]:
         fix = "set prometheus_url to its address as seen from the cluster; `cruise serve` does not look for it"
         yield CheckItem(AREA, "prometheus", Level.WARN, f"answers at {facts.place}; prometheus_url is not set", fix)
     usage = facts.usage
-    if not usage.asked:
+    if not usage.queried:
         yield CheckItem(AREA, "series", Level.WARN, "no container runs, so no series were looked for")
         return
     yield _family("cpu series", _CPU, usage.with_cpu, usage)
@@ -43,8 +43,8 @@ def usage_items(facts: PrometheusFacts, now: datetime) -> Iterator[CheckItem]:
 
 
 def _family(name: str, metric: str, found: int, usage: UsageFacts) -> CheckItem:
-    words = f"{found:,} of {usage.asked:,} running containers looked for have {metric}"
-    if found >= _MOST * usage.asked:
+    words = f"{found:,} of {usage.queried:,} running containers looked for have {metric}"
+    if found >= _MOST * usage.queried:
         return CheckItem(AREA, name, Level.OK, words)
     if found:
         return CheckItem(AREA, name, Level.WARN, words, f"{_SCRAPE} of all nodes; containers without series are held")

@@ -10,7 +10,7 @@ from cruise.decisions.scan.risks import Risk, rank_risks
 from cruise.decisions.scan.waste import Prices, Totals, WorkloadWaste, estimate_waste
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import ContainerRole, Snapshot
+from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 
@@ -78,9 +78,7 @@ def _basis(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now:
         if pod.node is None or pod.terminal:
             continue
         pods += 1
-        for container in pod.containers:
-            if container.role is ContainerRole.INIT:
-                continue
+        for container in pod.sized_containers:
             containers += 1
             row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
             if row is not None and updated[row] >= oldest:

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod, Snapshot
+from cruise.domain.cluster import Container, OomKill, Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 
@@ -70,10 +70,8 @@ def rank_risks(
     counts: dict[tuple[str, str, str], int] = {}
     found: dict[tuple[RiskKind, str, str, str], Risk] = {}
     for pod in live:
-        workload = str(pod.workload) if pod.workload is not None else f"Pod/{pod.name}"
-        for container in pod.containers:
-            if container.role is ContainerRole.INIT:
-                continue
+        workload = pod.workload_name
+        for container in pod.sized_containers:
             place = (pod.namespace, workload, container.name)
             counts[place] = counts.get(place, 0) + 1
             for risk in judge.risks_of(pod, workload, container):

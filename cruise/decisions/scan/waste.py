@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.outlook import counted_when_sized
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
@@ -17,7 +17,7 @@ HOURS_A_MONTH = 730
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What an hour of a resource costs; the currency is whoever set them's."""
+    """What an hour of a resource costs; in the currency of the settings."""
 
     cpu_core_hour: float
     memory_gib_hour: float
@@ -98,8 +98,7 @@ def estimate_waste(
     for pod in snapshot.pods:
         if pod.node is None or pod.terminal:
             continue
-        workload = str(pod.workload) if pod.workload is not None else f"Pod/{pod.name}"
-        total = sums.setdefault((pod.namespace, workload), _Sum())
+        total = sums.setdefault((pod.namespace, pod.workload_name), _Sum())
         _add(total, pod, sizes.get((pod.namespace, pod.name)))
         used.add(total, pod)
         reason = held.get((pod.namespace, pod.name))
@@ -133,9 +132,7 @@ class _UsedSoFar:
 
     def add(self, total: _Sum, pod: Pod) -> None:
         """Add a pod's bases to its workload's."""
-        for container in pod.containers:
-            if container.role is ContainerRole.INIT:
-                continue
+        for container in pod.sized_containers:
             row = self._find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
             if row is not None:
                 total.used_cpu += self._cpu[row]
@@ -163,8 +160,4 @@ def _row(namespace: str, workload: str, total: _Sum, allocatable: Resources) -> 
 
 
 def _sum(amounts: Iterable[Resources]) -> Resources:
-    cpu = memory = 0
-    for amount in amounts:
-        cpu += amount.cpu_millicores
-        memory += amount.memory_bytes
-    return Resources(cpu, memory)
+    return sum(amounts, NO_RESOURCES)

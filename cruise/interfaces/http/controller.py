@@ -64,7 +64,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """A pod that has to go, and the resource on whose account."""
+    """A pod to evict, and the resource that does not fit."""
 
     namespace: str
     pod: str
@@ -226,8 +226,8 @@ def _status(view: ApiView, paused: bool | None, store_error: str | None) -> Stat
 def _last_pass(view: ApiView) -> NodePass:
     found = view.last_pass()
     if found is None:
-        who = "no node pass was made yet" if view.figures().leader else "another process leads and makes the passes"
-        raise Unavailable(f"there is no plan here: {who}")
+        why = "no node pass was made yet" if view.figures().leader else "another process leads and makes the passes"
+        raise Unavailable(f"there is no plan here: {why}")
     return found
 
 

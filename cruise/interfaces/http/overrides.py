@@ -18,7 +18,7 @@ from cruise.interfaces.http.view import ApiView, in_time
 _LARGEST_BODY_BYTES = 64 * 1024
 _MOST_SETTINGS = 500
 _EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}
-# Pods may have controllers of other kinds, but nobody means one that is a slip of the pen away from these.
+# Pods may have controllers of other kinds, but one that differs from these by a letter is a typing error.
 _USUAL_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "ReplicationController")
 _ALIKE = 0.85
 _SETTINGS = msgspec.json.Decoder(dict[str, str | int | float])

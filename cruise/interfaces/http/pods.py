@@ -57,5 +57,5 @@ async def _past(view: ApiView, pod: Pod) -> Past:
         pod.identity,
         await in_time(view.store.outcomes_of_pod(pod.namespace, pod.name, now - RETENTION.outcomes)),
         await in_time(view.store.oom_records(now - RETENTION.oom_records)),
-        await in_time(view.store.hourly_peaks(pod.namespace, workload or f"Pod/{pod.name}", since_hour)),
+        await in_time(view.store.hourly_peaks(pod.namespace, pod.workload_name, since_hour)),
     )

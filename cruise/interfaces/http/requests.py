@@ -35,7 +35,7 @@ class Failure:
 
 
 def failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI is told about answers other than success."""
+    """Return the failures of an endpoint for its OpenAPI description."""
     return {status: {"model": Failure} for status in statuses}
 
 
@@ -83,7 +83,7 @@ class ApiToken:
 
 
 def token_check(token_file: Path | None) -> Callable[..., None]:
-    """Return the dependency that lets only those write who present the token. It raises HTTPException 401 and 403."""
+    """Return the dependency that requires the token for writes. It raises HTTPException 401 and 403."""
     token = ApiToken(token_file) if token_file is not None else None
     bearer = HTTPBearer(auto_error=False, description="The content of api_token_file.")
 

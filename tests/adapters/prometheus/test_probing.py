@@ -65,7 +65,7 @@ def look(url: str, snapshot: Snapshot | None = None, at: datetime = AT, **settin
 
 def test_each_figure_is_what_the_server_holds(server):
     assert look(server) == UsageFacts(
-        asked=3,
+        queried=3,
         with_cpu=3,
         with_memory=3,
         nodes_labelled=True,
@@ -81,14 +81,14 @@ def test_each_figure_is_what_the_server_holds(server):
 
 def test_pods_without_series_are_missed(server):
     facts = look(server, cluster("late-1", "late-2"))
-    assert (facts.asked, facts.with_cpu) == (5, 3)
+    assert (facts.queried, facts.with_cpu) == (5, 3)
 
 
 def test_pods_that_cannot_have_been_scraped_yet_are_not_missed(server):
     snapshot = cluster()
     young = make_pod("young", node="n1", created_at=AT - timedelta(minutes=1))
-    assert look(server, replace(snapshot, pods=(*snapshot.pods, young))).asked == 3
-    assert look(server, replace(snapshot, pods=(young,))).asked == 1
+    assert look(server, replace(snapshot, pods=(*snapshot.pods, young))).queried == 3
+    assert look(server, replace(snapshot, pods=(young,))).queried == 1
 
 
 def test_time_passes_and_series_grow_old(server):
@@ -102,7 +102,7 @@ def test_time_passes_and_series_grow_old(server):
 @pytest.mark.parametrize("labels", [Labels(pod="pod_name"), Labels(namespace="ns"), Labels(container="c")])
 def test_series_under_other_labels_are_told_with_theirs(server, labels):
     facts = look(server, labels=labels)
-    assert (facts.asked, facts.with_cpu) == (3, 0)
+    assert (facts.queried, facts.with_cpu) == (3, 0)
     assert facts.labels == ("container", "id", "namespace", "node", "pod")
 
 

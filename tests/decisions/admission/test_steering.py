@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import Leave, Mutate
-from cruise.decisions.admission.steering import find_steering, steered, steered_node, undeterred
+from cruise.decisions.admission.steering import find_steering, steered, undeterred
 from cruise.domain.actions import ContainerTarget, Reason
-from cruise.domain.annotations import STEERED
+from cruise.domain.annotations import STEERED, read_steered
 from cruise.domain.cluster import ContainerRole, LimitRangeItem
 from cruise.domain.packing import Steering
 from cruise.domain.resources import NO_AMOUNTS
@@ -69,7 +69,7 @@ def test_a_steered_pod_says_for_whom_it_comes_and_is_nobody_the_second_time():
     found = steered(POD, POD, MUTATED, ONE)
     assert found is not None
     assert found.annotations[STEERED] == "uid-old n7"
-    assert steered_node(found) == "n7"
+    assert read_steered(found.annotations[STEERED])[1] == "n7"
     assert find_steering(found, [ONE], NOW) is None
     assert replace(found, annotations={}) == POD
 
@@ -105,7 +105,7 @@ def test_planned_sizes_that_a_limit_range_forbids_are_left_out_and_the_node_is_n
     ranges = (LimitRangeItem(False, maximum=make_amounts(200, 10_000)),)
     found = steered(POD, POD, MUTATED, replace(ONE, containers=(TARGET,)), ranges)
     assert found is not None
-    assert (found.containers, steered_node(found)) == (POD.containers, "n7")
+    assert (found.containers, read_steered(found.annotations[STEERED])[1]) == (POD.containers, "n7")
 
 
 def test_what_is_not_planned_stays():

@@ -25,7 +25,7 @@ from cruise.domain.preflight import (
 from tests.builders import NOW, make_amounts, make_autoscaler, make_budget, make_node, make_pod, make_ref, make_snapshot
 
 USAGE = UsageFacts(
-    asked=100,
+    queried=100,
     with_cpu=100,
     with_memory=99,
     samples_in_10_minutes=10,
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
     "no pressure": (usage(pressured=0), "metrics: pressure", (W, W, W, W)),
     "zero pressure": (usage(pressured=1, silent=2), "metrics: pressure", (W, W, W, W)),
     "no load": (usage(loaded=1), "metrics: node load", (W, W, W, W)),
-    "nothing runs": (usage(asked=0, with_cpu=0, with_memory=0), "metrics: series", (W, W, W, W)),
+    "nothing runs": (usage(queried=0, with_cpu=0, with_memory=0), "metrics: series", (W, W, W, W)),
     "no database": ({"store": StoreFacts("db", False, problem="nothing listens")}, "database: postgres", (R, R, R, R)),
     "embedded": ({"store": StoreFacts("under /x", True)}, "database: postgres", (O, W, W, W)),
     "older": (
