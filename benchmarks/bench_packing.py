@@ -8,10 +8,10 @@ from benchmarks.packing_instances import PAPER_RANGE, Shape, draw_pending, draw_
 from benchmarks.packing_paper import solve_as_paper
 from benchmarks.table import Row
 from cruise.packer.budget import Budget
-from cruise.packer.dense.checker import find_violations
+from cruise.packer.dense.instance import Instance
 from cruise.packer.dense.solving import solve
-from cruise.packer.dense.warming import warm_up
-from cruise.packer.instance import Instance
+from cruise.packer.warming import warm_up
+from tests.packer.dense.checker import find_violations
 
 NAME = "packing"
 LIMIT_SECONDS = 1.0

@@ -8,13 +8,12 @@ import numpy as np
 from benchmarks.default_scheduler import schedule
 from benchmarks.packing_instances import PAPER_RANGE, Shape, draw_pending
 from benchmarks.table import Row
-from cruise.packer.answer import figures_of
+from cruise.packer.answer import Status, figures_of
 from cruise.packer.budget import Budget
-from cruise.packer.dense.warming import warm_up
-from cruise.packer.instance import Instance
+from cruise.packer.dense.instance import Instance
 from cruise.packer.pack import pack
 from cruise.packer.problem import Problem, Rules
-from cruise.packer.status import Status
+from cruise.packer.warming import warm_up
 
 NAME = "packing-default"
 LIMIT_SECONDS = 1.0

@@ -9,11 +9,10 @@ from benchmarks.large_clusters import Crowd, draw_crowd
 from benchmarks.table import Row, peak_memory_mib
 from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget
-from cruise.packer.dense.warming import warm_up
-from cruise.packer.large.obeying import find_faults
-from cruise.packer.large.warming import warm_up_large
+from cruise.packer.faults import find_faults
 from cruise.packer.pack import pack
 from cruise.packer.problem import Problem
+from cruise.packer.warming import warm_up
 
 NAME = "packing-large"
 SEED = 1
@@ -33,7 +32,6 @@ CROWDS = (
 def run() -> list[Row]:
     """Measure each cluster once, the kernels warm."""
     warm_up()
-    warm_up_large()
     return [row for crowd in CROWDS for row in _rows(crowd)]
 
 

@@ -3,7 +3,7 @@
 from benchmarks.bench_packing import PAPER_WORKERS, SEEDS, Result, run_cruise, run_paper
 from benchmarks.packing_instances import PAPER_RANGE, draw_pending
 from benchmarks.table import Row
-from cruise.packer.dense.warming import warm_up
+from cruise.packer.warming import warm_up
 
 NAME = "packing-10s"
 SHORT_SECONDS, LONG_SECONDS = 1.0, 10.0

@@ -20,7 +20,7 @@ from cruise.decisions.packing.judging.objections import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.packing import Proposal
 from cruise.packer.answer import Packing, figures_of
-from cruise.packer.instance import IntArray
+from cruise.packer.arrays import IntArray
 from cruise.runtime.packing.worker import PackWorker
 
 NAME = "packing-openb"

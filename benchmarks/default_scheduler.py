@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.instance import BoolArray, IntArray
+from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.problem import Problem
 
 SPREAD_WEIGHT = 2

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.instance import BoolArray, IntArray
+from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.problem import EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
 
 MEBIBYTE = 1024 * 1024

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.packer.instance import Instance, IntArray, plain_instance
+from cruise.packer.arrays import IntArray
+from cruise.packer.dense.instance import Instance, plain_instance
 
 MEGABYTE = 1_000_000
 BALANCE_WEIGHT, SPREAD_WEIGHT = 1.0, 2.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from cruise.packer.instance import Instance
+from cruise.packer.dense.instance import Instance
 
 # The share of the budget that is set aside for the tiers in equal parts; the rest goes to whoever needs it.
 RESERVED_SHARE = 0.6

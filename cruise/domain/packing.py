@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.domain.actions import ContainerTarget, ResizePod
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 
 
 class Sizes(StrEnum):

@@ -2,13 +2,30 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-from cruise.packer.instance import IntArray
-from cruise.packer.plan import TierFigures
+from cruise.packer.arrays import IntArray
 from cruise.packer.problem import Objective, Problem
-from cruise.packer.status import Status
+
+
+class Status(StrEnum):
+    """What is known about a packing."""
+
+    OPTIMAL = "optimal"
+    ALREADY_OPTIMAL = "already-optimal"
+    FEASIBLE = "feasible"
+    NO_IMPROVEMENT = "no-improvement"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TierFigures:
+    """What a plan achieves for one priority: copies placed, and copies left where they are."""
+
+    priority: int
+    placed: int
+    stayed: int
 
 
 @dataclass(frozen=True, slots=True)

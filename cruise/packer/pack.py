@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cruise.packer.answer import Packing, Report, figures_of, packing_of
-from cruise.packer.instance import IntArray
-from cruise.packer.large.bounds import counted_bound
-from cruise.packer.large.obeying import find_faults
-from cruise.packer.large.parts import parts_of
-from cruise.packer.large.quick import quick_assignment
-from cruise.packer.large.whole import Whole
+from cruise.packer.arrays import IntArray
+from cruise.packer.bounds import counted_bound
+from cruise.packer.faults import find_faults
+from cruise.packer.parts import parts_of
 from cruise.packer.problem import Objective, Problem, Rules
+from cruise.packer.quick import quick_assignment
+from cruise.packer.whole import Whole
 
 # The compiled solvers are imported where they are needed: the quick way answers without them.
 if TYPE_CHECKING:

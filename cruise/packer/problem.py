@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cruise.packer.instance import BoolArray, IntArray
+from cruise.packer.arrays import BoolArray, IntArray
 
 
 class Objective(StrEnum):
@@ -32,15 +32,21 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attraction:
-    """A pod of class `holder` arrives only where each of the `topologies` has one of the `targets` in its domain.
+    """A pod of class `holder` arrives only where each of the `topologies` has another of the `targets` in its domain.
 
-    A holder among its own targets may be the first anywhere, as long as no pod of the targets is in a domain of any
-    of the topologies.
+    A holder among its own targets may be the first of them, where it has every label and no other target is in a
+    domain of any of the topologies. Both hold when the pod arrives and once everything is in place: kube-scheduler
+    chooses the order in which pods arrive together.
     """
 
     topologies: tuple[int, ...]
     holder: int
     targets: IntArray
+
+    @property
+    def may_be_first(self) -> bool:
+        """Whether a holder may come where none of the targets is, as the first of them."""
+        return self.holder in self.targets.tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +63,11 @@ class Spread:
     max_skew: int
     min_domains: int
     eligible: BoolArray
+
+    @property
+    def counts_itself(self) -> bool:
+        """Whether a holder is one of the targets."""
+        return self.holder in self.targets.tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -58,7 +58,7 @@ from cruise.domain.usage import (
     StatisticsTable,
     UsageAdvance,
 )
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from cruise.runtime.ports import Store
 from cruise.simulation.store.store import MemoryStore
 from tests.postgres_servers import dsn_below, emptied

@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.dense.classing import assignment_of
-from cruise.packer.instance import IntArray
 from cruise.packer.problem import Objective, Problem
 
 

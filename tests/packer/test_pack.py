@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget
-from cruise.packer.large.obeying import find_faults
+from cruise.packer.faults import find_faults
 from cruise.packer.pack import pack, quick_packing
 from cruise.packer.problem import Objective, Rules
-from tests.packer.large.problems import draw_problem
+from tests.packer.drawn_problems import draw_problem
 from tests.tiers import examples
 
 WORK = 2e7

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cruise.domain.packing import PackingPlan, Phase, Proposal
 from cruise.interfaces.amounts import count_text
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from cruise.runtime.packing.packing_pass import PackingPass
 
 _MOST_ROWS = 50

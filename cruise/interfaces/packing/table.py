@@ -15,7 +15,7 @@ from cruise.interfaces.packing.nodes import node_parts
 from cruise.interfaces.packing.sizes import Pods
 from cruise.interfaces.packing.steps import step_parts
 from cruise.interfaces.plan.table import WIDE_COLUMNS
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 
 _MOST_PENDING, _MOST_PLACES, _MOST_TIERS = 30, 3, 12
 _PROVED = {

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
+from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.constrained.layout import Layout
-from cruise.packer.instance import BoolArray, IntArray
 
 # A literal that may be known already.
 Literal = cp_model.LiteralT

@@ -3,8 +3,8 @@
 import numpy as np
 from ortools.sat.python import cp_model
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.constrained.cells import Cells, Literal, is_always, is_never, opposite
-from cruise.packer.instance import IntArray
 from cruise.packer.problem import Attraction
 
 Cell = tuple[int, int]
@@ -57,10 +57,10 @@ def _ground(cells: Cells, attraction: Attraction, levels: _Levels) -> None:
     if not holders:
         return
     founders = {}
-    if holder in targets:
+    if attraction.may_be_first:
         # Who is in no domain of any topology does not keep another from being the first.
         counted = (cells.layout.problem.rules.topologies[list(attraction.topologies)] >= 0).any(axis=0)
-        founders = _founders(cells, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
+        founders = _founders(cells, attraction, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
     for topology in attraction.topologies:
         domain_of = cells.layout.problem.rules.topologies[topology]
         for domain, nodes in cells.layout.ruling.domains[topology].items():
@@ -108,7 +108,12 @@ def _give_company(
 
 
 def _founders(
-    cells: Cells, targets: tuple[int, ...], holders: dict[Cell, Literal], counted: tuple[int, ...], levels: _Levels
+    cells: Cells,
+    attraction: Attraction,
+    targets: tuple[int, ...],
+    holders: dict[Cell, Literal],
+    counted: tuple[int, ...],
+    levels: _Levels,
 ) -> dict[Cell, cp_model.IntVar]:
     """Which arrival is the first of all targets on counted nodes, if any: none stays there, and others come later."""
     model = cells.model
@@ -128,4 +133,23 @@ def _founders(
         conditions = [some, *([opposite(founders[cell])] if cell in founders else []), arrives]
         cells.require(levels.of(cell) >= first + 1, *conditions)
         cells.stay_before_arriving(cell)
+    _keep_first(cells, attraction, targets, founders, counted)
     return founders
+
+
+def _keep_first(
+    cells: Cells,
+    attraction: Attraction,
+    targets: tuple[int, ...],
+    founders: dict[Cell, cp_model.IntVar],
+    counted: tuple[int, ...],
+) -> None:
+    """In the end the first one has others around it, or is the only target in any domain."""
+    lone = cells.model.new_bool_var("")
+    cells.require(cells.held(targets, counted).expression() <= 1, lone)
+    for topology in attraction.topologies:
+        domain_of = cells.layout.problem.rules.topologies[topology]
+        for (_, node), founder in founders.items():
+            if domain_of[node] >= 0:
+                nodes = cells.layout.ruling.domains[topology][int(domain_of[node])]
+                cells.require(cells.held(targets, nodes).expression() >= 2, founder, lone.negated())

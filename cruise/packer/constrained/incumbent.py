@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.packer.answer import Packing, Report, packing_of
+from cruise.packer.arrays import IntArray
 from cruise.packer.constrained.layout import Layout, pods_of
-from cruise.packer.instance import IntArray
 from cruise.packer.problem import Objective
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.constrained.ruling import Ruling, ruling_of
-from cruise.packer.instance import BoolArray, IntArray
 from cruise.packer.problem import Problem
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.constrained.between_pods import keep_between_pods
 from cruise.packer.constrained.cells import Cells, Count, Part
 from cruise.packer.constrained.grounding import keep_grounded
 from cruise.packer.constrained.layout import Layout
 from cruise.packer.constrained.room import keep_preemption_to_those_who_may, keep_to_capacity, keep_to_counts
-from cruise.packer.instance import IntArray
 from cruise.packer.problem import Objective
 
 # What a second of CP-SAT's deterministic time costs in work units.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.instance import IntArray
+from cruise.packer.arrays import IntArray
 from cruise.packer.problem import Rules
 
 

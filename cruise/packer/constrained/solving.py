@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 from cruise.packer.answer import Packing, Report
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.cells import whole
 from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
 from cruise.packer.constrained.layout import layout_of
 from cruise.packer.constrained.model import EFFORT_UNIT, SECONDS_A_VARIABLE, Model
 from cruise.packer.constrained.neighbourhoods import improve
-from cruise.packer.instance import IntArray
 from cruise.packer.problem import Problem
 
 # A model of no more variables is solved as a whole from the beginning.

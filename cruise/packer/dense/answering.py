@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.closing import chosen, closer_of
 from cruise.packer.dense.dive import dive
@@ -12,7 +13,6 @@ from cruise.packer.dense.generation import Generation, generation_of
 from cruise.packer.dense.greedy import complete
 from cruise.packer.dense.phase import Phase, patterns_of, phase_of, spread
 from cruise.packer.dense.search import Search
-from cruise.packer.instance import IntArray
 
 _POLISH_ITERATIONS = 100_000
 _POLISH_HEAT = 0.1

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.master import Master, master_of
 from cruise.packer.dense.phase import Phase
 from cruise.packer.dense.verdict import Verdict
-from cruise.packer.instance import FloatArray, IntArray
 from cruise.packer.kernels.simplex import refresh
 
 # Using an excluded filling costs so much that the master's value stays a bound whatever it is.

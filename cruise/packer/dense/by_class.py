@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.packer.answer import Packing, Report, figures_of, packing_of
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.certificate import Solution
 from cruise.packer.dense.classing import assignment_of, barred, instance_of, is_allowed, pod_node_of, unit_of
+from cruise.packer.dense.instance import Instance
 from cruise.packer.dense.solving import solve
-from cruise.packer.instance import Instance, IntArray
 from cruise.packer.problem import Objective, Problem
 
 NO_RESCUE = "no plan without evictions places as many: proved"

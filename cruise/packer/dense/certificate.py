@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from cruise.packer.entries import entries_of, key_of
-from cruise.packer.instance import Instance, IntArray
-from cruise.packer.plan import Plan, plan_of
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
+from cruise.packer.arrays import IntArray
+from cruise.packer.dense.entries import entries_of, key_of
+from cruise.packer.dense.instance import Instance
+from cruise.packer.dense.plan import Plan, plan_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cruise.packer.instance import BoolArray, Instance, IntArray
+from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.dense.instance import Instance
 from cruise.packer.problem import Objective, Problem
 
 

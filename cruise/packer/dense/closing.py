@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import PRICING_STEP, Meter
 from cruise.packer.dense.branching import branch
 from cruise.packer.dense.cpsat import decide_target
 from cruise.packer.dense.generation import BOUND_TOLERANCE, Generation
 from cruise.packer.dense.phase import shelf_for
 from cruise.packer.dense.verdict import Verdict
-from cruise.packer.instance import IntArray
 from cruise.packer.kernels.listing import enumerate_fillings
 from cruise.packer.kernels.pricing import EXACT
 from cruise.packer.kernels.shelf import Shelf

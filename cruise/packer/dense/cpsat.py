@@ -5,9 +5,9 @@ import math
 import numpy as np
 from ortools.sat.python import cp_model
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.dense.phase import Phase
 from cruise.packer.dense.verdict import Verdict
-from cruise.packer.instance import IntArray
 
 _SEED = 1
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.generation import Generation
 from cruise.packer.dense.master import Master
-from cruise.packer.instance import FloatArray, IntArray
 from cruise.packer.kernels.simplex import AT_LOWER, refresh
 
 # An objective bonus keeps the basis primal feasible where a bound would not.

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import PRICING_STEP, Meter
 from cruise.packer.dense.master import Master, master_of
 from cruise.packer.dense.phase import Phase, shelf_for
-from cruise.packer.instance import FloatArray, IntArray
 from cruise.packer.kernels.pricing import fill_all
 from cruise.packer.kernels.shelf import Shelf
 from cruise.packer.kernels.simplex import REDUCED_COST_TOLERANCE, best_known

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.dense.residual import Residual
-from cruise.packer.instance import FloatArray, IntArray
 
 
 def start(residual: Residual) -> IntArray:

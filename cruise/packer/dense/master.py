@@ -6,9 +6,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import PIVOT_CELL, Meter
 from cruise.packer.dense.phase import Phase, prices_of
-from cruise.packer.instance import FloatArray, IntArray
 from cruise.packer.kernels.simplex import AT_LOWER, BASIC, INTERRUPTED, OPTIMAL, Tableau, empty_tableau, optimise
 
 T = TypeVar("T", np.int64, np.float64)

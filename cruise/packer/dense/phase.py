@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.dense.residual import Residual
-from cruise.packer.instance import BoolArray, FloatArray, IntArray
 from cruise.packer.kernels.shelf import Shelf, shelf_of
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.entries import Entries, entries_of, tiers_of
-from cruise.packer.instance import FloatArray, Instance, IntArray
+from cruise.packer.arrays import FloatArray, IntArray
+from cruise.packer.dense.entries import Entries, entries_of, tiers_of
+from cruise.packer.dense.instance import Instance
 
 # In energies, which only guide, a tier outweighs the next one by this factor.
 TIER_RATIO = 12.0

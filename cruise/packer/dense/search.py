@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import ANNEALING_STEP, Meter
 from cruise.packer.dense.residual import TIER_RATIO, Residual
-from cruise.packer.instance import FloatArray, IntArray
 from cruise.packer.kernels.annealing import anneal
-from cruise.packer.kernels.board import Board, lay_out
+from cruise.packer.kernels.placement import Placement, lay_out
 
 # Energies guide the annealer, the vector itself is exact: a staying copy is worth this share of a placed one. A greater
 # share keeps the last pods of a tight cluster from finding room: at a third, 2 of 16 runs placed everything, at a
@@ -23,7 +23,7 @@ _MUST = 3.0
 
 @dataclass(slots=True)
 class Search:
-    """The best assignment of a residual so far, and a board that goes on from any assignment."""
+    """The best assignment of a residual so far, and a placement that goes on from any assignment."""
 
     residual: Residual
     tier_count: int
@@ -42,15 +42,15 @@ class Search:
     def run(self, start: IntArray, iterations: int, meter: Meter, heat: float = _HOT, from_tier: int = 0) -> None:
         """Anneal from an assignment; `heat` is in energies of a placed copy of the first tier in play."""
         iterations = min(iterations, _MOST_PER_COPY * int(self.residual.counts.sum()))
-        board = self._board(start)
+        placement = self._placement(start)
         stop = np.zeros(1, dtype=np.int64)
         hot = heat * TIER_RATIO ** float(self.tier_count - 1 - from_tier)
         done = anneal(
-            board, self.best, self.best_vector, self.state, stop, iterations, hot, _COLD, meter.deadline_seconds
+            placement, self.best, self.best_vector, self.state, stop, iterations, hot, _COLD, meter.deadline_seconds
         )
         meter.spend(ANNEALING_STEP * done)
 
-    def _board(self, start: IntArray) -> Board:
+    def _placement(self, start: IntArray) -> Placement:
         residual, entries = self.residual, self.residual.entries
         worth: FloatArray = np.power(TIER_RATIO, (self.tier_count - 1 - residual.tiers).astype(np.float64))
         return lay_out(

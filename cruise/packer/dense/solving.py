@@ -4,14 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.answering import answer_phase
 from cruise.packer.dense.certificate import Solution, certify
+from cruise.packer.dense.entries import most_possible
 from cruise.packer.dense.greedy import start
+from cruise.packer.dense.instance import Instance
 from cruise.packer.dense.residual import residual_of
 from cruise.packer.dense.search import Search, search_of
-from cruise.packer.entries import most_possible
-from cruise.packer.instance import Instance, IntArray
 
 _LAST_ITERATIONS = 400_000
 _TIER_ITERATIONS = 200_000

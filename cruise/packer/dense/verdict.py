@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cruise.packer.instance import IntArray
+from cruise.packer.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,12 +1,14 @@
-"""Placing pods on a nearly full cluster: others make room and find room themselves, in chains of some depth."""
+"""Placing pods on a nearly full cluster: others make room and find room themselves, in chains of some depth.
+
+Each kernel changes the cluster's state pod by pod, logs what it changed, and takes it back where it led nowhere.
+"""
 
 import numpy as np
 
-from cruise.packer.instance import FloatArray, IntArray
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.kernels.clock import seconds
-from cruise.packer.kernels.compiling import kernel, lean
-from cruise.packer.kernels.ejecting_board import (
-    Yard,
+from cruise.packer.kernels.cluster_state import (
+    ClusterState,
     allowed,
     best_node,
     draw_sky,
@@ -16,6 +18,7 @@ from cruise.packer.kernels.ejecting_board import (
     move,
     undo,
 )
+from cruise.packer.kernels.compiling import kernel, lean
 
 # Nodes looked at for one pod, those that lack least; of what could be ejected there, how much is tried.
 _NEAR = 400
@@ -30,83 +33,83 @@ _COSTLESS = 0.5
 
 
 @kernel
-def place_pods(y: Yard, pods: IntArray, depth: int, below: int, deadline: float, work: float) -> int:
+def place_pods(s: ClusterState, pods: IntArray, depth: int, below: int, deadline: float, work: float) -> int:
     """Place pods in their order, each by ejections up to a depth; how many are placed.
 
     From its home nothing is ejected whose rank is not at least `below` ranks under the pod's own.
     """
     placed = 0
     since = _DRAW_SKY_EVERY
-    failed = np.zeros(y.demands.shape[0], np.bool_)
+    failed = np.zeros(s.demands.shape[0], np.bool_)
     for i in range(pods.shape[0]):
         p = pods[i]
         # What its siblings did not find will not be there for it.
-        if y.at[p] >= 0 or failed[y.pod_class[p]]:
+        if s.at[p] >= 0 or failed[s.pod_class[p]]:
             continue
-        if (deadline < np.inf and seconds() > deadline) or y.spent[0] > work:
+        if (deadline < np.inf and seconds() > deadline) or s.spent[0] > work:
             break
         if since >= _DRAW_SKY_EVERY:
-            draw_sky(y)
+            draw_sky(s)
             since = 0
-        y.logged[0] = 0
-        if _insert(y, p, depth, y.ranks[y.pod_class[p]] + below):
+        s.logged[0] = 0
+        if _insert(s, p, depth, s.ranks[s.pod_class[p]] + below):
             placed += 1
             since += 1
         else:
-            failed[y.pod_class[p]] = True
-        y.logged[0] = 0
+            failed[s.pod_class[p]] = True
+        s.logged[0] = 0
     return placed
 
 
 @kernel
-def _insert(y: Yard, p: int, depth: int, rank: int) -> bool:
-    if _direct(y, p, -1):
+def _insert(s: ClusterState, p: int, depth: int, rank: int) -> bool:
+    if _direct(s, p, -1):
         return True
-    if depth >= 1 and (by_one(y, p, rank) or _by_two(y, p, rank) or _by_many(y, p, rank)):
+    if depth >= 1 and (by_one(s, p, rank) or _by_two(s, p, rank) or _by_many(s, p, rank)):
         return True
-    if depth >= 2 and _by_chain(y, p, rank):
+    if depth >= 2 and _by_chain(s, p, rank):
         return True
-    return depth >= 3 and _by_long_chain(y, p, rank)
+    return depth >= 3 and _by_long_chain(s, p, rank)
 
 
 @lean
-def _direct(y: Yard, p: int, ban: int) -> bool:
-    n = best_node(y, p, ban)
+def _direct(s: ClusterState, p: int, ban: int) -> bool:
+    n = best_node(s, p, ban)
     if n < 0:
         return False
-    move(y, p, n)
+    move(s, p, n)
     return True
 
 
 @lean
-def _swap(y: Yard, gone: int, p: int, n: int) -> bool:
+def _swap(s: ClusterState, gone: int, p: int, n: int) -> bool:
     """Take a pod out and another one in, unless a rule forbids that once the first is gone."""
-    move(y, gone, -1)
-    if not allowed(y, p, n):
+    move(s, gone, -1)
+    if not allowed(s, p, n):
         return False
-    move(y, p, n)
+    move(s, p, n)
     return True
 
 
 @kernel
-def _near_nodes(y: Yard, p: int) -> IntArray:
+def _near_nodes(s: ClusterState, p: int) -> IntArray:
     """The nodes that lack least for a pod, of those where it may arrive."""
-    c = y.pod_class[p]
-    nodes = y.free.shape[0]
+    c = s.pod_class[p]
+    nodes = s.free.shape[0]
     lacks = np.empty(nodes, np.float64)
     found = 0
-    y.spent[0] += nodes
+    s.spent[0] += nodes
     for n in range(nodes):
         lacks[n] = np.inf
         # Where only guests may leave, a node without any makes no room.
-        if y.rooted[0] and y.guests[n] == 0:
+        if s.rooted[0] and s.guests[n] == 0:
             continue
         lack = 0.0
-        for r in range(y.free.shape[1]):
-            d, h = y.demands[c, r], y.headroom[c, r]
+        for r in range(s.free.shape[1]):
+            d, h = s.demands[c, r], s.headroom[c, r]
             if d > 0 or h > 0:
-                lack += max(0, d + max(h, y.largest[n, r]) - y.free[n, r]) * y.shares[r]
-        if allowed(y, p, n):
+                lack += max(0, d + max(h, s.largest[n, r]) - s.free[n, r]) * s.shares[r]
+        if allowed(s, p, n):
             lacks[n] = lack
             found += 1
     if found > _NEAR:
@@ -123,26 +126,26 @@ def _near_nodes(y: Yard, p: int) -> IntArray:
 
 
 @lean
-def _room_after(y: Yard, c: int, n: int, gone: int, also: int) -> float:
+def _room_after(s: ClusterState, c: int, n: int, gone: int, also: int) -> float:
     """What a node keeps if one or two pods leave it and one of the class comes; -1 where that does not fit."""
     total = 0.0
-    for r in range(y.free.shape[1]):
-        d, h = y.demands[c, r], y.headroom[c, r]
-        wide = y.largest[n, r]
-        freed = y.demands[y.pod_class[gone], r]
+    for r in range(s.free.shape[1]):
+        d, h = s.demands[c, r], s.headroom[c, r]
+        wide = s.largest[n, r]
+        freed = s.demands[s.pod_class[gone], r]
         if also >= 0:
-            freed += y.demands[y.pod_class[also], r]
+            freed += s.demands[s.pod_class[also], r]
         if wide > h:
             wide = 0
-            other = y.head[n]
+            other = s.head[n]
             while other >= 0:
                 if other != gone and other != also:
-                    wide = max(wide, y.headroom[y.pod_class[other], r])
-                other = y.after[other]
-        left = y.free[n, r] + freed - d - max(h, wide)
+                    wide = max(wide, s.headroom[s.pod_class[other], r])
+                other = s.after[other]
+        left = s.free[n, r] + freed - d - max(h, wide)
         if left < 0 and (d > 0 or h > 0):
             return -1.0
-        total += left * y.shares[r]
+        total += left * s.shares[r]
     return total
 
 
@@ -162,143 +165,143 @@ def _keep_best(scores: FloatArray, found: IntArray, held: int, score: float, fir
 
 
 @kernel
-def _singles(y: Yard, p: int, rank: int, many: int, sure: bool) -> IntArray:
+def _singles(s: ClusterState, p: int, rank: int, many: int, sure: bool) -> IntArray:
     """Rows of (pod, -1, node): single pods whose leaving lets a pod in, the best first.
 
     `sure`: only those the skyline has a place for.
     """
-    c = y.pod_class[p]
+    c = s.pod_class[p]
     scores, found = np.empty(many, np.float64), np.empty((many, 3), np.int64)
     held = 0
-    near = _near_nodes(y, p)
+    near = _near_nodes(s, p)
     for i in range(near.shape[0]):
         n = near[i]
-        gone = y.head[n]
+        gone = s.head[n]
         while gone >= 0:
-            y.spent[0] += 1
-            g = y.pod_class[gone]
-            if g != c and may_leave(y, gone) and (y.ranks[g] >= rank or y.at[gone] != y.home[gone]):
-                score = _room_after(y, c, n, gone, -1)
-                if score >= 0 and (not sure or may_fit(y, g)):
-                    if y.at[gone] != y.home[gone]:
+            s.spent[0] += 1
+            g = s.pod_class[gone]
+            if g != c and may_leave(s, gone) and (s.ranks[g] >= rank or s.at[gone] != s.home[gone]):
+                score = _room_after(s, c, n, gone, -1)
+                if score >= 0 and (not sure or may_fit(s, g)):
+                    if s.at[gone] != s.home[gone]:
                         score *= _COSTLESS
                     held = _keep_best(scores, found, held, score, gone, -1, n)
-            gone = y.after[gone]
+            gone = s.after[gone]
     return found[np.argsort(scores[:held])]
 
 
 @kernel
-def by_one(y: Yard, p: int, rank: int) -> bool:
+def by_one(s: ClusterState, p: int, rank: int) -> bool:
     """Let a pod in for one other that fits elsewhere; `rank`: nothing of a higher priority leaves its home for it."""
-    found = _singles(y, p, rank, _TRIED, True)
+    found = _singles(s, p, rank, _TRIED, True)
     for i in range(found.shape[0]):
-        start = y.logged[0]
-        if _swap(y, found[i, 0], p, found[i, 2]) and _direct(y, found[i, 0], found[i, 2]):
+        start = s.logged[0]
+        if _swap(s, found[i, 0], p, found[i, 2]) and _direct(s, found[i, 0], found[i, 2]):
             return True
-        undo(y, start)
+        undo(s, start)
     return False
 
 
 @kernel
-def _by_two(y: Yard, p: int, rank: int) -> bool:
-    c = y.pod_class[p]
+def _by_two(s: ClusterState, p: int, rank: int) -> bool:
+    c = s.pod_class[p]
     scores, found = np.empty(_TRIED, np.float64), np.empty((_TRIED, 3), np.int64)
     held = 0
-    near = _near_nodes(y, p)
+    near = _near_nodes(s, p)
     crowd = np.empty(_CROWD, np.int64)
     for i in range(near.shape[0]):
         n = near[i]
-        count = _leaving(y, n, c, rank, crowd)
+        count = _leaving(s, n, c, rank, crowd)
         for a in range(count):
             for b in range(a + 1, count):
-                y.spent[0] += 1
-                score = _room_after(y, c, n, crowd[a], crowd[b])
+                s.spent[0] += 1
+                score = _room_after(s, c, n, crowd[a], crowd[b])
                 if score >= 0:
                     held = _keep_best(scores, found, held, score, crowd[a], crowd[b], n)
     order = np.argsort(scores[:held])
     for i in range(held):
         first, second, n = found[order[i], 0], found[order[i], 1], found[order[i], 2]
-        start = y.logged[0]
-        move(y, first, -1)
-        if may_leave(y, second):
-            move(y, second, -1)
-            if fits(y, c, n) and allowed(y, p, n):
-                move(y, p, n)
-                if _direct(y, first, n) and _direct(y, second, n):
+        start = s.logged[0]
+        move(s, first, -1)
+        if may_leave(s, second):
+            move(s, second, -1)
+            if fits(s, c, n) and allowed(s, p, n):
+                move(s, p, n)
+                if _direct(s, first, n) and _direct(s, second, n):
                     return True
-        undo(y, start)
+        undo(s, start)
     return False
 
 
 @lean
-def _leaving(y: Yard, n: int, c: int, rank: int, crowd: IntArray) -> int:
+def _leaving(s: ClusterState, n: int, c: int, rank: int, crowd: IntArray) -> int:
     """The pods of a node that may leave and have a place elsewhere by the skyline; how many."""
     count = 0
-    other = y.head[n]
+    other = s.head[n]
     while other >= 0 and count < crowd.shape[0]:
-        g = y.pod_class[other]
-        if g != c and may_fit(y, g) and may_leave(y, other) and (y.ranks[g] >= rank or y.at[other] != y.home[other]):
+        g = s.pod_class[other]
+        if g != c and may_fit(s, g) and may_leave(s, other) and (s.ranks[g] >= rank or s.at[other] != s.home[other]):
             crowd[count] = other
             count += 1
-        other = y.after[other]
+        other = s.after[other]
     return count
 
 
 @kernel
-def _by_many(y: Yard, p: int, rank: int) -> bool:
+def _by_many(s: ClusterState, p: int, rank: int) -> bool:
     """Eject up to six small pods of one node, the largest first."""
-    c = y.pod_class[p]
-    near = _near_nodes(y, p)
+    c = s.pod_class[p]
+    near = _near_nodes(s, p)
     crowd = np.empty(_CROWD, np.int64)
     sizes = np.empty(_CROWD, np.float64)
     for i in range(min(near.shape[0], _TRIED)):
         n = near[i]
-        count = _leaving(y, n, c, rank, crowd)
+        count = _leaving(s, n, c, rank, crowd)
         for k in range(count):
             sizes[k] = 0.0
-            for r in range(y.free.shape[1]):
-                sizes[k] -= y.demands[y.pod_class[crowd[k]], r] * y.shares[r]
+            for r in range(s.free.shape[1]):
+                sizes[k] -= s.demands[s.pod_class[crowd[k]], r] * s.shares[r]
         order = np.argsort(sizes[:count])
-        start, out = y.logged[0], 0
-        while out < min(_MANY, count) and not fits(y, c, n):
-            if may_leave(y, crowd[order[out]]):
-                move(y, crowd[order[out]], -1)
+        start, out = s.logged[0], 0
+        while out < min(_MANY, count) and not fits(s, c, n):
+            if may_leave(s, crowd[order[out]]):
+                move(s, crowd[order[out]], -1)
             out += 1
-        ok = fits(y, c, n) and allowed(y, p, n)
+        ok = fits(s, c, n) and allowed(s, p, n)
         if ok:
-            move(y, p, n)
+            move(s, p, n)
             for k in range(out):
-                ok = ok and (y.at[crowd[order[k]]] >= 0 or _direct(y, crowd[order[k]], n))
+                ok = ok and (s.at[crowd[order[k]]] >= 0 or _direct(s, crowd[order[k]], n))
         if ok:
             return True
-        undo(y, start)
+        undo(s, start)
     return False
 
 
 @kernel
-def _by_chain(y: Yard, p: int, rank: int) -> bool:
+def _by_chain(s: ClusterState, p: int, rank: int) -> bool:
     """Eject one that fits nowhere, for which others make room."""
-    found = _singles(y, p, rank, _SECOND, False)
-    y.pinned[p] = True
+    found = _singles(s, p, rank, _SECOND, False)
+    s.pinned[p] = True
     for i in range(found.shape[0]):
-        start = y.logged[0]
-        if _swap(y, found[i, 0], p, found[i, 2]) and (by_one(y, found[i, 0], rank) or _by_two(y, found[i, 0], rank)):
-            y.pinned[p] = False
+        start = s.logged[0]
+        if _swap(s, found[i, 0], p, found[i, 2]) and (by_one(s, found[i, 0], rank) or _by_two(s, found[i, 0], rank)):
+            s.pinned[p] = False
             return True
-        undo(y, start)
-    y.pinned[p] = False
+        undo(s, start)
+    s.pinned[p] = False
     return False
 
 
 @kernel
-def _by_long_chain(y: Yard, p: int, rank: int) -> bool:
-    found = _singles(y, p, rank, _THIRD, False)
-    y.pinned[p] = True
+def _by_long_chain(s: ClusterState, p: int, rank: int) -> bool:
+    found = _singles(s, p, rank, _THIRD, False)
+    s.pinned[p] = True
     for i in range(found.shape[0]):
-        start = y.logged[0]
-        if _swap(y, found[i, 0], p, found[i, 2]) and _by_chain(y, found[i, 0], rank):
-            y.pinned[p] = False
+        start = s.logged[0]
+        if _swap(s, found[i, 0], p, found[i, 2]) and _by_chain(s, found[i, 0], rank):
+            s.pinned[p] = False
             return True
-        undo(y, start)
-    y.pinned[p] = False
+        undo(s, start)
+    s.pinned[p] = False
     return False

@@ -1,6 +1,6 @@
 """Every maximal set of copies for one node that is worth enough, listed by the search that prices them."""
 
-from cruise.packer.instance import FloatArray, IntArray
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.kernels.compiling import inlined, lean
 from cruise.packer.kernels.pricing import (
     CHECK_EVERY,

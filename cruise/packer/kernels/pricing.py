@@ -2,7 +2,7 @@
 
 import math
 
-from cruise.packer.instance import FloatArray, IntArray
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import inlined, lean
 from cruise.packer.kernels.shelf import Shelf, collect, tune

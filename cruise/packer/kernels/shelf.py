@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.packer.instance import FloatArray, IntArray
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.kernels.compiling import inlined
 
 _TUNINGS = 4

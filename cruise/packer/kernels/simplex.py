@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.packer.instance import FloatArray, IntArray
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import inlined, lean
 

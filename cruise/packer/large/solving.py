@@ -6,16 +6,16 @@ from functools import partial
 import numpy as np
 
 from cruise.packer.answer import Packing, Report, packing_of
+from cruise.packer.arrays import IntArray
+from cruise.packer.bounds import counted_bound
 from cruise.packer.budget import Meter
-from cruise.packer.instance import IntArray
+from cruise.packer.kernels.cluster_state import ClusterState
 from cruise.packer.kernels.ejecting import place_pods
-from cruise.packer.kernels.ejecting_board import Yard
-from cruise.packer.kernels.ejecting_weaker import bring_home, preempt_for
-from cruise.packer.large.bounds import counted_bound
-from cruise.packer.large.census import census_of
-from cruise.packer.large.kernel_cluster import yard_of
-from cruise.packer.large.quick import pending_order
+from cruise.packer.kernels.preempting import bring_home, preempt_for
+from cruise.packer.large.state import state_of
 from cruise.packer.problem import Objective, Problem
+from cruise.packer.quick import pending_order
+from cruise.packer.rules.by_class import rules_by_class
 
 # What one unit of the kernels' own counting stands for, in units of work: about as many nanoseconds.
 _LOOK = 10
@@ -48,7 +48,7 @@ class _Ejections:
         self, problem: Problem, start: IntArray, meter: Meter, report: Report, *, smallest_first: bool
     ) -> None:
         self.problem, self.meter, self.report, self.smallest_first = problem, meter, report, smallest_first
-        self.yard: Yard = yard_of(problem, census_of(problem), problem.pod_node)
+        self.state: ClusterState = state_of(problem, rules_by_class(problem), problem.pod_node)
         self.bound = counted_bound(problem)
         self.packing = packing_of(problem, start, self.bound)
 
@@ -57,9 +57,9 @@ class _Ejections:
         priorities = np.unique(self.problem.priorities)[::-1]
         if self.problem.objective is Objective.OPERATOR:
             # First what needs no eviction, for all; then the fewest evictions, of whomever.
-            self.yard.rooted[0] = True
+            self.state.rooted[0] = True
             self.place(priorities, _ANYBODY)
-            self.yard.rooted[0] = False
+            self.state.rooted[0] = False
             for priority in priorities.tolist():
                 self.place(np.array([priority]), _ANYBODY)
                 self.preempt(priority)
@@ -78,14 +78,14 @@ class _Ejections:
             if len(pods) == 0 or self.meter.over():
                 return
             with self.meter.part(1.0 if depth == 1 else _SHARE) as part:
-                self._act(part, partial(place_pods, self.yard, pods, depth, below))
+                self._act(part, partial(place_pods, self.state, pods, depth, below))
             self._offer()
 
     def preempt(self, priority: int) -> None:
         """Place what is left of a priority where lower ones give way."""
         pods = self._waiting(np.array([priority]))
         if len(pods) and self.problem.preemptible[self.problem.priorities < priority].any():
-            self._act(self.meter, partial(preempt_for, self.yard, pods))
+            self._act(self.meter, partial(preempt_for, self.state, pods))
             self._offer()
 
     def bring_home(self) -> None:
@@ -93,28 +93,28 @@ class _Ejections:
         home, classes = self.problem.pod_node, self.problem.pod_class
         came = 1
         while came and not self.meter.over():
-            away = np.flatnonzero((home >= 0) & (self.yard.at != home))
+            away = np.flatnonzero((home >= 0) & (self.state.at != home))
             cost = self.problem.weights[classes[away]]
             order = away[np.lexsort((away, -cost, -self.problem.priorities[classes[away]]))]
-            came = self._act(self.meter, partial(bring_home, self.yard, order))
+            came = self._act(self.meter, partial(bring_home, self.state, order))
         self._offer()
 
     def _waiting(self, priorities: IntArray) -> IntArray:
-        order = np.array(pending_order(self.problem, self.yard.at), dtype=np.int64)
+        order = np.array(pending_order(self.problem, self.state.at), dtype=np.int64)
         if self.smallest_first:
             order = order[::-1]
             order = order[np.argsort(-self.problem.priorities[self.problem.pod_class[order]], kind="stable")]
         return order[np.isin(self.problem.priorities[self.problem.pod_class[order]], priorities)]
 
     def _act(self, meter: Meter, kernel: Callable[[float, float], int]) -> int:
-        spent = self.yard.spent
+        spent = self.state.spent
         spent[0] = 0
         done = kernel(meter.deadline_seconds, meter.work_left / _LOOK)
         meter.spend(float(spent[0]) * _LOOK)
         return done
 
     def _offer(self) -> None:
-        packing = packing_of(self.problem, self.yard.at.copy(), self.bound)
+        packing = packing_of(self.problem, self.state.at.copy(), self.bound)
         objective = self.problem.objective
         if packing.after.key(objective) > self.packing.after.key(objective):
             self.packing = packing

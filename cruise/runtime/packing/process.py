@@ -66,9 +66,9 @@ def compile_kernels() -> Path | None:
 def compile_dense() -> None:
     """Compile the kernels of dense problems, and end early when standard input ends."""
     threading.Thread(target=_end_with_input, daemon=True).start()
-    from cruise.packer.dense.warming import warm_up
+    from cruise.packer.warming import warm_up_dense
 
-    warm_up()
+    warm_up_dense()
 
 
 def _end_with_input() -> None:
@@ -94,14 +94,13 @@ def _load(cache: Path | None) -> None:
     if cache is not None and not is_warm(cache):
         apart = subprocess.Popen(command("compile_dense"), stdin=subprocess.PIPE)
     # The compiler reads where its cache is when it is imported.
-    from cruise.packer.dense.warming import warm_up
-    from cruise.packer.large.warming import warm_up_large
+    from cruise.packer.warming import warm_up_dense, warm_up_large
 
     warm_up_large()
     if apart is not None:
         apart.wait()
     # What the other process could not compile is compiled here.
-    warm_up()
+    warm_up_dense()
     if cache is not None:
         mark_warm(cache)
 

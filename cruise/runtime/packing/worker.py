@@ -14,10 +14,9 @@ from types import TracebackType
 from typing import IO, Self
 
 from cruise.errors import Unavailable
-from cruise.packer.answer import Packing
+from cruise.packer.answer import Packing, Status
 from cruise.packer.pack import quick_packing
 from cruise.packer.problem import Problem
-from cruise.packer.status import Status
 from cruise.runtime.packing.messages import (
     HEADER_BYTES,
     Answer,

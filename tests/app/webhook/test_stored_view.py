@@ -16,7 +16,7 @@ from cruise.domain.annotations import Overrides
 from cruise.domain.packing import PackingPlan, Phase, Proposal, Sizes, Steering
 from cruise.domain.policy import Mode
 from cruise.errors import BadInput, Unavailable
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from cruise.simulation.store.store import MemoryStore
 from tests.builders import make_ref, make_statistic, make_table
 

@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 
-from cruise.packer.instance import Instance
-from cruise.packer.plan import Vector, vector_of
+from cruise.packer.dense.instance import Instance
+from cruise.packer.dense.plan import Vector, vector_of
 
 
 def best_vector(instance: Instance) -> Vector:

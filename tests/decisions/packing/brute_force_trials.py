@@ -7,11 +7,10 @@ from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Proposal, Sizes
-from cruise.packer.answer import Packing, figures_of
+from cruise.packer.answer import Packing, Status, figures_of
 from cruise.packer.budget import Budget
 from cruise.packer.pack import pack
 from cruise.packer.problem import Objective
-from cruise.packer.status import Status
 from tests.decisions.packing.brute_force_cluster import best_plan, key_of_now
 
 # Enough for any of these clusters; counted in work, so that every run answers the same.

@@ -15,7 +15,7 @@ from cruise.domain.packing import (
     Unplaced,
 )
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from tests.builders import NOW, make_amounts
 
 _TARGET = ContainerTarget("app", ContainerRole.MAIN, make_amounts(200, 256), NO_AMOUNTS)

@@ -6,7 +6,7 @@ from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
 WORDS = "needs `disk=ssd`; the 3 nodes that have it are full of higher priority; 1 more of them, or 700m less, would do"

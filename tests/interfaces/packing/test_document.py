@@ -5,7 +5,7 @@ from cruise.domain.cluster import ContainerRole
 from cruise.domain.packing import Arrival, Sizes, TierLine
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.interfaces.packing.document import pack_json
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from tests.builders import make_container, make_pod
 from tests.interfaces.packing.proposals import by_name, make_proposal, make_scene
 

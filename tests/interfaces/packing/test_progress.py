@@ -1,10 +1,8 @@
 import numpy as np
 
 from cruise.interfaces.packing.progress import progress_text
-from cruise.packer.answer import Figures, Packing
-from cruise.packer.plan import TierFigures
+from cruise.packer.answer import Figures, Packing, Status, TierFigures
 from cruise.packer.problem import Objective
-from cruise.packer.status import Status
 
 NOTHING = np.zeros(0, dtype=np.int64)
 

@@ -5,7 +5,7 @@ import pytest
 from cruise.domain.packing import Arrival, Preemption, Stage, TierLine, Unplaced
 from cruise.interfaces.packing.nodes import loads
 from cruise.interfaces.packing.table import pack_table, time_text
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 from tests.interfaces.packing.proposals import WORDS, by_name, make_proposal, make_scene
 from tests.shown import shown

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.constrained.incumbent import Incumbent, incumbent_of
 from cruise.packer.constrained.layout import layout_of
 from cruise.packer.constrained.neighbourhoods import improve
-from cruise.packer.instance import IntArray
-from cruise.packer.large.obeying import find_faults
+from cruise.packer.faults import find_faults
 from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
 from tests.decisions.packing.reports import ignore
 

@@ -5,11 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from cruise.packer.answer import Packing
+from cruise.packer.answer import Packing, Status
 from cruise.packer.budget import Budget
 from cruise.packer.constrained.solving import solve_constrained
 from cruise.packer.problem import Problem, Rules
-from cruise.packer.status import Status
 from tests.decisions.packing.reports import ignore
 from tests.packer.constrained.tiny import best_key, obeys, random_problem
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from cruise.packer.answer import figures_of
-from cruise.packer.instance import IntArray
+from cruise.packer.arrays import IntArray
 from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
 
 
@@ -94,6 +94,7 @@ def obeys(problem: Problem, pod_node: IntArray) -> bool:
         and all(_may_be(problem, pod_node, placed, pod) for pod in arriving)
         and all(_keeps_apart(problem, pod_node, placed, arriving, rule) for rule in problem.rules.exclusions)
         and all(_is_even(problem, pod_node, placed, arriving, rule) for rule in problem.rules.spreads)
+        and all(_finds_company(problem, pod_node, frozenset(placed) - {pod}, pod) for pod in arriving)
         and _is_grounded(problem, pod_node, frozenset(placed) - frozenset(arriving), frozenset(arriving))
     )
 

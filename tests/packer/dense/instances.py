@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from cruise.packer.instance import Instance, plain_instance
+from cruise.packer.dense.instance import Instance, plain_instance
 
 
 def draw_tiny(seed: int) -> Instance:

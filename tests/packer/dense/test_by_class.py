@@ -5,12 +5,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.answer import Packing, figures_of
+from cruise.packer.answer import Packing, Status, figures_of
 from cruise.packer.budget import Budget
 from cruise.packer.dense.by_class import NO_RESCUE, solve_dense
 from cruise.packer.dense.classing import assignment_of, barred, is_allowed
 from cruise.packer.problem import Objective, Problem
-from cruise.packer.status import Status
 from tests.packer.every_assignment import best_key, is_sound, key_of
 from tests.packer.problems import draw_problem
 from tests.tiers import examples

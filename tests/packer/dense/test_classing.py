@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.packer.dense.classing import assignment_of, barred, instance_of, is_allowed, pod_node_of, unit_of, usage_of
-from cruise.packer.instance import find_faults
+from tests.packer.dense.checker import find_faults
 from tests.packer.every_assignment import every_assignment
 from tests.packer.problems import draw_problem
 from tests.tiers import examples

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.packing_instances import Shape, draw_pending
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.branching import branch
 from cruise.packer.dense.closing import closer_of
@@ -13,7 +14,6 @@ from cruise.packer.dense.greedy import start
 from cruise.packer.dense.phase import patterns_of, phase_of
 from cruise.packer.dense.residual import Residual, residual_of
 from cruise.packer.dense.solving import solve
-from cruise.packer.instance import IntArray
 
 UNBOUNDED = Meter(math.inf, math.inf)
 

@@ -3,8 +3,8 @@ from itertools import product
 import numpy as np
 
 from cruise.packer.dense.classing import instance_of
+from cruise.packer.dense.entries import entries_of, key_of, most_possible
 from cruise.packer.dense.residual import residual_of
-from cruise.packer.entries import entries_of, key_of, most_possible
 from tests.packer.dense.instances import draw_tiny
 from tests.packer.problems import draw_problem
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.packing_instances import Shape, draw_pending, draw_rightsized, with_peaks
+from cruise.packer.answer import Status
 from cruise.packer.budget import Budget
-from cruise.packer.dense.checker import find_violations
+from cruise.packer.dense.instance import Instance, plain_instance
+from cruise.packer.dense.plan import vector_of
 from cruise.packer.dense.solving import solve
-from cruise.packer.instance import Instance, plain_instance
-from cruise.packer.plan import vector_of
-from cruise.packer.status import Status
 from tests.decisions.packing.brute_force import best_vector
+from tests.packer.dense.checker import find_violations
 from tests.packer.dense.instances import draw_tiny
 from tests.tiers import examples
 

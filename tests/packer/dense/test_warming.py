@@ -7,7 +7,7 @@ import numba
 # Every kernel that the interpreter calls; the others are compiled into these.
 PROGRAM = """
 from cruise.packer.kernels import annealing
-from cruise.packer.kernels import board
+from cruise.packer.kernels import placement
 from cruise.packer.kernels import listing
 from cruise.packer.kernels import pricing
 from cruise.packer.kernels import simplex
@@ -15,9 +15,9 @@ from dataclasses import replace
 from cruise.packer.budget import Budget
 from cruise.packer.dense.by_class import solve_dense
 from cruise.packer.problem import Objective
-from cruise.packer.dense.warming import warm_up
+from cruise.packer.warming import warm_up
 from tests.packer.problems import draw_problem
-called = [annealing.anneal, board.lay_out, pricing.fill_all, listing.enumerate_fillings,
+called = [annealing.anneal, placement.lay_out, pricing.fill_all, listing.enumerate_fillings,
           simplex.optimise, simplex.refresh, simplex.best_known]
 assert not any(kernel.signatures for kernel in called)
 warm_up()

@@ -10,10 +10,10 @@ from hypothesis import given
 from benchmarks.large_clusters import Crowd, draw_crowd
 from cruise.packer.answer import Packing, figures_of
 from cruise.packer.budget import Meter
-from cruise.packer.large.obeying import find_faults
+from cruise.packer.faults import find_faults
 from cruise.packer.large.solving import solve_large
 from cruise.packer.problem import Objective
-from tests.packer.large.problems import problems
+from tests.packer.drawn_problems import problems
 from tests.tiers import examples
 
 

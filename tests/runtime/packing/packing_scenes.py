@@ -13,7 +13,7 @@ from cruise.domain.cluster import Pod
 from cruise.domain.packing import Arrival, PackingPlan, Phase, Preemption, Proposal, Sizes, Stage
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from cruise.runtime.admission.steering import Expected
 from cruise.runtime.packing.plan_execution import PlanExecution
 from cruise.runtime.writing.audit import AuditQueue

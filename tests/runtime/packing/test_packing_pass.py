@@ -12,10 +12,9 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Phase
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import Unavailable
-from cruise.packer.answer import Packing, figures_of, packing_of
-from cruise.packer.large.obeying import find_faults
+from cruise.packer.answer import Packing, Status, figures_of, packing_of
+from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem
-from cruise.packer.status import Status
 from cruise.runtime.packing.packing_pass import PackingPass, packing_pass
 from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
 from tests.simulation.scenes import amounts, run

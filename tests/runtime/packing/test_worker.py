@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cruise.errors import Unavailable
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from cruise.runtime.packing.kernel_cache import kernels_key
 from cruise.runtime.packing.worker import NO_TIME, OVERRAN, STILL_COMPILING, PackWorker
 from tests.runtime.packing.packing_problems import make_problem

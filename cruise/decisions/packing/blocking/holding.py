@@ -1,7 +1,6 @@
 """Who holds the nodes once a packing is in place, and what would be held if some of them went."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -40,9 +39,6 @@ class Holding:
         self.problem = problem = built.problem
         self.pod_node = pod_node
         self.priority = problem.priorities[problem.pod_class]
-        order = np.argsort(problem.pod_class, kind="stable")
-        bounds = np.searchsorted(problem.pod_class[order], np.arange(problem.class_count + 1))
-        self._members: list[Int64Array] = [order[first:last] for first, last in pairwise(bounds.tolist())]
         ran = problem.pod_node >= 0
         self.stuck = ran & ~problem.movable[problem.pod_class]
         self.preempted_from = np.zeros(problem.node_count, dtype=np.bool_)
@@ -51,35 +47,6 @@ class Holding:
         self._placed = pod_node >= 0
         self._loads: dict[Without, Int64Array] = {}
         self._protections_of: dict[int | None, tuple[int, ...]] = {}
-
-    def members(self, pod_class: int) -> Int64Array:
-        """The pods of a class."""
-        return self._members[pod_class]
-
-    def nodes_of(self, classes: list[int], *, stuck_only: bool = False) -> Int64Array:
-        """The node of each placed pod of some classes, or of those alone that stay in every plan."""
-        if not classes:
-            return np.zeros(0, dtype=np.int64)
-        pods = np.concatenate([self._members[c] for c in classes])
-        if stuck_only:
-            pods = pods[self.stuck[pods]]
-        nodes: Int64Array = self.pod_node[pods]
-        return nodes[nodes >= 0]
-
-    def arrivals_of(self, pod_class: int) -> Int64Array:
-        """The node of each pod of a class that arrives there."""
-        pods = self._members[pod_class]
-        nodes: Int64Array = self.pod_node[pods]
-        arrived: Int64Array = nodes[(nodes >= 0) & (nodes != self.problem.pod_node[pods])]
-        return arrived
-
-    def runs_on(self, classes: list[int]) -> BoolArray:
-        """The nodes where pods of some classes run now."""
-        there = np.zeros(self.problem.node_count, dtype=np.bool_)
-        for pod_class in classes:
-            nodes = self.problem.pod_node[self._members[pod_class]]
-            there[nodes[nodes >= 0]] = True
-        return there
 
     def taken(self, without: Without, headroom: Int64Array) -> Int64Array:
         """What those who would be left take of each node, with the larger of their headroom and `headroom`."""

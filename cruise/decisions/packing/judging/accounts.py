@@ -8,7 +8,7 @@ from cruise.decisions.packing.judging.replay import waits_for_a_node
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Unplaced
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 
 Named = Arrival | Preemption | ResizePod | Unplaced
 

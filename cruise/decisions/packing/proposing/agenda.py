@@ -64,7 +64,7 @@ class Agenda:
         found: set[int] = set()
         for pod in pods:
             found |= self._to_node.get(self.source.get(pod, -1), set())
-            for pod_class in self._standing.neighbours.keep(self._standing.class_of(pod)):
+            for pod_class in self._standing.dependents(self._standing.class_of(pod)):
                 found |= self._of_class.get(pod_class, set())
         return found
 

@@ -207,6 +207,6 @@ class Knots:
         """Return who stands where it is to leave and may be in a pod's way: on its node, or named by its rules."""
         standing, agenda = self._standing, self._agenda
         found = dict.fromkeys(agenda.leaving_from(agenda.target[pod]))
-        for pod_class in sorted(standing.neighbours.kept_by(standing.class_of(pod))):
+        for pod_class in sorted(standing.depends_on(standing.class_of(pod))):
             found.update(dict.fromkeys(agenda.leaving_of(pod_class)))
         return [other for other in found if other != pod and standing.node_of[other] == agenda.source[other]]

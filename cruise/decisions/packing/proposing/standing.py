@@ -1,12 +1,14 @@
 """Who stands on which node while a plan is carried out, and whether one more pod would be let in."""
 
 from collections import Counter
+from collections.abc import Set
 
 import numpy as np
 
-from cruise.decisions.packing.proposing.neighbours import Neighbours
 from cruise.domain.arrays import Int64Array
 from cruise.packer.problem import Problem
+from cruise.packer.rules.by_class import RulesByClass, rules_by_class
+from cruise.packer.rules.counts import Counts
 
 
 class Standing:
@@ -22,7 +24,13 @@ class Standing:
         self._source: list[int] = problem.pod_node.tolist()
         self._class_of: list[int] = problem.pod_class.tolist()
         self.node_of: list[int] = list(self._source)
-        self.neighbours = Neighbours(problem.rules, arriving, problem.pod_class, problem.pod_node)
+        rules = rules_by_class(problem)
+        self._counts = Counts(problem, rules, problem.pod_node)
+        self._depends_on = {pod_class: _depends_on(rules, pod_class) for pod_class in arriving}
+        self._dependents: dict[int, set[int]] = {}
+        for pod_class, others in self._depends_on.items():
+            for other in others:
+                self._dependents.setdefault(other, set()).add(pod_class)
         self._used = np.zeros_like(problem.capacities)
         here = problem.pod_node >= 0
         np.add.at(self._used, problem.pod_node[here], now[here])
@@ -36,14 +44,24 @@ class Standing:
         """Return a pod's class."""
         return self._class_of[pod]
 
+    def depends_on(self, pod_class: int) -> Set[int]:
+        """Return the classes on whose pods the arrival of one of this class may depend."""
+        return self._depends_on.get(pod_class, frozenset())
+
+    def dependents(self, pod_class: int) -> Set[int]:
+        """Return the classes whose arrival may depend on pods of this one."""
+        return self._dependents.get(pod_class, frozenset())
+
     def leave(self, pod: int) -> None:
         """Take a pod off its node."""
+        self._counts.leave(pod)
         self._change(pod, self.node_of[pod], -1)
         self.node_of[pod] = -1
 
     def arrive(self, pod: int, node: int) -> None:
         """Put a pod on a node."""
         self.node_of[pod] = node
+        self._counts.arrive(pod, node)
         self._change(pod, node, 1)
 
     def lets_in(self, pod: int, node: int) -> bool:
@@ -56,11 +74,17 @@ class Standing:
             return False
         if self._copies[pod_class, node] >= problem.most_on_node[pod_class]:
             return False
-        return self.neighbours.let_in(pod_class, node)
+        return self._counts.opens(pod_class, node)
 
     def _change(self, pod: int, node: int, by: int) -> None:
         pod_class = self._class_of[pod]
         amounts = self._now if node == self._source[pod] else self._there
         self._used[node] += by * amounts[pod]
         self._copies[pod_class, node] += by
-        self.neighbours.add(pod_class, node, by)
+
+
+def _depends_on(rules: RulesByClass, pod_class: int) -> frozenset[int]:
+    named = [others for _, _, others in rules.excluded.get(pod_class, ())]
+    named += [rule.targets for _, rule in rules.attracted.get(pod_class, ())]
+    named += [rule.targets for _, rule in rules.spread.get(pod_class, ())]
+    return frozenset(other for others in named for other in others.tolist())

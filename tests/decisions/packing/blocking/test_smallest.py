@@ -9,9 +9,9 @@ from cruise.decisions.packing.building import Built, build_problem
 from cruise.decisions.packing.building.volumes import Volumes
 from cruise.domain.cluster import Node
 from cruise.domain.scheduling import Placement
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget
 from cruise.packer.constrained import solve_constrained
-from cruise.packer.instance import IntArray
 from cruise.packer.problem import Exclusion
 from tests.decisions.packing.clusters import cluster_of
 from tests.decisions.packing.reports import ignore

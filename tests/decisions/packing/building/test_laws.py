@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.packing.building import build_problem
 from cruise.packer.answer import figures_of
-from cruise.packer.large.obeying import find_faults
+from cruise.packer.faults import find_faults
 from cruise.packer.problem import Objective, Problem
 from tests.decisions.packing.brute_force_cluster import best_plan
 from tests.decisions.packing.clusters import cluster_of

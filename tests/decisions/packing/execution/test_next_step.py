@@ -14,7 +14,7 @@ from cruise.domain.packing import Arrival, Departure, PackingPlan, Phase, Propos
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.sizes import spec_targets, with_sizes
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from tests.builders import NOW, make_budget, make_container, make_node, make_pod, make_snapshot
 
 FULL = Policy(mode=Mode.FULL)

@@ -8,7 +8,7 @@ from cruise.decisions.packing.judging.board import key_of
 from cruise.decisions.packing.judging.replay import waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
 Named = Arrival | Preemption

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cruise.decisions.packing.judging.accounts import find_wrong_accounts
 from cruise.domain.packing import Sizes, Stage, TierLine, Unplaced
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from tests.builders import make_node, make_snapshot
 from tests.decisions.packing.judging.plans import place, plan_of, preempt, right_plan, scene, small
 

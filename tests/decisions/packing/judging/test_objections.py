@@ -13,7 +13,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.domain.sizes import spec_targets
-from cruise.packer.status import Status
+from cruise.packer.answer import Status
 from tests.builders import make_budget
 from tests.decisions.packing.judging.plans import place, plan_of, preempt, right_plan, scene
 

@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from cruise.packer.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,30 +70,3 @@ def plain_instance(
         most=most,
         capacities=capacities,
     )
-
-
-def find_faults(instance: Instance) -> list[str]:
-    """What makes the arrays no problem at all, in words; an empty list for a sound instance."""
-    classes, nodes = instance.class_count, instance.node_count
-    resources = instance.demands.shape[1] if instance.demands.ndim == 2 else 0
-    shapes = {
-        "demands": (instance.demands.shape, (classes, resources)),
-        "headroom": (instance.headroom.shape, (classes, resources)),
-        "priorities": (instance.priorities.shape, (classes,)),
-        "counts": (instance.counts.shape, (classes,)),
-        "movable": (instance.movable.shape, (classes,)),
-        "preemptible": (instance.preemptible.shape, (classes,)),
-        "weights": (instance.weights.shape, (classes,)),
-        "running": (instance.running.shape, (classes, nodes)),
-        "most": (instance.most.shape, (classes, nodes)),
-        "capacities": (instance.capacities.shape, (nodes, resources)),
-    }
-    faults = [f"{name} has shape {found}, not {wanted}" for name, (found, wanted) in shapes.items() if found != wanted]
-    if faults:
-        return faults
-    for name in ("demands", "headroom", "counts", "weights", "running", "most", "capacities"):
-        if (getattr(instance, name) < 0).any():
-            faults.append(f"{name} has a negative entry")
-    if (instance.running.sum(axis=1) > instance.counts).any():
-        faults.append("more copies run than exist")
-    return faults

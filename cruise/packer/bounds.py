@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cruise.packer.instance import BoolArray, FloatArray, IntArray
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.problem import Objective, Problem
 
 

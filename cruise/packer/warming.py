@@ -1,19 +1,25 @@
 """Calling every kernel once with the types that solves use, so that no solve waits for a compiler."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 
+from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.answering import answer_phase
 from cruise.packer.dense.closing import closer_of
 from cruise.packer.dense.cpsat import decide_target
 from cruise.packer.dense.generation import generation_of
 from cruise.packer.dense.greedy import start
+from cruise.packer.dense.instance import Instance, plain_instance
 from cruise.packer.dense.phase import patterns_of, phase_of
 from cruise.packer.dense.residual import residual_of
 from cruise.packer.dense.search import search_of
 from cruise.packer.dense.solving import solve
-from cruise.packer.instance import Instance, plain_instance
 from cruise.packer.kernels.clock import seconds
+from cruise.packer.large.solving import solve_large
+from cruise.packer.problem import EvictionLimit, Objective, Problem, Rules
 
 _NODES, _CLASSES, _COPIES, _CAPACITY = 5, 12, 2, 20
 _SEED = 3
@@ -21,8 +27,22 @@ _WORK_UNITS, _MOST_SECONDS = 1e9, 600.0
 
 
 def warm_up() -> None:
-    """Compile every kernel, or load it from the cache, and load CP-SAT: half a minute the first time, then a second."""
-    instance = _example()
+    """Compile every kernel, or load it from the cache, and load CP-SAT: a minute the first time, then a second."""
+    warm_up_large()
+    warm_up_dense()
+
+
+def warm_up_large() -> None:
+    """Do so with the kernels of ejections."""
+    problem = _ejections()
+    for objective in Objective:
+        meter = Meter(seconds() + _MOST_SECONDS, math.inf)
+        solve_large(replace(problem, objective=objective), problem.pod_node, meter, _ignore)
+
+
+def warm_up_dense() -> None:
+    """Do so with the kernels of dense problems."""
+    instance = _overfull()
     # A deadline, since a budget without one never reads the clock from here.
     deadline = seconds() + _MOST_SECONDS
     solve(instance, Budget(deadline, _WORK_UNITS, _SEED))
@@ -39,15 +59,11 @@ def warm_up() -> None:
     if listed is not None:
         closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
         decide_target(phase, listed[0], listed[1], generation.ceiling, 1.0, 1.0)
-    answer_phase(search, 0, generator, meter, _nothing)
+    answer_phase(search, 0, generator, meter, lambda: None)
 
 
-def _nothing() -> None:
-    """Nobody waits for what warming up finds."""
-
-
-def _example() -> Instance:
-    """A cluster that is a little too full, on which each part of the solver has something to do."""
+def _overfull() -> Instance:
+    """A cluster that is a little too full, on which each part of the dense solver has something to do."""
     draws = np.random.default_rng(_SEED)
     demands = draws.integers(2, 9, (_CLASSES, 2))
     running = np.zeros((_CLASSES, _NODES), dtype=np.int64)
@@ -67,3 +83,28 @@ def _example() -> Instance:
         most=np.full((_CLASSES, _NODES), _COPIES, dtype=np.int64),
         capacities=capacities,
     )
+
+
+def _ejections() -> Problem:
+    """Two full nodes and pods of two priorities that wait: ejection, preemption and coming home are all tried."""
+    return Problem(
+        resources=("cpu", "memory", "pods"),
+        capacities=np.array([[10, 10, 9], [10, 10, 9]]),
+        demands=np.array([[4, 4, 1], [6, 6, 1], [5, 5, 1], [3, 3, 1]]),
+        headroom=np.zeros((4, 3), dtype=np.int64),
+        priorities=np.array([1, 1, 0, 2]),
+        movable=np.ones(4, dtype=np.bool_),
+        preemptible=np.array([False, False, True, False]),
+        preempt=np.ones(4, dtype=np.bool_),
+        weights=np.ones(4, dtype=np.int64),
+        most_on_node=np.full(4, 9, dtype=np.int64),
+        sites=np.zeros(4, dtype=np.int64),
+        admits=np.ones((1, 2), dtype=np.bool_),
+        pod_class=np.array([0, 0, 1, 2, 2, 3]),
+        pod_node=np.array([0, 1, -1, 0, 1, -1]),
+        rules=Rules(np.zeros((1, 2), dtype=np.int64), eviction_limits=(EvictionLimit("all", np.array([0, 2]), 3),)),
+    )
+
+
+def _ignore(packing: Packing) -> None:
+    """Leave what the example finds unread."""

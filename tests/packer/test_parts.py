@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.large.obeying import find_faults
-from cruise.packer.large.parts import parts_of
-from cruise.packer.large.quick import quick_assignment
-from tests.packer.large.problems import draw_problem
+from cruise.packer.faults import find_faults
+from cruise.packer.parts import parts_of
+from cruise.packer.quick import quick_assignment
+from tests.packer.drawn_problems import draw_problem
 from tests.tiers import examples
 
 

@@ -2,27 +2,27 @@
 
 import numpy as np
 
-from cruise.packer.instance import IntArray
-from cruise.packer.kernels.ejecting_board import UNLIMITED, Yard, settle
-from cruise.packer.kernels.ejecting_ties import CLOSED
-from cruise.packer.large.census import Census
-from cruise.packer.large.tying import ties_of
+from cruise.packer.arrays import IntArray
+from cruise.packer.kernels.cluster_state import UNLIMITED, ClusterState, settle
+from cruise.packer.kernels.rule_counts import CLOSED
 from cruise.packer.problem import Problem
+from cruise.packer.rules.by_class import RulesByClass
+from cruise.packer.rules.tables import tables_of
 
 _BUCKETS = 128
 _MOST_LINES = 64
 _LOG_LENGTH = 4096
 
 
-def yard_of(problem: Problem, census: Census, pod_node: IntArray) -> Yard:
+def state_of(problem: Problem, rules: RulesByClass, pod_node: IntArray) -> ClusterState:
     """The board of an assignment that obeys every rule."""
     nodes, resources = problem.capacities.shape
     pods, classes = problem.pod_count, problem.class_count
     ranks = np.searchsorted(-np.unique(problem.priorities)[::-1], -problem.priorities).astype(np.int64)
     limit_starts = np.zeros(classes + 1, dtype=np.int64)
-    np.cumsum([len(census.limits.get(c, ())) for c in range(classes)], out=limit_starts[1:])
-    limits = np.array([i for c in range(classes) for i in census.limits.get(c, ())], dtype=np.int64)
-    siblings = np.diff(census.starts)
+    np.cumsum([len(rules.limits.get(c, ())) for c in range(classes)], out=limit_starts[1:])
+    limits = np.array([i for c in range(classes) for i in rules.limits.get(c, ())], dtype=np.int64)
+    siblings = np.diff(rules.starts)
     asked = problem.demands[problem.pod_class].sum(axis=0)
     total = np.maximum(problem.capacities.sum(axis=0), 1)
     scarce = np.argsort(-(asked / total), kind="stable")[:2].astype(np.int64)
@@ -32,12 +32,12 @@ def yard_of(problem: Problem, census: Census, pod_node: IntArray) -> Yard:
     line = np.arange(site_count) if site_count <= _MOST_LINES else np.zeros(site_count)
     # What is short weighs most; a resource with much to spare hardly anything.
     shares = 1.0 / np.maximum(total - asked, total // 100 + 1).astype(np.float64)
-    ties = ties_of(problem)
-    yard = Yard(
+    tables = tables_of(problem, rules)
+    state = ClusterState(
         demands=np.ascontiguousarray(problem.demands),
         headroom=np.ascontiguousarray(problem.headroom),
         ranks=ranks,
-        loose=problem.movable & (ties[ties[CLOSED] + np.arange(classes)] == 0),
+        loose=problem.movable & (tables[tables[CLOSED] + np.arange(classes)] == 0),
         preemptible=problem.preemptible,
         preempt=problem.preempt,
         most=np.where(problem.most_on_node >= siblings, UNLIMITED, problem.most_on_node).astype(np.int64),
@@ -68,7 +68,7 @@ def yard_of(problem: Problem, census: Census, pod_node: IntArray) -> Yard:
         log=np.zeros((_LOG_LENGTH, 3), dtype=np.int64),
         logged=np.zeros(1, dtype=np.int64),
         spent=np.zeros(1, dtype=np.int64),
-        ties=ties,
+        tables=tables,
     )
-    settle(yard)
-    return yard
+    settle(state)
+    return state

@@ -1,15 +1,95 @@
 """A whole feasible assignment at once, without compiled code: keep what runs, place what waits, then preempt."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from cruise.packer.instance import BoolArray, IntArray
-from cruise.packer.large.arriving import Room, room_of
-from cruise.packer.large.census import census_of
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.faults import loads_of
 from cruise.packer.problem import Problem
+from cruise.packer.rules.by_class import RulesByClass, rules_by_class
+from cruise.packer.rules.counts import Counts
 
 # For a pod that fits nowhere this many nodes are looked at, those that lack least.
 _CANDIDATES = 8
 _PREEMPTIONS = 200
+
+
+@dataclass(slots=True, eq=False)
+class _Room:
+    """An assignment in the making: `sums` and `largest` are the demands and headroom on each node, kept in step."""
+
+    problem: Problem
+    rules: RulesByClass
+    counts: Counts
+    sums: IntArray
+    largest: IntArray
+    # A node where something was preempted takes only pods that preempt.
+    preempted: BoolArray
+    shares: FloatArray
+
+    @property
+    def pod_node(self) -> IntArray:
+        """Where each pod is, -1 without a place."""
+        return self.counts.pod_node
+
+    def nodes_for(self, c: int) -> IntArray:
+        """Every node where a pod of the class may arrive now."""
+        return np.flatnonzero(self.allowed(c) & self.fits(c))
+
+    def fits(self, c: int) -> BoolArray:
+        """The nodes with enough left for one more pod."""
+        problem = self.problem
+        open_nodes = np.ones(problem.node_count, dtype=np.bool_)
+        for r in np.flatnonzero((problem.demands[c] > 0) | (problem.headroom[c] > 0)).tolist():
+            after = self.sums[:, r] + problem.demands[c, r] + np.maximum(self.largest[:, r], problem.headroom[c, r])
+            open_nodes &= after <= problem.capacities[:, r]
+        return open_nodes
+
+    def allowed(self, c: int) -> BoolArray:
+        """The nodes where every rule but room lets one more pod arrive."""
+        problem = self.problem
+        open_nodes: BoolArray = problem.admits[problem.sites[c]].copy()
+        if not problem.preempt[c]:
+            open_nodes &= ~self.preempted
+        siblings = self.rules.pods_of(np.array([c], dtype=np.int64))
+        if problem.most_on_node[c] <= len(siblings):
+            there = self.pod_node[siblings]
+            held = np.bincount(there[there >= 0], minlength=problem.node_count)
+            open_nodes &= held < problem.most_on_node[c]
+        return open_nodes & self.counts.allowed_nodes(c)
+
+    def best(self, c: int, nodes: IntArray) -> int:
+        """The node that the pod fills best; -1 where there is none."""
+        if len(nodes) == 0:
+            return -1
+        problem = self.problem
+        left = problem.capacities[nodes] - self.sums[nodes] - np.maximum(self.largest[nodes], problem.headroom[c])
+        return int(nodes[np.argmin((left * self.shares).sum(axis=1))])
+
+    def put(self, pod: int, node: int) -> None:
+        """A pod arrives."""
+        c = self.problem.pod_class[pod]
+        self.counts.arrive(pod, node)
+        self.sums[node] += self.problem.demands[c]
+        np.maximum(self.largest[node], self.problem.headroom[c], out=self.largest[node])
+
+    def take(self, pod: int) -> None:
+        """A pod leaves its node."""
+        node = int(self.pod_node[pod])
+        self.counts.leave(pod)
+        self.sums[node] -= self.problem.demands[self.problem.pod_class[pod]]
+        stay = self.problem.pod_class[self.pod_node == node]
+        self.largest[node] = self.problem.headroom[stay].max(axis=0, initial=0)
+
+
+def _room_of(problem: Problem, pod_node: IntArray) -> _Room:
+    sums, largest = loads_of(problem, pod_node)
+    preempted = np.zeros(problem.node_count, dtype=np.bool_)
+    preempted[problem.pod_node[(problem.pod_node >= 0) & (pod_node < 0)]] = True
+    shares = 1.0 / np.maximum(problem.capacities.sum(axis=0), 1).astype(np.float64)
+    rules = rules_by_class(problem)
+    return _Room(problem, rules, Counts(problem, rules, pod_node), sums, largest, preempted, shares)
 
 
 def quick_assignment(problem: Problem) -> IntArray:
@@ -17,7 +97,7 @@ def quick_assignment(problem: Problem) -> IntArray:
 
     What is left preempts lower priorities, whose pods then look for another place.
     """
-    room = room_of(problem, census_of(problem), problem.pod_node)
+    room = _room_of(problem, problem.pod_node)
     waiting = _place_all(room, pending_order(problem, problem.pod_node))
     left = [limit.allowed for limit in problem.rules.eviction_limits]
     done, hopeless = 0, set[int]()
@@ -41,9 +121,9 @@ def pending_order(problem: Problem, pod_node: IntArray) -> list[int]:
     return order
 
 
-def _place_all(room: Room, pods: list[int]) -> list[int]:
+def _place_all(room: _Room, pods: list[int]) -> list[int]:
     """Place pods in their order, and again those that others attract or level out, until nothing more fits."""
-    problem, census = room.problem, room.census
+    problem, rules = room.problem, room.rules
     waiting = pods
     while True:
         full: set[int] = set()
@@ -56,20 +136,20 @@ def _place_all(room: Room, pods: list[int]) -> list[int]:
                 left.append(pod)
             else:
                 room.put(pod, node)
-        again = {c for c in full if c in census.attracted or c in census.spread}
+        again = {c for c in full if c in rules.attracted or c in rules.spread}
         if len(left) == len(waiting) or not again:
             return left
         waiting = left
 
 
-def _preempt_for(room: Room, pod: int, left: list[int]) -> bool:
+def _preempt_for(room: _Room, pod: int, left: list[int]) -> bool:
     """Make room for a pod on one node by taking lower priorities off it."""
     problem = room.problem
     c = int(problem.pod_class[pod])
     if not problem.preempt[c]:
         return False
     weaker = (problem.priorities < problem.priorities[c]) & problem.movable & problem.preemptible
-    weaker &= ~room.census.anchored
+    weaker &= ~room.rules.anchored
     if not weaker.any():
         return False
     victims = np.flatnonzero(weaker[problem.pod_class] & (room.pod_node >= 0) & (room.pod_node == problem.pod_node))
@@ -86,7 +166,7 @@ def _preempt_for(room: Room, pod: int, left: list[int]) -> bool:
     return False
 
 
-def _timid_arrivals(room: Room) -> BoolArray:
+def _timid_arrivals(room: _Room) -> BoolArray:
     """Tell of each node whether a pod arrived there that does not preempt."""
     problem = room.problem
     arrived = (room.pod_node >= 0) & (room.pod_node != problem.pod_node) & ~problem.preempt[problem.pod_class]
@@ -95,15 +175,15 @@ def _timid_arrivals(room: Room) -> BoolArray:
     return timid
 
 
-def _clear(room: Room, pod: int, node: int, victims: IntArray, left: list[int]) -> bool:
+def _clear(room: _Room, pod: int, node: int, victims: IntArray, left: list[int]) -> bool:
     """Take the fewest victims, weakest first, until the pod fits; undone where it never does."""
-    problem, census = room.problem, room.census
+    problem, rules = room.problem, room.rules
     c = int(problem.pod_class[pod])
     classes = problem.pod_class[victims]
     sizes = (problem.demands[classes] * room.shares).sum(axis=1)
     taken: list[int] = []
     for victim in victims[np.lexsort((victims, -sizes, problem.priorities[classes]))].tolist():
-        limits = census.limits.get(int(problem.pod_class[victim]), [])
+        limits = rules.limits.get(int(problem.pod_class[victim]), [])
         if any(left[limit] <= 0 for limit in limits):
             continue
         room.take(victim)
@@ -131,7 +211,7 @@ def _clear(room: Room, pod: int, node: int, victims: IntArray, left: list[int]) 
     return True
 
 
-def _restore(room: Room, victim: int, node: int, left: list[int]) -> None:
+def _restore(room: _Room, victim: int, node: int, left: list[int]) -> None:
     room.put(victim, node)
-    for limit in room.census.limits.get(int(room.problem.pod_class[victim]), []):
+    for limit in room.rules.limits.get(int(room.problem.pod_class[victim]), []):
         left[limit] += 1

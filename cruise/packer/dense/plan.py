@@ -4,17 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.instance import Instance, IntArray
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TierFigures:
-    """What a plan achieves for one priority: copies placed, and copies left where they are."""
-
-    priority: int
-    placed: int
-    stayed: int
-
+from cruise.packer.answer import TierFigures
+from cruise.packer.arrays import IntArray
+from cruise.packer.dense.instance import Instance
 
 # One entry a priority, the highest first: greater is better, compared entry by entry.
 Vector = tuple[TierFigures, ...]

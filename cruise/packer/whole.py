@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.packer.answer import Packing, Report, figures_of, packing_of
-from cruise.packer.instance import IntArray
-from cruise.packer.large.bounds import counted_bound, least_evictions
-from cruise.packer.large.obeying import find_faults
-from cruise.packer.large.parts import Part
+from cruise.packer.arrays import IntArray
+from cruise.packer.bounds import counted_bound, least_evictions
+from cruise.packer.faults import find_faults
+from cruise.packer.parts import Part
 from cruise.packer.problem import Objective, Problem
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.instance import Instance, IntArray
+from cruise.packer.arrays import IntArray
+from cruise.packer.dense.instance import Instance
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """The rules between pods, as counts per domain that kernels keep in step."""
 
-from cruise.packer.instance import IntArray
+from cruise.packer.arrays import IntArray
 from cruise.packer.kernels.compiling import lean
 
 # All of it is one array, since each array more that kernels hand on costs seconds of compiling: table `X` begins at
@@ -11,15 +11,16 @@ from cruise.packer.kernels.compiling import lean
 # MASKS[MASK[s]], the classes that list it in SEEN, from COUNTS[LEVEL[s]] on; LEAST[s] is the fewest in its domains
 # (0 where FROM_ZERO), which FEWEST[s] of them have; its holders that arrived are at COUNTS[CAME[s]] on, ARRIVED[s] in
 # all. An attraction a wants each counter of WANTS above 0; it is held by the classes that list it in PULLED, of which
-# FOLLOWED[a] pods arrived, and served by those that list it in PULLING.
+# FOLLOWED[a] pods arrived, and served by those that list it in PULLING, of which SERVED[a] pods are in some domain.
+# Where FIRST[a], a holder may be the first of them.
 NODES, DOMAINS, TIED, CLOSED, SCALE, BASE = range(0, 6)
 COUNTS, COUNTED_STARTS, COUNTED, BANNED_STARTS, BANNED, SHUNNED_STARTS = range(6, 12)
 SHUNNED, MASKS, MASK, ACROSS, LEVEL, CAME = range(12, 18)
 SKEW, ITSELF, FROM_ZERO, LEAST, FEWEST, ARRIVED = range(18, 24)
 DOMAIN_STARTS, DOMAIN, HELD_STARTS, HELD, SEEN_STARTS, SEEN = range(24, 30)
 PULLED_STARTS, PULLED, PULLING_STARTS, PULLING, WANTS_STARTS, WANTS = range(30, 36)
-FOLLOWED = 36
-TABLE_COUNT = 37
+FOLLOWED, FIRST, SERVED = range(36, 39)
+TABLE_COUNT = 39
 
 
 @lean
@@ -35,15 +36,23 @@ def tally(t: IntArray, c: int, n: int, step: int, arrived: bool) -> None:
         d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
         if d >= 0 and t[t[MASKS] + t[t[MASK] + s] * t[NODES] + n]:
             _level(t, s, d, step)
+    for i in range(t[t[PULLING_STARTS] + c], t[t[PULLING_STARTS] + c + 1]):
+        if _is_somewhere(t, t[t[PULLING] + i], n):
+            t[t[SERVED] + t[t[PULLING] + i]] += step
     if arrived:
-        for i in range(t[t[HELD_STARTS] + c], t[t[HELD_STARTS] + c + 1]):
-            s = t[t[HELD] + i]
-            t[t[ARRIVED] + s] += step
-            d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
-            if d >= 0:
-                t[t[COUNTS] + t[t[CAME] + s] + d] += step
-        for i in range(t[t[PULLED_STARTS] + c], t[t[PULLED_STARTS] + c + 1]):
-            t[t[FOLLOWED] + t[t[PULLED] + i]] += step
+        _tally_holder(t, c, n, step)
+
+
+@lean
+def _tally_holder(t: IntArray, c: int, n: int, step: int) -> None:
+    for i in range(t[t[HELD_STARTS] + c], t[t[HELD_STARTS] + c + 1]):
+        s = t[t[HELD] + i]
+        t[t[ARRIVED] + s] += step
+        d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
+        if d >= 0:
+            t[t[COUNTS] + t[t[CAME] + s] + d] += step
+    for i in range(t[t[PULLED_STARTS] + c], t[t[PULLED_STARTS] + c + 1]):
+        t[t[FOLLOWED] + t[t[PULLED] + i]] += step
 
 
 @lean
@@ -91,6 +100,11 @@ def may_come(t: IntArray, c: int, n: int, home: bool) -> bool:
             and t[t[COUNTS] + t[t[LEVEL] + s] + d] + 1 - t[t[LEAST] + s] > t[t[SKEW] + s]
         ):
             return False
+    for i in range(t[t[PULLING_STARTS] + c], t[t[PULLING_STARTS] + c + 1]):
+        a = t[t[PULLING] + i]
+        # What came first would in the end be kept away by a target elsewhere.
+        if t[t[FIRST] + a] and t[t[FOLLOWED] + a] > 0 and not _is_supported(t, a, n):
+            return False
     return home or (_is_even(t, c, n) and _is_drawn(t, c, n))
 
 
@@ -110,12 +124,33 @@ def _is_even(t: IntArray, c: int, n: int) -> bool:
 def _is_drawn(t: IntArray, c: int, n: int) -> bool:
     for i in range(t[t[PULLED_STARTS] + c], t[t[PULLED_STARTS] + c + 1]):
         a = t[t[PULLED] + i]
-        for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
-            k = t[t[WANTS] + j]
-            d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
-            if d < 0 or t[t[COUNTS] + t[t[BASE] + k] + d] == 0:
-                return False
+        if t[t[FIRST] + a] and t[t[SERVED] + a] == 0:
+            for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
+                if t[t[DOMAINS] + t[t[SCALE] + t[t[WANTS] + j]] * t[NODES] + n] < 0:
+                    return False
+        elif not _is_supported(t, a, n):
+            return False
     return True
+
+
+@lean
+def _is_supported(t: IntArray, a: int, n: int) -> bool:
+    """Whether an attraction has its targets around a node."""
+    for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
+        k = t[t[WANTS] + j]
+        d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
+        if d < 0 or t[t[COUNTS] + t[t[BASE] + k] + d] == 0:
+            return False
+    return True
+
+
+@lean
+def _is_somewhere(t: IntArray, a: int, n: int) -> bool:
+    """Whether a node is in a domain of one of an attraction's topologies."""
+    for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
+        if t[t[DOMAINS] + t[t[SCALE] + t[t[WANTS] + j]] * t[NODES] + n] >= 0:
+            return True
+    return False
 
 
 @lean

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.packer.instance import FloatArray, IntArray
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.kernels.compiling import inlined, kernel, lean
 
 # The most copies that one proposal puts and takes.
@@ -13,7 +13,7 @@ MOST_EJECTED = 2
 _SPARE = 4
 
 
-class Board(NamedTuple):
+class Placement(NamedTuple):
     """Copies on nodes and copies that wait.
 
     `x[class, node]`, `free[node, resource]` without headroom, of which the largest there, `peak[node, resource]`, has
@@ -71,10 +71,10 @@ def lay_out(
     vector: IntArray,
     worth: FloatArray,
     loyalty: FloatArray,
-) -> Board:
-    """The board of a placement `x`, which it goes on to change in place.
+) -> Placement:
+    """Lay out a placement `x`, which kernels then change in place.
 
-    A node never holds more than `deepest` copies. `vector` comes with what the copies that are not on the board add.
+    A node never holds more than `deepest` copies. `vector` comes with what copies outside of it add.
     """
     classes, nodes = x.shape
     free, peak = room.copy(), floor.copy()
@@ -109,7 +109,7 @@ def lay_out(
             waiting[waits[0]] = c
             waits[0] += 1
     log, logged = np.zeros((LOG_LENGTH, 3), np.int64), np.zeros(1, np.int64)
-    return Board(
+    return Placement(
         x,
         free,
         peak,
@@ -139,137 +139,137 @@ def lay_out(
 
 
 @inlined
-def put(board: Board, c: int, n: int) -> float:
+def put(placement: Placement, c: int, n: int) -> float:
     """Place one copy; the energy that this takes away."""
-    gain = board.worth[c]
-    board.vector[board.place[c]] += 1
-    if board.x[c, n] < board.running[c, n]:
-        board.vector[board.stay[c]] += board.weight[c]
-        gain += board.loyalty[c]
-    board.x[c, n] += 1
-    for r in range(board.free.shape[1]):
-        board.free[n, r] -= board.demands[c, r]
-    if board.headroom.shape[0] > 0:
-        for r in range(board.free.shape[1]):
-            board.peak[n, r] = max(board.peak[n, r], board.headroom[c, r])
-    board.items[n, board.sizes[n]] = c
-    board.sizes[n] += 1
+    gain = placement.worth[c]
+    placement.vector[placement.place[c]] += 1
+    if placement.x[c, n] < placement.running[c, n]:
+        placement.vector[placement.stay[c]] += placement.weight[c]
+        gain += placement.loyalty[c]
+    placement.x[c, n] += 1
+    for r in range(placement.free.shape[1]):
+        placement.free[n, r] -= placement.demands[c, r]
+    if placement.headroom.shape[0] > 0:
+        for r in range(placement.free.shape[1]):
+            placement.peak[n, r] = max(placement.peak[n, r], placement.headroom[c, r])
+    placement.items[n, placement.sizes[n]] = c
+    placement.sizes[n] += 1
     return float(gain)
 
 
 @inlined
-def take(board: Board, slot: int, n: int) -> float:
+def take(placement: Placement, slot: int, n: int) -> float:
     """Remove the copy in a slot, which the last copy takes over; the energy that this adds."""
-    c = board.items[n, slot]
-    loss = board.worth[c]
-    board.vector[board.place[c]] -= 1
-    if board.x[c, n] <= board.running[c, n]:
-        board.vector[board.stay[c]] -= board.weight[c]
-        loss += board.loyalty[c]
-    board.x[c, n] -= 1
-    for r in range(board.free.shape[1]):
-        board.free[n, r] += board.demands[c, r]
-    board.sizes[n] -= 1
-    board.items[n, slot] = board.items[n, board.sizes[n]]
-    if board.headroom.shape[0] > 0 and board.x[c, n] == 0:
-        _lower(board, c, n)
+    c = placement.items[n, slot]
+    loss = placement.worth[c]
+    placement.vector[placement.place[c]] -= 1
+    if placement.x[c, n] <= placement.running[c, n]:
+        placement.vector[placement.stay[c]] -= placement.weight[c]
+        loss += placement.loyalty[c]
+    placement.x[c, n] -= 1
+    for r in range(placement.free.shape[1]):
+        placement.free[n, r] += placement.demands[c, r]
+    placement.sizes[n] -= 1
+    placement.items[n, slot] = placement.items[n, placement.sizes[n]]
+    if placement.headroom.shape[0] > 0 and placement.x[c, n] == 0:
+        _lower(placement, c, n)
     return float(loss)
 
 
 @lean
-def _lower(board: Board, c: int, n: int) -> None:
+def _lower(placement: Placement, c: int, n: int) -> None:
     """Find the largest headroom on a node anew, once the last copy of a class has left it."""
-    for r in range(board.free.shape[1]):
-        if board.headroom[c, r] < board.peak[n, r]:
+    for r in range(placement.free.shape[1]):
+        if placement.headroom[c, r] < placement.peak[n, r]:
             continue
-        top = board.floor[n, r]
-        for k in range(board.sizes[n]):
-            top = max(top, board.headroom[board.items[n, k], r])
-        board.peak[n, r] = top
+        top = placement.floor[n, r]
+        for k in range(placement.sizes[n]):
+            top = max(top, placement.headroom[placement.items[n, k], r])
+        placement.peak[n, r] = top
 
 
 @inlined
-def note(board: Board, c: int, n: int, sign: int) -> None:
+def note(placement: Placement, c: int, n: int, sign: int) -> None:
     """Write a change into the log."""
-    k = board.logged[0]
-    board.log[k, 0], board.log[k, 1], board.log[k, 2] = c, n, sign
-    board.logged[0] = k + 1
+    k = placement.logged[0]
+    placement.log[k, 0], placement.log[k, 1], placement.log[k, 2] = c, n, sign
+    placement.logged[0] = k + 1
 
 
 @inlined
-def find(board: Board, c: int, n: int) -> int:
+def find(placement: Placement, c: int, n: int) -> int:
     """The slot of some copy of a class on a node that holds one."""
     slot = 0
-    while board.items[n, slot] != c:
+    while placement.items[n, slot] != c:
         slot += 1
     return slot
 
 
 @inlined
-def carry_out(board: Board) -> float:
+def carry_out(placement: Placement) -> float:
     """Make the changes of the log in their order; the energy that this adds."""
     energy = 0.0
-    for k in range(board.logged[0]):
-        c, n = board.log[k, 0], board.log[k, 1]
-        if board.log[k, 2] < 0:
-            energy += take(board, find(board, c, n), n)
+    for k in range(placement.logged[0]):
+        c, n = placement.log[k, 0], placement.log[k, 1]
+        if placement.log[k, 2] < 0:
+            energy += take(placement, find(placement, c, n), n)
         else:
-            energy -= put(board, c, n)
+            energy -= put(placement, c, n)
     return energy
 
 
 @inlined
-def undo(board: Board) -> None:
+def undo(placement: Placement) -> None:
     """Take back the changes of the log, the last one first."""
-    for k in range(board.logged[0] - 1, -1, -1):
-        c, n = board.log[k, 0], board.log[k, 1]
-        if board.log[k, 2] < 0:
-            put(board, c, n)
+    for k in range(placement.logged[0] - 1, -1, -1):
+        c, n = placement.log[k, 0], placement.log[k, 1]
+        if placement.log[k, 2] < 0:
+            put(placement, c, n)
         else:
-            take(board, find(board, c, n), n)
+            take(placement, find(placement, c, n), n)
 
 
 @inlined
-def lacks_room(board: Board, c: int, n: int) -> bool:
+def lacks_room(placement: Placement, c: int, n: int) -> bool:
     """Tell whether a node has too little room for one more copy of a class."""
-    if board.headroom.shape[0] > 0:
-        for r in range(board.free.shape[1]):
-            if board.demands[c, r] + max(board.peak[n, r], board.headroom[c, r]) > board.free[n, r]:
+    if placement.headroom.shape[0] > 0:
+        for r in range(placement.free.shape[1]):
+            if placement.demands[c, r] + max(placement.peak[n, r], placement.headroom[c, r]) > placement.free[n, r]:
                 return True
         return False
-    for r in range(board.free.shape[1]):
-        if board.demands[c, r] > board.free[n, r]:
+    for r in range(placement.free.shape[1]):
+        if placement.demands[c, r] > placement.free[n, r]:
             return True
     return False
 
 
 @inlined
-def fits(board: Board, c: int, n: int) -> bool:
+def fits(placement: Placement, c: int, n: int) -> bool:
     """Tell whether one more copy of a class may be placed on a node."""
-    return board.x[c, n] < board.limits[c, n] and not lacks_room(board, c, n)
+    return placement.x[c, n] < placement.limits[c, n] and not lacks_room(placement, c, n)
 
 
 @inlined
-def bursts(board: Board) -> bool:
+def bursts(placement: Placement) -> bool:
     """Tell whether headroom no longer fits in on a node of the log."""
-    if board.headroom.shape[0] == 0:
+    if placement.headroom.shape[0] == 0:
         return False
-    for k in range(board.logged[0]):
-        n = board.log[k, 1]
-        for r in range(board.free.shape[1]):
-            if board.peak[n, r] > board.free[n, r]:
+    for k in range(placement.logged[0]):
+        n = placement.log[k, 1]
+        for r in range(placement.free.shape[1]):
+            if placement.peak[n, r] > placement.free[n, r]:
                 return True
     return False
 
 
 @lean
-def keeps(board: Board) -> bool:
+def keeps(placement: Placement) -> bool:
     """Tell whether as many copies of each class are placed as have to be."""
-    for k in range(len(board.musts)):
-        c, placed = board.musts[k], 0
-        for n in range(board.x.shape[1]):
-            placed += board.x[c, n]
-        if placed < board.least[c]:
+    for k in range(len(placement.musts)):
+        c, placed = placement.musts[k], 0
+        for n in range(placement.x.shape[1]):
+            placed += placement.x[c, n]
+        if placed < placement.least[c]:
             return False
     return True
 
@@ -284,10 +284,10 @@ def surpasses(vector: IntArray, other: IntArray) -> bool:
 
 
 @lean
-def remember(board: Board, best: IntArray, best_vector: IntArray) -> None:
-    """Copy the board's placement and vector to the best seen, without a view, which would be an allocation."""
-    for c in range(board.x.shape[0]):
-        for n in range(board.x.shape[1]):
-            best[c, n] = board.x[c, n]
+def remember(placement: Placement, best: IntArray, best_vector: IntArray) -> None:
+    """Copy the placement and its vector to the best seen, without a view, which would be an allocation."""
+    for c in range(placement.x.shape[0]):
+        for n in range(placement.x.shape[1]):
+            best[c, n] = placement.x[c, n]
     for k in range(len(best_vector)):
-        best_vector[k] = board.vector[k]
+        best_vector[k] = placement.vector[k]

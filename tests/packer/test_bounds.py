@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cruise.packer.bounds import counted_bound, least_evictions
 from cruise.packer.budget import Budget
-from cruise.packer.large.bounds import counted_bound, least_evictions
 from cruise.packer.pack import pack
 from cruise.packer.problem import Objective
-from tests.packer.large.problems import draw_problem
+from tests.packer.drawn_problems import draw_problem
 from tests.tiers import examples
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.packer.instance import BoolArray, IntArray
-from cruise.packer.large.census import sums_over
+from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.problem import Problem, Rules
+from cruise.packer.rules.by_class import sums_over
 
 
 @dataclass(frozen=True, slots=True, eq=False)

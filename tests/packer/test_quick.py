@@ -6,10 +6,9 @@ import numpy as np
 from hypothesis import given
 
 from cruise.packer.answer import figures_of
-from cruise.packer.large.obeying import find_faults
-from cruise.packer.large.quick import quick_assignment
+from cruise.packer.faults import find_faults
 from cruise.packer.problem import Objective, Rules
-from tests.packer.large.problems import draw_problem, problems
+from tests.packer.drawn_problems import draw_problem, problems
 from tests.tiers import examples
 
 

@@ -1,7 +1,7 @@
 """The judge of plans: slow, obvious, and sharing nothing with what makes them."""
 
-from cruise.packer.instance import Instance
-from cruise.packer.plan import Plan
+from cruise.packer.dense.instance import Instance
+from cruise.packer.dense.plan import Plan
 
 
 def find_violations(instance: Instance, plan: Plan) -> tuple[str, ...]:
@@ -65,3 +65,30 @@ def _judge_vector(instance: Instance, plan: Plan) -> list[str]:
     claimed = [(figures.priority, figures.placed, figures.stayed) for figures in plan.vector]
     true = [(tier, placed[tier], stayed[tier]) for tier in sorted(placed, reverse=True)]
     return [] if claimed == true else [f"the plan claims {claimed}, it achieves {true}"]
+
+
+def find_faults(instance: Instance) -> list[str]:
+    """What makes the arrays no problem at all, in words; an empty list for a sound instance."""
+    classes, nodes = instance.class_count, instance.node_count
+    resources = instance.demands.shape[1] if instance.demands.ndim == 2 else 0
+    shapes = {
+        "demands": (instance.demands.shape, (classes, resources)),
+        "headroom": (instance.headroom.shape, (classes, resources)),
+        "priorities": (instance.priorities.shape, (classes,)),
+        "counts": (instance.counts.shape, (classes,)),
+        "movable": (instance.movable.shape, (classes,)),
+        "preemptible": (instance.preemptible.shape, (classes,)),
+        "weights": (instance.weights.shape, (classes,)),
+        "running": (instance.running.shape, (classes, nodes)),
+        "most": (instance.most.shape, (classes, nodes)),
+        "capacities": (instance.capacities.shape, (nodes, resources)),
+    }
+    faults = [f"{name} has shape {found}, not {wanted}" for name, (found, wanted) in shapes.items() if found != wanted]
+    if faults:
+        return faults
+    for name in ("demands", "headroom", "counts", "weights", "running", "most", "capacities"):
+        if (getattr(instance, name) < 0).any():
+            faults.append(f"{name} has a negative entry")
+    if (instance.running.sum(axis=1) > instance.counts).any():
+        faults.append("more copies run than exist")
+    return faults

@@ -1,0 +1,146 @@
+"""The judge of whole assignments on arrays: what breaks a rule of the problem, in words."""
+
+import numpy as np
+
+from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.problem import Problem
+from cruise.packer.rules.by_class import RulesByClass, rules_by_class, sums_over
+from cruise.packer.rules.counts import Apart, Company, Counts, Even
+
+
+def find_faults(problem: Problem, pod_node: IntArray, rules: RulesByClass | None = None) -> tuple[str, ...]:
+    """Every kind of rule that an assignment breaks; empty for one that may be used."""
+    if pod_node.shape != (problem.pod_count,):
+        return (f"the assignment has shape {pod_node.shape}",)
+    if ((pod_node < -1) | (pod_node >= problem.node_count)).any():
+        return ("a pod is on a node that does not exist",)
+    arriving = (pod_node >= 0) & (pod_node != problem.pod_node)
+    faults = _keeping_faults(problem, pod_node) + _arrival_faults(problem, pod_node, arriving)
+    faults += _capacity_faults(problem, pod_node, arriving)
+    if problem.rules.bind:
+        counts = Counts(problem, rules or rules_by_class(problem), pod_node)
+        faults += _broken_rules(counts, arriving) or _lacking_orders(counts, arriving)
+    return tuple(faults)
+
+
+def _keeping_faults(problem: Problem, pod_node: IntArray) -> list[str]:
+    ran = problem.pod_node >= 0
+    left = ran & (pod_node != problem.pod_node)
+    faults = []
+    if (left & ~problem.movable[problem.pod_class]).any():
+        faults.append("a pod that may not move left its node")
+    if (ran & (pod_node < 0) & ~problem.preemptible[problem.pod_class]).any():
+        faults.append("a pod that may not be preempted lost its place")
+    gone = np.bincount(problem.pod_class[left], minlength=problem.class_count)
+    limits = problem.rules.eviction_limits
+    for limit, evicted in zip(limits, sums_over(limits, gone).tolist(), strict=True):
+        if evicted > limit.allowed:
+            faults.append(f"{limit.name}: {evicted} evicted, {limit.allowed} allowed")
+    return faults
+
+
+def _arrival_faults(problem: Problem, pod_node: IntArray, arriving: BoolArray) -> list[str]:
+    classes, nodes = problem.pod_class[arriving], pod_node[arriving]
+    faults = []
+    if not problem.admits[problem.sites[classes], nodes].all():
+        faults.append("a pod arrived where its class is not admitted")
+    preempted = np.zeros(problem.node_count, dtype=np.bool_)
+    preempted[problem.pod_node[(problem.pod_node >= 0) & (pod_node < 0)]] = True
+    if (preempted[nodes] & ~problem.preempt[classes]).any():
+        faults.append("a pod that does not preempt arrived where something was preempted")
+    strict = np.zeros(problem.class_count, dtype=np.bool_)
+    strict[classes] = True
+    there = np.flatnonzero((pod_node >= 0) & strict[problem.pod_class])
+    cells, copies = np.unique(problem.pod_class[there] * problem.node_count + pod_node[there], return_counts=True)
+    reached = np.isin(cells, classes * problem.node_count + nodes)
+    if (reached & (copies > problem.most_on_node[cells // problem.node_count])).any():
+        faults.append("a node got more of a class than it may hold")
+    return faults
+
+
+def loads_of(problem: Problem, pod_node: IntArray) -> tuple[IntArray, IntArray]:
+    """For each node and resource the sum of demands there, and the largest headroom."""
+    placed = pod_node >= 0
+    nodes, classes = pod_node[placed], problem.pod_class[placed]
+    sums, largest = np.zeros_like(problem.capacities), np.zeros_like(problem.capacities)
+    for r in range(problem.capacities.shape[1]):
+        np.add.at(sums[:, r], nodes, problem.demands[classes, r])
+        if problem.headroom[:, r].any():
+            np.maximum.at(largest[:, r], nodes, problem.headroom[classes, r])
+    return sums, largest
+
+
+def _capacity_faults(problem: Problem, pod_node: IntArray, arriving: BoolArray) -> list[str]:
+    sums, largest = loads_of(problem, pod_node)
+    takes = np.zeros(problem.capacities.shape, dtype=np.bool_)
+    wants = (problem.demands > 0) | (problem.headroom > 0)
+    np.logical_or.at(takes, pod_node[arriving], wants[problem.pod_class[arriving]])
+    nodes, columns = np.nonzero(takes & (sums + largest > problem.capacities))
+    return [
+        f"node {n}: {int(sums[n, r] + largest[n, r])} {problem.resources[r]}, {int(problem.capacities[n, r])} there"
+        for n, r in zip(nodes.tolist(), columns.tolist(), strict=True)
+    ]
+
+
+def _broken_rules(counts: Counts, arriving: BoolArray) -> list[str]:
+    """Every rule that keeps a pod from where it arrived, with everything else in its final place."""
+    problem = counts.problem
+    pods = np.flatnonzero(arriving)
+    cells = problem.pod_class[pods] * problem.node_count + counts.pod_node[pods]
+    faults: dict[str, None] = {}
+    for pod in pods[np.unique(cells, return_index=True)[1]].tolist():
+        filters = counts.filters(int(problem.pod_class[pod]))
+        if filters:
+            node = int(counts.pod_node[pod])
+            counts.leave(pod)
+            faults |= dict.fromkeys(_fault(rule) for rule in filters if not rule.opens(node))
+            counts.arrive(pod, node)
+    return sorted(faults)
+
+
+def _fault(rule: Apart | Company | Even) -> str:
+    match rule:
+        case Apart():
+            return f"exclusion {rule.index}: pods share a domain"
+        case Company():
+            return f"attraction {rule.index}: none of the targets is in the domain"
+        case Even():
+            return f"spread {rule.index}: too many in a domain"
+
+
+def _lacking_orders(counts: Counts, arriving: BoolArray) -> list[str]:
+    """Whether there is an order in which each pod that arrives finds its targets, or is the first of them.
+
+    What may be first comes as soon as it can, what no rule attracts after those for which it would be in the way.
+    """
+    problem, rules = counts.problem, counts.rules
+    holders = np.isin(problem.pod_class, np.array(sorted(rules.attracted), dtype=np.int64))
+    wanted = np.isin(problem.pod_class, np.array(sorted(rules.attracting), dtype=np.int64))
+    target: list[int] = counts.pod_node.tolist()
+    waiting = np.flatnonzero(arriving & holders).tolist()
+    late = np.flatnonzero(arriving & ~holders & wanted).tolist()
+    if not waiting:
+        return []
+    for pod in (*waiting, *late):
+        counts.leave(pod)
+    while waiting:
+        states = [_stands(counts, pod, target[pod]) for pod in waiting]
+        if "first" in states:
+            ready = [waiting[states.index("first")]]
+        else:
+            ready = [pod for pod, state in zip(waiting, states, strict=True) if state == "supported"] or late
+            late = [] if ready is late else late
+        if not ready:
+            return [f"{len(waiting)} pods arrived where none of the targets is that attract them"]
+        for pod in ready:
+            counts.arrive(pod, target[pod])
+        waiting = [pod for pod in waiting if pod not in set(ready)]
+    return []
+
+
+def _stands(counts: Counts, pod: int, node: int) -> str:
+    """Tell whether a pod on a node is `supported` by its targets, may come `first`, or is `alone`."""
+    company = [rule for rule in counts.filters(int(counts.problem.pod_class[pod])) if isinstance(rule, Company)]
+    if all(rule.supports(node) for rule in company):
+        return "supported"
+    return "first" if all(rule.opens(node) for rule in company) else "alone"

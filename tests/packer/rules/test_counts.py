@@ -1,0 +1,65 @@
+"""The counts of rules: the kernels' tables answer the same questions alike, wherever pods come and go."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cruise.packer.kernels import rule_counts as kernels
+from cruise.packer.rules.by_class import rules_by_class
+from cruise.packer.rules.counts import Counts
+from cruise.packer.rules.tables import tables_of
+from tests.packer.drawn_problems import problems
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(), st.integers(0, 2**32))
+def test_kernels_and_counts_allow_the_same_arrivals(problem, seed):
+    rules = rules_by_class(problem)
+    counts, tables = Counts(problem, rules, problem.pod_node), tables_of(problem, rules)
+    for pod in np.flatnonzero(problem.pod_node >= 0).tolist():
+        kernels.tally(tables, problem.pod_class[pod], problem.pod_node[pod], 1, False)
+    source = np.random.default_rng(seed)
+    for pod in source.permutation(problem.pod_count).tolist()[:6]:
+        c, was = problem.pod_class[pod], counts.pod_node[pod]
+        if was >= 0:
+            counts.leave(pod)
+            kernels.tally(tables, c, was, -1, was != problem.pod_node[pod])
+        open_nodes = np.flatnonzero(counts.allowed_nodes(c))
+        if len(open_nodes):
+            node = int(source.choice(open_nodes))
+            counts.arrive(pod, node)
+            kernels.tally(tables, c, node, 1, node != problem.pod_node[pod])
+    for c in range(problem.class_count):
+        allowed = counts.allowed_nodes(c)
+        for node in range(problem.node_count):
+            # Kernels leave out nodes that do not count for a spread of the pod.
+            counted = all(rule.eligible[node] for _, rule in rules.spread.get(c, ()))
+            assert (allowed[node] and counted) == _allows(tables, problem, counts, c, node), (c, node)
+            assert counts.opens(c, node) == all(bool(rule.open_nodes()[node]) for rule in counts.filters(c))
+
+
+def _allows(tables, problem, counts, c, node):
+    if not kernels.may_come(tables, c, node, False):
+        return False
+    # What shares a node is in the kernels' lists of pods, not in their counts.
+    starts, entries = tables[kernels.SHUNNED_STARTS], tables[kernels.SHUNNED]
+    shunned = tables[entries + tables[starts + c] : entries + tables[starts + c + 1]]
+    return not np.isin(problem.pod_class[counts.pod_node == node], shunned).any()
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems(), st.integers(0, 2**32))
+def test_counts_kept_in_step_equal_counts_made_anew(problem, seed):
+    rules = rules_by_class(problem)
+    counts = Counts(problem, rules, problem.pod_node)
+    for c in range(problem.class_count):
+        counts.allowed_nodes(c)
+    source = np.random.default_rng(seed)
+    for pod in source.integers(0, problem.pod_count, 12).tolist():
+        if counts.pod_node[pod] >= 0:
+            counts.leave(pod)
+        else:
+            counts.arrive(pod, int(source.integers(problem.node_count)))
+    fresh = Counts(problem, rules, counts.pod_node)
+    for c in range(problem.class_count):
+        assert (counts.allowed_nodes(c) == fresh.allowed_nodes(c)).all()
