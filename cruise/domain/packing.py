@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.domain.actions import ContainerTarget, ResizePod
+from cruise.domain.unplaced import Unplaced
 from cruise.packer.answer import Status
 
 
@@ -51,20 +52,6 @@ class Stage:
     resizes: tuple[ResizePod, ...]
     leaves: tuple[Arrival | Preemption, ...]
     arrivals: tuple[Arrival, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unplaced:
-    """A pod that stays pending: a smallest set of obstacles that together keep it out, and the same in words.
-
-    `impossible` tells that this is proved, whatever is moved or preempted for it.
-    """
-
-    namespace: str
-    pod: str
-    blocked_by: tuple[str, ...]
-    words: str
-    impossible: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ DETAILS: Mapping[Detail, str] = {
     Detail.NODE_NOT_READY: "its node is not ready, so it would not end",
     Detail.LIMIT_RANGE_REFUSES: "a LimitRange would refuse its replacement",
     Detail.QUOTA_REFUSES: "a ResourceQuota has no room for its replacement",
-    Detail.VOLUME_UNKNOWN: "{}, so where it may go is not known",
+    Detail.VOLUME_UNKNOWN: "its claim {} is not usable yet, so where it may go is not known",
     Detail.UNMANAGED: "its {} is not managed",
     Detail.NO_EVICTIONS: "the mode allows no eviction",
     Detail.NODE_UNKNOWN: "its node is not known",

@@ -27,6 +27,7 @@ from cruise.domain.actions import (
 )
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ContainerRole, WorkloadRef
+from cruise.domain.colocation import PodTerm
 from cruise.domain.headroom import DayScores
 from cruise.domain.packing import (
     Arrival,
@@ -40,11 +41,12 @@ from cruise.domain.packing import (
     Stage,
     Steering,
     TierLine,
-    Unplaced,
 )
 from cruise.domain.policy import Bounds, EvictionRanking, Mode
 from cruise.domain.resources import Amounts, ResourceName, Resources
 from cruise.domain.retention import RETENTION
+from cruise.domain.scheduling import LabelSelector, NodeSelectorTerm, Operator, Requirement, Taint, TaintEffect
+from cruise.domain.unplaced import Finding, Occupants, Pattern, Unplaced
 from cruise.domain.usage import (
     ContainerKey,
     CounterTail,
@@ -610,6 +612,21 @@ def some(*kinds: st.SearchStrategy) -> st.SearchStrategy:
     return st.lists(st.one_of(*kinds), max_size=3).map(tuple)
 
 
+requirements = st.builds(Requirement, names, st.sampled_from(Operator), some(names))
+findings = st.builds(
+    Finding,
+    st.sampled_from(Pattern),
+    stated=names,
+    nodes=figures,
+    occupants=st.sampled_from(Occupants),
+    lacking=some(st.tuples(names, figures)),
+    selector=some(st.tuples(names, names)),
+    node_terms=some(st.builds(NodeSelectorTerm, some(requirements), some(requirements))),
+    affinity=some(
+        st.builds(PodTerm, names, st.none() | st.builds(LabelSelector, some(requirements)), st.frozensets(names))
+    ),
+    taints=some(st.builds(Taint, names, names, st.sampled_from(TaintEffect))),
+)
 proposals = st.builds(
     Proposal,
     st.sampled_from(Status),
@@ -618,7 +635,7 @@ proposals = st.builds(
     some(arrivals),
     some(preemptions),
     some(resizes),
-    some(st.builds(Unplaced, names, names, some(names), names, st.booleans())),
+    some(st.builds(Unplaced, names, names, some(names), findings, st.booleans())),
     some(st.builds(TierLine, figures, figures, figures, figures)),
     some(st.builds(Stage, some(resizes), some(arrivals, preemptions), some(arrivals))),
     some(names),

@@ -8,6 +8,7 @@ from hypothesis import given
 from cruise.packer.answer import figures_of
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Objective, Rules
+from cruise.packer.quick import quick_assignment
 from tests.packer.drawn_problems import draw_problem, problems
 from tests.tiers import examples
 

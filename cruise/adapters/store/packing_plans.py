@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from cruise.adapters.store.documents import Document
 from cruise.adapters.store.tables import packing_plan, steering
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Proposal, Stage, Steering
+from cruise.domain.unplaced import Pattern, Unplaced
 
 T = TypeVar("T")
 
@@ -24,6 +25,9 @@ async def save(connection: AsyncConnection, plan: PackingPlan) -> None:
     """Store a plan, or the progress of one that is stored; only who is steered by it is steered from then on."""
     document: Document = msgspec.to_builtins(plan)
     proposal = document.pop("proposal")
+    for unplaced in proposal["unplaced"]:
+        # A release that reads words finds none, and shows the obstacles.
+        unplaced["words"] = ""
     progress = {name: value for name, value in document.items() if name not in _COLUMNS}
     changes = {"phase": plan.phase.value, "changed_at": plan.changed_at, "progress": progress}
     statement = upsert(packing_plan).values(id=plan.id, at=plan.at, proposal=proposal, **changes)
@@ -64,7 +68,8 @@ def _steering_row(one: Steering) -> Document:
 
 def _plan(row: Row[tuple[Any, ...]]) -> PackingPlan:
     stages = tuple(_stage(document) for document in row.proposal["stages"])
-    proposal = _filled(Proposal, row.proposal, stages=stages)
+    unplaced = tuple(read_unplaced(document) for document in row.proposal["unplaced"])
+    proposal = _filled(Proposal, row.proposal, stages=stages, unplaced=unplaced)
     return _filled(PackingPlan, {**row.progress, **_columns(row, _COLUMNS)}, proposal=proposal)
 
 
@@ -72,6 +77,12 @@ def _stage(document: Document) -> Stage:
     """Read a stage; of its leaves, which are of two kinds, who moves has a target."""
     leaves = tuple(msgspec.convert(one, Arrival if "target" in one else Preemption) for one in document["leaves"])
     return _filled(Stage, document, leaves=leaves)
+
+
+def read_unplaced(document: Document) -> Unplaced:
+    """Read a pod that stays pending; releases before this one stored why in words."""
+    stated = {"finding": {"pattern": Pattern.STATED.value, "stated": document["words"]}}
+    return msgspec.convert({**stated, **document}, Unplaced)
 
 
 def _filled(kind: type[T], document: Document, **given: object) -> T:

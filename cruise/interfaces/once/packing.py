@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cruise.domain.packing import PackingPlan, Phase, Proposal
 from cruise.interfaces.amounts import count_text
+from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.packer.answer import Status
 from cruise.runtime.packing.packing_pass import PackingPass
 
@@ -52,7 +53,7 @@ def _table(proposal: Proposal) -> RenderableType:
     rows = [(one.namespace, one.pod, "pending", one.target) for one in proposal.placed]
     rows += [(one.namespace, one.pod, one.source or "", one.target) for one in proposal.moves]
     rows += [(one.namespace, one.pod, one.source, "preempted") for one in proposal.preempted]
-    rows += [(one.namespace, one.pod, "pending", f"stays: {one.words}") for one in proposal.unplaced]
+    rows += [(one.namespace, one.pod, "pending", f"stays: {unplaced_words(one)}") for one in proposal.unplaced]
     for namespace, pod, source, target in rows[:_MOST_ROWS]:
         table.add_row(f"{namespace}/{pod}", source, target)
     if len(rows) > _MOST_ROWS:

@@ -7,6 +7,7 @@ from typing import Any
 
 from cruise.domain.actions import ContainerTarget, ResizePod
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
+from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.interfaces.shapes import camel, shape
 
 Json = dict[str, object]
@@ -153,7 +154,7 @@ def packing_document(plan: PackingPlan) -> Mapping[str, object]:
                 "namespace": one.namespace,
                 "pod": one.pod,
                 "blockedBy": list(one.blocked_by),
-                "words": one.words,
+                "words": unplaced_words(one),
                 "impossible": one.impossible,
             }
             for one in proposal.unplaced

@@ -8,12 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.packing import Arrival, Proposal, Sizes, TierLine, Unplaced
+from cruise.domain.packing import Arrival, Proposal, Sizes, TierLine
 from cruise.domain.requests import counted_requests
+from cruise.domain.unplaced import Unplaced
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.packing.nodes import node_parts
 from cruise.interfaces.packing.sizes import Pods
 from cruise.interfaces.packing.steps import step_parts
+from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.interfaces.plan.table import WIDE_COLUMNS
 from cruise.packer.answer import Status
 
@@ -128,7 +130,8 @@ def _waiting(proposal: Proposal, pods: Pods) -> list[_Waiting]:
     found: dict[tuple[object, ...], _Waiting] = {}
     for one in proposal.unplaced:
         pod = pods[one.namespace, one.pod]
-        row = found.setdefault((*_alike(pod), one.words, one.impossible), _Waiting([], _stays(one), True))
+        words = unplaced_words(one)
+        row = found.setdefault((*_alike(pod), words, one.impossible), _Waiting([], _stays(one, words), True))
         row.pods.append(pod)
     placed: dict[tuple[object, ...], list[Arrival]] = {}
     for arrival in proposal.placed:
@@ -150,8 +153,8 @@ def _places(arrivals: Sequence[Arrival]) -> Text:
     return Text(f"on {', '.join(nodes[:_MOST_PLACES])}{f' and {more:,} more' if more > 0 else ''}", style="green")
 
 
-def _stays(one: Unplaced) -> Text:
-    reason = one.words or ", ".join(one.blocked_by) or "no room was found in the time"
+def _stays(one: Unplaced, words: str) -> Text:
+    reason = words or ", ".join(one.blocked_by) or "no room was found in the time"
     style = "red" if one.impossible else "yellow"
     return Text.assemble(("impossible: " if one.impossible else "stays pending: ", style), reason)
 

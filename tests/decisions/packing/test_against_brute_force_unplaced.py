@@ -9,6 +9,7 @@ from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.replay import waits_for_a_node
 from cruise.domain.cluster import Snapshot
+from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.packer.pack import quick_packing
 from cruise.packer.problem import Objective
 from tests.decisions.packing.brute_force_cluster import best_plan, can_be_placed
@@ -34,7 +35,7 @@ def test_everybody_without_a_place_has_words_and_what_is_called_impossible_is(ob
         for packing in (quick_packing(built.problem), packed(snapshot, objective).packing):
             tiers = [tier.priority for tier in packing.after.tiers]
             for lost in why_unplaced(built, packing):
-                assert lost.words and "\n" not in lost.words, (seed, lost)
+                assert unplaced_words(lost) and "\n" not in unplaced_words(lost), (seed, lost)
                 assert lost.blocked_by or not lost.impossible, (seed, lost)
                 key = (lost.namespace, lost.pod)
                 if not lost.impossible or key not in waiting:

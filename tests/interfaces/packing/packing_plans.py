@@ -12,9 +12,9 @@ from cruise.domain.packing import (
     Sizes,
     Stage,
     TierLine,
-    Unplaced,
 )
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Status
 from tests.builders import NOW, make_amounts
 
@@ -33,7 +33,7 @@ PLAN = PackingPlan(
         (MOVE,),
         (LOW,),
         (RESIZE,),
-        (Unplaced("shop", "huge", ("cpu",), "no node is large enough", True),),
+        (Unplaced("shop", "huge", ("cpu",), Finding(Pattern.STATED, stated="no node is large enough"), True),),
         (TierLine(5, 3, 2, 4),),
         (Stage((RESIZE,), (), ()), Stage((), (MOVE, LOW), (MOVE, LATE))),
         ("one node is cordoned",),

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot
-from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Status
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
@@ -45,7 +46,7 @@ def make_proposal(namespace: str = "a", **changes: object) -> Proposal:
         moves=(move,),
         preempted=(preemption,),
         resizes=(shrink,),
-        unplaced=(Unplaced(namespace, "z", ("cpu", "node-selector"), WORDS, True),),
+        unplaced=(Unplaced(namespace, "z", ("cpu", "node-selector"), Finding(Pattern.STATED, stated=WORDS), True),),
         by_priority=(TierLine(1000, 1, 0, 1), TierLine(0, 3, 3, 3), TierLine(-10, 0, 1, 0)),
         stages=(Stage((shrink,), (preemption,), ()), Stage((), (move,), (move, arrival))),
     )

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.domain.packing import Arrival, Preemption, Stage, TierLine, Unplaced
+from cruise.domain.packing import Arrival, Preemption, Stage, TierLine
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.interfaces.packing.nodes import loads
 from cruise.interfaces.packing.table import pack_table, time_text
 from cruise.packer.answer import Status
@@ -65,14 +66,16 @@ def test_a_pending_pod_shows_what_it_asks_for_and_what_becomes_of_it():
 
 
 def test_what_is_possible_but_not_found_is_not_called_impossible():
-    open_end = make_proposal(unplaced=(Unplaced("a", "z", ("cpu",), "", False),))
+    open_end = make_proposal(unplaced=(Unplaced("a", "z", ("cpu",), Finding(Pattern.STATED), False),))
     assert "stays pending: cpu" in flat(table(open_end))
 
 
 def test_replicas_that_stay_pending_for_the_same_reason_share_a_line():
     pods = [make_pod(f"w-{number}", "a", None, owner_name="w-1") for number in range(40)]
     snapshot = make_snapshot(pods, nodes=[make_node()])
-    unplaced = tuple(Unplaced("a", pod.name, ("cpu",), "needs more", True) for pod in snapshot.pods)
+    unplaced = tuple(
+        Unplaced("a", pod.name, ("cpu",), Finding(Pattern.STATED, stated="needs more"), True) for pod in snapshot.pods
+    )
     proposal = make_proposal(
         status=Status.ALREADY_OPTIMAL, placed=(), moves=(), preempted=(), resizes=(), unplaced=unplaced, stages=()
     )
@@ -195,7 +198,7 @@ def test_lines_keep_within_the_terminal(width):
         moves=(move,),
         preempted=(preemption,),
         resizes=(),
-        unplaced=(Unplaced(namespace, names[1], ("cpu",), WORDS, True),),
+        unplaced=(Unplaced(namespace, names[1], ("cpu",), Finding(Pattern.STATED, stated=WORDS), True),),
         stages=(Stage((), (move, preemption), (*placed, move)),),
     )
     lines = table(proposal, snapshot, width).splitlines()

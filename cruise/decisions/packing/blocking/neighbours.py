@@ -64,7 +64,7 @@ class NeighbourObstacles:
                     return True
         return False
 
-    def wants_nobody_there(self, pod_class: int) -> bool:
+    def wants_pods_that_are_nowhere(self, pod_class: int) -> bool:
         """Whether its affinity means pods of which there are none."""
         return any(len(attraction.targets) == 0 for attraction in self._attractions_of(pod_class))
 

@@ -9,6 +9,7 @@ from cruise.decisions.packing.blocking.holding import Holding, Without
 from cruise.decisions.packing.blocking.smallest import Way
 from cruise.decisions.packing.building.obstacle import PROTECTIONS, Obstacle, resource_obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.domain.unplaced import Occupants
 
 NOBODY = Without()
 
@@ -33,12 +34,12 @@ class Room:
         """How much each node is short of with nothing else on it."""
         return self.lacking(Without(everybody=True))
 
-    def full_of(self, nodes: BoolArray) -> str:
-        """Tell of which priorities those nodes are full; empty where that is not what keeps the pod out."""
+    def full_of(self, nodes: BoolArray) -> Occupants:
+        """Tell of which priorities those nodes are full, if that is what keeps the pod out."""
         if not self._fits(Without(self._priority + 1, protected=True))[nodes].any():
-            return "higher"
+            return Occupants.HIGHER
         lower_gone = self._fits(Without(self._priority, protected=True))
-        return "" if lower_gone[nodes].any() else "equal or higher"
+        return Occupants.ANY if lower_gone[nodes].any() else Occupants.EQUAL_OR_HIGHER
 
     def ways_as_packed(self) -> Iterator[Way]:
         """What to drop for room beside who is placed: what is short, or what protects lower priorities."""

@@ -4,17 +4,17 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from cruise.decisions.packing.blocking.finding import Evidence, finding_of
 from cruise.decisions.packing.blocking.fixed import FixedObstacles
 from cruise.decisions.packing.blocking.holding import Holding
 from cruise.decisions.packing.blocking.neighbours import NeighbourObstacles
 from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import smallest
-from cruise.decisions.packing.blocking.wording import Finding, words_of
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod
-from cruise.domain.packing import Unplaced
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Packing
 from cruise.packer.problem import Objective
 
@@ -22,7 +22,7 @@ from cruise.packer.problem import Objective
 def why_unplaced(built: Built, packing: Packing) -> tuple[Unplaced, ...]:
     """Say for each pod that is pending and stays so what keeps it out, sorted by namespace and pod."""
     asking = _Asking(built, packing)
-    found = [Unplaced(one.pod.namespace, one.pod.name, (one.obstacle,), one.words, True) for one in built.left_out]
+    found = [Unplaced(one.pod.namespace, one.pod.name, (one.obstacle,), one.finding, True) for one in built.left_out]
     waiting = np.flatnonzero((built.problem.pod_node < 0) & (packing.pod_node < 0))
     found += [asking.answer(pod) for pod in waiting.tolist()]
     return tuple(sorted(found, key=lambda one: (one.namespace, one.pod)))
@@ -37,7 +37,7 @@ class _Asking:
         self._holding = Holding(built, packing.pod_node)
         self._fixed = FixedObstacles(built)
         self._neighbours = NeighbourObstacles(built, self._holding)
-        self._known: dict[Hashable, tuple[tuple[str, ...], str, bool]] = {}
+        self._known: dict[Hashable, tuple[tuple[str, ...], Finding, bool]] = {}
 
     def answer(self, index: int) -> Unplaced:
         """Say what keeps a pod out."""
@@ -45,13 +45,13 @@ class _Asking:
         key = pod_class, pod.placement, pod.constraints
         if key not in self._known:
             self._known[key] = self._find(pod_class, pod)
-        obstacles, words, impossible = self._known[key]
-        return Unplaced(pod.namespace, pod.name, obstacles, words, impossible)
+        obstacles, finding, impossible = self._known[key]
+        return Unplaced(pod.namespace, pod.name, obstacles, finding, impossible)
 
-    def _find(self, pod_class: int, pod: Pod) -> tuple[tuple[str, ...], str, bool]:
+    def _find(self, pod_class: int, pod: Pod) -> tuple[tuple[str, ...], Finding, bool]:
         built, nodes = self._built, self._built.problem.node_count
         if nodes == 0:
-            return (Obstacle.NO_NODES,), "the cluster has no nodes", True
+            return (Obstacle.NO_NODES,), Finding(Pattern.NO_NODES), True
         fixed = self._fixed.of(pod)
         room = Room(self._holding, pod_class)
         ever = _together(fixed, self._neighbours.in_any_plan(pod_class, pod))
@@ -62,8 +62,8 @@ class _Asking:
             masks = _together(fixed, self._neighbours.as_packed(pod_class, pod))
             blocked = smallest(nodes, masks, room.ways_as_packed())
         proved = never or int(built.problem.priorities[pod_class]) in self._proved
-        finding = Finding(built, pod, pod_class, blocked, masks, room, never, proved, self._neighbours)
-        return tuple(str(obstacle) for obstacle in blocked.obstacles), words_of(finding), proved
+        evidence = Evidence(built, pod, pod_class, blocked, masks, room, never, self._neighbours)
+        return tuple(str(obstacle) for obstacle in blocked.obstacles), finding_of(evidence), proved
 
 
 def _together(fixed: dict[Obstacle, BoolArray], others: dict[Obstacle, BoolArray]) -> dict[str, BoolArray]:

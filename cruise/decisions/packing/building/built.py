@@ -10,6 +10,7 @@ from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Sizes
 from cruise.domain.policy import Policy
+from cruise.domain.unplaced import Finding
 from cruise.domain.usage import StatisticsTable
 from cruise.packer.problem import Problem
 
@@ -45,11 +46,11 @@ UNLIMITED = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A pending pod that no place could help: it is in no class. `obstacle` is a word, `words` a clause."""
+    """A pending pod that no place could help: it is in no class."""
 
     pod: Pod
     obstacle: str
-    words: str
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from cruise.decisions.packing.building.movability import Movability
 from cruise.decisions.packing.building.volumes import VolumeNeeds, Volumes
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.details import Detail
+from cruise.domain.unplaced import Finding, Pattern
 
 _NAME = attrgetter("namespace", "name")
 
@@ -115,7 +116,7 @@ class _Kinds:
         """Take a pending pod, or leave it out where no place would help it."""
         missing = self._volumes.of(pod).missing or self._volumes.why_held(pod)
         if pod.scheduling_gated:
-            self._census.left_out.append(LeftOut(pod, "scheduling-gates", "its scheduling gates are not lifted yet"))
+            self._census.left_out.append(LeftOut(pod, "scheduling-gates", Finding(Pattern.GATED)))
         elif missing is not None:
             self._census.left_out.append(LeftOut(pod, "volume", missing))
         else:
@@ -149,7 +150,7 @@ class _Kinds:
         stays, weight = self._movability.of(pod, group)
         needs = self._volumes.of(pod)
         if not pending and stays is None and needs.missing is not None:
-            stays = Detail.VOLUME_UNKNOWN.of(needs.missing)
+            stays = Detail.VOLUME_UNKNOWN.of(needs.missing.claim)
         key = (
             group,
             stays,

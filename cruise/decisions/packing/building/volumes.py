@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cruise.domain.cluster import Pod
 from cruise.domain.colocation import Claim, Surroundings
 from cruise.domain.scheduling import NodeSelectorTerm
+from cruise.domain.unplaced import Finding, Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +15,14 @@ class VolumeNeeds:
     """What the claims of a pod ask together.
 
     `terms` has for each volume that is not usable everywhere the terms of which a node meets one; `attached` counts
-    volumes by CSI driver; `alone` are the claims that no second pod may use. `missing` says what is wrong with a claim
+    volumes by CSI driver; `alone` are the claims that no second pod may use. `missing` is what is wrong with a claim
     that keeps the pod pending wherever there is room.
     """
 
     terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     attached: tuple[tuple[str, int], ...] = ()
     alone: tuple[tuple[str, str], ...] = ()
-    missing: str | None = None
+    missing: Finding | None = None
 
 
 NOTHING = VolumeNeeds()
@@ -50,22 +51,22 @@ class Volumes:
         """Note that a pod which no plan sees uses its claims: nobody else may use those that are for one pod."""
         self._out_of_reach.update(self.of(pod).alone)
 
-    def why_held(self, pod: Pod) -> str | None:
+    def why_held(self, pod: Pod) -> Finding | None:
         """Say which claim of a pod is for one pod alone, and used by another one that no plan sees."""
         held = [name for namespace, name in self.of(pod).alone if (namespace, name) in self._out_of_reach]
-        return f"its claim {held[0]} is used on a node that is not there" if held else None
+        return Finding(Pattern.CLAIM_OUT_OF_REACH, claim=held[0]) if held else None
 
     def _look_up(self, namespace: str, names: tuple[str, ...]) -> VolumeNeeds:
         found: list[Claim] = []
-        missing = None
+        missing: Finding | None = None
         for name in dict.fromkeys(names):
             claim = self._claims.get((namespace, name))
             if claim is None:
-                missing = missing or f"its claim {name} is not known"
+                missing = missing or Finding(Pattern.CLAIM_UNKNOWN, claim=name)
             else:
                 found.append(claim)
                 if not claim.bound and not claim.waits:
-                    missing = missing or f"its claim {name} is not bound"
+                    missing = missing or Finding(Pattern.CLAIM_UNBOUND, claim=name)
         # One volume through two claims is attached once.
         volumes = {(claim.driver, claim.volume or claim.name) for claim in found if claim.driver}
         attached = Counter(driver for driver, _ in volumes)

@@ -7,7 +7,8 @@ from cruise.decisions.packing.judging.board import PodKey, key_of
 from cruise.decisions.packing.judging.replay import waits_for_a_node
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Unplaced
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes
+from cruise.domain.unplaced import Pattern, Unplaced
 from cruise.packer.answer import Status
 
 Named = Arrival | Preemption | ResizePod | Unplaced
@@ -54,7 +55,7 @@ def _find_forgotten(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
         yield f"pod {namespace}/{name} has more than one fate"
     for lost in proposal.unplaced:
         # Nothing stands in the way of a pod that merely was not placed in the time.
-        if not lost.words or (lost.impossible and not lost.blocked_by):
+        if not lost.blocked_by and (lost.impossible or lost.finding.pattern is not Pattern.OPEN):
             yield f"nothing is said of why pod {lost.namespace}/{lost.pod} stays pending"
 
 

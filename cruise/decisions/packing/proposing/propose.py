@@ -12,7 +12,8 @@ from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_ar
 from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
 from cruise.domain.actions import ResizePod
-from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
+from cruise.domain.unplaced import Unplaced
 from cruise.packer.answer import Packing
 from cruise.packer.problem import Objective, Problem
 

@@ -8,7 +8,6 @@ from cruise.decisions.packing.blocking import why_unplaced
 from cruise.decisions.packing.building import build_problem
 from cruise.domain.cluster import DisruptionBudget, Node, Pod, Snapshot
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
-from cruise.domain.packing import Unplaced
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import (
     LabelSelector,
@@ -19,6 +18,8 @@ from cruise.domain.scheduling import (
     Taint,
     TaintEffect,
 )
+from cruise.domain.unplaced import Unplaced
+from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.packer.budget import Budget
 from cruise.packer.constrained import solve_constrained
 from tests.builders import GIBIBYTE
@@ -46,7 +47,7 @@ def explained(nodes: list[Node], *pods: Pod, **more: object) -> tuple[Unplaced, 
 
 def only(found: tuple[Unplaced, ...]) -> tuple[tuple[str, ...], str, bool]:
     assert len(found) == 1
-    return found[0].blocked_by, found[0].words, found[0].impossible
+    return found[0].blocked_by, unplaced_words(found[0]), found[0].impossible
 
 
 def test_a_pod_larger_than_any_node_is_told_by_how_much():
@@ -109,7 +110,7 @@ def test_nodes_that_take_nobody(change, blocked, words):
 def test_labels_that_no_node_has():
     zone = Placement(terms=(NodeSelectorTerm((Requirement("zone", Operator.IN, ("a", "b")),)),))
     found = explained([a_node("n1")], a_pod("one", placement=SSD), a_pod("two", placement=zone))
-    assert [(one.blocked_by, one.words, one.impossible) for one in found] == [
+    assert [(one.blocked_by, unplaced_words(one), one.impossible) for one in found] == [
         (("node-selector",), "needs disk=ssd, which no node has", True),
         (("node-affinity",), "needs zone a or b, which no node meets", True),
     ]
@@ -172,7 +173,7 @@ def test_unknown_topology_keys():
     near = PodConstraints(affinity=(PodTerm("rack", WEB, frozenset({"shop"})),))
     even = PodConstraints(spread=(SpreadConstraint("rack", WEB, 1),))
     found = explained([a_node("n1")], a_pod("near", constraints=near), a_pod("spread", constraints=even))
-    assert [(one.blocked_by, one.words, one.impossible) for one in found] == [
+    assert [(one.blocked_by, unplaced_words(one), one.impossible) for one in found] == [
         (
             ("affinity",),
             "wants to run beside pods with app=web in the same rack, but no node has the label rack",
@@ -206,7 +207,7 @@ def test_claims_that_are_missing_unbound_or_elsewhere():
     }
     pods = [a_pod(name, constraints=PodConstraints(claims=(name,))) for name in ("far", "lost", "missing")]
     found = explained([a_node("n1")], *pods, surroundings=Surroundings(claims))
-    assert [(one.blocked_by, one.words, one.impossible) for one in found] == [
+    assert [(one.blocked_by, unplaced_words(one), one.impossible) for one in found] == [
         (("volume",), "its volume can be used on no node that there is", True),
         (("volume",), "its claim lost is not bound", True),
         (("volume",), "its claim missing is not known", True),

@@ -6,6 +6,7 @@ from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.colocation import Claim, PodConstraints, Surroundings
 from cruise.domain.details import Detail
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
+from cruise.domain.unplaced import Finding, Pattern
 from tests.decisions.packing.shop import a_node, a_pod
 
 IN_ZONE_A = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("a",)),)),)
@@ -29,10 +30,10 @@ def test_a_pod_whose_claim_cannot_be_used_is_left_out_or_stays() -> None:
     lost = Claim("shop", "lost", bound=False)
     pods = (a_pod("a", constraints=using("lost")), a_pod("b", "n1", constraints=using("unheard")))
     built = build_problem(cluster(lost, pods=pods))
-    assert [(one.pod.name, one.obstacle, one.words) for one in built.left_out] == [
-        ("a", "volume", "its claim lost is not bound")
+    assert [(one.pod.name, one.obstacle, one.finding) for one in built.left_out] == [
+        ("a", "volume", Finding(Pattern.CLAIM_UNBOUND, claim="lost"))
     ]
-    assert built.unmovable == (Detail.VOLUME_UNKNOWN.of("its claim unheard is not known"),)
+    assert built.unmovable == (Detail.VOLUME_UNKNOWN.of("unheard"),)
 
 
 def test_volumes_tell_where_a_pod_may_arrive() -> None:
@@ -55,7 +56,7 @@ def test_a_claim_for_one_pod_that_is_used_on_a_vanished_node_keeps_the_next_one_
     lone = Claim("shop", "data", single_pod=True)
     pods = (a_pod("z-old", "gone", constraints=using("data")), a_pod("a-new", constraints=using("data")))
     built = build_problem(cluster(lone, pods=pods))
-    assert [(one.pod.name, one.words) for one in built.left_out] == [
-        ("a-new", "its claim data is used on a node that is not there")
+    assert [(one.pod.name, one.finding) for one in built.left_out] == [
+        ("a-new", Finding(Pattern.CLAIM_OUT_OF_REACH, claim="data"))
     ]
     assert built.notes == ("1 pending pods are left out: volume", "1 pods are bound to nodes that are not there")

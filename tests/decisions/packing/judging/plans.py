@@ -7,7 +7,8 @@ from typing import Any
 from cruise.decisions.packing.judging.board import key_of
 from cruise.decisions.packing.judging.replay import waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine, Unplaced
+from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Status
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
@@ -29,7 +30,7 @@ def plan_of(
         moves=tuple(sorted((a for a in arrivals if a.source is not None), key=_name)),
         preempted=tuple(sorted(preempted, key=_name)),
         resizes=tuple(resize for stage in stages for resize in stage.resizes),
-        unplaced=tuple(Unplaced(*key, ("cpu",), "no node has the cpu", False) for key in lost),
+        unplaced=tuple(Unplaced(*key, ("cpu",), Finding(Pattern.FULL), False) for key in lost),
         by_priority=tier_lines(snapshot, placed, preempted),
         stages=stages,
     )

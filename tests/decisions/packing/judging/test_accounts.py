@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from cruise.decisions.packing.judging.accounts import find_wrong_accounts
-from cruise.domain.packing import Sizes, Stage, TierLine, Unplaced
+from cruise.domain.packing import Sizes, Stage, TierLine
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Status
 from tests.builders import make_node, make_snapshot
 from tests.decisions.packing.judging.plans import place, plan_of, preempt, right_plan, scene, small
@@ -31,7 +32,7 @@ def test_a_pod_behind_a_gate_may_be_explained_and_need_not():
     snapshot = make_snapshot([gated], [make_node("n1")])
     plan = replace(plan_of(snapshot, status=Status.ALREADY_OPTIMAL), by_priority=())
     assert list(find_wrong_accounts(snapshot, plan)) == []
-    said = Unplaced("shop", "gated", ("scheduling-gates",), "its gates are not lifted", True)
+    said = Unplaced("shop", "gated", ("scheduling-gates",), Finding(Pattern.GATED), True)
     assert list(find_wrong_accounts(snapshot, replace(plan, unplaced=(said,)))) == []
 
 
@@ -69,9 +70,9 @@ def test_an_open_proof_may_leave_a_gap():
 def test_a_pod_may_stay_pending_for_lack_of_time_and_never_without_a_word():
     snapshot, pods = scene()
     plan = right_plan(snapshot, pods)
-    unlucky = Unplaced("shop", "waits", (), "there is a place for it, which no plan found in the time has used", False)
+    unlucky = Unplaced("shop", "waits", (), Finding(Pattern.OPEN), False)
     assert list(find_wrong_accounts(snapshot, replace(plan, unplaced=(unlucky,)))) == []
-    for wrong in (replace(unlucky, words=""), replace(unlucky, impossible=True)):
+    for wrong in (replace(unlucky, finding=Finding(Pattern.FULL)), replace(unlucky, impossible=True)):
         assert list(find_wrong_accounts(snapshot, replace(plan, unplaced=(wrong,)))) == [
             "nothing is said of why pod shop/waits stays pending"
         ]

@@ -8,11 +8,12 @@ import pytest
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.domain.actions import Reason, ResizePod
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.packing import Arrival, Proposal, Sizes, Stage, TierLine, Unplaced
+from cruise.domain.packing import Arrival, Proposal, Sizes, Stage, TierLine
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.domain.sizes import spec_targets
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Status
 from tests.builders import make_budget
 from tests.decisions.packing.judging.plans import place, plan_of, preempt, right_plan, scene
@@ -82,7 +83,7 @@ def another_pod_of_the_same_name(snapshot, pods, plan):
 
 @breaks("pod shop/ghost does not exist")
 def a_pod_that_is_not_there(snapshot, pods, plan):
-    ghost = Unplaced("shop", "ghost", ("cpu",), "no node has the cpu", False)
+    ghost = Unplaced("shop", "ghost", ("cpu",), Finding(Pattern.FULL), False)
     return snapshot, replace(plan, unplaced=(*plan.unplaced, ghost))
 
 
@@ -239,19 +240,19 @@ def a_pending_pod_forgotten(snapshot, pods, plan):
 
 @breaks("pod shop/asks has more than one fate")
 def a_pod_placed_and_not_placed(snapshot, pods, plan):
-    lost = Unplaced("shop", "asks", ("cpu",), "no node has the cpu", False)
+    lost = Unplaced("shop", "asks", ("cpu",), Finding(Pattern.FULL), False)
     return snapshot, replace(plan, unplaced=(lost, *plan.unplaced))
 
 
 @breaks("pod shop/stays is placed or unplaced, but was not pending")
 def a_running_pod_among_the_unplaced(snapshot, pods, plan):
-    lost = Unplaced("shop", "stays", ("cpu",), "no node has the cpu", False)
+    lost = Unplaced("shop", "stays", ("cpu",), Finding(Pattern.FULL), False)
     return snapshot, replace(plan, unplaced=(*plan.unplaced, lost))
 
 
 @breaks("nothing is said of why pod shop/waits stays pending")
 def no_word_on_why_a_pod_waits(snapshot, pods, plan):
-    return snapshot, replace(plan, unplaced=(Unplaced("shop", "waits", (), "", False),))
+    return snapshot, replace(plan, unplaced=(Unplaced("shop", "waits", (), Finding(Pattern.FULL), False),))
 
 
 @breaks("is resized, though sizes are fixed")
