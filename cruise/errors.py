@@ -10,6 +10,9 @@ CruiseError
 └── Unavailable             nothing answered, or too late
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CruiseError(Exception):
     """The root of every failure that cruise expects from the world."""
@@ -53,3 +56,15 @@ class Throttled(CruiseError):
 
 class Unavailable(CruiseError):
     """Nothing answered, or too late."""
+
+
+@contextmanager
+def one_refusal() -> Iterator[None]:
+    """Raise a task group's first CruiseError in place of the group, unless something else failed as well."""
+    try:
+        yield
+    except ExceptionGroup as failures:
+        refusals, others = failures.split(CruiseError)
+        if refusals is None or others is not None:
+            raise
+        raise refusals.exceptions[0] from failures

@@ -33,17 +33,6 @@ _MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class OomWaits:
-    """Seconds between two tries of a kill that was not answered, and for an answer when the reactor is stopped."""
-
-    retry: float = 1.0
-    answer: float = WRITE_WAITS.answer
-
-
-OOM_WAITS = OomWaits()
-
-
-@dataclass(frozen=True, slots=True)
 class Reaction:
     """What followed one kill: the decision, and how it ended (None where nothing was tried)."""
 
@@ -68,7 +57,7 @@ class OomReactor:
         exclusions: Exclusions | None = None,
         usage: UsageState | None = None,
         *,
-        waits: OomWaits = OOM_WAITS,
+        retry_seconds: float = 1.0,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -76,7 +65,7 @@ class OomReactor:
         self._writer = writer or Writer(cluster, store, policy)
         self._exclusions = exclusions or Exclusions()
         self._usage = usage or UsageState()
-        self._waits = waits
+        self._retry_seconds = retry_seconds
         self._reacted_at: dict[tuple[str, str], datetime] = {}
         self._known: dict[tuple[str, str, datetime], None] = {}
         self._unanswered: dict[tuple[str, str, datetime], OomKill] = {}
@@ -96,7 +85,7 @@ class OomReactor:
         coming = asyncio.ensure_future(anext(stream, None))
         try:
             while True:
-                await asyncio.wait({coming}, timeout=self._waits.retry if self._unanswered else None)
+                await asyncio.wait({coming}, timeout=self._retry_seconds if self._unanswered else None)
                 if coming.done():
                     kill = coming.result()
                     if kill is None:
@@ -132,7 +121,7 @@ class OomReactor:
         try:
             return await asyncio.shield(reacting)
         except asyncio.CancelledError:
-            await asyncio.wait({reacting}, timeout=self._waits.answer)
+            await asyncio.wait({reacting}, timeout=WRITE_WAITS.answer)
             reacting.cancel()
             await asyncio.gather(reacting, return_exceptions=True)
             raise

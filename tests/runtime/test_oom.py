@@ -16,7 +16,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
 from cruise.errors import CruiseError, Unavailable
-from cruise.runtime.oom import OomReactor, OomWaits, Reaction, around
+from cruise.runtime.oom import OomReactor, Reaction, around
 from cruise.runtime.writing.exclusions import Exclusions
 from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster
@@ -369,7 +369,7 @@ async def test_kills_do_not_wait_for_one_that_cannot_be_answered():
         return Unavailable("no answer") if isinstance(action, ResizePod) and action.uid == bad.pod_uid else None
 
     faulty = FaultyCluster(world, Faults(refuse=no_answer))
-    reactor = OomReactor(faulty, store, FULL, waits=OomWaits(retry=0.001))
+    reactor = OomReactor(faulty, store, FULL, retry_seconds=0.001)
     reactions = reactor.reactions(lambda: world.now)
     first = await anext(reactions)
     assert first.record.pod_uid == world.kills[1].pod_uid

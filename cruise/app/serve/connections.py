@@ -24,7 +24,7 @@ from cruise.app.serve.controller import Announce, Pods, say_nothing
 from cruise.app.serve.leading import contender, elects, fenced
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.policy import Mode, Policy
-from cruise.errors import CruiseError, Unavailable
+from cruise.errors import Unavailable, one_refusal
 from cruise.interfaces.announcements import announcements_of
 from cruise.runtime.ports import Store
 from cruise.runtime.usage.reading import UsageReading
@@ -88,16 +88,11 @@ def announcer(connected: Connections) -> Announce:
 @asynccontextmanager
 async def followed(cluster: KubeCluster) -> AsyncIterator[None]:
     """Keep the view of the cluster in step for as long as this lasts."""
-    try:
+    with one_refusal():
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(cluster.run())
             yield
             following.cancel()
-    except ExceptionGroup as failures:
-        refusals, others = failures.split(CruiseError)
-        if refusals is None or others is not None:
-            raise
-        raise refusals.exceptions[0] from failures
 
 
 async def in_step(cluster: KubeCluster, patience: timedelta | None = None) -> None:

@@ -29,7 +29,7 @@ from cruise.app.http_server import serve_http
 from cruise.app.serve.connections import policy_of
 from cruise.app.webhook.admission_upkeep import AdmissionUpkeep, Quotas
 from cruise.app.webhook.stored_view import StoreFollower
-from cruise.errors import CruiseError, Throttled, Unavailable
+from cruise.errors import CruiseError, Throttled, Unavailable, one_refusal
 from cruise.interfaces.http.health import health_app
 from cruise.interfaces.http.metrics import metrics_text
 from cruise.interfaces.webhook import answers_and_durations, webhook_app
@@ -92,7 +92,7 @@ class Webhook:
             upkeep = AdmissionUpkeep(
                 self.cluster, self.store, self._policy, self.reviewer, wall_clock, lambda: self.quotas, self._expected
             )
-            try:
+            with one_refusal():
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self.cluster.run())
                     tasks.create_task(upkeep.run())
@@ -100,11 +100,6 @@ class Webhook:
                     tasks.create_task(self._keep_certificate())
                     tasks.create_task(self._settle())
                     await self._until_cancelled()
-            except ExceptionGroup as failures:
-                refusals, others = failures.split(CruiseError)
-                if refusals is None or others is not None:
-                    raise
-                raise refusals.exceptions[0] from failures
 
     def reasons(self) -> list[str]:
         """Return why no review can be decided now."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 from cruise.decisions.usage.attribution import Attribution
 from cruise.decisions.usage.peaks import HOUR_SECONDS, first_hour_of_history
 from cruise.domain.usage import CounterTail, PartitionProgress, SampleBlock
-from cruise.errors import BadInput, CruiseError
+from cruise.errors import BadInput, CruiseError, one_refusal
 from cruise.runtime.ports import Store, UsageSource
 from cruise.runtime.usage.state import FailedRead, UsageState
 
@@ -96,15 +96,10 @@ class UsageReader:
         known = {partition: self._known_progress(partition) for partition in partitions}
         self._seconds_left = {partition: self._at - one.read_until for partition, one in known.items()}
         self._seconds_in_all = sum(self._seconds_left.values())
-        try:
+        with one_refusal():
             async with asyncio.TaskGroup() as group:
                 for partition, progress in known.items():
                     group.create_task(self._read_partition(partition, progress))
-        except ExceptionGroup as failures:
-            refusals, others = failures.split(CruiseError)
-            if refusals is None or others is not None:
-                raise
-            raise refusals.exceptions[0] from failures
         if self._failures and not self._read_something:
             errors = [error for _, error in self._failures]
             raise next((error for error in errors if isinstance(error, BadInput)), errors[0])
