@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from cruise.adapters.collection import uncollected
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInput
@@ -41,20 +42,15 @@ def _shown(path: str) -> str:
 @contextmanager
 def _collector_paused() -> Iterator[None]:
     """Spare the garbage collector what cannot be garbage: a million objects without cycles that all stay."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         yield
         gc.freeze()
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def read_chunks(path: str) -> Iterator[bytes]:
     """Yield a file's content in pieces, unpacked where it is gzip, whatever its name.
 
-    Raises BadInput for what cannot be read; whoever knows what the file is for adds its name.
+    Raises BadInput for what cannot be read; the caller adds its name.
     """
     if path == STANDARD_INPUT:
         yield from _unpacked(sys.stdin.buffer)

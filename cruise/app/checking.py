@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
-from cruise.adapters.kube.asking.access import AccessCheck, may
+from cruise.adapters.kube.asking.access import may
 from cruise.adapters.kube.asking.discovery import discover
 from cruise.adapters.kube.asking.surroundings import Registration, registration, vertical_autoscalers, who_asks
 from cruise.adapters.kube.following.one_time_list import Look, look
@@ -90,10 +90,7 @@ async def _server(client: KubeClient) -> ServerFacts:
 
 async def _access(client: KubeClient, settings: Settings) -> AccessFacts:
     needs = required_access(settings.mode, own_namespace(settings.namespace))
-    checks = [
-        AccessCheck(need.verb, need.resource, need.group, need.subresource, need.namespace, need.name) for need in needs
-    ]
-    user, allowed = await asyncio.gather(who_asks(client), may(client, checks))
+    user, allowed = await asyncio.gather(who_asks(client), may(client, needs))
     return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted))
 
 

@@ -72,46 +72,33 @@ def count(example: str, least: int = 0) -> Form:
     return Form(f"a whole number of at least {least}", example, read)
 
 
-def number(example: str) -> Form:
-    """A positive number."""
+def number(what: str, example: str, fits: Callable[[float], bool]) -> Form:
+    """A finite number that `fits`."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError(value)
         found = float(value)
-        if not math.isfinite(found) or found <= 0:
+        if not math.isfinite(found) or not fits(found):
             raise ValueError(value)
         return found
 
-    return Form("a positive number", example, read)
+    return Form(what, example, read)
+
+
+def positive(example: str) -> Form:
+    """A number above 0."""
+    return number("a positive number", example, lambda found: found > 0)
 
 
 def price(example: str) -> Form:
-    """What something costs; nothing is a price too."""
-
-    def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(value)
-        found = float(value)
-        if not math.isfinite(found) or found < 0:
-            raise ValueError(value)
-        return found
-
-    return Form("a number of at least 0", example, read)
+    """A cost, which may be 0."""
+    return number("a number of at least 0", example, lambda found: found >= 0)
 
 
 def share(example: str) -> Form:
-    """A share, neither nothing nor all."""
-
-    def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(value)
-        found = float(value)
-        if not 0 < found < 1:
-            raise ValueError(value)
-        return found
-
-    return Form("a share between 0 and 1", example, read)
+    """A share between 0 and 1, neither of them included."""
+    return number("a share between 0 and 1", example, lambda found: 0 < found < 1)
 
 
 def _read_flag(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""The sources of settings joined: environment over file over defaults; what nobody knows is refused."""
+"""The sources of settings joined: environment over file over defaults; an unknown key is refused."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ from cruise.settings.table import FORMS, Settings
 
 PREFIX = "CRUISE_"
 # Kubernetes puts the addresses of Services into every container of their namespace; a Service called cruise-webhook
-# so becomes CRUISE_WEBHOOK_SERVICE_HOST. They are nobody's settings.
+# so becomes CRUISE_WEBHOOK_SERVICE_HOST. They are not settings.
 _SERVICE_LINK = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
 )
@@ -73,6 +73,6 @@ def _read(place: str, key: str, value: object) -> object:
 
 
 def nearest_key(key: str) -> str:
-    """Return the known key that looks most like an unknown one."""
+    """Return the known key that is most similar to an unknown one."""
     [found] = get_close_matches(key.lower().replace("-", "_"), FORMS, n=1, cutoff=0.0)
     return found

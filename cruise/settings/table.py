@@ -44,7 +44,7 @@ class Settings:
     """
 
     kubeconfig: Path | None = _setting(forms.PATH, None)
-    kube_requests_per_second: float = _setting(forms.number("100"), 100.0)
+    kube_requests_per_second: float = _setting(forms.positive("100"), 100.0)
     kube_burst: int = _setting(forms.count("200", least=1), 200)
     kube_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
     namespace: str | None = _setting(Form("a namespace", "cruise", forms.TEXT.read), None)
@@ -110,8 +110,8 @@ class Settings:
     headroom_start: HeadroomStart = _setting(_HEADROOM_START, _POLICY.headroom_start)
     excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
-    overload_above: float = _setting(forms.number("1.0"), _POLICY.overload_above)
-    overload_below: float = _setting(forms.number("0.9"), _POLICY.overload_below)
+    overload_above: float = _setting(forms.positive("1.0"), _POLICY.overload_above)
+    overload_below: float = _setting(forms.positive("0.9"), _POLICY.overload_below)
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""

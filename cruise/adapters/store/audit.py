@@ -41,7 +41,7 @@ def _records(outcomes: Sequence[Outcome]) -> Iterator[tuple[object, ...]]:
         )
 
 
-async def newest(connection: AsyncConnection, since: datetime, limit: int) -> Sequence[Outcome]:
+async def newest(connection: AsyncConnection, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
     """Return the newest lines not before a time, newest first."""
     statement = select(outcome).where(outcome.c.at >= since).order_by(outcome.c.at.desc(), outcome.c.id.desc())
     return [_outcome(row) for row in await connection.execute(statement.limit(limit))]

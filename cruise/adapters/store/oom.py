@@ -24,11 +24,11 @@ async def known(connection: AsyncConnection, pod_uid: str, container: str, finis
     return await connection.scalar(select(oom_record.c.pod_uid).filter_by(**key)) is not None
 
 
-async def since(connection: AsyncConnection, start: datetime) -> Sequence[OomRecord]:
+async def finished_since(connection: AsyncConnection, since: datetime) -> Sequence[OomRecord]:
     """Return the kills finished not before a time, oldest first."""
     statement = (
         select(oom_record)
-        .where(oom_record.c.finished_at >= start)
+        .where(oom_record.c.finished_at >= since)
         .order_by(oom_record.c.finished_at, oom_record.c.pod_uid, oom_record.c.container)
     )
     return [OomRecord(**row) for row in (await connection.execute(statement)).mappings()]

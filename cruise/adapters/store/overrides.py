@@ -1,4 +1,4 @@
-"""What the operator asks for: overrides of single workloads, and the pause of everything."""
+"""What the operator sets: overrides of single workloads, and the pause of everything."""
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
@@ -30,11 +30,11 @@ async def put(connection: AsyncConnection, namespace: str, workload: WorkloadRef
 
 
 async def paused(connection: AsyncConnection) -> bool:
-    """Tell whether every write is stopped; not before anybody has said so."""
+    """Tell whether every write is stopped; false where nothing is stored."""
     return bool(await connection.scalar(select(control.c.paused)))
 
 
-async def set_paused(connection: AsyncConnection, value: bool) -> None:
+async def set_paused(connection: AsyncConnection, paused: bool) -> None:
     """Stop every write, or let them go on."""
-    statement = insert(control).values(singleton=True, paused=value)
-    await connection.execute(statement.on_conflict_do_update(index_elements=["singleton"], set_={"paused": value}))
+    statement = insert(control).values(singleton=True, paused=paused)
+    await connection.execute(statement.on_conflict_do_update(index_elements=["singleton"], set_={"paused": paused}))

@@ -1,9 +1,11 @@
 """The store in Postgres: every method is one transaction."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store import (
     audit,
@@ -19,21 +21,22 @@ from cruise.adapters.store import (
 )
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.tables import metadata
-from cruise.domain.actions import OriginalSizes, Outcome, RefusedTarget
-from cruise.domain.annotations import Overrides
-from cruise.domain.cluster import WorkloadRef
-from cruise.domain.headroom import DayScores
-from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.retention import RETENTION
-from cruise.domain.usage import (
-    HourlyPeaks,
-    OomRecord,
-    PartitionProgress,
-    PeakSummary,
-    SampleBlock,
-    StatisticsTable,
-    UsageAdvance,
-)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _one_transaction(
+    work: Callable[Concatenate[AsyncConnection, P], Awaitable[T]],
+) -> Callable[Concatenate["PostgresStore", P], Coroutine[Any, Any, T]]:
+    """Make a method that does this work in a transaction of its own."""
+
+    async def method(self: "PostgresStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self._database.transaction() as connection:
+            return await work(connection, *args, **kwargs)
+
+    return method
 
 
 class PostgresStore:
@@ -42,125 +45,36 @@ class PostgresStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def write_statistics(self, table: StatisticsTable) -> None:
-        async with self._database.transaction() as connection:
-            await statistic_rows.write(connection, table)
-
-    async def read_statistics(self) -> StatisticsTable:
-        async with self._database.transaction() as connection:
-            return await statistic_rows.read_all(connection)
-
-    async def workload_statistics(self) -> StatisticsTable:
-        async with self._database.transaction() as connection:
-            return await statistic_rows.read_of_workloads(connection)
-
-    async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
-        async with self._database.transaction() as connection:
-            return await statistic_rows.read_of_pod(connection, namespace, pod, workload, identity)
-
-    async def record_usage(self, advance: UsageAdvance) -> None:
-        async with self._database.transaction() as connection:
-            await usage.record(connection, advance)
-
-    async def usage_progress(self) -> Mapping[str, PartitionProgress]:
-        async with self._database.transaction() as connection:
-            return await usage.progress(connection)
-
-    async def recent_blocks(self, since: int) -> Sequence[SampleBlock]:
-        async with self._database.transaction() as connection:
-            return await usage.recent_blocks(connection, since)
-
-    async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
-        async with self._database.transaction() as connection:
-            return await peaks.summary(connection, hours, since_hour)
-
-    async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
-        async with self._database.transaction() as connection:
-            return await peaks.of_workload(connection, namespace, workload, since_hour)
-
-    async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
-        async with self._database.transaction() as connection:
-            return await peaks.of_hour(connection, hour)
-
-    async def record_headroom_scores(self, days: Sequence[DayScores]) -> None:
-        async with self._database.transaction() as connection:
-            await headroom_scores.record(connection, days)
-
-    async def headroom_scores(self) -> Sequence[DayScores]:
-        async with self._database.transaction() as connection:
-            return await headroom_scores.of_days(connection)
-
-    async def record_oom(self, record: OomRecord) -> bool:
-        async with self._database.transaction() as connection:
-            return await oom.remember(connection, record)
-
-    async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
-        async with self._database.transaction() as connection:
-            return await oom.known(connection, pod_uid, container, finished_at)
-
-    async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
-        async with self._database.transaction() as connection:
-            return await oom.since(connection, since)
-
-    async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        async with self._database.transaction() as connection:
-            await audit.append(connection, outcomes)
-
-    async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
-        async with self._database.transaction() as connection:
-            return await audit.newest(connection, since, limit)
-
-    async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
-        async with self._database.transaction() as connection:
-            return await audit.of_pod(connection, namespace, pod, since)
-
-    async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
-        async with self._database.transaction() as connection:
-            return await audit.evictions_done(connection, since)
-
-    async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
-        async with self._database.transaction() as connection:
-            return await overrides.of_workloads(connection)
-
-    async def put_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
-        async with self._database.transaction() as connection:
-            await overrides.put(connection, namespace, workload, override)
-
-    async def paused(self) -> bool:
-        async with self._database.transaction() as connection:
-            return await overrides.paused(connection)
-
-    async def set_paused(self, paused: bool) -> None:
-        async with self._database.transaction() as connection:
-            await overrides.set_paused(connection, paused)
-
-    async def refused_targets(self) -> Mapping[str, RefusedTarget]:
-        async with self._database.transaction() as connection:
-            return await refusals.of_pods(connection)
-
-    async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
-        async with self._database.transaction() as connection:
-            await refusals.remember(connection, refused)
-
-    async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
-        async with self._database.transaction() as connection:
-            await original_sizes.remember(connection, originals)
-
-    async def original_sizes(self) -> Mapping[str, OriginalSizes]:
-        async with self._database.transaction() as connection:
-            return await original_sizes.of_pods(connection)
-
-    async def save_packing(self, plan: PackingPlan) -> None:
-        async with self._database.transaction() as connection:
-            await packing_plans.save(connection, plan)
-
-    async def packing(self) -> PackingPlan | None:
-        async with self._database.transaction() as connection:
-            return await packing_plans.last(connection)
-
-    async def steered(self) -> Sequence[Steering]:
-        async with self._database.transaction() as connection:
-            return await packing_plans.steered(connection)
+    write_statistics = _one_transaction(statistic_rows.write)
+    read_statistics = _one_transaction(statistic_rows.read_all)
+    workload_statistics = _one_transaction(statistic_rows.read_of_workloads)
+    statistics_of_pod = _one_transaction(statistic_rows.read_of_pod)
+    record_usage = _one_transaction(usage.record)
+    usage_progress = _one_transaction(usage.progress)
+    recent_blocks = _one_transaction(usage.recent_blocks)
+    peak_summary = _one_transaction(peaks.summary)
+    hourly_peaks = _one_transaction(peaks.of_workload)
+    peaks_of_hour = _one_transaction(peaks.of_hour)
+    record_headroom_scores = _one_transaction(headroom_scores.record)
+    headroom_scores = _one_transaction(headroom_scores.of_days)
+    record_oom = _one_transaction(oom.remember)
+    knows_oom = _one_transaction(oom.known)
+    oom_records = _one_transaction(oom.finished_since)
+    record_outcomes = _one_transaction(audit.append)
+    outcomes = _one_transaction(audit.newest)
+    outcomes_of_pod = _one_transaction(audit.of_pod)
+    evictions_since = _one_transaction(audit.evictions_done)
+    put_override = _one_transaction(overrides.put)
+    paused = _one_transaction(overrides.paused)
+    set_paused = _one_transaction(overrides.set_paused)
+    overrides = _one_transaction(overrides.of_workloads)
+    refused_targets = _one_transaction(refusals.of_pods)
+    remember_refused = _one_transaction(refusals.remember)
+    remember_original_sizes = _one_transaction(original_sizes.remember)
+    original_sizes = _one_transaction(original_sizes.of_pods)
+    save_packing = _one_transaction(packing_plans.save)
+    packing = _one_transaction(packing_plans.last)
+    steered = _one_transaction(packing_plans.steered)
 
     async def prune(self, now: datetime) -> None:
         kept = RETENTION

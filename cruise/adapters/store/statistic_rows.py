@@ -12,7 +12,7 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store.collection import uncollected
+from cruise.adapters.collection import uncollected
 from cruise.adapters.store.connection import driver_in_transaction
 from cruise.adapters.store.tables import pod_statistic, workload_statistic
 from cruise.domain.usage import FIGURES, StatisticColumns, StatisticKey, StatisticsTable
@@ -24,18 +24,18 @@ _WORKLOAD_KEY = ("namespace", "workload", "identity", "container")
 _COLUMNS = (*StatisticKey._fields, *FIGURES)
 
 
-async def write(connection: AsyncConnection, statistics: StatisticsTable) -> None:
+async def write(connection: AsyncConnection, table: StatisticsTable) -> None:
     """Replace the rows of the table's containers and workloads; of two rows for one, the later counts."""
-    pods = {(key.namespace, key.pod, key.container): row for row, key in enumerate(statistics.keys) if key.pod}
+    pods = {(key.namespace, key.pod, key.container): row for row, key in enumerate(table.keys) if key.pod}
     workloads = {
         (key.namespace, key.workload, key.identity, key.container): row
-        for row, key in enumerate(statistics.keys)
+        for row, key in enumerate(table.keys)
         if not key.pod
     }
     # Two writers would lock the same rows in different orders.
     await connection.execute(select(func.pg_advisory_xact_lock(STATISTICS_LOCK)))
-    await _upsert(connection, pod_statistic, _POD_KEY, statistics, list(pods.values()))
-    await _upsert(connection, workload_statistic, _WORKLOAD_KEY, statistics, list(workloads.values()))
+    await _upsert(connection, pod_statistic, _POD_KEY, table, list(pods.values()))
+    await _upsert(connection, workload_statistic, _WORKLOAD_KEY, table, list(workloads.values()))
 
 
 async def _upsert(

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from cruise.adapters.kube.following.backoff import Backoff
 from cruise.adapters.kube.following.kinds import Kind
 from cruise.adapters.kube.following.listing import list_pages
 from cruise.adapters.kube.following.shelf import Key, KindShelf, key_of
 from cruise.adapters.kube.following.watch_lines import WatchLines
 from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.throttling import Backoff
 from cruise.errors import BadInput, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
 from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder
 from cruise.kube_json.wire.object_json import AnyObject

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import aiohttp
@@ -32,6 +33,21 @@ _SESSIONS = 2
 _WATCH_SILENCE_SECONDS = 90.0
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
 _NOTHING: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request as every identity sends it."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    timeout: aiohttp.ClientTimeout
+    body: bytes | None = None
+    content_type: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
 
 
 class KubeClient:
@@ -75,7 +91,7 @@ class KubeClient:
         """
         for attempt in range(_READ_TRIES):
             try:
-                return await self._ask("GET", path, query, urgent=urgent)
+                return await self._ask(_Request("GET", path, query, self._timeout), urgent=urgent)
             except Throttled as error:
                 if attempt + 1 == _READ_TRIES:
                     raise
@@ -99,11 +115,11 @@ class KubeClient:
         there was an answer. PUT is so by HTTP's own rules. What is `urgent` does not wait behind other requests.
         """
         query = {**query, "fieldManager": FIELD_MANAGER}
-        sent = msgspec.json.encode(body)
-        answer = await self._ask(method, path, query, sent, content_type, repeatable=repeatable, urgent=urgent)
+        request = _Request(method, path, query, self._timeout, msgspec.json.encode(body), content_type)
+        answer = await self._ask(request, repeatable=repeatable, urgent=urgent)
         failure = failure_of(answer)
         if failure is not None:
-            raise error_of_status(failure, f"{method} {path}")
+            raise error_of_status(failure, str(request))
         return answer
 
     @asynccontextmanager
@@ -116,15 +132,15 @@ class KubeClient:
         iterator raises Unavailable.
         """
         timeout = aiohttp.ClientTimeout(total=None, connect=self._seconds, sock_read=silence_seconds)
-        asked = f"GET {path}"
-        with translated(asked, silence_seconds):
-            response = await self._respond("GET", path, query, None, _NOTHING, timeout)
+        request = _Request("GET", path, query, timeout)
+        with translated(str(request), silence_seconds):
+            response = await self._respond(request)
         async with response:
             if response.status != 200:
-                with translated(asked, self._seconds):
+                with translated(str(request), self._seconds):
                     body = await response.read()
-                raise error_of(response.status, body, asked, response.headers.get("Retry-After"))
-            yield lines_of(response, asked, silence_seconds)
+                raise error_of(response.status, body, str(request), response.headers.get("Retry-After"))
+            yield lines_of(response, str(request), silence_seconds)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -132,86 +148,52 @@ class KubeClient:
             await session.close()
         self._sessions.clear()
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        sent: bytes | None = None,
-        content_type: str = "",
-        *,
-        repeatable: bool = True,
-        urgent: bool = False,
-    ) -> bytes:
+    @property
+    def _timeout(self) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=self._seconds)
+
+    async def _ask(self, request: _Request, *, repeatable: bool = True, urgent: bool = False) -> bytes:
         wait = 0.0 if urgent else self._bucket.reserve(time.monotonic())
         if wait > 0:
             await asyncio.sleep(wait)
-        timeout = aiohttp.ClientTimeout(total=self._seconds)
-        headers = {"Content-Type": content_type} if content_type else _NOTHING
-        asked = f"{method} {path}"
-        with translated(asked, self._seconds):
+        with translated(str(request), self._seconds):
             try:
-                response, body = await self._exchange(method, path, query, sent, headers, timeout)
+                response, body = await self._exchange(request)
             except BROKEN:
                 if not repeatable:
                     raise
-                response, body = await self._exchange(method, path, query, sent, headers, timeout)
+                response, body = await self._exchange(request)
         if not 200 <= response.status < 300:
-            raise error_of(response.status, body, asked, response.headers.get("Retry-After"))
+            raise error_of(response.status, body, str(request), response.headers.get("Retry-After"))
         if "json" not in response.content_type:
-            raise Unavailable(f"{asked} was answered with {response.content_type}: is that a Kubernetes API server?")
+            raise Unavailable(f"{request} was answered with {response.content_type}: is that a Kubernetes API server?")
         return body
 
-    async def _exchange(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        sent: bytes | None,
-        headers: Mapping[str, str],
-        timeout: aiohttp.ClientTimeout,
-    ) -> tuple[aiohttp.ClientResponse, bytes]:
-        async with await self._respond(method, path, query, sent, headers, timeout) as response:
+    async def _exchange(self, request: _Request) -> tuple[aiohttp.ClientResponse, bytes]:
+        async with await self._respond(request) as response:
             return response, await response.read()
 
-    async def _respond(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        sent: bytes | None,
-        headers: Mapping[str, str],
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
+    async def _respond(self, request: _Request) -> aiohttp.ClientResponse:
         """Send a request, once more with credentials read anew where those in use are not accepted."""
         identity = await self._credentials.current()
-        response = await self._request(identity, method, path, query, sent, headers, timeout)
+        response = await self._send_as(identity, request)
         if response.status != 401:
             return response
         response.release()
-        identity = await self._credentials.renewed(identity)
-        return await self._request(identity, method, path, query, sent, headers, timeout)
+        return await self._send_as(await self._credentials.renewed(identity), request)
 
-    async def _request(
-        self,
-        identity: Identity,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        sent: bytes | None,
-        headers: Mapping[str, str],
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
-        address = f"{identity.server}{path}?{urlencode(query)}" if query else f"{identity.server}{path}"
+    async def _send_as(self, identity: Identity, request: _Request) -> aiohttp.ClientResponse:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        content = {"Content-Type": request.content_type} if request.content_type else _NOTHING
         session = await self._session(identity)
-        if method != "GET" and not self._may_send():
-            raise Unavailable(f"{method} {path}: not sent, since this process may not write any more")
+        if request.method != "GET" and not self._may_send():
+            raise Unavailable(f"{request}: not sent, since this process may not write any more")
         return await session.request(
-            method,
-            URL(address, encoded=True),
-            data=sent,
-            headers={**_HEADERS, **identity.headers, **headers},
-            timeout=timeout,
+            request.method,
+            URL(f"{identity.server}{request.path}{query}", encoded=True),
+            data=request.body,
+            headers={**_HEADERS, **identity.headers, **content},
+            timeout=request.timeout,
             proxy=identity.proxy,
             server_hostname=identity.server_name,
             allow_redirects=False,

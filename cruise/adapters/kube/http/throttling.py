@@ -1,8 +1,9 @@
-"""How fast is asked: a bucket of tokens, and how long to wait when told to slow down."""
+"""How fast requests go out: a bucket of tokens, and the waits between tries."""
 
 import random
+from dataclasses import dataclass
 
-# However long a server asks to be left alone, a read that somebody waits for is not put off for longer.
+# A read is not delayed for longer, whatever Retry-After says.
 LONGEST_WAIT_SECONDS = 30.0
 
 
@@ -18,7 +19,7 @@ class TokenBucket:
     def reserve(self, now: float) -> float:
         """Take the next token, even one that is still to come; return for how many seconds to wait for it.
 
-        Who asks first is served first.
+        Tokens go out in the order of the calls.
         """
         self._fill(now)
         self._tokens -= 1
@@ -45,3 +46,23 @@ def wait_seconds(attempt: int, retry_after_seconds: float | None) -> float:
     """
     asked = 0.5 * 2**attempt if retry_after_seconds is None else retry_after_seconds
     return min(asked, LONGEST_WAIT_SECONDS) * random.uniform(1.0, 1.25)
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Waits that double from `first_seconds` to `most_seconds`, each shortened at random by up to half."""
+
+    first_seconds: float
+    most_seconds: float
+    failures: int = 0
+
+    def next_seconds(self, at_least: float | None = None) -> float:
+        """Count a failure and return how long to wait; never shorter than the server asked for."""
+        # Any exponent will do once the longest wait is reached.
+        wait = min(self.most_seconds, self.first_seconds * 2.0 ** min(self.failures, 30))
+        self.failures += 1
+        return max(at_least or 0.0, wait * random.uniform(0.5, 1.0))
+
+    def reset(self) -> None:
+        """Begin anew: things work."""
+        self.failures = 0

@@ -2,20 +2,21 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.kube.asking.access import AccessCheck, may
+from cruise.adapters.kube.asking.access import may
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from cruise.domain.preflight import AccessNeed
 from cruise.errors import Unavailable
 from tests.adapters.kube.answering_server import Answer, asking, in_turn, status
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
 
-RESIZE = AccessCheck("patch", "pods", subresource="resize")
+RESIZE = AccessNeed("patch", "pods", subresource="resize")
 
 
 async def test_an_admin_may_everything(client: KubeClient):
-    checks = [RESIZE, AccessCheck("delete", "nodes"), AccessCheck("update", "leases", "coordination.k8s.io")]
-    assert await may(client, checks) == [True, True, True]
+    needs = [RESIZE, AccessNeed("delete", "nodes"), AccessNeed("update", "leases", "coordination.k8s.io")]
+    assert await may(client, needs) == [True, True, True]
 
 
 async def test_nothing_asked_is_nothing_answered(client: KubeClient):
@@ -37,22 +38,22 @@ async def test_an_account_may_what_its_role_says(control_plane: ControlPlane, ad
     }
     admin.create({"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": metadata, **binding})
     allowed = {
-        AccessCheck("patch", "pods", subresource="resize", namespace=namespace): True,
-        AccessCheck("patch", "pods", subresource="resize"): False,
-        AccessCheck("patch", "pods", namespace=namespace): False,
-        AccessCheck("update", "pods", subresource="resize", namespace=namespace): False,
-        AccessCheck("get", "leases", "coordination.k8s.io", namespace=namespace, name="cruise"): True,
-        AccessCheck("get", "leases", "coordination.k8s.io", namespace=namespace): False,
+        AccessNeed("patch", "pods", subresource="resize", namespace=namespace): True,
+        AccessNeed("patch", "pods", subresource="resize"): False,
+        AccessNeed("patch", "pods", namespace=namespace): False,
+        AccessNeed("update", "pods", subresource="resize", namespace=namespace): False,
+        AccessNeed("get", "leases", "coordination.k8s.io", namespace=namespace, name="cruise"): True,
+        AccessNeed("get", "leases", "coordination.k8s.io", namespace=namespace): False,
     }
     kubeconfig = control_plane.kubeconfig(f"some-{namespace}", admin.service_account_token(namespace, "some"))
-    checks = list(allowed)
+    needs = list(allowed)
     async with connect(KubeSettings(kubeconfig)) as client:
-        first = checks[0]
+        first = needs[0]
         for _ in range(100):
             # The server reads roles from a cache.
             if (await may(client, [first]))[0]:
                 break
-        assert dict(zip(checks, await may(client, checks), strict=True)) == allowed
+        assert dict(zip(needs, await may(client, needs), strict=True)) == allowed
 
 
 @pytest.mark.parametrize("answer", [status(503), Answer((b"[]",)), Answer((b'{"status":{"allowed":"yes"}}',))])
@@ -62,8 +63,5 @@ async def test_no_answer_is_no_permission(tmp_path: Path, answer: Answer):
             await may(client, [RESIZE, RESIZE])
 
 
-def test_checks_are_named_as_rules_name_them():
+def test_needs_are_named_as_rules_name_them():
     assert str(RESIZE) == "patch pods/resize"
-    assert str(AccessCheck("update", "leases", "coordination.k8s.io", namespace="a")) == (
-        "update leases.coordination.k8s.io in a"
-    )

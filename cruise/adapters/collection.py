@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept out of reads that are nothing but keeping."""
+"""Python's garbage collector, held back while objects are read that all stay."""
 
 import gc
 from collections.abc import Iterator
