@@ -1,6 +1,6 @@
 """What the operator asks for: the policy of the installation, and the values that overrides choose from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import IntEnum, StrEnum
 
@@ -93,6 +93,11 @@ class Policy:
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)
     overload_above: float = 1.0
     overload_below: float = 0.9
+
+    @property
+    def of_plans(self) -> "Policy":
+        """The policy that plans follow: in mode observe they are those of mode full, and only shown."""
+        return replace(self, mode=Mode.FULL) if self.mode is Mode.OBSERVE else self
 
     def risk_of(self, resource: ResourceName) -> float:
         """Return the share of intervals in which demand for a resource may pass what a node has."""

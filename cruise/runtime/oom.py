@@ -12,7 +12,7 @@ from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
 from cruise.decisions.usage.statistics_table import with_lesson
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import ContainerRole, Node, OomKill, Pod, Snapshot
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
@@ -198,9 +198,8 @@ class OomReactor:
     async def _decide(
         self, record: OomRecord, pod: Pod | None, snapshot: Snapshot, statistics: StatisticsTable, now: datetime
     ) -> ResizePod | EvictPod | Hold:
-        policy = self._policy
-        decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
-        scope = Scope(snapshot, statistics, await self._store.overrides(), decided_as, now)
+        policy = self._policy.of_plans
+        scope = Scope(snapshot, statistics, await self._store.overrides(), policy, now)
         refused = await self._store.refused_targets()
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
         scene = Scene(
@@ -211,7 +210,7 @@ class OomReactor:
             refused=refused.get(record.pod_uid),
             last_reaction_at=await self._last_reaction(record, now),
         )
-        return decide_oom_reaction(record, pod, scene, scope, decided_as, now)
+        return decide_oom_reaction(record, pod, scene, scope, policy, now)
 
     async def _last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
         """Return when this container was last reacted to, after a restart from the audit."""

@@ -177,11 +177,10 @@ def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list
 
 
 async def _gathered(snapshot: Snapshot, store: Store, known: UsageState, policy: Policy, now: datetime) -> _Scene:
-    decided_as = replace(policy, mode=Mode.FULL) if policy.mode is Mode.OBSERVE else policy
     usage = Usage(await known.statistics(store), now, await store.overrides(), await store.refused_targets())
     spent = [line for line in await store.evictions_since(now - BUDGET_WINDOW) if line.action.node is not None]
     left = max(0, policy.max_evictions_per_hour - len(spent))
-    return _Scene(snapshot, usage, decided_as, Allowance(in_all=left, of_workloads=_disrupted(snapshot, policy)))
+    return _Scene(snapshot, usage, policy.of_plans, Allowance(in_all=left, of_workloads=_disrupted(snapshot, policy)))
 
 
 def _disrupted(snapshot: Snapshot, policy: Policy) -> Mapping[tuple[str, WorkloadRef], int]:

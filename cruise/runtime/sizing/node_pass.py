@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import structlog
@@ -16,7 +16,7 @@ from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Action, Hold, Outcome, RefusedTarget, ResizePod
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
@@ -93,11 +93,6 @@ class _Steps:
     waiting: Sequence[Hold] = field(init=False)
     outcomes: Sequence[Outcome] = field(init=False)
 
-    @property
-    def decided_as(self) -> Policy:
-        """The policy of the plans: in mode observe people see what would be done."""
-        return replace(self.policy, mode=Mode.FULL) if self.policy.mode is Mode.OBSERVE else self.policy
-
     async def take_snapshot(self) -> None:
         self.snapshot = await self.cluster.snapshot()
 
@@ -117,7 +112,7 @@ class _Steps:
             return decide_node_plans(
                 self.snapshot,
                 self.statistics,
-                self.decided_as,
+                self.policy.of_plans,
                 self.now,
                 stored=self.stored,
                 refused=self.refused,
@@ -138,7 +133,7 @@ class _Steps:
             decide_unscheduled,
             self.snapshot,
             self.statistics,
-            self.decided_as,
+            self.policy.of_plans,
             self.now,
             stored=self.stored,
             refused=self.refused,
