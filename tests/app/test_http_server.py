@@ -91,7 +91,7 @@ async def _failure(client, url):
     return answer.status_code if answer.status_code != 200 else None
 
 
-async def test_a_taken_port_is_told():
+async def test_a_taken_port_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BadInput, match=f"127.0.0.1:{port}: another process listens there already"):
@@ -103,7 +103,7 @@ async def test_a_taken_port_is_told():
     ("host", "words"),
     [("no-such-host.invalid", "the host is not known"), ("192.0.2.1", "no interface of this machine")],
 )
-async def test_an_address_that_is_none_is_told(host, words):
+async def test_an_address_that_is_none_is_refused(host, words):
     with pytest.raises(BadInput, match=words):
         async with serve_http(hello, host, 8080):
             pass

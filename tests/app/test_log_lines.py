@@ -93,7 +93,7 @@ def test_user_and_password_of_an_address_are_left_out(form: str):
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_an_exception_is_told_whole(form: str):
+def test_an_exception_is_logged_whole(form: str):
     out = lines(form)
     try:
         raise ZeroDivisionError("a bug")

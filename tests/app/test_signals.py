@@ -92,7 +92,7 @@ def test_a_second_signal_does_not_wait():
 
 
 @pytest.mark.parametrize("what", ["task", "thread"])
-def test_nobody_waits_for_what_was_left_behind(what: str):
+def test_the_end_does_not_wait_for_what_was_left_behind(what: str):
     with at_work(leaves_behind=what) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 7

@@ -443,7 +443,7 @@ async def test_only_the_pods_around_a_kill_are_looked_at():
     assert near.nodes == snapshot.nodes
 
 
-async def test_what_a_kill_teaches_is_kept_when_the_process_is_told_to_stop_meanwhile():
+async def test_what_a_kill_teaches_is_kept_when_the_process_is_stopped_meanwhile():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     faulty = FaultyCluster(world, Faults(read_seconds=0.001, write_seconds=0.05))

@@ -34,7 +34,7 @@ def told(outcomes: list[Outcome]) -> list[tuple[Verdict, Reason]]:
     return [(one.verdict, one.reason) for one in outcomes]
 
 
-async def test_pods_get_back_what_they_asked_for_before_the_first_resize():
+async def test_pods_get_back_what_they_requested_before_the_first_resize():
     world, store = cluster([workload("a"), workload("b")]), MemoryStore()
     before = await requests(world)
     await shrunk(world, store)
@@ -69,7 +69,7 @@ async def test_the_annotation_speaks_before_the_store():
     assert (after.containers[0].requests, after.containers[0].limits) == (amounts(300, 300), amounts(None, 600))
 
 
-async def test_a_garbled_annotation_is_told_and_the_pod_left():
+async def test_a_garbled_annotation_is_reported_and_the_pod_left():
     texts = ["", "nonsense", "[]", '{"app": 3}', '{"app":{"requests":{"cpu":"lots"}}}']
     worlds = [
         workload(f"w{number}", template(annotations={ORIGINAL_RESOURCES: text})) for number, text in enumerate(texts)
@@ -80,7 +80,7 @@ async def test_a_garbled_annotation_is_told_and_the_pod_left():
     assert world.tally.resizes_asked == 0
 
 
-async def test_what_has_no_room_waits_and_nobody_is_evicted():
+async def test_what_has_no_room_waits_and_no_pod_is_evicted():
     # 4000m: `a` and `b` had 1500 each, and most of what they gave back went to `c`.
     world = cluster([*(workload(name, template(container(1500))) for name in "ab"), workload("c")])
     store = MemoryStore()
@@ -108,7 +108,7 @@ async def test_only_the_namespace_that_was_named():
     assert len(await revert_pass(world, store, FULL, world.now, "shop")) == 1
 
 
-async def test_what_a_resize_cannot_restore_is_told():
+async def test_what_a_resize_cannot_restore_is_reported():
     world, store = cluster(workload("a", template(container(500, 512)))), MemoryStore()
     snapshot = await world.snapshot()
     [pod] = snapshot.pods

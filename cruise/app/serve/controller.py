@@ -113,16 +113,16 @@ class Controller:
         self._loads = NodeLoads()
         shared = shared or Shared()
         exclusions = shared.exclusions
-        # All add to one audit. A taint takes no room and is no eviction; the others take turns in evictions and count
-        # each other's grows. A kill's cool-down and a packing plan exclude pods and nodes, and node passes heed that.
-        taints = partial(Writer, cluster, store, policy, audit=shared.audit, at_once=shared.at_once)
-        moves = partial(taints, evictions=shared.evictions, grows=shared.grows)
-        self._load_writer, self._node_writer = taints(), moves(exclusions=exclusions)
+        # All add to one audit, and taints need no more. Node passes, reactions to kills and packing take turns in
+        # evictions and count each other's grows. The latter two also exclude pods and nodes from node passes.
+        of_taints = partial(Writer, cluster, store, policy, audit=shared.audit, at_once=shared.at_once)
+        of_pods = partial(of_taints, evictions=shared.evictions, grows=shared.grows)
+        self._load_writer, self._node_writer = of_taints(), of_pods(exclusions=exclusions)
         self._usage = UsageState()
         self._headroom = PassHeadroom(self._usage)
-        self._reactor = OomReactor(cluster, store, policy, moves(), exclusions, self._usage)
+        self._reactor = OomReactor(cluster, store, policy, of_pods(), exclusions, self._usage)
         self._plan_execution = PlanExecution(
-            cluster, store, policy, moves(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
+            cluster, store, policy, of_pods(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
         )
         self._packer = packer
         # A plan that another process has begun is taken up before a new one is made.

@@ -79,13 +79,13 @@ def server(*resources: str) -> Callable[[str], object]:
         (("pods",), Mode.OBSERVE, Mode.OBSERVE),
     ],
 )
-async def test_a_server_that_resizes_nothing_is_only_told_of_new_pods(
+async def test_on_a_server_without_resizes_only_new_pods_are_sized(
     tmp_path: Path, resources: tuple[str, ...], mode: Mode, expected: Mode
 ):
     async with connected(tmp_path, server(*resources)) as found:
         assert (await able(found, Policy(mode=mode))).mode is expected
 
 
-async def test_where_nothing_is_written_nobody_is_told(tmp_path: Path):
+async def test_where_nothing_is_written_nothing_is_announced(tmp_path: Path):
     async with connected(tmp_path, server()) as found:
         assert announcer(found) is say_nothing

@@ -83,7 +83,7 @@ def test_requested_cpu_falls_by_more_than_half(full: Run) -> None:
     assert requested(full.twin).cpu_millicores * 2 > full.requested_before.cpu_millicores
 
 
-def test_nobody_is_killed_that_the_original_requests_would_have_kept(full: Run) -> None:
+def test_no_container_is_killed_that_the_original_requests_would_have_kept(full: Run) -> None:
     assert kills_more(full.cluster, full.twin) == 0
     assert full.twin.tally.kills > full.cluster.tally.kills
 

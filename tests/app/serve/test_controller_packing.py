@@ -63,7 +63,7 @@ async def ended(theatre: Theatre) -> PackingPlan:
             await asyncio.sleep(0.05)
 
 
-async def test_after_a_node_pass_who_still_waits_is_packed():
+async def test_pods_that_still_wait_after_a_node_pass_are_packed():
     theatre = await crowded()
     controller = controller_of(theatre)
     async with time_passing(theatre):
@@ -115,7 +115,7 @@ async def test_the_job_packs_by_itself_and_tells_how_it_went():
     assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
 
 
-async def test_a_solver_that_fails_is_asked_again_after_the_next_node_pass_and_not_before():
+async def test_a_solver_that_fails_is_tried_again_after_the_next_node_pass_and_not_before():
     class Failing(Exhaustive):
         async def pack(self, problem: Problem, seconds: float, /) -> Packing:
             self.asked.append((problem, seconds))

@@ -155,7 +155,7 @@ async def test_a_cancelled_owner_takes_its_jobs_along() -> None:
     assert ended.is_set()
 
 
-async def test_a_failure_that_goes_on_is_told_once_and_its_end_too() -> None:
+async def test_a_failure_that_goes_on_is_logged_once_and_its_end_too() -> None:
     through = asyncio.Event()
     runs: list[int] = []
 

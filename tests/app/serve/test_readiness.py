@@ -50,7 +50,7 @@ def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
     assert running(activity=activity).reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
 
 
-def test_before_the_store_is_open_the_api_is_told_so():
+def test_before_the_store_is_open_the_api_answers_so():
     with pytest.raises(Unavailable, match="the database is not there yet"):
         _ = running(opened=None).store
 
@@ -78,7 +78,7 @@ def test_when_a_term_is_over_only_what_was_done_stays():
     assert sum(one.figures().outcomes.values()) == 1
 
 
-def test_metrics_have_the_mode_and_who_leads():
+def test_metrics_have_the_mode_and_the_leader():
     text = running().metrics().decode()
     assert 'cruise_mode{mode="observe"} 1.0' in text
     assert "cruise_leader 1.0" in text

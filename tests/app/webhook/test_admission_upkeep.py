@@ -208,7 +208,7 @@ async def test_what_ends_the_reading_of_the_store_ends_upkeep():
         await setting.upkeep.run()
 
 
-async def test_a_suspension_and_its_end_are_told_once():
+async def test_a_suspension_and_its_end_are_logged_once():
     setting = Setting()
     await setting.look()
     with capture_logs() as logs:

@@ -146,7 +146,7 @@ def test_while_the_database_is_away_what_is_known_stays(setting):
         assert follower.problem is None
 
 
-def test_what_waiting_does_not_heal_is_raised_where_it_is_asked_for(setting):
+def test_what_waiting_does_not_heal_is_raised_by_the_check(setting):
     @asynccontextmanager
     async def refuse():
         raise BadInput("database_url: no such database")
@@ -177,7 +177,7 @@ def test_an_end_while_it_is_still_opening_does_not_hang():
     assert time.monotonic() - began < 4
 
 
-def test_who_is_steered_is_known_within_a_look_and_one_object_while_nothing_changes(setting):
+def test_steered_pods_are_known_within_a_read_and_one_object_while_nothing_changes(setting):
     with setting.follower as follower:
         until(lambda: follower.problem is None)
         assert list(follower.steered) == []

@@ -106,7 +106,7 @@ def test_what_is_answered_from_memory_is_what_would_be_decided(pod, seed):
     assert known["uid"] == "other"
 
 
-def test_the_record_has_what_was_asked_for():
+def test_the_record_has_what_was_requested():
     pod = pod_json(containers=[make_container_json(cpu="0.5", memory="1e9", cpu_limit="1")])
     result = patched(pod, patch_in(answer_of(make_reviewer(), pod)))
     record = parse_original_resources(result["metadata"]["annotations"][ORIGINAL_RESOURCES])
@@ -134,7 +134,7 @@ def test_an_owner_that_is_seen_later_counts_at_once():
     assert "patch" in answer_of(reviewer, pod)
 
 
-def test_an_annotation_that_cannot_be_read_is_told_to_who_creates_the_pod():
+def test_an_annotation_that_cannot_be_read_is_a_warning_to_the_client():
     response = answer_of(make_reviewer(), pod_json(annotations={"cruise.io/mode": "sideways"}))
     [warning] = response["warnings"]
     assert "patch" not in response

@@ -72,7 +72,7 @@ def test_as_many_pods_are_steered_as_are_expected_and_no_more():
     assert desk.reviewer.counts.verdicts[STEERED_VERDICT] == 2
 
 
-def test_who_was_steered_is_not_steered_again():
+def test_a_steered_pod_is_not_steered_again():
     desk = Desk(steering(1), steering(2))
     created = desk.ask(submitted())
     again = desk.ask(copy.deepcopy(created))
@@ -92,7 +92,7 @@ def test_a_pod_that_never_came_leaves_its_place_to_the_next():
     assert node_of(desk.ask(submitted())) is None
 
 
-def test_below_mode_full_and_while_paused_nobody_is_steered():
+def test_below_mode_full_and_while_paused_no_pod_is_steered():
     assert node_of(Desk(steering(1), mode=Mode.RESIZE).ask(submitted())) is None
     assert node_of(Desk(steering(1), unpatched=Reason.PAUSED).ask(submitted())) is None
 

@@ -75,7 +75,7 @@ async def test_observe_decides_as_full_and_writes_nothing() -> None:
     assert world.tally.resizes_asked == 0
 
 
-async def test_what_was_held_back_is_told_apart_from_what_was_left_alone() -> None:
+async def test_what_was_held_back_is_distinguished_from_what_was_left_alone() -> None:
     world = old_workload(replicas=3)
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
     structlog.reset_defaults()
@@ -142,7 +142,7 @@ async def test_a_grow_that_waits_for_a_shrink_is_done_by_the_next_pass() -> None
     assert (await node_pass(world, store, FULL, world.now)).outcomes == []
 
 
-async def test_an_infeasible_resize_is_withdrawn_once_and_not_asked_again() -> None:
+async def test_an_infeasible_resize_is_withdrawn_once_and_not_tried_again() -> None:
     world = old_workload()
     store = await with_statistics(world, cpu=50, mebibytes=64)
     [pod] = await pods(world)
@@ -161,7 +161,7 @@ async def test_an_infeasible_resize_is_withdrawn_once_and_not_asked_again() -> N
     assert known.containers[0].requests.cpu_millicores == 9000
 
 
-async def test_what_is_known_to_be_refused_is_not_asked_again() -> None:
+async def test_what_is_known_to_be_refused_is_not_tried_again() -> None:
     world = old_workload()
     store = await with_statistics(world, cpu=900, mebibytes=900)
     observed = await node_pass(world, store, Policy(), START)

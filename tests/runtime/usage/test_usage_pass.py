@@ -99,7 +99,7 @@ async def test_the_first_pass_reads_the_whole_history_oldest_first_and_the_next_
     assert of_pod(table, WEB[0]).updated_at == AT + 300
 
 
-async def test_only_minutes_that_are_over_for_long_enough_are_asked_for():
+async def test_only_minutes_that_are_over_for_long_enough_are_read():
     cruise = Cruise(source())
     now = datetime.fromtimestamp(AT + SETTLE - 1, UTC)
     await usage_pass(cruise.cluster, cruise.usage, cruise.store, cruise.state, POLICY, now, READING)
@@ -125,7 +125,7 @@ async def test_every_chunk_continues_the_counters_of_the_one_before():
         assert [ask.continued_from for ask in asked] == [None, *(ask.end for ask in asked[:-1])]
 
 
-async def test_progress_is_told_in_container_hours():
+async def test_progress_is_in_container_hours():
     cruise = Cruise(source(), reading=replace(READING, longest_chunk_seconds=24 * HOUR))
     await cruise.run()
     total = 3 * (AT - HORIZON) / HOUR
@@ -135,7 +135,7 @@ async def test_progress_is_told_in_container_hours():
     assert done[-1] == pytest.approx(total)
 
 
-async def test_after_a_stop_in_mid_fill_nothing_is_asked_twice():
+async def test_after_a_stop_in_mid_fill_nothing_is_read_twice():
     usage = source()
     reading = replace(READING, longest_chunk_seconds=6 * HOUR)
     first = Cruise(usage, reading=reading)
@@ -190,7 +190,7 @@ async def test_statistics_wait_until_every_partition_is_read():
     assert set(table.row_of_container) == {*WEB, *DB}
 
 
-async def test_a_failed_chunk_is_asked_for_once_more_and_loses_its_own_containers_for_one_pass():
+async def test_a_failed_chunk_is_tried_once_more_and_loses_its_own_containers_for_one_pass():
     refused: list[Ask] = []
 
     def refuse(ask):
@@ -232,7 +232,7 @@ async def test_a_chunk_that_fails_twice_stays_unknown():
     assert of_pod(table, DB[0]).updated_at == AT + 900
 
 
-async def test_where_nothing_can_be_read_nothing_changes_and_the_reason_is_told():
+async def test_where_nothing_can_be_read_nothing_changes_and_the_reason_is_raised():
     down = [False]
     cruise = Cruise(source(refuse=lambda ask: Throttled("slow down", 5.0) if down[0] else None))
     await cruise.run()
@@ -401,7 +401,7 @@ async def test_init_containers_and_finished_pods_have_no_rows():
     assert set((await cruise.run()).row_of_container) == {WEB[0]}
 
 
-async def test_a_long_pause_leaves_what_is_too_old_unasked():
+async def test_a_long_pause_leaves_what_is_too_old_unread():
     cruise = Cruise(source())
     await cruise.run()
     cruise.usage.asked.clear()

@@ -88,7 +88,7 @@ def test_a_gap_that_is_filled_later_leaves_what_is_there():
     assert windows.recent().newest[windows.rows_of([key("a")])[0]] == START + 180
 
 
-def test_what_nobody_owns_or_has_no_sample_takes_no_row():
+def test_what_has_no_owner_or_no_sample_takes_no_row():
     windows = UsageWindows()
     append(windows, minutes(0, 2), {"a": [1, 2], "nobody": [1, 2], "silent": [np.nan, np.nan]}, [0, -1, 1])
     assert windows.rows_of([key("a"), key("nobody"), key("silent")]).tolist() == [0, -1, -1]

@@ -152,7 +152,7 @@ async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, 
         assert figure.requested.fits_in(figure.allocatable)
 
 
-async def test_the_store_is_not_asked_for_every_action():
+async def test_the_store_is_not_read_for_every_action():
     class Counting(MemoryStore):
         def __init__(self) -> None:
             super().__init__()
@@ -183,7 +183,7 @@ async def test_the_store_is_not_asked_for_every_action():
 # ---- a pause, and a store that cannot tell of one ----
 
 
-async def test_nobody_writes_by_an_answer_that_is_too_old():
+async def test_nothing_is_written_by_an_answer_that_is_too_old():
     class Slow(MemoryStore):
         answers = 0
 
@@ -335,7 +335,7 @@ async def test_a_storm_of_429_slows_down_and_loses_nothing():
     assert len(world.faults.sent) <= len(actions) + 30
 
 
-async def test_a_server_that_only_says_429_is_asked_a_few_times_and_then_left_alone():
+async def test_a_server_that_only_answers_429_is_tried_a_few_times_and_then_left_alone():
     world, store = many(400, refuse=lambda action: Throttled("too many requests", 0.01)), MemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     outcomes = await applied(world, actions, store, waits=replace(WAITS, most_delay=0.05))
@@ -387,7 +387,7 @@ async def test_what_a_refused_resize_teaches(cause, reason, remembered_as):
         assert remembered.containers == shrink(pod).containers
 
 
-async def test_what_cruise_may_not_do_is_told_once_and_tried_no_more():
+async def test_what_is_forbidden_is_audited_once_and_tried_no_more():
     def refuse(action: Action) -> CruiseError | None:
         return Refused("cannot patch pods/resize", "Forbidden") if isinstance(action, ResizePod) else None
 
@@ -407,7 +407,7 @@ async def test_what_cruise_may_not_do_is_told_once_and_tried_no_more():
     assert len(await store.outcomes(START)) == 2
 
 
-async def test_a_pod_with_two_disruption_budgets_stays_and_nobody_goes_in_vain():
+async def test_a_pod_with_two_disruption_budgets_stays_and_no_other_goes_in_vain():
     of_a = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
     two = [BudgetRule("shop", name, of_a, max_unavailable=1) for name in ("one", "other")]
     world = FaultyCluster(cluster([workload("a"), workload("b")], budgets=two), Faults())
@@ -431,7 +431,7 @@ async def test_an_admission_webhook_that_fails_holds_up_its_own_objects_alone():
     assert Counter(told(outcomes)) == {(Verdict.REFUSED, Reason.THROTTLED): 45, (Verdict.DONE, Reason.RIGHTSIZED): 45}
 
 
-async def test_an_eviction_that_a_budget_refuses_for_good_is_told_as_such():
+async def test_an_eviction_that_a_budget_refuses_for_good_is_audited_as_such():
     world = many(1, refuse=lambda action: Refused("disruptionsAllowed is negative", "DisruptionBudget"))
     assert told(await applied(world, [evict(pod) for pod in await pods(world.cluster)])) == [
         (Verdict.REFUSED, Reason.DISRUPTION_BUDGET)

@@ -33,7 +33,7 @@ def test_refusals_by_cause(action, cause, expected):
     assert refusal_of(action, Refused("no", cause)) == expected
 
 
-def test_a_budgets_no_is_told_from_an_overloaded_server():
+def test_a_budgets_refusal_is_distinguished_from_an_overloaded_server():
     assert forbids_disruption(EVICT, Throttled("no", None, "DisruptionBudget"))
     assert forbids_disruption(EVICT, Throttled("no", 10, "DisruptionBudget"))
     assert forbids_disruption(EVICT, Throttled("no"))

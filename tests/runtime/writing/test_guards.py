@@ -78,7 +78,7 @@ def test_what_was_taken_is_gone_until_it_is_given_back():
     assert others.has_room(second)
 
 
-def test_who_has_seen_a_grow_counts_it_once():
+def test_a_plan_whose_snapshot_shows_a_grow_counts_it_once():
     a, b = pod("a"), pod("b")
     first, grows = grow(a, 1500), RecentGrows()
     guards(first, pods=[a, b], grows=grows).take(first)
@@ -174,7 +174,7 @@ def test_evictions_that_the_snapshot_shows_already_are_over():
     assert guard.over_budget(evict(one), [done(line, 1) for line in gone]) is Reason.BUDGET_NODE
 
 
-def test_nobody_goes_where_who_went_came_back_unsized():
+def test_no_eviction_where_an_evicted_pod_came_back_unsized():
     before, after = START - timedelta(minutes=20), START - timedelta(minutes=5)
     one, evicted = pod("a", workload=DB, created_at=before), evict(pod("gone"))
     spent = [done(evicted, -10)]

@@ -62,7 +62,7 @@ async def test_a_store_that_fails_stops_writing():
         await pause.allows_writing()
 
 
-async def test_watching_ends_when_told_to():
+async def test_watching_ends_when_stopped():
     store, stop = Counting(), asyncio.Event()
     watching = asyncio.ensure_future(Pause(store, WriteWaits(poll=60)).watch(stop))
     await asyncio.sleep(0)

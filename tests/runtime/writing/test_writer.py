@@ -410,7 +410,7 @@ async def test_a_resize_over_the_node_counts_as_infeasible():
         (3900, ResizePending.DEFERRED, Reason.RESIZE_DEFERRED),
     ],
 )
-async def test_a_withdrawal_remembers_what_was_asked_for(cpu, state, why):
+async def test_a_withdrawal_remembers_the_refused_target(cpu, state, why):
     world = cluster([workload("a"), workload("b")])
     pod = await only_pod(world, "a")
     await world.perform(sized(pod, cpu, 512))
