@@ -1,1 +1,1 @@
-"""The real world behind the ports: Prometheus and Postgres."""
+"""Implementations of the ports: the API server, Prometheus, Postgres."""

@@ -39,8 +39,8 @@ _LOG_LEVEL = forms.choice("a log level", [(name, name) for name in ("debug", "in
 class Settings:
     """All settings, resolved; None where nothing is set and the default depends on the machine.
 
-    Every key but the URL and credentials of the Prometheus settings means what its field of `PrometheusSettings` says,
-    and the keys that `Policy` has too mean what they mean there.
+    Keys of Prometheus, but for its URL and credentials, mean the same as their fields of `PrometheusSettings`, and keys
+    that `Policy` has too mean the same as there.
     """
 
     kubeconfig: Path | None = _setting(forms.PATH, None)

@@ -1,1 +1,1 @@
-"""Kubernetes: the API server asked and told, with raw answers; nothing is decided here."""
+"""Kubernetes: reads from and writes to the API server, without decisions."""

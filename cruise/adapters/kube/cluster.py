@@ -29,9 +29,9 @@ _node = msgspec.json.Decoder(NodeObject)
 
 
 class KubeCluster:
-    """A cluster as its API server tells of it, kept in memory by watches for as long as `run` does.
+    """A cluster, kept in memory by watches of its API server for as long as `run` does.
 
-    `may_write` is asked right before each write: False refuses it. Nothing is decided on old data: `snapshot` raises
+    `may_write` is called right before each write: False refuses it. Nothing is decided on old data: `snapshot` raises
     Unavailable where some kind was not known to be in step within the last minute.
     """
 

@@ -23,7 +23,7 @@ LONGEST_QUOTE = 160
 class PrometheusClient(PrometheusConnect):
     """Prometheus-api-client's connection, returning the bytes of answers.
 
-    Queries are posted as a form unless told otherwise, since a selector may outgrow what servers take as an address.
+    Queries are posted as a form by default, since a selector may outgrow what servers take as an address.
     """
 
     def __init__(self, settings: PrometheusSettings) -> None:
@@ -57,7 +57,7 @@ class PrometheusClient(PrometheusConnect):
     def _ask(self, endpoint: str, form: Mapping[str, str | int | Sequence[str]]) -> bytes:
         # Thanos then refuses what it cannot answer whole; the others ignore the field.
         form = {**form, "partial_response": "false", "timeout": f"{self._seconds:g}s"}
-        who = f"Prometheus at {self.url}"
+        place = f"Prometheus at {self.url}"
         try:
             with self._session.request(
                 "GET" if self._by_get else "POST",
@@ -76,15 +76,15 @@ class PrometheusClient(PrometheusConnect):
                     raise self._refusal(response)
                 return self._body(response)
         except requests.exceptions.SSLError as error:
-            raise BadInput(f"{who}: TLS failed: {_shortened(str(error))}; set its CA file") from error
+            raise BadInput(f"{place}: TLS failed: {_shortened(str(error))}; set its CA file") from error
         except requests.exceptions.Timeout as error:
-            raise Unavailable(f"{who} did not answer within {self._seconds:g} s") from error
+            raise Unavailable(f"{place} did not answer within {self._seconds:g} s") from error
         except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-            raise Unavailable(f"{who}: the answer broke off") from error
+            raise Unavailable(f"{place}: the answer broke off") from error
         except requests.exceptions.ConnectionError as error:
-            raise Unavailable(f"{who} cannot be reached: {_cause(error)}") from error
+            raise Unavailable(f"{place} cannot be reached: {_cause(error)}") from error
         except requests.exceptions.RequestException as error:
-            raise BadInput(f"{who}: {_shortened(str(error))}") from error
+            raise BadInput(f"{place}: {_shortened(str(error))}") from error
 
     def _body(self, response: requests.Response) -> bytes:
         """Read the whole answer; the library's time-out bounds each wait alone, and a trickle could go on for ever."""
@@ -97,24 +97,24 @@ class PrometheusClient(PrometheusConnect):
         return b"".join(pieces)
 
     def _refusal(self, response: requests.Response) -> BadInput | Throttled | Unavailable:
-        who, status, said = f"Prometheus at {self.url}", response.status_code, _said(response)
+        place, status, said = f"Prometheus at {self.url}", response.status_code, _said(response)
         if status in (401, 403):
             hint = "refused the credentials" if self._has_credentials else "asks for credentials"
-            return BadInput(f"{who} {hint} ({status}): set prometheus_token_file, or a user and password")
+            return BadInput(f"{place} {hint} ({status}): set prometheus_token_file, or a user and password")
         if status == 429:
-            return Throttled(f"{who} asks to slow down (429){said}", _retry_after(response))
+            return Throttled(f"{place} asks to slow down (429){said}", _retry_after(response))
         if status in (408, 500, 502, 503, 504):
-            return Unavailable(f"{who} cannot answer now ({status}){said}")
+            return Unavailable(f"{place} cannot answer now ({status}){said}")
         if 300 <= status < 400:
             target = response.headers.get("Location", "somewhere else")
             return BadInput(
-                f"{who} redirects to {_shortened(target)} ({status}): set prometheus_url to the final address"
+                f"{place} redirects to {_shortened(target)} ({status}): set prometheus_url to the final address"
             )
         if status == 404:
             return BadInput(
-                f"{who} has no query API there (404){said}: set prometheus_url to the address before /api/v1"
+                f"{place} has no query API there (404){said}: set prometheus_url to the address before /api/v1"
             )
-        return BadInput(f"{who} refused the query ({status}){said}")
+        return BadInput(f"{place} refused the query ({status}){said}")
 
 
 class _Token(AuthBase):
@@ -170,7 +170,7 @@ def _said(response: requests.Response) -> str:
         document: Any = response.json()
     except ValueError:
         return ""
-    # An API server that is asked to pass a query on says itself why it does not.
+    # An API server that does not proxy a query gives its own reason.
     reason = (document.get("error") or document.get("message")) if isinstance(document, dict) else None
     return f": {_shortened(reason)}" if isinstance(reason, str) and reason else ""
 

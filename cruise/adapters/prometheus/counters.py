@@ -1,7 +1,7 @@
 """From raw counters to usage: increments, restarts, pressure.
 
-A step's usage is the growth of its CPU counter over the step. What a first value says depends on what was there one
-step before:
+A step's usage is the growth of its CPU counter over the step. The meaning of a first value depends on what was there
+one step before:
 
 - the same series, higher: the counter was reset, and the value is what it has counted since;
 - another series of the same container: the container was restarted under a new id, and the value is what the new one

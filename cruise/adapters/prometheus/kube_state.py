@@ -1,7 +1,7 @@
-"""What kube-state-metrics told of pods that may be gone by now: their owners, and what their containers requested.
+"""Owners and requests of pods that may be gone by now, from kube-state-metrics.
 
-Owners are labels, so the index alone tells them. Requests are values, looked at every hour; the first value counts,
-what a pod was created with. Where the scraper kept its own labels, those of the metrics are prefixed `exported_`.
+Owners are labels, so they are read from the index alone. Requests are values, read for every hour; the first value
+counts, what a pod was created with. Where the scraper kept its own labels, those of the metrics begin with `exported_`.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ def read_kube_state(settings: PrometheusSettings, client: PrometheusClient, star
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The labels of a series that are of use here; `exported` tells that the scraper kept its own."""
+    """The labels of a series that are of use here; `exported`: the scraper kept its own labels."""
 
     namespace: str
     pod: str
@@ -108,7 +108,7 @@ class _Reader:
             prefix = "exported_" if one.exported else prefix
             counts[partition_of(one.pod)][one.pod] += 1
         listing = Listing(series_of_pod=counts)
-        # The resource takes the place of the runtime's id: what tells series of one container apart.
+        # The resource takes the place of the runtime's id: what distinguishes series of one container.
         labels = Labels(f"{prefix}namespace", f"{prefix}pod", f"{prefix}container", id="resource", node="")
         decoder = MatrixDecoder(labels, self._settings.accept_partial)
         points = listing.points((last - first) // HOUR + 1, self._settings)

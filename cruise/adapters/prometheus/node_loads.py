@@ -1,11 +1,11 @@
-"""Node load: the load average where there is one, else what the node's own control group tells.
+"""Node load: the load average where there is one, else the load from the node's own control group.
 
 Three questions at most, each one sample or a few a node, and the later ones only for nodes that the first leaves open:
 
 1. the 1-minute load averages, by their node label or the host of `instance`;
 2. where they are known by addresses alone, as node-exporter's often are, the names that the same exporters report;
 3. for nodes without a load average, the root control group (`id="/"`) from cAdvisor: the cores in use × (1 + the share
-   of time in which somebody waited for one). Without pressure figures it is at most the node's cores, so that it can
+   of time in which a task waited for one). Without pressure figures it is at most the node's cores, so that it can
    calm a node but not call it overloaded. Some installations drop these series: then the node has no reading.
 """
 

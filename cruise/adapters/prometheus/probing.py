@@ -55,7 +55,7 @@ class _Probe:
             if container.role is not ContainerRole.INIT
         }
         metrics, nodes = self._settings.metrics, cores_of(self._snapshot)
-        # An empty answer to the first question also tells that a server answers at all.
+        # An empty answer to the first query also shows that a server answers at all.
         cpu = self._containers(metrics.cpu) if wanted else set()
         if not cpu & wanted:
             labels = self._labels_of(metrics.cpu) if wanted else ()
@@ -135,6 +135,6 @@ class _Probe:
 def _sample(snapshot: Snapshot, at: datetime) -> list[Pod]:
     """Return some running pods, spread evenly over the sorted names; young ones only where there are no others."""
     running = [pod for pod in snapshot.pods if pod.phase == "Running" and not pod.terminating and not pod.windows]
-    # Whoever has not been scraped yet has no series, and nothing is wrong with that.
+    # A pod that was not scraped yet has no series, and nothing is wrong with that.
     seen = [pod for pod in running if pod.created_at is None or at - pod.created_at > _YOUNG] or running
     return seen[:: max(1, -(-len(seen) // _MOST_PODS))]

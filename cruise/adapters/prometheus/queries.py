@@ -8,7 +8,7 @@ ROOT_GROUP_RANGE = "3m"
 def usage_query(settings: PrometheusSettings, metric: str, pods: str) -> str:
     """Return the query for a metric of all containers whose pod's name matches the regular expression `pods`.
 
-    An instant selector costs the server one sample a step. `max by` drops the labels that nobody reads and folds
+    An instant selector costs the server one sample a step. `max by` drops the labels that are not read and folds
     twins, such as those of a highly available pair of servers.
     """
     labels = settings.labels

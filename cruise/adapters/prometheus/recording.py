@@ -3,7 +3,7 @@
 What is read is what the controller reads: the same series, the same rules for counters. So CPU is demand, usage ×
 (1 + psi), where pressure is known, and whatever is called use in scores of such a recording is demand.
 
-The index tells first which series there were, pods that are gone included. From that, every query is cut so that its
+The index gives first which series there were, pods that are gone included. From that, every query is cut so that its
 points times its series stay within the set number of samples.
 """
 
@@ -53,7 +53,7 @@ class RecordingReader:
 
     @property
     def client(self) -> PrometheusClient:
-        """The connection, for whatever else is to be asked of the same server."""
+        """The connection, for other queries to the same server."""
         return self._client
 
     def close(self) -> None:

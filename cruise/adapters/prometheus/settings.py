@@ -9,7 +9,7 @@ from pathlib import Path
 class Labels:
     """The label names of cAdvisor's series; an empty `id` or `node` means that the series carry no such label.
 
-    `id` is the runtime's id, which tells a container from its restarted self.
+    `id` is the runtime's id, which distinguishes a container from its restarted self.
     """
 
     namespace: str = "namespace"
@@ -37,7 +37,7 @@ class PrometheusSettings:
     changes. `headers` go with every request (`X-Scope-OrgID` for Mimir). `node_load_label` names the node on
     `node_load1`; a series without it is known by its `instance`, without the port. `accept_partial` takes answers
     that the server itself calls incomplete. `client_certificate` is the files of a certificate and its key. `by_get`
-    asks by GET: to an API server that passes queries on, a POST would be a write, which takes another right.
+    uses GET: to an API server that proxies queries, a POST would be a write, which takes another right.
     """
 
     url: str

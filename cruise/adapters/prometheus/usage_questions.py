@@ -9,14 +9,14 @@ from cruise.domain.arrays import Int64Array
 from cruise.domain.usage import CounterTail, SampleBlock
 from cruise.errors import BadInput
 
-# What one container may use within a step, where no node tells how many cores there are.
+# What one container may use within a step, where no node reports its cores.
 MANY_CORES = 1024.0
 
 Piece = tuple[SampleBlock, CounterTail]
 
 
 class UsageQuestions:
-    """Asks a server; blocks, and may be shared by threads. It remembers on which nodes pressure was ever seen.
+    """Queries a server; blocks, and may be shared by threads. It remembers on which nodes pressure was ever seen.
 
     Twins of a series are folded by the server, or else here. The server does it anew at each step, which over a day
     costs it four times the reading; over few steps the labels that it then leaves out would be most of the answer.

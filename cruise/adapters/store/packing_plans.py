@@ -1,4 +1,4 @@
-"""The packer's plans with their progress, and who is steered where by the one that is under way."""
+"""The packer's plans with their progress, and the pods that the current one steers."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,13 +16,13 @@ from cruise.domain.unplaced import Pattern, Unplaced
 
 T = TypeVar("T")
 
-# What has a column of its own, for people who query by hand; the rest of a plan but its proposal is its progress.
+# What has a column of its own, for queries by hand; the rest of a plan but its proposal is its progress.
 _COLUMNS = ("id", "at", "phase", "changed_at")
 _STEERING_COLUMNS = ("replaces", "plan", "until")
 
 
 async def save(connection: AsyncConnection, plan: PackingPlan) -> None:
-    """Store a plan, or the progress of one that is stored; only who is steered by it is steered from then on."""
+    """Store a plan, or the progress of one that is stored; only the pods that it steers are steered from then on."""
     document: Document = msgspec.to_builtins(plan)
     proposal = document.pop("proposal")
     for unplaced in proposal["unplaced"]:
@@ -46,7 +46,7 @@ async def last(connection: AsyncConnection) -> PackingPlan | None:
 
 
 async def steered(connection: AsyncConnection) -> Sequence[Steering]:
-    """Return who is steered, by the uid of who is replaced."""
+    """Return the pods that are steered, by the uid of the pod that each replaces."""
     rows = await connection.execute(select(steering).order_by(steering.c.replaces))
     return [_filled(Steering, {**row.steering, **_columns(row, _STEERING_COLUMNS)}) for row in rows]
 
@@ -74,7 +74,7 @@ def _plan(row: Row[tuple[Any, ...]]) -> PackingPlan:
 
 
 def _stage(document: Document) -> Stage:
-    """Read a stage; of its leaves, which are of two kinds, who moves has a target."""
+    """Read a stage; of its leaves, which are of two kinds, a pod that moves has a target."""
     leaves = tuple(msgspec.convert(one, Arrival if "target" in one else Preemption) for one in document["leaves"])
     return _filled(Stage, document, leaves=leaves)
 

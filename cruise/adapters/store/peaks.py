@@ -15,7 +15,7 @@ from cruise.adapters.store.connection import driver_in_transaction
 from cruise.adapters.store.tables import hourly_peak, peak_key
 from cruise.domain.usage import HourlyPeaks, PeakKey, PeakSummary
 
-# Shared by whoever writes peaks, exclusive for whoever removes the keys that have none.
+# Shared by writers of peaks, exclusive for the removal of keys that have none.
 PEAKS_LOCK = 0x6372_7569_7365_0003
 
 _KEYS = """

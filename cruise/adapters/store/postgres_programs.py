@@ -135,7 +135,7 @@ def run_program(
 
 
 def last_line(text: str) -> str:
-    """Return what says why: the last fatal line without its time and place, else the last line."""
+    """Return the reason of a failure: the last fatal line without its time and place, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [match[1] for line in lines if (match := re.search(r"\b(?:FATAL|PANIC|error): +(.*)", line))]
     return (telling or lines or ["it said nothing"])[-1]

@@ -64,7 +64,7 @@ workload_statistic = Table(
     Column("psi_known", Boolean, nullable=False),
 )
 
-# What hourly peaks belong to, told by a number of four bytes: there are 192 rows of peaks for each.
+# What hourly peaks belong to, identified by a number of four bytes: there are 192 rows of peaks for each.
 peak_key = Table(
     "peak_key",
     metadata,
@@ -132,7 +132,7 @@ oom_record = Table(
     Column("oom_memory_bytes", BigInteger, nullable=False),
 )
 
-# The audit. `action` is the whole action as JSON; the columns beside it are for people who query by hand.
+# The audit. `action` is the whole action as JSON; the columns beside it are for queries by hand.
 outcome = Table(
     "outcome",
     metadata,

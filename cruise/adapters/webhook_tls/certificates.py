@@ -25,7 +25,7 @@ _OWN_AUTHORITY = "cruise webhook CA"
 class KeyPair:
     """A server's certificate (PEM, its own first, then the chain) and its private key (PEM).
 
-    `names` are the hosts and addresses that it speaks for; `own` tells that cruise made it.
+    `names` are the hosts and addresses that it is valid for; `own`: cruise made it.
     """
 
     certificate: bytes

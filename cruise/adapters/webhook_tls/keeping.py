@@ -1,8 +1,8 @@
 """The webhook's certificate over time: made, published, renewed and reloaded without a connection lost.
 
-A renewal has two steps, so that nobody who calls is ever shown a certificate that he does not trust yet: the next one
-is stored beside the one in use and its authority published beside the old; only when everybody has had the time to
-learn of it is the next one put in use. Whoever shares the place (all replicas) takes part; writes are optimistic.
+A renewal has two steps, so that no API server is ever shown a certificate that it does not trust yet: the next one is
+stored beside the one in use and its authority published beside the old; only after the time that API servers need to
+read it is the next one put in use. All replicas share the place and take part; writes are optimistic.
 """
 
 import ssl
@@ -31,7 +31,7 @@ CERTIFICATE, KEY, AUTHORITIES = "tls.crt", "tls.key", "ca.crt"
 NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
 FILES = (CERTIFICATE, KEY, AUTHORITIES, NEXT_CERTIFICATE, NEXT_KEY)
 LIFETIME = timedelta(days=30)
-# kube-apiserver hears of a new caBundle within moments; several of them may be busy.
+# kube-apiserver reads a new caBundle within moments; several of them may be busy.
 _LEARNING_TIME = timedelta(seconds=10)
 
 
@@ -65,8 +65,8 @@ class CertificatePlace(Protocol):
 class CertificateKeeper:
     """Serves the certificate of a place, and renews it there if cruise made it.
 
-    `publish` tells those who call which authorities to trust (PEM); certificates that others made are theirs to
-    publish. Time is given to each step; `clock` is monotonic, in seconds.
+    `publish` gives API servers the authorities to trust (PEM); a certificate from elsewhere is published elsewhere.
+    `now` is given to each step; `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CertificateKeeper:
         self._learning_seconds = learning_time.total_seconds()
         self._served: KeyPair | None = None
         self._published: tuple[bytes, float] | None = None
-        self._told = ""
+        self._problem = ""
 
     @property
     def expires_at(self) -> datetime | None:
@@ -97,9 +97,9 @@ class CertificateKeeper:
 
     @property
     def why_unpublished(self) -> str | None:
-        """Tell why nobody who calls can know what to trust; None once it was published, or is not cruise's task."""
+        """Why API servers cannot trust the certificate yet; None once it was published, or is not cruise's task."""
         if self._served is None or (self._served.own and self._published is None):
-            return self._told or "the certificate is not published yet"
+            return self._problem or "the certificate is not published yet"
         return None
 
     async def start(self, now: datetime) -> None:
@@ -110,10 +110,10 @@ class CertificateKeeper:
         if self._names[0] not in pair.names:
             log.warning("certificate for other names", place=self._place.name, names=pair.names, wanted=self._names[0])
         self._serve(pair)
-        self._tell(await self._publish_authorities(kept))
+        self._log(await self._publish_authorities(kept))
 
     async def step(self, now: datetime) -> None:
-        """Do what is due: renew, publish, put in use. What the world refuses is told, and tried again next time."""
+        """Do what is due: renew, publish, put in use. A refusal is logged, and tried again next time."""
         try:
             kept = await self._brought_up_to_date(now)
             pair = self._read(kept)
@@ -123,7 +123,7 @@ class CertificateKeeper:
             check_validity(pair, self._place.name, now)
         except CruiseError as error:
             problem = str(error)
-        self._tell(problem)
+        self._log(problem)
 
     async def _brought_up_to_date(self, now: datetime) -> Kept:
         """Make a certificate where there is none, and stage the next one where it is due."""
@@ -134,7 +134,7 @@ class CertificateKeeper:
         if not pair.own:
             return kept
         if now >= pair.not_after:
-            # Nobody who calls trusts it any more, so there is nothing to be careful about.
+            # No API server trusts it any more, so there is nothing to be careful about.
             return await self._replaced(kept, self._made(now))
         due = now >= pair.renewal_due or not set(self._names) <= set(pair.names)
         if due and NEXT_CERTIFICATE not in kept.files:
@@ -184,9 +184,9 @@ class CertificateKeeper:
         return await self._place.read()
 
     async def _publish_authorities(self, kept: Kept) -> str:
-        """Tell those who call what to trust, each time anew: their configuration may have been replaced.
+        """Publish the authorities, each time anew: the configuration may have been replaced.
 
-        Return what kept it from being told, empty if nothing did.
+        Return what kept them from being published, empty if nothing did.
         """
         served = self._served
         bundle = kept.files.get(AUTHORITIES)
@@ -196,7 +196,7 @@ class CertificateKeeper:
         try:
             await self._publish(bundle)
         except NotFound as error:
-            # Where there is no configuration nobody calls.
+            # Without a configuration no API server calls.
             problem = str(error)
         except CruiseError as error:
             return str(error)
@@ -212,8 +212,8 @@ class CertificateKeeper:
         self._served = pair
         log.info("certificate in use", place=self._place.name, until=pair.not_after.isoformat(), own=pair.own)
 
-    def _tell(self, problem: str) -> None:
-        """Log what changed: a problem that goes on says nothing new."""
-        if problem and problem != self._told:
+    def _log(self, problem: str) -> None:
+        """Log a problem once, for as long as it is the same."""
+        if problem and problem != self._problem:
             log.warning("certificate", problem=problem)
-        self._told = problem
+        self._problem = problem

@@ -46,7 +46,7 @@ class TlsSecret:
     async def write(self, files: Mapping[str, bytes], version: str) -> None:
         data = {name: b64encode(files[name]).decode("ascii") if name in files else None for name in FILES}
         if version:
-            # With the version in it a patch is refused once anybody else has written.
+            # With the version in it a patch is refused after any other write.
             body = {"metadata": {"resourceVersion": version}, "data": data}
             path = f"{self._collection}/{self._secret}"
             await self._client.send("PATCH", path, body, content_type="application/merge-patch+json")

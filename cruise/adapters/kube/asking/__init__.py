@@ -1,1 +1,1 @@
-"""Single questions to the API server: rights, versions, quotas, where Prometheus is."""
+"""Single requests to the API server: rights, versions, quotas, the Service of Prometheus."""

@@ -1,4 +1,4 @@
-"""What the API server can do, by what it serves: versions are for people to read."""
+"""What the API server can do, judged by what it serves: its version is for people to read."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _GROUPS = (
 class Discovery:
     """What is served: verbs by `group/version/resource`, such as `v1/pods/resize`.
 
-    `pod_level_resize` tells whether kubelets say that they resize what a pod as a whole requests.
+    `pod_level_resize`: kubelets declare that they resize the requests of a pod as a whole.
     """
 
     version: tuple[int, int]
@@ -43,7 +43,7 @@ class Discovery:
         return self.serves("v1/pods/eviction", "create")
 
     def serves(self, resource: str, verb: str) -> bool:
-        """Tell whether a resource is served with a verb, whoever may use it."""
+        """Tell whether a resource is served with a verb, whatever RBAC allows."""
         return verb in self.verbs.get(resource, frozenset())
 
 
@@ -75,7 +75,7 @@ class _Nodes(msgspec.Struct, frozen=True):
 
 
 async def discover(client: KubeClient) -> Discovery:
-    """Ask the server what it serves. Raises Refused, Throttled, Unavailable."""
+    """Read what the server serves. Raises Refused, Throttled, Unavailable."""
     try:
         version = msgspec.json.decode(await client.get("/version"), type=_Version)
         verbs = _verbs("v1", await client.get("/api/v1"))
@@ -92,7 +92,7 @@ async def discover(client: KubeClient) -> Discovery:
             pod_level_resize=await _a_node_declares(client, _POD_LEVEL_RESIZE),
         )
     except msgspec.DecodeError as error:
-        raise Unavailable(f"what the API server says about itself cannot be read: {error}") from error
+        raise Unavailable(f"the API server's discovery documents cannot be read: {error}") from error
 
 
 async def _a_node_declares(client: KubeClient, feature: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a preflight asks the API server besides the objects that decisions read."""
+"""Objects that are read singly, besides those that decisions follow: the user, autoscalers, registrations, quotas."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64

@@ -1,4 +1,4 @@
-"""What is known of a cluster, kept as decisions read it, and snapshots of it that cost what has changed."""
+"""A cluster's objects as decisions read them, and snapshots that cost what has changed."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 _OFF: Mapping[str, str] = {MODE.name: MODE.write(Mode.OFF)}
 # Every pod of a cluster may be odd in the same way.
-_MOST_TOLD = 20
+_MOST_LOGGED = 20
 _WORKLOADS = (
     object_json.DeploymentObject,
     object_json.ReplicaSetObject,
@@ -62,7 +62,7 @@ _PARTS_OF_WORKLOADS = ("workloads", "annotations")
 class Cache:
     """Objects of all kinds. `version` counts changes.
 
-    An object that cannot be read is told of once and held apart, without harm to what it is about: the node of such a
+    An object that cannot be read is logged once and held apart, without harm to what it is about: the node of such a
     pod is left out, as its room is not known, and so is such a node; such a budget covers its whole namespace and
     allows nothing; a namespace that is so, or has an autoscaler, limit range or workload that is so, is off.
     """
@@ -70,7 +70,7 @@ class Cache:
     def __init__(self) -> None:
         self.version = 0
         self.oom = OomWatch(lambda: self.pods.shown_kills())
-        self._told: dict[tuple[str, Key], str] = {}
+        self._logged: dict[tuple[str, Key], str] = {}
         self._made: dict[str, object] = {}
         maps, read_workload = StringMaps(), WorkloadReader().read
         self._workloads: dict[str, WorkloadShelf] = {
@@ -80,7 +80,7 @@ class Cache:
         self._storage = StorageShelves(self._changed)
         self._classes = ClassShelf(self._changed)
         self.pods = PodShelf(
-            self.controllers, maps, partial(self._changed, "Pod"), self.oom.tell, self._classes.by_name
+            self.controllers, maps, partial(self._changed, "Pod"), self.oom.report, self._classes.by_name
         )
         self._nodes: Shelf[object_json.NodeObject, Node] = Shelf(
             lambda document: decode_node(document, maps), partial(self._changed, "Node")
@@ -199,13 +199,13 @@ class Cache:
             self._made.pop(part, None)
         odd = self._odd[kind].get(key)
         if odd is None:
-            self._told.pop((kind, key), None)
-        elif self._told.get((kind, key)) != odd.problem:
-            if len(self._told) < _MOST_TOLD:
+            self._logged.pop((kind, key), None)
+        elif self._logged.get((kind, key)) != odd.problem:
+            if len(self._logged) < _MOST_LOGGED:
                 log.warning("unreadable object", problem=odd.problem)
-            elif len(self._told) == _MOST_TOLD:
+            elif len(self._logged) == _MOST_LOGGED:
                 log.warning("more unreadable objects", problem=odd.problem)
-            self._told[(kind, key)] = odd.problem
+            self._logged[(kind, key)] = odd.problem
 
 
 def _tag(shape: type[AnyObject]) -> str:

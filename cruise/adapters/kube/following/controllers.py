@@ -1,4 +1,4 @@
-"""Who controls ReplicaSets and Jobs, looked up where these are kept: there may be ten of them for each Deployment."""
+"""Controllers of ReplicaSets and Jobs, looked up where these are kept: there may be ten for each Deployment."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,7 @@ WorkloadShelf = Shelf[AnyWorkload, Workload | WorkloadRef]
 
 
 class Controllers(Mapping[OwnerKey, WorkloadRef | None]):
-    """The controllers as `kube_json.owners` wants them, always up to date; `shelves` are by kind."""
+    """The controllers as `kube_json.owners` reads them, always up to date; `shelves` are by kind."""
 
     def __init__(self, shelves: Mapping[str, WorkloadShelf]) -> None:
         self._shelves = shelves
@@ -40,7 +40,7 @@ class WorkloadReader:
         self._refs: SharedValues[WorkloadRef, WorkloadRef] = SharedValues()
 
     def read(self, document: AnyWorkload) -> Workload | WorkloadRef:
-        """Return who controls a ReplicaSet or Job, else the workload that it is."""
+        """Return the controller of a ReplicaSet or Job, else the workload that it is."""
         control = control_of(document)
         controller = control[1] if control is not None else None
         return decode_workload(document) if controller is None else self._refs.one(controller, lambda: controller)

@@ -9,9 +9,9 @@ from cruise.kube_json.wire import object_json, pod_json, storage_json
 class Kind:
     """One kind: its name in URLs, where the objects of all namespaces are, and what is read of each.
 
-    One that is `optional` may be absent or forbidden, and then has no objects. Few may: who cannot see an autoscaler,
-    a budget, bounds or a wish to be left alone would act against them. Who cannot see a claim knows of the pod that
-    has it, and leaves it where it is.
+    One that is `optional` may be absent or forbidden, and then has no objects. Few may: unseen, an
+    autoscaler, a budget, bounds or a protective annotation would be violated. A claim that is not seen is known from
+    its pod, which then stays where it is.
     """
 
     plural: str
@@ -53,7 +53,7 @@ STORAGE_KINDS: tuple[Kind, ...] = (
     Kind("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", storage_json.StorageClassObject, optional=True),
     Kind("csinodes", "/apis/storage.k8s.io/v1/csinodes", storage_json.NodeDriversObject, optional=True),
 )
-"""What tells where a pod with claims may go."""
+"""The kinds that limit where a pod with claims may run."""
 
 ALL_KINDS: tuple[Kind, ...] = (*ADMISSION_KINDS, BUDGETS, PRIORITY_CLASSES, *STORAGE_KINDS, PODS)
 

@@ -1,4 +1,4 @@
-"""One look at a cluster, by lists alone: what a report needs, with nothing followed and no more than read rights."""
+"""A cluster read once, by lists alone: a report needs no watches and no more than read rights."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Look:
 
 
 async def look(client: KubeClient, on_read: Callable[[str, int], None]) -> Look:
-    """List every kind that decisions read; `on_read` is told how many objects of a kind there are so far.
+    """List every kind that decisions read; `on_read` gets the number of objects of a kind so far.
 
     Raises BadInput where a kind may not be read, Throttled, Unavailable.
     """

@@ -10,7 +10,7 @@ from cruise.kube_json.objects.oom_kills import oom_kills_of
 from cruise.kube_json.wire.pod_json import PodStatus
 
 MOST_WAITING = 4096
-"""Kills; who is that far behind is told what pods still show, instead of every kill in between."""
+"""Kills; a listener that is that far behind gets those that pods still show instead of every one in between."""
 
 
 def kills_with_limits_before(
@@ -19,8 +19,8 @@ def kills_with_limits_before(
     """Return all kills that a pod's status shows, and those among them that are new.
 
     `before` is the same pod as it was until now, and `known` are the kills that it showed: a kill is recognised by its
-    container and time, whether it is told of as the container's state, as its last one, or both. Its limit and request
-    are those from before: a container that was started again may have others, and no status tells which it had.
+    container and time, whether the container's state shows it, its last state, or both. Its limit and request
+    are those from before: a container that was started again may have others, and no status shows which it had.
     """
     shown = oom_kills_of(pod, status)
     if not shown:
@@ -47,17 +47,17 @@ def _as_before(kill: OomKill, before: Pod | None) -> OomKill:
 
 
 class OomWatch:
-    """Hands kills to everybody who listens. `shown` returns those that pods still show."""
+    """Hands kills to every listener. `shown` returns those that pods still show."""
 
     def __init__(self, shown: Callable[[], Iterable[OomKill]], most_waiting: int = MOST_WAITING) -> None:
         self._shown = shown
         self._most_waiting = most_waiting
         self._listeners: list[_Listener] = []
 
-    def tell(self, kill: OomKill) -> None:
-        """Hand on a kill; never waits for anybody."""
+    def report(self, kill: OomKill) -> None:
+        """Hand on a kill, without waiting."""
         for listener in self._listeners:
-            listener.tell(kill, self._most_waiting)
+            listener.report(kill, self._most_waiting)
 
     async def kills(self) -> AsyncGenerator[OomKill, None]:
         """Yield the kills that pods show at the beginning, then each as it is seen; some may come again."""
@@ -90,7 +90,7 @@ class _Listener:
         self.waiting.clear()
         self.behind = False
 
-    def tell(self, kill: OomKill, most_waiting: int) -> None:
+    def report(self, kill: OomKill, most_waiting: int) -> None:
         if len(self.waiting) >= most_waiting:
             self.behind = True
         else:

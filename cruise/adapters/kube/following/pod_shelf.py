@@ -21,7 +21,7 @@ _by_name = attrgetter("name")
 
 
 class PodShelf:
-    """Pods as decisions read them. `changed` is told of every change, `killed` of each kill when it is first seen."""
+    """Pods as decisions read them. `changed` is called for every change, `killed` for each kill once it is seen."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class PodShelf:
         return self._pods.keys()
 
     def get(self, namespace: str, name: str) -> Pod | None:
-        """Return one pod as it was last told of."""
+        """Return one pod as last seen."""
         return self._pods.get(namespace, {}).get(name)
 
     def read(self, document: PodObject) -> Pod:
@@ -139,7 +139,7 @@ class PodShelf:
             yield finished
 
     def _finish(self, pod: Pod) -> Pod:
-        """Add what only other objects tell: the topmost controller, the node's system."""
+        """Add what is read from other objects: the topmost controller, the node's operating system."""
         if pod.node in self._windows and not pod.windows:
             pod = replace(pod, windows=True)
         if pod.owner_kind in INTERMEDIATE_KINDS and pod.owner_name is not None:

@@ -24,7 +24,7 @@ def key_of(item: AnyObject | Unreadable) -> Key:
 
 
 class Shelf(Generic[T, V]):
-    """Values by namespace and name. `changed` is told the key of everything that comes, goes or becomes another.
+    """Values by namespace and name. `changed` gets the key of every object that is added, removed or modified.
 
     `decode` may leave an object out by None. What it refuses is in `odd`.
     """
@@ -51,7 +51,7 @@ class Shelf(Generic[T, V]):
         self._changed(key)
 
     def drop(self, key: Key) -> None:
-        """Let an object go."""
+        """Remove an object."""
         known = self.values.pop(key, None)
         odd = self.odd.pop(key, None)
         if known is not None or odd is not None:
@@ -74,14 +74,14 @@ class Shelf(Generic[T, V]):
 
 
 class Keeper(Protocol[T_contra]):
-    """Whatever keeps the objects of one kind."""
+    """What keeps the objects of one kind."""
 
     def put(self, item: T_contra | Unreadable) -> None:
         """Take an object as it is now."""
         ...
 
     def drop(self, key: Key) -> None:
-        """Let an object go."""
+        """Remove an object."""
         ...
 
     def names(self) -> set[Key]:
@@ -90,39 +90,39 @@ class Keeper(Protocol[T_contra]):
 
 
 class KindShelf:
-    """Takes what a watch tells of one kind, in the order of versions, even where somebody read ahead of the watch."""
+    """Takes the events of one kind in the order of versions, also where single objects were read ahead of the watch."""
 
     def __init__(self, keeper: Keeper[AnyObject]) -> None:
         self._keeper = keeper
         self._read_ahead: dict[Key, int] = {}
 
     def put(self, item: AnyObject | Unreadable, version: str) -> None:
-        """Take an object as the watch tells of it."""
+        """Take an object from the watch."""
         key = key_of(item)
         if not self._is_passed(key, version):
             self._keeper.put(item)
 
     def drop(self, key: Key, version: str) -> None:
-        """Let an object go as the watch tells."""
+        """Remove an object that the watch reports as deleted."""
         if not self._is_passed(key, version):
             self._keeper.drop(key)
 
     def keep_only(self, names: set[Key]) -> None:
-        """Let every object go that a list did not have."""
+        """Remove every object that a list did not have."""
         for key in self._keeper.names() - names:
             self._read_ahead.pop(key, None)
             self._keeper.drop(key)
 
-    def merge(self, item: AnyObject, told: str | None) -> None:
-        """Take an object that was read by itself, unless the watch, which has `told` up to a version, is ahead."""
-        version, seen = _number(item.metadata.resource_version), _number(told)
+    def merge(self, item: AnyObject, watched: str | None) -> None:
+        """Take an object that was read by itself, unless the watch, which is at version `watched`, is ahead."""
+        version, seen = _number(item.metadata.resource_version), _number(watched)
         if version is None or seen is None or version > seen:
             self._keeper.put(item)
             if version is not None:
                 self._read_ahead[key_of(item)] = version
 
     def forget(self, key: Key) -> None:
-        """Let an object go that was looked for by itself and not found."""
+        """Remove an object that was read by itself and not found."""
         self._keeper.drop(key)
 
     def _is_passed(self, key: Key, version: str) -> bool:

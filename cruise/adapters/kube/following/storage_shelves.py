@@ -1,4 +1,4 @@
-"""Claims, volumes and whatever tells where they may be used, and priority classes, kept as they are watched."""
+"""Claims, volumes, the classes and limits that say where they may be used, and priority classes, as watched."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -11,7 +11,7 @@ from cruise.kube_json.wire import storage_json
 
 
 class StorageShelves:
-    """The kinds that claims are resolved with; `changed` is told kind and key of each change.
+    """The kinds that claims are resolved with; `changed` gets kind and key of each change.
 
     What cannot be read leaves the claims out that depend on it; a node whose limits cannot be read attaches nothing.
     """

@@ -1,4 +1,4 @@
-"""What the log says of watches: those that fail together share one line, and all that recover another."""
+"""Log lines of watches: those that fail together share one line, and all that recover another."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ _FEW = 3
 
 
 class WatchLines:
-    """Gathers what is told within `together_seconds` into one line.
+    """Gathers the reports of `together_seconds` into one line.
 
-    Watches are tried again at different times after an outage: that they go on is told once all of them do.
+    Watches are tried again at different times after an outage: that they continue is logged once all of them do.
     """
 
     def __init__(self, together_seconds: float = 1.0) -> None:
@@ -25,14 +25,14 @@ class WatchLines:
         self._timer: asyncio.TimerHandle | None = None
 
     def interrupted(self, kind: str, because: str, *, usual: bool) -> None:
-        """Tell that a kind is not followed; `usual` where that is part of every cluster's life."""
+        """Report that a kind is not followed; `usual` where every cluster has that now and then."""
         self._failed[kind] = because
         self._down[kind] = None
         self._usual = self._usual and usual
         self._later()
 
     def goes_on(self, kind: str) -> None:
-        """Tell that it is followed again."""
+        """Report that it is followed again."""
         self._well.append(kind)
         self._down.pop(kind, None)
         self._later()
@@ -43,8 +43,8 @@ class WatchLines:
             self._timer.cancel()
             self._timer = None
         if self._failed:
-            told = log.info if self._usual else log.warning
-            told("watch interrupted", kinds=named(list(self._failed)), because=shared(self._failed))
+            line = log.info if self._usual else log.warning
+            line("watch interrupted", kinds=named(list(self._failed)), because=shared(self._failed))
         if self._well and not self._down:
             log.info("watch goes on", kinds=named(list(dict.fromkeys(self._well))))
             self._well = []

@@ -30,12 +30,12 @@ _MANY = 500
 class Timing:
     """The pace of lists and watches, in seconds.
 
-    A watch is kept open by the server for `watch_seconds`, give or take a fifth: servers say only about once a minute
-    up to which version they have told everything, and for no fixed time of kinds that nothing happens to. What is
-    opened anew proves that nothing was missed, since a server tells at once what has happened since a version, or that
-    it does not know any more: so it counts from its opening, once it has been open for `trust_seconds` without an
+    A watch is kept open by the server for `watch_seconds`, give or take a fifth: bookmarks come only about once a
+    minute, and for no fixed time of kinds that nothing happens to. What is
+    opened anew proves that nothing was missed, since a server sends at once what has happened since a version, or that
+    it has expired: so it counts from its opening, once it has been open for `trust_seconds` without an
     error. Where watches end sooner than that, by whatever is in between, a list proves it every `unproved_seconds`.
-    A watch that says nothing for `grace_seconds` longer than it should last is dead. What fails within `steady_seconds`
+    A watch without an event for `grace_seconds` longer than it should last is dead. What fails within `steady_seconds`
     makes the next wait longer; one that the server ends is opened anew no sooner than `least_seconds` after it was
     opened. After `relist_failures` in a row the version is suspected to be one that the server never had: the kind is
     listed anew.
@@ -135,7 +135,7 @@ class KindWatch:
             case _:
                 # What the server will not continue from, it may still list.
                 self.version = None
-        self._ail(error)
+        self._report_problem(error)
         return waits.next_seconds(asked)
 
     async def _list(self) -> None:
@@ -168,20 +168,20 @@ class KindWatch:
         }
         silence = seconds + timing.grace_seconds
         async with self._client.lines(self.kind.path, query, silence_seconds=silence) as lines:
-            self._well()
+            self._report_recovery()
             self._opened_at = self._clock()
             self._unproved += 1
             try:
-                await self._hear(lines)
+                await self._receive(lines)
                 if self._trusts_watch(self._clock()):
-                    # What happened in the very last moment may not have been told.
+                    # Events of the very last moment may not have arrived.
                     self._prove(self._clock() - timing.trust_seconds)
             finally:
                 if self._trusts_watch(self._clock()):
                     self._prove(self._opened_at)
                 self._opened_at = None
 
-    async def _hear(self, lines: AsyncIterator[bytes]) -> None:
+    async def _receive(self, lines: AsyncIterator[bytes]) -> None:
         in_a_row = 0
         async for line in lines:
             self._take(self._decoder.event(line))
@@ -222,19 +222,19 @@ class KindWatch:
         self.absent = True
         self.listed.set()
 
-    def _ail(self, error: CruiseError) -> None:
+    def _report_problem(self, error: CruiseError) -> None:
         if self.problem != str(error):
             self.problem = str(error)
             self._lines.interrupted(self.kind.plural, self.problem, usual=isinstance(error, Expired))
 
-    def _well(self) -> None:
+    def _report_recovery(self) -> None:
         if self.problem:
             self.problem = ""
             self._lines.goes_on(self.kind.plural)
 
 
 def _leave_to_counting() -> None:
-    """Keep the garbage collector from going through what stays for long, and is freed once nobody refers to it.
+    """Keep the garbage collector from going through what stays for long, and is freed by reference counting.
 
     A pass over the objects of 150,000 pods would stop the event loop for some tenths of a second, again and again.
     """

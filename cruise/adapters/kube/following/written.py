@@ -1,4 +1,4 @@
-"""What was written a moment ago and the watch may not have told of yet: nothing is decided on the state before it."""
+"""Writes that the watch may not show yet: nothing is decided on the state before them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping

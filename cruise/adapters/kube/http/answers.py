@@ -13,11 +13,11 @@ from cruise.errors import Unavailable
 BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError, BrokenPipeError)
 
 
-async def lines_of(response: aiohttp.ClientResponse, asked: str, silence_seconds: float) -> AsyncIterator[bytes]:
+async def lines_of(response: aiohttp.ClientResponse, request: str, silence_seconds: float) -> AsyncIterator[bytes]:
     """Yield the whole lines of an answer. Raises Unavailable where it ends within a line, or is silent for so long."""
     # Split by hand: the library limits a line's length, and an event may hold an object of any size.
     rest: list[bytes] = []
-    with translated(asked, silence_seconds):
+    with translated(request, silence_seconds):
         async for piece in response.content.iter_any():
             first, *others = piece.split(b"\n")
             rest.append(first)
@@ -27,33 +27,33 @@ async def lines_of(response: aiohttp.ClientResponse, asked: str, silence_seconds
                 if line:
                     yield line
     if any(rest):
-        raise Unavailable(f"{asked}: the watch broke off in the middle of a line")
+        raise Unavailable(f"{request}: the watch broke off in the middle of a line")
 
 
 @contextmanager
-def translated(asked: str, seconds: float) -> Iterator[None]:
-    """Turn what the network does to a request into Unavailable; `asked` names it, `seconds` is its time-out."""
+def translated(request: str, seconds: float) -> Iterator[None]:
+    """Turn what the network does to a request into Unavailable; `request` names it, `seconds` is its time-out."""
     try:
         yield
     except TimeoutError as error:
-        raise Unavailable(f"{asked}: the API server did not answer within {seconds:g} s") from error
+        raise Unavailable(f"{request}: the API server did not answer within {seconds:g} s") from error
     except aiohttp.ClientPayloadError as error:
-        raise Unavailable(f"{asked}: the answer broke off") from error
+        raise Unavailable(f"{request}: the answer broke off") from error
     except aiohttp.ClientConnectorDNSError as error:
         raise Unavailable(f"the API server cannot be reached: the host name {error.host} is not known") from error
     except aiohttp.ClientConnectorCertificateError as error:
         place, why = f"{error.host}:{error.port}", _words_of(error.certificate_error)
         raise Unavailable(f"the certificate of the API server at {place} is not accepted: {why}") from error
     except aiohttp.ClientConnectorError as error:
-        told = _words_of(error.os_error)
-        raise Unavailable(f"the API server cannot be reached at {error.host}:{error.port}: {told}") from error
+        why = _words_of(error.os_error)
+        raise Unavailable(f"the API server cannot be reached at {error.host}:{error.port}: {why}") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        told = " ".join(str(error).split()) or type(error).__name__
-        raise Unavailable(f"{asked}: the API server cannot be reached: {told}") from error
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise Unavailable(f"{request}: the API server cannot be reached: {why}") from error
 
 
 def _words_of(error: BaseException) -> str:
-    """Return what the network or TLS says, without Python's wrapping of it."""
+    """Return the network's or TLS's own message, without Python's wrapping."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     if isinstance(error, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""HTTP to the API server: raw answers, every refusal as one of cruise's errors, asked no faster than agreed."""
+"""HTTP to the API server: raw answers, every refusal as one of cruise's errors, requests at a limited rate."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ _READ_TRIES = 4
 _CONNECTIONS = 100
 # Those made with the certificate before last are closed: what was under way on them has ended long ago.
 _SESSIONS = 2
-# A quiet watch hears a bookmark about every minute.
+# A quiet watch receives a bookmark about every minute.
 _WATCH_SILENCE_SECONDS = 90.0
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
 _NOTHING: Mapping[str, str] = {}
@@ -51,7 +51,7 @@ class _Request:
 
 
 class KubeClient:
-    """One API server, asked as one identity; made by `connecting.connect`.
+    """One API server, with one identity; made by `connecting.connect`.
 
     Everything but watches is counted against `requests_per_second` and `burst`. Errors of all methods: Conflict,
     Expired, NotFound, Refused, Throttled, Unavailable.
@@ -67,7 +67,7 @@ class KubeClient:
         self._may_send: Callable[[], bool] = lambda: True
 
     def guarded(self, may_send: Callable[[], bool]) -> "KubeClient":
-        """Return the same client such that it writes only while it may, asked after every wait for its turn.
+        """Return the same client such that it writes only while it may, checked after every wait for its turn.
 
         Raises Unavailable for a write that comes too late.
         """
@@ -77,15 +77,15 @@ class KubeClient:
 
     @property
     def in_cluster(self) -> bool:
-        """Tell whether it is asked with a pod's own account, from within the cluster."""
+        """Tell whether the identity is a pod's own account, from within the cluster."""
         return self._credentials.in_cluster
 
     async def identity(self) -> Identity:
-        """Return what it is asked with now, for others that have to ask the same server."""
+        """Return the identity in use, for other connections to the same server."""
         return await self._credentials.current()
 
     async def get(self, path: str, query: Mapping[str, str] = _NOTHING, *, urgent: bool = False) -> bytes:
-        """Return the JSON at a path; told to slow down, wait as asked and try again a few times.
+        """Return the JSON at a path; when throttled, wait as long as Retry-After says and try again a few times.
 
         What is `urgent` does not wait behind other requests.
         """
@@ -109,7 +109,7 @@ class KubeClient:
         repeatable: bool = False,
         urgent: bool = False,
     ) -> bytes:
-        """Write `body` as JSON and return the answer; told to slow down, raise Throttled at once.
+        """Write `body` as JSON and return the answer; when throttled, raise Throttled at once.
 
         `repeatable` says that twice is the same as once: only then is it sent again where a connection broke before
         there was an answer. PUT is so by HTTP's own rules. What is `urgent` does not wait behind other requests.

@@ -1,4 +1,4 @@
-"""Who cruise is to the API server, read by kubernetes_asyncio and read again as tokens and certificates change."""
+"""Cruise's identity at the API server, read by kubernetes_asyncio, again as tokens and certificates change."""
 
 import asyncio
 import logging
@@ -41,13 +41,13 @@ _BROKEN = (
     yaml.YAMLError,
 )
 
-# The library prints what it raises as well, where nobody has configured logging.
+# The library prints what it raises as well, where logging is not configured.
 logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Credentials as they are now: headers for each request, and files for TLS with what tells their contents apart."""
+    """Credentials as they are now: headers for each request, files for TLS, and their contents to detect a change."""
 
     server: str
     headers: Mapping[str, str]
@@ -79,7 +79,7 @@ class Identity:
                 context.load_cert_chain(*self.certificate)
         except (OSError, ValueError) as error:
             raise BadInput(f"the certificates for {self.server} cannot be used: {error}") from error
-        # Clusters' own certificates often lack what the strict check asks for, and kubectl does not ask for it.
+        # Clusters' own certificates often lack what the strict check asks for, and kubectl does not require it.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self.verify:
             context.check_hostname = False
@@ -91,7 +91,7 @@ class Account(Protocol):
     """Where credentials come from."""
 
     async def read(self, *, anew: bool) -> Identity:
-        """Read them; `anew` asks a plugin again even if its last answer has not expired. Raises BadInput."""
+        """Read them; `anew` runs a plugin again even if its last answer has not expired. Raises BadInput."""
         ...
 
 
@@ -126,7 +126,7 @@ class KubeConfig:
             merger = KubeConfigMerger(self._paths)
             if merger.config is None or not isinstance(merger.config.value, dict):
                 raise BadInput(f"kubeconfig {self._paths} is empty")
-            # Whoever turns to another cluster with kubectl does not mean this process.
+            # Switching kubectl's context does not concern a process that runs.
             context = self._context or str(merger.config["current-context"])
             loader = KubeConfigLoader(
                 merger.config, context, config_base_path=None, config_persister=merger.save_changes
@@ -148,7 +148,7 @@ class KubeConfig:
 
 
 class Credentials:
-    """The identity in use, read again when it is `age_seconds` old and after a refusal; many may ask at once."""
+    """The identity in use, read again when it is `age_seconds` old and after a refusal; safe for concurrent use."""
 
     def __init__(self, account: Account, age_seconds: float = _AGE_SECONDS) -> None:
         self._account = account
@@ -236,7 +236,7 @@ def _user_of(config: ConfigNode, context_name: str) -> Mapping[str, Any]:
 
 
 def _impersonation(user: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the headers by which one user acts as another: left out, cruise would act as somebody with more rights."""
+    """Return the headers by which one user acts as another: without them cruise would act with more rights."""
     for key in ("as-groups", "as-user-extra"):
         if user.get(key):
             raise ConfigException(f"cruise cannot impersonate with {key}; take it out, or give cruise its own account")

@@ -44,7 +44,7 @@ class Meaning:
     error: type[CruiseError] = Refused
 
 
-# Several refusals share a machine-readable cause and field, and some have none, so that only the text tells them apart.
+# Several refusals share a machine-readable cause and field, and some have none: only the text distinguishes them.
 # Texts change from version to version: where none applies, the server's own cause stays.
 MEANINGS: Sequence[Meaning] = (
     # pods/resize
@@ -99,23 +99,23 @@ def failure_of(body: bytes) -> Status | None:
     return status if status.kind == "Status" and status.status == "Failure" else None
 
 
-def error_of(code: int, body: bytes, asked: str, retry_after: str | None = None) -> CruiseError:
-    """Return the error for an answer with that HTTP code; `asked` says what was asked, such as `PATCH /api/v1/…`."""
-    return error_of_status(failure_of(body) or Status(), asked, code, _seconds(retry_after))
+def error_of(code: int, body: bytes, request: str, retry_after: str | None = None) -> CruiseError:
+    """Return the error for an answer with that HTTP code; `request` is its name, such as `PATCH /api/v1/…`."""
+    return error_of_status(failure_of(body) or Status(), request, code, _seconds(retry_after))
 
 
 def error_of_status(
-    status: Status, asked: str, code: int | None = None, retry_after_seconds: float | None = None
+    status: Status, request: str, code: int | None = None, retry_after_seconds: float | None = None
 ) -> CruiseError:
     """Return the error for a refusal; a code in the Status counts for more than HTTP's, which may be of success."""
-    told = status.code or code or 500
-    text = status.message or f"the API server answered {told} to {asked}"
+    number = status.code or code or 500
+    text = status.message or f"the API server answered {number} to {request}"
     details = status.details or _Details()
     stated = next((cause.reason for cause in details.causes or () if cause.reason), None)
-    meaning = next((one for one in MEANINGS if one.code == told and re.search(one.text, text)), None)
-    cause = meaning.cause if meaning else stated or _USUAL_REASONS.get(status.reason, status.reason) or f"HTTP {told}"
-    kind = meaning.error if meaning else _USUAL.get(told, Refused if 400 <= told < 500 else Unavailable)
-    line = _shortened(f"the API server does not accept the credentials ({asked})" if told == 401 else text)
+    meaning = next((one for one in MEANINGS if one.code == number and re.search(one.text, text)), None)
+    cause = meaning.cause if meaning else stated or _USUAL_REASONS.get(status.reason, status.reason) or f"HTTP {number}"
+    kind = meaning.error if meaning else _USUAL.get(number, Refused if 400 <= number < 500 else Unavailable)
+    line = _shortened(f"the API server does not accept the credentials ({request})" if number == 401 else text)
     if kind is Refused:
         return Refused(line, cause)
     if kind is Throttled:

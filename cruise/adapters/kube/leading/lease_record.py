@@ -1,4 +1,4 @@
-"""A Lease as the API server keeps it, whatever people have made of it, and what a contender writes into it."""
+"""A Lease as the API server keeps it, however people have edited it, and what a contender writes into it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ class LeaseRecord:
 
     @property
     def version(self) -> str:
-        """The resourceVersion: differs whenever anybody has written."""
+        """The resourceVersion: differs after every write."""
         return str(_mapping(self.document.get("metadata")).get("resourceVersion", ""))
 
     @property
     def holder(self) -> str:
-        """Who holds it, empty where nobody does."""
+        """The holder's identity, empty where it is free."""
         return str(self.spec.get("holderIdentity") or "")
 
     @property
     def acquired(self) -> str:
-        """When the holder took it, as text: tells two that bear the same name apart."""
+        """When the holder took it, as text: distinguishes two holders of the same name."""
         return str(self.spec.get("acquireTime") or "")
 
     @property
     def released(self) -> bool:
-        """Tell whether its holder has let go of it; a Lease that was only emptied has a holder who does not know."""
+        """Tell whether its holder has let go of it; a Lease that was only emptied has a holder that does not know."""
         return not self.holder and self.spec.get("leaseDurationSeconds") == _RELEASED_SECONDS
 
     def life_seconds(self, own_seconds: float) -> float:
@@ -48,7 +48,7 @@ class LeaseRecord:
         return min(max(float(stated), own_seconds), 4 * own_seconds)
 
     def held_by(self, identity: str, acquired: str, seconds: float, now: datetime) -> "LeaseRecord":
-        """Return it renewed by `identity`, or taken over if somebody else had it."""
+        """Return it renewed by `identity`, or taken over if another identity had it."""
         taken = bool(self.version) and (self.holder, self.acquired) != (identity, acquired)
         return self._with(
             {

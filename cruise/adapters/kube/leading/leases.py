@@ -20,7 +20,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def _uptime() -> float:
-    """Return seconds that go on while this host sleeps, as they do for everybody else."""
+    """Return seconds that go on while this host sleeps, as they do for other hosts."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -89,7 +89,7 @@ class LeaderLease:
 
     async def _campaign(self) -> None:
         """Return once the Lease is held."""
-        told = ""
+        reported = ""
         while True:
             try:
                 async with asyncio.timeout(self._deadline / 2):
@@ -99,9 +99,9 @@ class LeaderLease:
                 raise
             except (CruiseError, TimeoutError) as error:
                 problem = str(error) or "no answer in time"
-                if problem != told:
+                if problem != reported:
                     log.warning("cannot contend for the lease", lease=self._name, problem=problem)
-                told = problem
+                reported = problem
             await asyncio.sleep(self._pause())
 
     def _pause(self) -> float:
@@ -136,20 +136,20 @@ class LeaderLease:
 
     async def _keep(self) -> None:
         """Renew the Lease again and again; return when it is lost."""
-        told = False
+        reported = False
         while self.held:
             await asyncio.sleep(min(self._retry, self._left()))
             try:
                 async with asyncio.timeout(min(self._left(), self._deadline / 2)):
                     if not await self._renew():
                         break
-                told = False
+                reported = False
             except (CruiseError, TimeoutError) as error:
-                # That it goes on like that says nothing new.
-                if not told:
+                # A repeated failure is logged once.
+                if not reported:
                     problem = str(error) or "no answer in time"
                     log.warning("the lease was not renewed", lease=self._name, problem=problem)
-                told = True
+                reported = True
         self._held_until = None
 
     def _left(self) -> float:
@@ -164,7 +164,7 @@ class LeaderLease:
         try:
             await self._write(found, acquired)
         except Conflict:
-            # Somebody else was faster.
+            # Another contender was faster.
             return False
         return True
 

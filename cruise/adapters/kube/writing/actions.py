@@ -34,7 +34,7 @@ async def perform(client: KubeClient, action: Action) -> None:
             path = f"{_pod(action.namespace, action.pod)}/resize"
             await client.send("PATCH", path, resize_patch(action), content_type=STRATEGIC_MERGE, repeatable=True)
         case EvictPod():
-            # Never repeated: that the pod is gone would then look as if somebody else had done it.
+            # Never repeated: a pod that is gone would then look as if it had been deleted otherwise.
             await client.send("POST", f"{_pod(action.namespace, action.pod)}/eviction", _eviction(action))
         case TaintNode():
             await _set_taint(client, action.node, action.taint, wanted=True)

@@ -1,4 +1,4 @@
-"""What cruise did to a pod, or was refused, told as Events where the pod's owner looks."""
+"""Events on pods about what cruise did to them or could not do."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -31,17 +31,17 @@ class PodEvents:
         self._client = client
         self._host = host
         self._bucket = TokenBucket(_PER_SECOND, _BURST)
-        self._told: dict[tuple[str, Reason], tuple[str, datetime]] = {}
+        self._written: dict[tuple[str, Reason], tuple[str, datetime]] = {}
         self._problem = ""
 
     async def record(self, announcements: Sequence[Announcement], now: datetime) -> None:
         """Write what is new; what cannot be written is logged, once for as long as the problem is the same."""
-        self._told = {key: told for key, told in self._told.items() if now - told[1] < _AGAIN_AFTER}
+        self._written = {key: entry for key, entry in self._written.items() if now - entry[1] < _AGAIN_AFTER}
         for announcement in announcements:
             key = (announcement.pod_uid, announcement.reason)
-            if self._told.get(key, ("", now))[0] == announcement.message or not self._bucket.take(now.timestamp()):
+            if self._written.get(key, ("", now))[0] == announcement.message or not self._bucket.take(now.timestamp()):
                 continue
-            self._told[key] = (announcement.message, now)
+            self._written[key] = (announcement.message, now)
             try:
                 await self._write(announcement, now)
             except (Unavailable, Throttled) as error:

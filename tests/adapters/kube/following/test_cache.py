@@ -193,7 +193,7 @@ def test_owners_that_come_late_are_looked_up_again():
     assert workloads(cache) == {"CronJob/nightly"}
 
 
-def test_a_replica_set_that_was_not_seen_is_told_by_the_template_hash():
+def test_a_replica_set_that_was_not_seen_is_known_by_the_template_hash():
     cache = Cache()
     put(cache, web_pod())
     assert workloads(cache) == {"Deployment/web"}

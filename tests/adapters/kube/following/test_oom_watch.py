@@ -81,7 +81,7 @@ LATER = terminated(KILLED_AT + timedelta(minutes=5))
         ([pod(0, RUNNING), pod(0, terminated(reason="Error"))], 0),
     ],
 )
-def test_each_kill_is_told_of_once(statuses, kills):
+def test_each_kill_is_reported_once(statuses, kills):
     ward = Ward()
     ward.see(*statuses)
     assert len(ward.told) == kills
@@ -135,24 +135,24 @@ async def take(kills, count):
     return [int((await asyncio.wait_for(anext(kills), 5)).pod[1:]) for _ in range(count)]
 
 
-async def test_who_begins_to_listen_is_told_what_pods_still_show():
+async def test_a_new_listener_gets_what_pods_still_show():
     watch = OomWatch(lambda: [kill(1), kill(2)])
     kills = watch.kills()
     assert await take(kills, 2) == [1, 2]
-    watch.tell(kill(3))
+    watch.report(kill(3))
     assert await take(kills, 1) == [3]
     assert await take(watch.kills(), 2) == [1, 2]
     await kills.aclose()
 
 
-async def test_who_is_far_behind_is_told_what_pods_still_show():
+async def test_a_listener_far_behind_gets_what_pods_still_show():
     watch = OomWatch(lambda: [kill(8), kill(9)], most_waiting=3)
     kills = watch.kills()
     assert await take(kills, 2) == [8, 9]
     for number in range(100):
-        watch.tell(kill(number))
+        watch.report(kill(number))
     assert await take(kills, 2) == [8, 9]
-    watch.tell(kill(101))
+    watch.report(kill(101))
     assert await take(kills, 1) == [101]
     await kills.aclose()
 

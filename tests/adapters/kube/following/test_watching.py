@@ -283,7 +283,7 @@ async def test_nothing_is_decided_without_a_kind_that_is_needed(tmp_path, code, 
         await eventually(lambda: not cluster.problems(), "all is well")
 
 
-async def test_line_that_breaks_off_is_told_again(tmp_path):
+async def test_a_line_that_breaks_off_is_sent_again(tmp_path):
     async def half(server, request):
         response = web.StreamResponse()
         await response.prepare(request)

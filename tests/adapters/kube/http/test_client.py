@@ -101,7 +101,7 @@ async def test_a_server_below_a_path_is_asked_below_it(tmp_path: Path):
     assert server.asked[0].path == "/k8s/clusters/c-1/api/v1/pods"
 
 
-async def test_reads_wait_as_long_as_they_are_told_to(tmp_path: Path):
+async def test_reads_wait_as_long_as_retry_after_says(tmp_path: Path):
     wait = status(429, headers={"Retry-After": "1"})
     async with asking(tmp_path, in_turn(wait, Answer((b'{"a":1}',)))) as (client, server):
         with pytest.raises(TimeoutError):
@@ -125,7 +125,7 @@ async def test_reads_give_up_after_a_few_times(tmp_path: Path):
     assert len(server.asked) == 4
 
 
-async def test_writes_are_told_at_once_to_slow_down(tmp_path: Path):
+async def test_throttled_writes_raise_at_once(tmp_path: Path):
     async with asking(tmp_path, in_turn(status(429, headers={"Retry-After": "7"}))) as (client, server):
         with pytest.raises(Throttled) as throttled:
             await client.send("PATCH", "/api", {})
