@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cruise.decisions.guidance.container_bounds import container_bounds
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.memory_limit import limit_after_kill
@@ -64,7 +64,7 @@ class Scene:
 
 
 def decide_oom_reaction(
-    record: OomRecord, pod: Pod | None, scene: Scene, scope: Scope, policy: Policy, now: datetime
+    record: OomRecord, pod: Pod | None, scene: Scene, eligibility: Eligibility, policy: Policy, now: datetime
 ) -> ResizePod | EvictPod | Hold:
     """Grow the killed container in place where its node has the room, evict its pod otherwise, or hold.
 
@@ -73,7 +73,7 @@ def decide_oom_reaction(
     hold = _why_hold(record, pod, scene.last_reaction_at, policy, now)
     if hold is not None or pod is None:
         return hold or Hold(record.namespace, record.pod, Reason.GONE)
-    verdict = scope.of(pod)
+    verdict = eligibility.of(pod)
     if isinstance(verdict, Hold):
         return verdict
     if scene.node is None or not verdict.manages_memory:
@@ -82,14 +82,14 @@ def decide_oom_reaction(
         reason = Reason.MEMORY_UNMANAGED if known else Reason.NODE_NOT_READY
         return Hold(pod.namespace, pod.name, reason, "" if known else Detail.NODE_UNKNOWN)
     if policy.oom_reaction is OomReaction.EVICT:
-        return _evict(verdict, scope)
+        return _evict(verdict, eligibility)
     granted = _as_granted(verdict)
     grown = _grown(granted, _target(record, granted, scene, policy), scene.limit_ranges)
     if isinstance(grown, Hold):
         return grown
     asked = _with_others(granted, grown.containers)
     again = scene.refused is not None and was_refused(asked, scene.refused, dead_band_of(pod, policy))
-    return grown if grown.growth.growth_fits_in(scene.room) and not again else _evict(verdict, scope)
+    return grown if grown.growth.growth_fits_in(scene.room) and not again else _evict(verdict, eligibility)
 
 
 def _why_hold(
@@ -159,14 +159,14 @@ def _with_others(verdict: Touchable, targets: Sequence[ContainerTarget]) -> tupl
     return tuple(named.get(c.name, ContainerTarget(c.name, c.role, c.requests, c.limits)) for c in verdict.sized)
 
 
-def _evict(verdict: Touchable, scope: Scope) -> EvictPod | Hold:
+def _evict(verdict: Touchable, eligibility: Eligibility) -> EvictPod | Hold:
     pod = verdict.pod
     if verdict.guidance.mode < Mode.FULL:
         return Hold(pod.namespace, pod.name, Reason.NO_ROOM, Detail.NO_EVICTIONS)
-    kept = scope.evictability.why_kept(pod, verdict.guidance)
+    kept = eligibility.evictability.why_kept(pod, verdict.guidance)
     if kept is not None:
         return Hold(pod.namespace, pod.name, Reason.UNMOVABLE, kept)
-    ranking = scope.evictability.ranking_of(pod, verdict.guidance)
+    ranking = eligibility.evictability.ranking_of(pod, verdict.guidance)
     return EvictPod(
         pod.namespace, pod.name, pod.uid, pod.node, pod.workload, ranking, ResourceName.MEMORY, Reason.OOM_KILLED
     )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
 from cruise.decisions.usage.statistics_table import with_lesson
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
@@ -199,7 +199,7 @@ class OomReactor:
         self, record: OomRecord, pod: Pod | None, snapshot: Snapshot, statistics: StatisticsTable, now: datetime
     ) -> ResizePod | EvictPod | Hold:
         policy = self._policy.of_plans
-        scope = Scope(snapshot, statistics, await self._store.overrides(), policy, now)
+        eligibility = Eligibility(snapshot, statistics, await self._store.overrides(), policy, now)
         refused = await self._store.refused_targets()
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
         scene = Scene(
@@ -210,7 +210,7 @@ class OomReactor:
             refused=refused.get(record.pod_uid),
             last_reaction_at=await self._last_reaction(record, now),
         )
-        return decide_oom_reaction(record, pod, scene, scope, policy, now)
+        return decide_oom_reaction(record, pod, scene, eligibility, policy, now)
 
     async def _last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
         """Return when this container was last reacted to, after a restart from the audit."""

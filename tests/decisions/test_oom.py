@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
@@ -73,10 +73,10 @@ def react(
     node = make_node(kubelet_version=version)
     whole = make_snapshot([pod], nodes=[node], **snapshot)
     scene = Scene(node if node_known else None, room, {row.key.container: row for row in rows}, ranges, refused, last)
-    scope = Scope(whole, make_table(*rows), {}, policy, NOW)
+    eligibility = Eligibility(whole, make_table(*rows), {}, policy, NOW)
     found = pod if seen == "same" else seen
     assert not isinstance(found, str)
-    return decide_oom_reaction(record or learn_from(kill_of(pod), rows[0]), found, scene, scope, policy, NOW)
+    return decide_oom_reaction(record or learn_from(kill_of(pod), rows[0]), found, scene, eligibility, policy, NOW)
 
 
 def grown(pod: Pod, *more, **fields) -> ContainerTarget:

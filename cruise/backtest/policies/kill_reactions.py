@@ -67,8 +67,8 @@ class KillReactions:
             statistics={} if statistic is None else {pod.containers[0].name: table.row(0)},
             last_reaction_at=reacted_at if reacted_to == born else None,
         )
-        scope = self._pods.scope(view, table, self._policy)
-        decision = decide_oom_reaction(record, pod, scene, scope, self._policy, at)
+        eligibility = self._pods.eligibility(view, table, self._policy)
+        decision = decide_oom_reaction(record, pod, scene, eligibility, self._policy, at)
         if not isinstance(decision, ResizePod | EvictPod):
             return KillReaction()
         if isinstance(decision, EvictPod) and self._disruptions.spend(decision, view) is not None:

@@ -131,8 +131,8 @@ class CruisePasses:
         crowded = crowded_nodes(columns)
         if not crowded:
             return {}
-        scope = self._pods.scope(view, UNKNOWN, self._policy)
-        return {node: contenders_of(columns, node, scope) for node in crowded}
+        eligibility = self._pods.eligibility(view, UNKNOWN, self._policy)
+        return {node: contenders_of(columns, node, eligibility) for node in crowded}
 
     def _evictions(self, view: ClusterView, fit: Fit, chosen: Int64Array, rests: BoolArray) -> Int64Array:
         """Return the containers to evict of those marked: within the budgets, and not while a kill is answered."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Sizes
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
@@ -84,9 +84,9 @@ class ReplayedPods:
         pods.sort(key=lambda pod: (pod.namespace, pod.name))
         return Snapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
 
-    def scope(self, view: ClusterView, statistics: StatisticsTable, policy: Policy) -> Scope:
+    def eligibility(self, view: ClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
         """Return the rules on which pods may be touched; pods do not matter to one another there."""
-        return Scope(self.snapshot(view, NO_CONTAINERS), statistics, {}, policy, utc(view.at))
+        return Eligibility(self.snapshot(view, NO_CONTAINERS), statistics, {}, policy, utc(view.at))
 
     def _pod(
         self,

@@ -38,9 +38,9 @@ class TouchablePods:
         changed = placed & ((self._judged_on[:, 0] != state) | (self._judged_on[:, 1] != view.born))
         again = np.flatnonzero(changed)
         if len(again):
-            scope = self._pods.scope(view, known.of(again), self._policy)
+            eligibility = self._pods.eligibility(view, known.of(again), self._policy)
             for container in again.tolist():
-                verdict = scope.of(self._pods.pod(container, view))
+                verdict = eligibility.of(self._pods.pod(container, view))
                 self._verdicts[container] = self._shared(verdict) if isinstance(verdict, Touchable) else None
                 self._touched[container] = isinstance(verdict, Touchable)
             self._judged_on[again, 0], self._judged_on[again, 1] = state[again], view.born[again]
@@ -62,7 +62,7 @@ class TouchablePods:
         return verdict
 
     def _state(self, view: ClusterView, known: KnownStatistics) -> Int64Array:
-        """Tell containers without statistics, with old ones and of new workloads apart, as `Scope` does."""
+        """Tell containers without statistics, with old ones and of new workloads apart, as `Eligibility` does."""
         state = np.zeros(len(known.row_of), dtype=np.int64)
         spoken_for = np.flatnonzero(known.row_of >= 0)
         rows = known.row_of[spoken_for]

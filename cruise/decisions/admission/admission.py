@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
 from cruise.decisions.sizing.memory_limit import limit_at_admission
@@ -42,7 +42,7 @@ class Mutate:
 
 def decide_admission(
     pod: Pod,
-    scope: Scope,
+    eligibility: Eligibility,
     statistics: StatisticsTable,
     nodes: Sequence[Node],
     limit_ranges: Sequence[LimitRangeItem],
@@ -54,17 +54,17 @@ def decide_admission(
     Deciding again on the mutated pod leaves it. `nodes` are those that exist now; `limit_ranges` and `quotas` are
     those of the pod's namespace.
     """
-    guidance = scope.guidance_of(pod)
-    reason = scope.why_untouchable_at_admission(pod)
+    guidance = eligibility.guidance_of(pod)
+    reason = eligibility.why_untouchable_at_admission(pod)
     if reason is not None or isinstance(guidance, Unreadable):
         detail = guidance.detail if isinstance(guidance, Unreadable) else ""
         return Leave(reason or Reason.UNREADABLE_ANNOTATION, detail)
-    managed = scope.managed(pod)
+    managed = eligibility.managed(pod)
     if not managed:
         return Leave(Reason.AUTOSCALED)
     sized = pod.sized_containers
     rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
-    reason = scope.why_statistics_forbid(pod, rows)
+    reason = eligibility.why_statistics_forbid(pod, rows)
     if reason is not None:
         return Leave(reason)
     known = [statistics.row(row) for row in rows if row is not None]

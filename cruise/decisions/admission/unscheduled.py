@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from cruise.decisions.admission.admission import Leave, decide_admission
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused
@@ -34,8 +34,8 @@ def decide_unscheduled(
     waiting = [pod for pod in snapshot.pods if _waits_for_room(pod)]
     if not waiting:
         return [], []
-    scope = Scope(snapshot, statistics, stored or {}, policy, now)
-    decided = [_decide(pod, scope, statistics, snapshot, policy, refused or {}) for pod in waiting]
+    eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
+    decided = [_decide(pod, eligibility, statistics, snapshot, policy, refused or {}) for pod in waiting]
     return (
         [one for one in decided if isinstance(one, ResizePod)],
         [one for one in decided if isinstance(one, Hold)],
@@ -49,17 +49,17 @@ def _waits_for_room(pod: Pod) -> bool:
 
 def _decide(
     pod: Pod,
-    scope: Scope,
+    eligibility: Eligibility,
     statistics: StatisticsTable,
     snapshot: Snapshot,
     policy: Policy,
     refused: Mapping[str, RefusedTarget],
 ) -> ResizePod | Hold:
     ranges = snapshot.limit_ranges.get(pod.namespace, ())
-    decision = decide_admission(pod, scope, statistics, snapshot.nodes, ranges, policy)
+    decision = decide_admission(pod, eligibility, statistics, snapshot.nodes, ranges, policy)
     if isinstance(decision, Leave):
         return Hold(pod.namespace, pod.name, decision.reason, decision.detail)
-    guidance = scope.guidance_of(pod)
+    guidance = eligibility.guidance_of(pod)
     if isinstance(guidance, Guidance) and guidance.mode < Mode.RESIZE:
         return Hold(pod.namespace, pod.name, Reason.MODE_INITIAL)
     containers = pod.sized_containers

@@ -8,7 +8,7 @@ from enum import StrEnum
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
 from cruise.decisions.eviction.ranking import Contender, rank_for_eviction
 from cruise.decisions.explaining.size_steps import ContainerSteps, steps_of
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.sizing.fitting import contenders_of
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
@@ -129,14 +129,14 @@ def explain(
     headroom: Headroom = SHARED_MAX,
 ) -> Explanation:
     """Explain one pod of the snapshot; `headroom` is the model as the node pass would prepare it."""
-    scope = Scope(snapshot, statistics, stored or {}, policy, now)
-    statements = scope.statements_of(pod)
-    guidance = scope.guidance_of(pod)
+    eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
+    statements = eligibility.statements_of(pod)
+    guidance = eligibility.guidance_of(pod)
     known = guidance if isinstance(guidance, Guidance) else None
     node = next((node for node in snapshot.nodes if node.name == pod.node), None)
     if node is None:
         admission = decide_admission(
-            pod, scope, statistics, snapshot.nodes, snapshot.limit_ranges.get(pod.namespace, ()), policy
+            pod, eligibility, statistics, snapshot.nodes, snapshot.limit_ranges.get(pod.namespace, ()), policy
         )
         return Explanation(
             pod=pod,
@@ -150,7 +150,7 @@ def explain(
         )
     found = size_snapshot(
         snapshot,
-        scope,
+        eligibility,
         statistics,
         policy,
         refused=refused,
@@ -170,10 +170,10 @@ def explain(
         fate=_fate(resize, eviction, hold),
         statements=statements,
         guidance=known,
-        ranking=scope.evictability.ranking_of(pod, known) if known is not None else None,
-        unmovable=scope.evictability.why_protected(pod),
+        ranking=eligibility.evictability.ranking_of(pod, known) if known is not None else None,
+        unmovable=eligibility.evictability.why_protected(pod),
         hold=hold,
-        node=_node(plan, found, scope, headroom),
+        node=_node(plan, found, eligibility, headroom),
         steps=steps_of(found.sized, own, statistics, items) if own is not None and sized else (),
         held=() if sized else _held(pod, statistics),
         resize=resize,
@@ -197,9 +197,9 @@ def _held(pod: Pod, statistics: StatisticsTable) -> tuple[HeldContainer, ...]:
     return tuple(found)
 
 
-def _node(plan: NodePlan, found: SizedNodes, scope: Scope, headroom: Headroom) -> NodeExplanation:
+def _node(plan: NodePlan, found: SizedNodes, eligibility: Eligibility, headroom: Headroom) -> NodeExplanation:
     columns, [room] = found.sized.columns, found.rooms
-    contenders = contenders_of(columns, room.number, scope)
+    contenders = contenders_of(columns, room.number, eligibility)
     return NodeExplanation(
         name=plan.node,
         allocatable=plan.allocatable,
@@ -215,7 +215,7 @@ def _node(plan: NodePlan, found: SizedNodes, scope: Scope, headroom: Headroom) -
         held_pods=len(room.holds),
         spikes={resource: _spike(plan, resource) for resource in ResourceName},
         rankings={
-            resource: _ranking(contenders, columns.candidates.pods, plan, scope, resource)
+            resource: _ranking(contenders, columns.candidates.pods, plan, eligibility, resource)
             if plan.evict or not plan.fits
             else ()
             for resource in (ResourceName.MEMORY, ResourceName.CPU)
@@ -223,9 +223,11 @@ def _node(plan: NodePlan, found: SizedNodes, scope: Scope, headroom: Headroom) -
     )
 
 
-def _why_it_stays(pod: Touchable, scope: Scope, resource: ResourceName) -> str | None:
+def _why_it_stays(pod: Touchable, eligibility: Eligibility, resource: ResourceName) -> str | None:
     managed = pod.manages_cpu if resource is ResourceName.CPU else pod.manages_memory
-    return scope.evictability.why_kept(pod.pod, pod.guidance) or (None if managed else Detail.UNMANAGED.of(resource))
+    return eligibility.evictability.why_kept(pod.pod, pod.guidance) or (
+        None if managed else Detail.UNMANAGED.of(resource)
+    )
 
 
 def _spike(plan: NodePlan, resource: ResourceName) -> Spike | None:
@@ -241,7 +243,7 @@ def _ranking(
     contenders: Sequence[Contender],
     touchable: Sequence[Touchable],
     plan: NodePlan,
-    scope: Scope,
+    eligibility: Eligibility,
     resource: ResourceName,
 ) -> tuple[Ranked, ...]:
     """Return the candidates in their order, then those that may not go."""
@@ -256,7 +258,7 @@ def _ranking(
             contender.headroom.of(resource),
             contender.base.of(resource),
             gone.get((contender.namespace, contender.name)),
-            _why_it_stays(touchable[index], scope, resource),
+            _why_it_stays(touchable[index], eligibility, resource),
         )
         for index in [*candidates, *others]
         for contender in [contenders[index]]

@@ -58,7 +58,7 @@ class _Group:
     is_new: bool
 
 
-class Scope:
+class Eligibility:
     """The rules on which pods may be touched, prepared for one snapshot; every answer is pure.
 
     Overrides and autoscalers are resolved once for each workload, since thousands of pods share them.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.eviction.ranking import Contender, decide_evictions
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.domain.actions import EvictPod, Reason
 from cruise.domain.arrays import BoolArray
@@ -74,7 +74,7 @@ def crowded_nodes(columns: NodeColumns) -> list[int]:
     return nodes
 
 
-def contenders_of(columns: NodeColumns, node: int, scope: Scope) -> list[Contender]:
+def contenders_of(columns: NodeColumns, node: int, eligibility: Eligibility) -> list[Contender]:
     """Return the pods of a node as the fit compares them, in the order of `columns.pods_of`."""
     pods = columns.pods_of(node)
     base, spike = columns.base, columns.spike
@@ -87,10 +87,10 @@ def contenders_of(columns: NodeColumns, node: int, scope: Scope) -> list[Contend
             Contender(
                 touchable.pod.namespace,
                 touchable.pod.name,
-                scope.evictability.ranking_of(touchable.pod, touchable.guidance),
+                eligibility.evictability.ranking_of(touchable.pod, touchable.guidance),
                 Resources(cpu, memory),
                 Resources(cpu_headroom, memory_headroom),
-                frozenset() if scope.evictability.why_kept(touchable.pod, touchable.guidance) else managed,
+                frozenset() if eligibility.evictability.why_kept(touchable.pod, touchable.guidance) else managed,
             )
         )
     return found

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.causes import Cause, Refusals
 from cruise.decisions.sizing.container_sizes import ContainerSize, ContainerSizes
 from cruise.decisions.sizing.fitting import contenders_of, crowded_nodes, fit_nodes
@@ -82,14 +82,14 @@ def decide_node_plans(
 
     `headroom` is prepared for the rows of `statistics`.
     """
-    scope = Scope(snapshot, statistics, stored or {}, policy, now)
-    found = size_snapshot(snapshot, scope, statistics, policy, refused=refused, nodes=nodes, headroom=headroom)
+    eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
+    found = size_snapshot(snapshot, eligibility, statistics, policy, refused=refused, nodes=nodes, headroom=headroom)
     return plans_of(found, policy, refused or {}, now)
 
 
 def size_snapshot(
     snapshot: Snapshot,
-    scope: Scope,
+    eligibility: Eligibility,
     statistics: StatisticsTable,
     policy: Policy,
     *,
@@ -98,7 +98,7 @@ def size_snapshot(
     headroom: Headroom = SHARED_MAX,
 ) -> SizedNodes:
     """Put the touchable pods of a snapshot, or of some `nodes`, into columns, and size them."""
-    rooms = rooms_of(snapshot, scope, nodes)
+    rooms = rooms_of(snapshot, eligibility, nodes)
     columns = NodeColumns(
         nodes=[room.node for room in rooms.rooms],
         available=columns_of([room.available for room in rooms.rooms]),
@@ -106,7 +106,7 @@ def size_snapshot(
         counted={ResourceName.CPU: whole_numbers(rooms.own_cpu), ResourceName.MEMORY: whole_numbers(rooms.own_memory)},
         table=recommend(rooms.touchable, statistics, snapshot.limit_ranges, policy),
     )
-    fit = fit_nodes(columns, {node: contenders_of(columns, node, scope) for node in crowded_nodes(columns)})
+    fit = fit_nodes(columns, {node: contenders_of(columns, node, eligibility) for node in crowded_nodes(columns)})
     refusals = Refusals(snapshot.limit_ranges, refused or {})
     return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals))
 

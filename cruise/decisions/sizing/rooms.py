@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.domain.actions import Hold
 from cruise.domain.cluster import Node, Snapshot
 from cruise.domain.requests import counted_requests
@@ -50,7 +50,7 @@ class Rooms:
     own_memory: Sequence[int]
 
 
-def rooms_of(snapshot: Snapshot, scope: Scope, nodes: frozenset[str] | None) -> Rooms:
+def rooms_of(snapshot: Snapshot, eligibility: Eligibility, nodes: frozenset[str] | None) -> Rooms:
     """Sort every bound pod to its node, as touchable or as fixed, and take what is fixed from the node's room."""
     wanted = sorted((node for node in snapshot.nodes if nodes is None or node.name in nodes), key=attrgetter("name"))
     rooms = {node.name: Room(node, number) for number, node in enumerate(wanted)}
@@ -67,7 +67,7 @@ def rooms_of(snapshot: Snapshot, scope: Scope, nodes: frozenset[str] | None) -> 
         cpu, memory = counted.cpu_millicores, counted.memory_bytes
         room.counted_cpu += cpu
         room.counted_memory += memory
-        verdict = scope.of(pod)
+        verdict = eligibility.of(pod)
         if isinstance(verdict, Hold):
             room.holds.append(verdict)
             room.taken_cpu += cpu

@@ -9,7 +9,7 @@ import numpy as np
 
 from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
 from cruise.decisions.admission.steering import steered
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides
@@ -31,7 +31,7 @@ class Admitter:
         policy: Policy,
         now: datetime,
     ) -> None:
-        self._scope = Scope(snapshot, statistics, stored, policy, now)
+        self._eligibility = Eligibility(snapshot, statistics, stored, policy, now)
         self._snapshot = snapshot
         self._statistics = statistics
         self._policy = policy
@@ -62,7 +62,7 @@ class Admitter:
         snapshot = self._snapshot
         decision = decide_admission(
             pod,
-            self._scope,
+            self._eligibility,
             self._statistics,
             snapshot.nodes,
             snapshot.limit_ranges.get(pod.namespace, ()),

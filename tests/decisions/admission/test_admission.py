@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod, QosClass
 from cruise.domain.policy import Mode, Policy
@@ -59,7 +59,7 @@ def use(container="app", cpu=400, memory_mib=300, max_mib=None, **more):
 def decide(pod: Pod, *rows, nodes=ONE_NODE, ranges=(), policy=INITIAL, **snapshot) -> Mutate | Leave:
     table = make_table(*(rows or (use(),)))
     whole = make_snapshot([], nodes=nodes, workloads=snapshot.pop("workloads", [make_workload()]), **snapshot)
-    return decide_admission(pod, Scope(whole, table, {}, policy, NOW), table, nodes, ranges, policy)
+    return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, nodes, ranges, policy)
 
 
 def mutated(pod: Pod, *rows, **more) -> tuple[ContainerTarget, ...]:
@@ -313,18 +313,18 @@ def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refus
     policy = Policy(mode=mode)
     rows = [replace(row, key=row.key._replace(pod="")) for row in map(table.row, range(len(table.keys)))]
     known = make_table(*{row.key: row for row in rows}.values())
-    scope = Scope(snapshot, known, {}, policy, NOW)
+    eligibility = Eligibility(snapshot, known, {}, policy, NOW)
     for original in snapshot.pods:
         bare = tuple(replace(c, allocated=None, actual=None, actual_limits=None) for c in original.containers)
         pod = replace(original, node=None, phase="Pending", containers=bare)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
-        decision = decide_admission(pod, scope, known, snapshot.nodes, ranges, policy)
+        decision = decide_admission(pod, eligibility, known, snapshot.nodes, ranges, policy)
         if isinstance(decision, Leave):
             continue
         created = admitted(pod, decision, {})
         assert created.qos is pod.qos is qos_class(created)
         check_creation(created, ranges)
-        again = decide_admission(created, scope, known, snapshot.nodes, ranges, policy)
+        again = decide_admission(created, eligibility, known, snapshot.nodes, ranges, policy)
         assert again == Leave(Reason.SETTLED)
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, Fate, explain
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import Guidance, Overrides
@@ -124,15 +124,15 @@ def test_the_statements_that_hold_are_the_guidance(cluster, mode, with_stored):
     policy = replace(FULL, mode=mode)
     owned = {(pod.namespace, pod.workload) for pod in snapshot.pods if pod.workload is not None}
     stored = {key: Overrides(mode=Mode.RESIZE, headroom_factor=3.0) for key in owned} if with_stored else {}
-    scope = Scope(snapshot, statistics, stored, policy, NOW)
+    eligibility = Eligibility(snapshot, statistics, stored, policy, NOW)
     for pod in snapshot.pods:
-        guidance = scope.guidance_of(pod)
+        guidance = eligibility.guidance_of(pod)
         if not isinstance(guidance, Guidance):
             continue
-        holding = {s.setting: s.value for s in scope.statements_of(pod) if s.holds}
+        holding = {s.setting: s.value for s in eligibility.statements_of(pod) if s.holds}
         annotations = {f"cruise.io/{setting}": value for setting, value in holding.items()}
         alone = replace(snapshot, workloads={}, namespace_annotations={})
-        rebuilt = Scope(alone, statistics, {}, FULL, NOW).guidance_of(replace(pod, annotations=annotations))
+        rebuilt = Eligibility(alone, statistics, {}, FULL, NOW).guidance_of(replace(pod, annotations=annotations))
         assert rebuilt == guidance
 
 
@@ -144,7 +144,7 @@ def test_sources_are_named_nearest_first():
         namespace_annotations={"shop": {"cruise.io/mode": "resize"}},
     )
     stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.HIGH)}
-    statements = Scope(snapshot, make_table(), stored, FULL, NOW).statements_of(pod)
+    statements = Eligibility(snapshot, make_table(), stored, FULL, NOW).statements_of(pod)
     assert [(s.setting, s.value, source_words(s.source), s.holds) for s in statements] == [
         ("mode", "full", "annotation of the pod", False),
         ("mode", "resize", "annotation of namespace shop", True),

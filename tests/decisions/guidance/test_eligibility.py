@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Overrides, Unreadable
 from cruise.domain.cluster import Pod, QosClass, Snapshot
@@ -35,13 +35,13 @@ FULL = Policy(mode=Mode.FULL)
 CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
-def scope_of(snapshot: Snapshot, *rows: Statistic, policy=FULL, stored=None) -> Scope:
-    return Scope(snapshot, make_table(*rows), stored or {}, policy, NOW)
+def eligibility_of(snapshot: Snapshot, *rows: Statistic, policy=FULL, stored=None) -> Eligibility:
+    return Eligibility(snapshot, make_table(*rows), stored or {}, policy, NOW)
 
 
 def verdict(pod: Pod, *rows: Statistic, policy=FULL, stored=None, **snapshot) -> Touchable | Hold:
     rows = rows or (make_statistic_for(pod),)
-    return scope_of(make_snapshot([pod], **snapshot), *rows, policy=policy, stored=stored).of(pod)
+    return eligibility_of(make_snapshot([pod], **snapshot), *rows, policy=policy, stored=stored).of(pod)
 
 
 def reason(pod: Pod, *rows: Statistic, policy=FULL, **snapshot) -> Reason:
@@ -153,7 +153,7 @@ def test_every_stated_mode_caps(cluster, namespace, workload, pod, holds):
         workloads=[make_workload(annotations=stated(workload))],
         namespace_annotations={"shop": stated(namespace)},
     )
-    guidance = scope_of(snapshot, policy=Policy(mode=cluster)).guidance_of(one)
+    guidance = eligibility_of(snapshot, policy=Policy(mode=cluster)).guidance_of(one)
     assert isinstance(guidance, Guidance)
     assert guidance.mode is holds
 
@@ -166,7 +166,7 @@ def test_the_nearest_override_wins_and_a_stored_one_comes_last():
         workloads=[make_workload(annotations={"cruise.io/headroom-factor": "2", "cruise.io/resources": "cpu"})],
         namespace_annotations={"shop": {"cruise.io/resources": "memory", "cruise.io/cpu-min": "50m"}},
     )
-    guidance = scope_of(snapshot, stored=stored).guidance_of(pod)
+    guidance = eligibility_of(snapshot, stored=stored).guidance_of(pod)
     assert isinstance(guidance, Guidance)
     assert guidance.headroom_factor == 1.5
     assert guidance.resources == {CPU}
@@ -177,14 +177,14 @@ def test_the_nearest_override_wins_and_a_stored_one_comes_last():
 def test_pods_of_a_workload_differ_only_by_their_own_annotations():
     plain, other = make_pod("a"), make_pod("b", annotations={"cruise.io/mode": "resize"})
     admitted = make_pod("c", annotations={"cruise.io/original-resources": '{"app":{}}'})
-    scope = scope_of(make_snapshot([plain, other, admitted]))
-    of_plain, of_other = scope.guidance_of(plain), scope.guidance_of(other)
+    eligibility = eligibility_of(make_snapshot([plain, other, admitted]))
+    of_plain, of_other = eligibility.guidance_of(plain), eligibility.guidance_of(other)
     assert isinstance(of_plain, Guidance)
     assert isinstance(of_other, Guidance)
     assert (of_plain.mode, of_other.mode) == (Mode.FULL, Mode.RESIZE)
     # What admission wrote down asks for nothing: such pods share what was resolved for their workload.
-    assert scope.guidance_of(admitted) is of_plain
-    assert not isinstance(scope.guidance_of(make_pod("d", annotations={"cruise.io/mode": "x"})), Guidance)
+    assert eligibility.guidance_of(admitted) is of_plain
+    assert not isinstance(eligibility.guidance_of(make_pod("d", annotations={"cruise.io/mode": "x"})), Guidance)
 
 
 # ---- resources ----
@@ -320,7 +320,7 @@ def test_a_pod_without_statistics_of_its_own_has_its_workloads():
 )
 def test_the_ranking(workload, replicas, asked, ranking):
     pod = make_pod(workload=workload, annotations={} if asked is None else {"cruise.io/eviction-ranking": asked})
-    found = scope_of(make_snapshot([pod], workloads=[make_workload(workload, replicas=replicas)]))
+    found = eligibility_of(make_snapshot([pod], workloads=[make_workload(workload, replicas=replicas)]))
     guidance = found.guidance_of(pod)
     assert isinstance(guidance, Guidance)
     assert found.evictability.ranking_of(pod, guidance) is ranking
@@ -328,8 +328,8 @@ def test_the_ranking(workload, replicas, asked, ranking):
 
 def test_replicas_are_counted_where_the_workload_is_not_in_the_snapshot():
     pods = [make_pod("a"), make_pod("b"), make_pod("c", phase="Failed"), make_pod("d", workload="Deployment/single")]
-    scope = scope_of(make_snapshot(pods, workloads=[]))
-    rankings = [scope.evictability.ranking_of(pod, Guidance(Mode.FULL)) for pod in pods]
+    eligibility = eligibility_of(make_snapshot(pods, workloads=[]))
+    rankings = [eligibility.evictability.ranking_of(pod, Guidance(Mode.FULL)) for pod in pods]
     assert rankings == [EvictionRanking.LOW] * 3 + [EvictionRanking.MEDIUM]
 
 
@@ -346,7 +346,7 @@ def test_replicas_are_counted_where_the_workload_is_not_in_the_snapshot():
 )
 def test_what_is_unmovable(fields, told):
     pod = make_pod(**fields)
-    why = scope_of(make_snapshot([pod])).evictability.why_protected(pod)
+    why = eligibility_of(make_snapshot([pod])).evictability.why_protected(pod)
     assert why is not None
     assert told in why
 
@@ -355,11 +355,13 @@ def test_more_than_one_disruption_budget_makes_a_pod_unmovable():
     by_app = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
     pods = [make_pod("a", labels={"app": "web"}), make_pod("b", labels={"app": "api"}), make_pod("c", namespace="x")]
     budgets = [make_budget("all"), make_budget("web", selector=by_app), make_budget("x", "x")]
-    scope = scope_of(make_snapshot(pods, budgets=budgets))
-    assert scope.evictability.why_protected(pods[0]) == Detail.SEVERAL_BUDGETS.of("all, web")
-    assert scope.evictability.why_protected(pods[1]) is None
-    assert scope.evictability.why_protected(pods[2]) is None
-    assert scope.evictability.why_protected(make_pod(annotations={"karpenter.sh/do-not-disrupt": "false"})) is None
+    eligibility = eligibility_of(make_snapshot(pods, budgets=budgets))
+    assert eligibility.evictability.why_protected(pods[0]) == Detail.SEVERAL_BUDGETS.of("all, web")
+    assert eligibility.evictability.why_protected(pods[1]) is None
+    assert eligibility.evictability.why_protected(pods[2]) is None
+    assert (
+        eligibility.evictability.why_protected(make_pod(annotations={"karpenter.sh/do-not-disrupt": "false"})) is None
+    )
 
 
 # ---- at admission ----
@@ -377,11 +379,11 @@ def test_more_than_one_disruption_budget_makes_a_pod_unmovable():
 )
 def test_the_webhook_works_from_mode_initial_on(mode, expected):
     pod = make_pod(node=None)
-    assert scope_of(make_snapshot([pod]), policy=Policy(mode=mode)).why_untouchable_at_admission(pod) is expected
+    assert eligibility_of(make_snapshot([pod]), policy=Policy(mode=mode)).why_untouchable_at_admission(pod) is expected
 
 
 def test_an_unreadable_annotation_counts_at_admission_too():
     pod = make_pod(node=None, annotations={"cruise.io/mode": "yes"})
-    scope = scope_of(make_snapshot([pod]))
-    assert scope.why_untouchable_at_admission(pod) is Reason.UNREADABLE_ANNOTATION
-    assert isinstance(scope.guidance_of(pod), Unreadable)
+    eligibility = eligibility_of(make_snapshot([pod]))
+    assert eligibility.why_untouchable_at_admission(pod) is Reason.UNREADABLE_ANNOTATION
+    assert isinstance(eligibility.guidance_of(pod), Unreadable)

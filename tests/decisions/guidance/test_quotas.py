@@ -3,7 +3,7 @@
 import pytest
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Quota
@@ -28,8 +28,8 @@ def decide(*quotas: Quota, ranges=(), **container):
     policy = Policy(mode=Mode.INITIAL)
     snapshot = make_snapshot([], nodes=[make_node()], workloads=[make_workload()])
     pod = make_pod("", node=None, containers=[make_container(settled=False, **container)])
-    scope = Scope(snapshot, TABLE, {}, policy, NOW)
-    return decide_admission(pod, scope, TABLE, snapshot.nodes, ranges, policy, quotas)
+    eligibility = Eligibility(snapshot, TABLE, {}, policy, NOW)
+    return decide_admission(pod, eligibility, TABLE, snapshot.nodes, ranges, policy, quotas)
 
 
 def limits(decision):

@@ -7,7 +7,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from cruise.decisions.guidance.container_bounds import container_bounds
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, Node, Pod, QosClass, Snapshot
@@ -132,8 +132,8 @@ def each(resources: Resources) -> tuple[int, int]:
 
 
 def touchable_on(snapshot: Snapshot, table: StatisticsTable, node: str) -> list[Touchable]:
-    scope = Scope(snapshot, table, {}, FULL, NOW)
-    verdicts = (scope.of(pod) for pod in snapshot.pods if pod.node == node)
+    eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
+    verdicts = (eligibility.of(pod) for pod in snapshot.pods if pod.node == node)
     return [verdict for verdict in verdicts if isinstance(verdict, Touchable)]
 
 
@@ -243,11 +243,11 @@ def test_evictions_are_enough_and_none_is_in_vain(cluster):
 def test_nobody_goes_who_may_not(cluster):
     snapshot, table = cluster
     by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
-    scope = Scope(snapshot, table, {}, FULL, NOW)
+    eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         for eviction in plan.evict:
             pod = by_name[eviction.namespace, eviction.pod]
-            assert scope.evictability.why_protected(pod) is None
+            assert eligibility.evictability.why_protected(pod) is None
             assert eviction.ranking is not EvictionRanking.NEVER
             assert (eviction.uid, eviction.node) == (pod.uid, plan.node)
 

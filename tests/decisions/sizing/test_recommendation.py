@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.sizing.recommendation import DemandTable, recommend
 from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED, capped, round_up, round_up_whole, whole_numbers
@@ -43,8 +43,8 @@ def whole(bounds: ContainerBounds) -> tuple[int, ...]:
 
 def table_of(*pods: Pod, rows, limit_ranges=None, **snapshot) -> DemandTable:
     statistics = make_table(*rows)
-    scope = Scope(make_snapshot(pods, **snapshot), statistics, {}, FULL, NOW)
-    touchable = [verdict for pod in pods if isinstance(verdict := scope.of(pod), Touchable)]
+    eligibility = Eligibility(make_snapshot(pods, **snapshot), statistics, {}, FULL, NOW)
+    touchable = [verdict for pod in pods if isinstance(verdict := eligibility.of(pod), Touchable)]
     return recommend(touchable, statistics, limit_ranges or {}, FULL)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.sizing.init_floors import init_floors
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.recommendation import recommend
@@ -359,8 +359,8 @@ def test_init_floors_in_columns_are_those_of_the_domain():
     plain = make_pod("plain")
     rows = [use(pod, container=name) for name in ("proxy", "logs", "app")] + [use(plain)]
     snapshot, table = make_snapshot([pod, plain]), make_table(*rows)
-    scope = Scope(snapshot, table, {}, FULL, NOW)
-    touchable = [verdict for one in snapshot.pods if isinstance(verdict := scope.of(one), Touchable)]
+    eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
+    touchable = [verdict for one in snapshot.pods if isinstance(verdict := eligibility.of(one), Touchable)]
     columns = recommend(touchable, table, {}, FULL)
     floors = init_floors(touchable, columns.candidates.first_container)
     at = next(index for index, one in enumerate(touchable) if one.pod is pod)

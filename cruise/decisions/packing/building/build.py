@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.packing.building.amounts import amounts_table, capacities, only, resource_names
 from cruise.decisions.packing.building.budgets import apply_limits
 from cruise.decisions.packing.building.built import UNLIMITED, Allowance, Built, Usage
@@ -32,7 +32,7 @@ _NOTHING_KNOWN = Usage(StatisticsTable.of_rows(()), datetime(1970, 1, 2, tzinfo=
 
 def build_problem(
     snapshot: Snapshot,
-    scope: Scope | None = None,
+    eligibility: Eligibility | None = None,
     policy: Policy = AS_FULL,
     sizes: Sizes = Sizes.FIXED,
     usage: Usage | None = None,
@@ -43,17 +43,18 @@ def build_problem(
     """Put a cluster into classes of equal pods, nodes and rules.
 
     `build_problem(snapshot)` is the whole offline call for sizes as they are; for `Sizes.RIGHTSIZED` add
-    `usage=Usage(statistics, now)`: without it nothing is known of any pod, so none is sized. `scope` is what a caller
-    has at hand already for the same snapshot, usage and policy. The objective is PAPER for fixed sizes, else OPERATOR.
+    `usage=Usage(statistics, now)`: without it nothing is known of any pod, so none is sized. `eligibility` is what a
+    caller has at hand already for the same snapshot, usage and policy. The objective is PAPER for fixed sizes, else
+    OPERATOR.
     """
     usage = usage or _NOTHING_KNOWN
-    scope = scope or Scope(snapshot, usage.statistics, usage.stored, policy, usage.now)
+    eligibility = eligibility or Eligibility(snapshot, usage.statistics, usage.stored, policy, usage.now)
     if objective is None:
         objective = Objective.PAPER if sizes is Sizes.FIXED else Objective.OPERATOR
     nodes = tuple(sorted(snapshot.nodes, key=attrgetter("name")))
     columns = NodeColumns(nodes)
     node_index = {node.name: index for index, node in enumerate(nodes)}
-    census = take_census(snapshot, node_index, Movability(snapshot, scope, policy))
+    census = take_census(snapshot, node_index, Movability(snapshot, eligibility, policy))
     limits = apply_limits(census, snapshot.budgets, allowance)
     marks = find_marks(census, columns, snapshot.surroundings.namespace_labels)
     sites = Sites(columns)
@@ -62,7 +63,7 @@ def build_problem(
     if sizes is Sizes.FIXED:
         needs = counted_needs(pods)
     else:
-        needs = rightsized_needs(pods, snapshot, scope, usage, policy)
+        needs = rightsized_needs(pods, snapshot, eligibility, usage, policy)
     pod_node = np.array([taken.node for taken in census.taken], dtype=np.int64)
     here = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
     most_pods = np.maximum(here, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Unreadable
 from cruise.domain.cluster import Pod, Quota, Snapshot
@@ -24,9 +24,9 @@ class Mobility(NamedTuple):
 class Movability:
     """Judges pods; those of one workload with the same annotations and labels are judged together."""
 
-    def __init__(self, snapshot: Snapshot, scope: Scope, policy: Policy) -> None:
+    def __init__(self, snapshot: Snapshot, eligibility: Eligibility, policy: Policy) -> None:
         self._snapshot = snapshot
-        self._scope = scope
+        self._eligibility = eligibility
         self._policy = policy
         self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._known: dict[tuple[object, ...], Mobility] = {}
@@ -59,12 +59,12 @@ class Movability:
         return None
 
     def _judge(self, pod: Pod) -> Mobility:
-        guidance = self._scope.guidance_of(pod)
+        guidance = self._eligibility.guidance_of(pod)
         if pod.namespace in self._policy.excluded_namespaces:
             return Mobility(Detail.NAMESPACE_EXCLUDED, 1)
         if isinstance(guidance, Unreadable):
             return Mobility(Detail.ANNOTATIONS_UNREADABLE.of(guidance.detail), 1)
-        rules = self._scope.evictability
+        rules = self._eligibility.evictability
         kept = rules.why_protected(pod) or rules.why_kept(pod, guidance)
         return Mobility(kept, 1 if kept else _WEIGHTS[rules.ranking_of(pod, guidance)])
 

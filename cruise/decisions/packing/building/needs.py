@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.guidance.eligibility import Scope, Touchable
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.packing.building.built import Usage
 from cruise.decisions.sizing.recommendation import DemandTable, recommend
 from cruise.domain.cluster import Pod, Snapshot
@@ -41,7 +41,9 @@ def counted_needs(pods: Sequence[Pod]) -> Needs:
     return Needs(cpu, memory, [0] * len(pods), [0] * len(pods))
 
 
-def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usage: Usage, policy: Policy) -> Needs:
+def rightsized_needs(
+    pods: Sequence[Pod], snapshot: Snapshot, eligibility: Eligibility, usage: Usage, policy: Policy
+) -> Needs:
     """Take pods that may be sized by their statistics, and the others as kube-scheduler counts them.
 
     A pending pod counts with its workload's statistics, as it will once it runs.
@@ -53,7 +55,7 @@ def rightsized_needs(pods: Sequence[Pod], snapshot: Snapshot, scope: Scope, usag
         for index, pod in enumerate(pods[first : first + _AT_ONCE], first):
             if keeps_its_size(pod, usage):
                 continue
-            verdict = scope.of(pod if pod.node is not None else replace(pod, phase="Running"))
+            verdict = eligibility.of(pod if pod.node is not None else replace(pod, phase="Running"))
             if isinstance(verdict, Touchable):
                 sized.append(index)
                 touchable.append(verdict)

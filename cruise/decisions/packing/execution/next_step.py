@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cruise.decisions.guidance.eligibility import Scope
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.packing.execution.contradictions import find_contradictions, find_obstacles
 from cruise.decisions.packing.execution.expecting import expecting, with_bystanders
@@ -141,10 +141,12 @@ class _Disruption:
 
     def of(self, one: Arrival | Preemption, pod: Pod) -> EvictPod:
         """Return the eviction of a pod of a plan."""
-        scope = Scope(self._snapshot, _NO_STATISTICS, self._stored, self._policy, self.now)
-        guidance = scope.guidance_of(pod)
+        eligibility = Eligibility(self._snapshot, _NO_STATISTICS, self._stored, self._policy, self.now)
+        guidance = eligibility.guidance_of(pod)
         ranking = (
-            scope.evictability.ranking_of(pod, guidance) if isinstance(guidance, Guidance) else EvictionRanking.LOW
+            eligibility.evictability.ranking_of(pod, guidance)
+            if isinstance(guidance, Guidance)
+            else EvictionRanking.LOW
         )
         why = Reason.PACKED
         return EvictPod(one.namespace, one.pod, one.uid, pod.node, pod.workload, ranking, ResourceName.CPU, why)
