@@ -1,6 +1,6 @@
 """What a revert did, for people and for scripts: what was put back, what waits, what cannot be."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,17 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
-from cruise.domain.cluster import Pod
 from cruise.domain.details import Detail
 from cruise.domain.resources import Amounts
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
-from cruise.interfaces.once.changes import ContainerChange, changes_of
+from cruise.interfaces.once.changes import ContainerChange, Pods, changes_json, changes_of
 from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
 from cruise.interfaces.reasons import detail_words, in_words
 from cruise.interfaces.shapes import Shape, shape
 from cruise.kube_json.objects.original_resources import amounts_json
-
-Pods = Mapping[tuple[str, str], Pod]
 
 _MOST_ROWS = 200
 _WAITS = (Reason.WAITING_FOR_ROOM, Reason.THROTTLED, Reason.CHANGED_SINCE, Reason.COOLING_DOWN)
@@ -56,14 +53,7 @@ def _document(outcome: Outcome, pods: Pods) -> dict[str, object]:
         "verdict": outcome.verdict.value,
         "reason": outcome.reason.value,
         "detail": detail_words(outcome.detail),
-        "containers": [
-            {
-                "container": change.container,
-                "before": _sizes(change.requests_before, change.limits_before),
-                "after": _sizes(change.requests_after, change.limits_after),
-            }
-            for change in changes_of(outcome, dict(pods))
-        ],
+        "containers": changes_json(outcome, pods, _sizes),
     }
 
 
@@ -112,7 +102,7 @@ def _rows(outcome: Outcome, pods: Pods) -> Iterator[Sequence[RenderableType]]:
     assert isinstance(action, ResizePod)
     why = detail_words(outcome.detail) if outcome.verdict is Verdict.DONE else in_words(outcome.reason, outcome.detail)
     lead = (Text(state, style=_STYLES[state]), f"{action.namespace}/{action.pod}")
-    changes = list(changes_of(outcome, dict(pods)))
+    changes = list(changes_of(outcome, pods))
     if not changes:
         yield (*lead, "", "", "", why)
     for number, change in enumerate(changes):

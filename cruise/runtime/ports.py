@@ -21,11 +21,15 @@ from cruise.domain.usage import (
 )
 
 
-class Cluster(Protocol):
-    """The cluster: one snapshot to decide from, single pods to re-validate, actions to perform."""
+class SnapshotSource(Protocol):
+    """What a cluster is read from."""
 
     async def snapshot(self) -> Snapshot:
         """Return the cluster as it is now."""
+
+
+class Cluster(SnapshotSource, Protocol):
+    """The cluster: one snapshot to decide from, single pods to re-validate, actions to perform."""
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
         """Return one pod freshly read, None if there is none of that name."""

@@ -73,7 +73,10 @@ def explain(
     request = _Request((namespace, name), at, mode, format, config)
     if snapshot is not None:
         _from_snapshot(request, snapshot, usage)
-    elif at is None and _knows_a_cluster(config):
+        return
+    from cruise.cli.inputs.live_cluster import knows_a_cluster
+
+    if at is None and knows_a_cluster(settings_of(config)):
         _from_cluster(request)
     else:
         _from_store(request)
@@ -88,12 +91,6 @@ class _Request:
     mode: ModeName
     format: Format
     config: Path | None
-
-
-def _knows_a_cluster(config: Path | None) -> bool:
-    from cruise.cli.inputs.live_cluster import knows_a_cluster
-
-    return knows_a_cluster(settings_of(config))
 
 
 def _from_store(request: _Request) -> None:

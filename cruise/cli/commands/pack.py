@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SizesName(StrEnum):
-    """Whether pods keep the sizes that they ask for."""
+    """Whether pods keep the sizes that they request."""
 
     FIXED = "fixed"
     RIGHTSIZED = "rightsized"

@@ -1,7 +1,7 @@
 """Statistics for one look at a cluster, read from a Prometheus server with a bar that shows how long it takes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,11 +14,10 @@ from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.clock import wall_clock
 from cruise.cli.terminal import progress, quiet_logs
 from cruise.decisions.oom import learn_from
-from cruise.domain.actions import Action
-from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import HourlyPeaks, PartitionProgress, StatisticsTable, UsageAdvance
-from cruise.errors import BadInput, Refused, Throttled, Unavailable
+from cruise.errors import BadInput, Throttled, Unavailable
 from cruise.runtime.usage.reading import ReadingProgress, UsageReading
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.usage.usage_pass import usage_pass
@@ -29,33 +28,19 @@ if TYPE_CHECKING:
     from cruise.adapters.prometheus.settings import PrometheusSettings
 
 HOUR_SECONDS = 3600
-# A chunk that failed is asked for once more; what fails twice would make the report a half-truth.
+# A chunk that failed is read once more; what fails twice would make the report a half-truth.
 _PASSES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCluster:
-    """A cluster as it was recorded: it can be looked at, and nothing can be done to it."""
+    """A cluster as it was recorded."""
 
     recorded: Snapshot
 
     async def snapshot(self) -> Snapshot:
         """Return the recording."""
         return self.recorded
-
-    async def pod(self, namespace: str, name: str) -> Pod | None:
-        """Return a pod as it was recorded."""
-        wanted = (namespace, name)
-        return next((pod for pod in self.recorded.pods if (pod.namespace, pod.name) == wanted), None)
-
-    async def oom_kills(self) -> AsyncIterator[OomKill]:
-        """Yield the kills that the pods' statuses show."""
-        for kill in self.recorded.oom_kills:
-            yield kill
-
-    async def perform(self, action: Action) -> None:
-        """Refuse: there is nothing behind a recording."""
-        raise Refused(f"a recorded cluster takes no {type(action).__name__}", "ReadOnly")
 
 
 def read_usage_of(

@@ -54,7 +54,7 @@ class _Section:
 
 
 def backtest_html(report: BacktestReport, watched: str | None = None) -> bytes:
-    """Return the page; `watched` is the node whose time line was asked for."""
+    """Return the page; `watched` is the node whose time line is wanted."""
     page = page_template("backtest.html.j2").render(
         sections=[_section(result, watched) for result in report.results],
         terms=terms_line(report.terms),

@@ -56,7 +56,7 @@ def place_labels(
     for (x, y), width in zip(marks, widths, strict=True):
         places = chain(_around(x, y, width, height, radius), _anywhere(x, y, width, height, within))
         free = [box for box in places if _is_free(box, within, taken)]
-        # A name beside somebody else's mark would be read as that one's.
+        # A name beside another mark would be read as that mark's.
         own = next((box for box in free if _is_nearest(box, (x, y), marks)), None)
         box = own or next(iter(free), Box(x + radius + _GAP, y - height / 2, width, height))
         taken.append(box)

@@ -1,4 +1,4 @@
-"""The Pareto picture: every policy a mark, what it wastes to the right, whom it harms upwards."""
+"""The Pareto picture: every policy a mark, its waste to the right, its harm upwards."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Tick:
 class ParetoPicture:
     """All that is drawn, in pixels of the picture; `front` joins the policies that no other beats in both.
 
-    `calm` is where nobody is harmed at all.
+    `calm` is where no policy does any harm.
     """
 
     width: float

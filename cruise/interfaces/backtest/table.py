@@ -33,16 +33,16 @@ _HEADINGS = (
 
 
 def backtest_table(report: BacktestReport, console: Console, watched: str | None = None) -> Iterator[RenderableType]:
-    """Yield the parts of the report; `watched` is the node whose time line was asked for."""
+    """Yield the parts of the report; `watched` is the node whose time line is wanted."""
     wide = console.width >= _WIDE_COLUMNS
     dominated = False
     for at, result in enumerate(report.results):
         losers = find_dominated(result.policies)
         dominated = dominated or bool(losers)
         yield Text.assemble("\n" if at else "", (result.trace, "bold"), f": {recording_line(result)}.")
-        told = verdict(result)
-        if told is not None:
-            yield Text(told)
+        sentence = verdict(result)
+        if sentence is not None:
+            yield Text(sentence)
         yield ""
         yield _table(result, losers, wide, report.have_cost)
         costs = None if wide else _costs(result)

@@ -1,6 +1,6 @@
 """What one pass did, container by container: sizes before and after, and how it ended."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cruise.domain.actions import Outcome, ResizePod
@@ -20,7 +20,10 @@ class ContainerChange:
     limits_after: Amounts
 
 
-def changes_of(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Iterator[ContainerChange]:
+Pods = Mapping[tuple[str, str], Pod]
+
+
+def changes_of(outcome: Outcome, pods: Pods) -> Iterator[ContainerChange]:
     """Yield what a resize changes or would have changed, nothing for any other action."""
     action = outcome.action
     if not isinstance(action, ResizePod):
@@ -36,6 +39,20 @@ def changes_of(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Iterator[C
         )
 
 
-def pods_of(done: NodePass) -> dict[tuple[str, str], Pod]:
+def pods_of(done: NodePass) -> Pods:
     """Return the pods that a pass saw, by (namespace, name)."""
     return {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
+
+
+def changes_json(
+    outcome: Outcome, pods: Pods, sizes: Callable[[Amounts, Amounts], object]
+) -> Sequence[dict[str, object]]:
+    """Return the changes for programs; `sizes` writes requests and limits."""
+    return [
+        {
+            "container": change.container,
+            "before": sizes(change.requests_before, change.limits_before),
+            "after": sizes(change.requests_after, change.limits_after),
+        }
+        for change in changes_of(outcome, pods)
+    ]

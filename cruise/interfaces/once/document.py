@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from cruise.domain.actions import EvictPod, Hold, Outcome, ResizePod
-from cruise.domain.cluster import Pod
 from cruise.domain.policy import Mode
 from cruise.domain.resources import Amounts
 from cruise.interfaces.http.figures import action_name
-from cruise.interfaces.once.changes import changes_of, pods_of
+from cruise.interfaces.once.changes import Pods, changes_json, pods_of
 from cruise.interfaces.packing.progress_document import packing_document
 from cruise.interfaces.plan.document import node_document
 from cruise.interfaces.reasons import detail_words
@@ -45,7 +44,7 @@ def once_json(
     return msgspec.json.encode(document) + b"\n"
 
 
-def _packing(done: PackingPass, packed: Sequence[Outcome], pods: dict[tuple[str, str], Pod]) -> Json:
+def _packing(done: PackingPass, packed: Sequence[Outcome], pods: Pods) -> Json:
     return {
         "waiting": done.waiting,
         "why": done.why,
@@ -58,7 +57,7 @@ def _hold(hold: Hold) -> Json:
     return {"namespace": hold.namespace, "pod": hold.pod, "reason": hold.reason.value}
 
 
-def _outcome(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Json:
+def _outcome(outcome: Outcome, pods: Pods) -> Json:
     action = outcome.action
     said: Json = {"action": action_name(outcome), "node": action.node}
     if isinstance(action, ResizePod | EvictPod):
@@ -70,14 +69,7 @@ def _outcome(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Json:
         "detail": detail_words(outcome.detail),
     }
     if isinstance(action, ResizePod):
-        said["containers"] = [
-            {
-                "container": change.container,
-                "before": _sizes(change.requests_before, change.limits_before),
-                "after": _sizes(change.requests_after, change.limits_after),
-            }
-            for change in changes_of(outcome, pods)
-        ]
+        said["containers"] = changes_json(outcome, pods, _sizes)
     return said
 
 

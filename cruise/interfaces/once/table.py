@@ -1,4 +1,4 @@
-"""One pass for people: what was done to which container, and who was left as it is, by reason."""
+"""One pass for people: what was done to each container, what packing planned, and what was left as it is, by reason."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.actions import EvictPod, Hold, Outcome, ResizePod, Verdict
-from cruise.domain.cluster import Pod
+from cruise.domain.packing import PackingPlan, Phase, Proposal
 from cruise.domain.policy import Mode
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
-from cruise.interfaces.once.changes import ContainerChange, changes_of, pods_of
-from cruise.interfaces.once.packing import packing_parts
+from cruise.interfaces.once.changes import ContainerChange, Pods, changes_of, pods_of
+from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
 from cruise.interfaces.reasons import WORDS, in_words
+from cruise.packer.answer import Status
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
 
@@ -26,6 +27,14 @@ _STYLES = {
     Verdict.REFUSED: "red",
     Verdict.FAILED: "bold red",
 }
+_MOST_PLACES = 50
+_PROOFS = {
+    Status.OPTIMAL: "proved best",
+    Status.FEASIBLE: "better than now, not proved best",
+    Status.ALREADY_OPTIMAL: "proved: nothing to gain",
+    Status.NO_IMPROVEMENT: "nothing better found in time",
+}
+_PHASE_STYLES = {Phase.FINISHED: "green", Phase.DROPPED: "yellow", Phase.UNDER_WAY: "yellow", Phase.SHOWN: "dim"}
 
 
 def once_table(
@@ -42,7 +51,7 @@ def once_table(
     if done.outcomes:
         yield _outcomes(done.outcomes, done, wide)
     if packing is not None:
-        yield from packing_parts(packing)
+        yield from _packing(packing)
         if packed:
             yield _outcomes(packed, done, wide)
     holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
@@ -84,7 +93,7 @@ def _outcomes(outcomes: Sequence[Outcome], done: NodePass, wide: bool) -> Render
     return Group("", table)
 
 
-def _rows(outcome: Outcome, pods: dict[tuple[str, str], Pod]) -> Iterator[Sequence[RenderableType]]:
+def _rows(outcome: Outcome, pods: Pods) -> Iterator[Sequence[RenderableType]]:
     action = outcome.action
     ending = (Text(outcome.verdict.value, style=_STYLES[outcome.verdict]), Text(_why(outcome)))
     match action:
@@ -129,3 +138,42 @@ def _holds(holds: Sequence[Hold]) -> RenderableType:
     for reason, number in Counter(hold.reason for hold in holds).most_common():
         table.add_row(reason.value, f"{number:,}", WORDS[reason])
     return Group("", table)
+
+
+def _packing(done: PackingPass) -> Iterator[RenderableType]:
+    """Yield what a packing pass planned, what is proved, and how it ended."""
+    yield Text()
+    waiting = f"Packing: {count_text(done.waiting, 'pod')} found no node"
+    if done.plan is None:
+        yield Text(f"{waiting}; {done.why}.")
+        return
+    plan, proposal = done.plan, done.plan.proposal
+    yield Text(
+        f"{waiting}; {len(proposal.placed):,} placed, {len(proposal.moves):,} moved, {len(proposal.preempted):,} "
+        f"preempted, {len(proposal.resizes):,} resized; {_PROOFS[proposal.status]}; {plan.seconds:.2f} s."
+    )
+    yield _ending(plan)
+    if proposal.stages or proposal.unplaced:
+        yield _places(proposal)
+
+
+def _ending(plan: PackingPlan) -> Text:
+    detail = f": {plan.detail}" if plan.detail else ""
+    stages = f" ({plan.stage} of {count_text(len(plan.proposal.stages), 'stage')} done)" if plan.proposal.stages else ""
+    return Text(f"The plan is {plan.phase.value}{stages}{detail}.", style=_PHASE_STYLES[plan.phase])
+
+
+def _places(proposal: Proposal) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("POD", overflow="fold")
+    table.add_column("FROM", overflow="fold")
+    table.add_column("TO", overflow="fold")
+    rows = [(one.namespace, one.pod, "pending", one.target) for one in proposal.placed]
+    rows += [(one.namespace, one.pod, one.source or "", one.target) for one in proposal.moves]
+    rows += [(one.namespace, one.pod, one.source, "preempted") for one in proposal.preempted]
+    rows += [(one.namespace, one.pod, "pending", f"stays: {unplaced_words(one)}") for one in proposal.unplaced]
+    for namespace, pod, source, target in rows[:_MOST_PLACES]:
+        table.add_row(f"{namespace}/{pod}", source, target)
+    if len(rows) > _MOST_PLACES:
+        table.add_row(f"{len(rows) - _MOST_PLACES:,} more: --format json has all", "", "")
+    return table

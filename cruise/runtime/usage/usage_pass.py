@@ -14,7 +14,7 @@ from cruise.decisions.usage.usage_columns import LiveContainers
 from cruise.domain.cluster import ContainerRole, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import PeakKey, StatisticKey, StatisticsTable
-from cruise.runtime.ports import Cluster, Store, UsageSource
+from cruise.runtime.ports import SnapshotSource, Store, UsageSource
 from cruise.runtime.usage.reading import ReadingProgress, UsageReader, UsageReading
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.usage.windows import UsageWindows
@@ -26,7 +26,7 @@ DEFAULT_READING = UsageReading()
 
 
 async def usage_pass(
-    cluster: Cluster,
+    cluster: SnapshotSource,
     source: UsageSource,
     store: Store,
     state: UsageState,

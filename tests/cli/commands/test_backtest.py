@@ -2,8 +2,6 @@ import csv
 import gzip
 import io
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -14,6 +12,7 @@ import yaml
 from cruise.backtest.policies.policies import POLICIES
 from cruise.cli import main
 from cruise.cli.several import repeat_options
+from tests.cli.terminal import completions, on_terminal
 from tests.cli.test_cli import alone, refusal, run
 
 __all__ = ["alone"]
@@ -272,24 +271,6 @@ def test_options_of_several_values_are_repeated(given, expected, open_at_end):
     assert repeat_options(given, ("--trace", "--policy")) == (expected, open_at_end)
 
 
-def completions(words: str) -> list[str]:
-    environment = {
-        **os.environ,
-        "_CRUISE_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split(" ")) - 1),
-    }
-    done = subprocess.run(
-        ["cruise"],
-        executable=f"{os.path.dirname(sys.executable)}/cruise",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.split()
-
-
 def test_policies_are_completed_the_first_and_the_next():
     expected = [name for name in POLICIES if name.startswith("cruise")]
     assert completions("cruise backtest --policy cru") == expected
@@ -308,18 +289,7 @@ def test_help_has_examples_groups_and_every_policy():
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(trace):
     command = [sys.executable, "-m", "cruise", "backtest", "--trace", trace, "--policy", *QUICK, "--format", "json"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
-    screen, terminal = pty.openpty()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=os.environ | {"TERM": "xterm"})
-    os.close(terminal)
-    seen = b""
-    try:
-        while piece := os.read(screen, 4096):
-            seen += piece
-    except OSError:
-        # How a pseudo-terminal says that nobody writes to it any more.
-        assert process.stdout is not None
-        assert json.loads(process.stdout.read())["trace"] == "shop-a"
-        assert process.wait() == 0
-    os.close(screen)
+    output, seen = on_terminal(command)
+    assert json.loads(output)["trace"] == "shop-a"
     assert b"shop-a: " in seen
     assert b"left" in seen

@@ -1,7 +1,6 @@
 import gzip
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from tests.builders import (
     make_usage_item_json,
     make_usage_json,
 )
+from tests.cli.terminal import completions, on_terminal
 from tests.cli.test_cli import alone, refusal, run
 
 __all__ = ["alone"]
@@ -245,38 +245,14 @@ def test_a_negative_request_is_one_line_that_names_the_pod(capsys, tmp_path):
 def test_help_has_examples_and_completion_knows_the_command():
     shown = run("pack", "--help").stdout
     assert " cruise pack --snapshot cluster.json" in shown.partition("Examples:")[2]
-    environment = {
-        **os.environ,
-        "_CRUISE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "cruise pack --si",
-        "COMP_CWORD": "2",
-    }
-    done = subprocess.run(
-        ["cruise"],
-        executable=f"{os.path.dirname(sys.executable)}/cruise",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "--sizes" in done.stdout
+    assert "--sizes" in completions("cruise pack --si")
 
 
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path):
     file = write(tmp_path, make_node_json(), pod("web-1", "n1"), pod("late-1"))
     command = [sys.executable, "-m", "cruise", "pack", "--snapshot", file, "--format", "json"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
-    screen, terminal = pty.openpty()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=os.environ | {"TERM": "xterm"})
-    os.close(terminal)
-    seen = b""
-    try:
-        while piece := os.read(screen, 4096):
-            seen += piece
-    except OSError:
-        # How a pseudo-terminal says that nobody writes to it any more.
-        assert process.wait() == 0
-    os.close(screen)
+    _, seen = on_terminal(command)
     assert b"2 of 2 pods placed, no more can be" in seen
 
 
