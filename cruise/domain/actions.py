@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.resources import Amounts, ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.scheduling import OVERLOADED, Taint
 
 
@@ -100,6 +100,11 @@ class ResizePod:
     containers: tuple[ContainerTarget, ...]
     growth: Resources
     reason: Reason
+
+    @property
+    def grows(self) -> bool:
+        """Tell whether it takes room on its node."""
+        return self.growth != NO_RESOURCES
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def _plan(room: Room, sized: Sized, resizes: Sequence[ResizePod | None], holds: 
     cpu, memory = sized.sums[ResourceName.CPU], sized.sums[ResourceName.MEMORY]
     own = [resize for resize in map(resizes.__getitem__, pods) if resize is not None]
     # The pods of a room are in the order of their names already, and sorting keeps it.
-    own.sort(key=_grows)
+    own.sort(key=lambda resize: resize.grows)
     held = [*room.holds, *(hold for hold in map(holds.__getitem__, pods) if hold is not None)]
     fits = bool(sized.fit.fits[node])
     return NodePlan(
@@ -166,7 +166,3 @@ def _plan(room: Room, sized: Sized, resizes: Sequence[ResizePod | None], holds: 
         hold=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),
         extras=(tuple(cpu.extras[node].tolist()), tuple(memory.extras[node].tolist())),
     )
-
-
-def _grows(resize: ResizePod) -> bool:
-    return resize.growth.cpu_millicores > 0 or resize.growth.memory_bytes > 0

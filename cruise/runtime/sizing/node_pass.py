@@ -200,10 +200,6 @@ def plans_of_sound_nodes(decide: Callable[[frozenset[str]], list[NodePlan]], nod
 def ordered(plans: Sequence[NodePlan]) -> list[Action]:
     """Return all actions of a pass: every node's shrinks, then the evictions, then the grows."""
     resizes = [resize for plan in plans for resize in plan.resize]
-    shrinks = [resize for resize in resizes if not _grows(resize)]
-    grows = [resize for resize in resizes if _grows(resize)]
+    shrinks = [resize for resize in resizes if not resize.grows]
+    grows = [resize for resize in resizes if resize.grows]
     return [*shrinks, *(eviction for plan in plans for eviction in plan.evict), *grows]
-
-
-def _grows(resize: ResizePod) -> bool:
-    return resize.growth.cpu_millicores > 0 or resize.growth.memory_bytes > 0

@@ -73,7 +73,7 @@ class Guards:
 
         On a node whose pod had to stay nothing does: it was not to be in the sums.
         """
-        if action.node is None or action.growth == NO_RESOURCES:
+        if action.node is None or not action.grows:
             return True
         if action.node in self.refusing_nodes:
             return False
@@ -91,7 +91,7 @@ class Guards:
 
     def take(self, action: ResizePod) -> Callable[[], None]:
         """Take the room of a grow, just before it is sent; return how to give it back."""
-        if action.growth == NO_RESOURCES and action.reason is Reason.RIGHTSIZED:
+        if not action.grows and action.reason is Reason.RIGHTSIZED:
             return lambda: None
         before = self._grows.add(self, action)
         return lambda: self._grows.put_back(action, before)
@@ -112,7 +112,7 @@ class Guards:
         sized again by the next pass.
         """
         if isinstance(action, ResizePod):
-            return action.growth != NO_RESOURCES or action.reason is not Reason.RIGHTSIZED or action.node is None
+            return action.grows or action.reason is not Reason.RIGHTSIZED or action.node is None
         return isinstance(action, EvictPod)
 
     def why_changed(self, action: ResizePod | EvictPod, pod: Pod | None) -> Reason | None:
@@ -137,7 +137,7 @@ class _Rooms:
     """What the nodes of a plan's grows have left."""
 
     def __init__(self, actions: Sequence[Action], snapshot: Snapshot) -> None:
-        growing = {one.node for one in actions if isinstance(one, ResizePod) and one.growth != NO_RESOURCES}
+        growing = {one.node for one in actions if isinstance(one, ResizePod) and one.grows}
         self._allocatable = {node.name: node.allocatable for node in snapshot.nodes if node.name in growing}
         self._counted: dict[str, Resources] = {}
         self._pods: dict[str, Pod] = {}

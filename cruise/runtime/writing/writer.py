@@ -9,7 +9,6 @@ import structlog
 from cruise.domain.actions import Action, EvictPod, Outcome, ResizePod
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
-from cruise.domain.resources import NO_RESOURCES
 from cruise.errors import CruiseError
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.writing.action_runner import ActionRunner
@@ -152,7 +151,7 @@ def _phases(actions: Sequence[Action], at_once: int) -> Iterable[Phase]:
     for number, action in enumerate(actions):
         if isinstance(action, EvictPod):
             evictions.append(number)
-        elif isinstance(action, ResizePod) and action.growth != NO_RESOURCES:
+        elif isinstance(action, ResizePod) and action.grows:
             grows.setdefault(action.node, []).append(number)
         else:
             others.append([number])
