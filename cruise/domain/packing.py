@@ -1,4 +1,4 @@
-"""A packing plan in a cluster's own names: what is proposed, how far it is carried out, and who is steered where."""
+"""A packing plan in a cluster's own names: what is proposed, how far it is carried out, where pods are steered."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -99,7 +99,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """The pod that a planned arrival has become: the same pod, or who replaced it; `node` None while it waits."""
+    """The pod that a planned arrival has become: the same pod, or its replacement; `node` None while it waits."""
 
     uid: str
     by: str
@@ -132,8 +132,8 @@ class PackingPlan:
     `at` is when its cluster was looked at, `seconds` what solving took. `stage` counts the stages that are done; what
     follows is of the present one. `expected` are the pods that are to be created, in place of pods that are evicted: of
     those that move, and of pending ones that would else go where others are to go. `bystanders` are the uids of pods of
-    the same owners that were there before: a pod that is not among them is a replacement. `ready_at` is when whoever
-    admits pods knows of the stage, None before it was told. `detail` says why a plan was dropped, or goes no further.
+    the same owners that were there before: a pod that is not among them is a replacement. `ready_at` is when the
+    webhook knows of the stage, None before that. `detail` says why a plan was dropped, or goes no further.
     """
 
     id: str
@@ -152,7 +152,7 @@ class PackingPlan:
 
     @property
     def steered(self) -> tuple[Steering, ...]:
-        """Who is still to be steered: those expected whom nobody has replaced yet."""
+        """The pods still to be steered: those expected that nothing has replaced yet."""
         landed = {landing.uid for landing in self.landed}
         under_way = self.phase is Phase.UNDER_WAY
         return tuple(one for one in self.expected if under_way and one.replaces not in landed)

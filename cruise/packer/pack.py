@@ -79,9 +79,9 @@ def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     rooted: Packing | None = None
     if problem.objective is Objective.OPERATOR and (problem.pod_node >= 0).any():
         with meter.part(_RESCUE_SHARE) as part:
-            # What nobody has to leave for is better than anything else that places as much.
-            nobody_moves = replace(problem, movable=np.zeros_like(problem.movable))
-            rooted = _solve_small(nobody_moves, problem.pod_node, part, seed, lambda k: _offer(whole, index, k))
+            # What takes no eviction is better than anything else that places as much.
+            unmoved = replace(problem, movable=np.zeros_like(problem.movable))
+            rooted = _solve_small(unmoved, problem.pod_node, part, seed, lambda k: _offer(whole, index, k))
     if not whole.proved(index) and not meter.over():
         _solve_small(problem, whole.assignment(index), meter, seed, lambda k: _learn(whole, index, k))
     if rooted is not None:
@@ -167,4 +167,4 @@ def _learn(whole: Whole, index: int, packing: Packing) -> None:
 
 
 def _ignore(packing: Packing) -> None:
-    """Nobody is told of packings that may break a rule."""
+    """Packings that may break a rule are not reported."""

@@ -19,7 +19,7 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exclusion:
-    """No pod of class `holder` and pod of one of the `targets` share a domain of a topology, whoever came first.
+    """No pod of class `holder` and pod of one of the `targets` share a domain of a topology, whichever came first.
 
     A class among its own targets has at most one pod in a domain. Only a pod that arrives is held to it: what runs
     together already may stay together. Anti-affinity between pods and host ports become this.

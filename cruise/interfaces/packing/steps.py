@@ -56,7 +56,7 @@ def _steps(stage: Stage, pods: Pods, wide: bool) -> Iterator[tuple[Text, Text, T
         size = _size(counted_requests(pod), counted_as(pod, resize.containers))
         yield Text("resize", style="cyan"), Text(f"{pod.namespace}/{pod.name}"), Text(resize.node or ""), size
     alone = stage.leaves[0] if len(stage.leaves) == 1 else None
-    # Who leaves alone and comes first arrives at once: one step to a reader.
+    # A pod that leaves alone and comes first arrives at once: one step to a reader.
     moves = isinstance(alone, Arrival) and stage.arrivals[:1] == (alone,)
     for leave in () if moves else stage.leaves:
         yield _leave(leave, wide)

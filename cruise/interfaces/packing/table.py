@@ -57,7 +57,7 @@ def _headline(proposal: Proposal, seconds: float) -> Text:
         if changed
     ]
     if proposal.placed and not proposal.moves and not proposal.preempted:
-        changes.append("nobody is evicted" if changes else "nothing else is touched")
+        changes.append("no pod is evicted" if changes else "nothing else is touched")
     proved = proposal.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
     return Text.assemble(
         (f"{found}; {', '.join(changes)}.\n" if changes else f"{found}.\n", "bold"),

@@ -1,4 +1,4 @@
-"""What a model asks of pods together: who keeps apart, who spreads evenly, how many may be evicted."""
+"""What a model requires of pods together: exclusions, spreads, and how many may be evicted."""
 
 import numpy as np
 

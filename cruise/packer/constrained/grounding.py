@@ -1,4 +1,4 @@
-"""What a model asks of pods that want company: each arrival finds it there, in some order of arriving."""
+"""What a model requires of pods that others attract: each arrival finds it there, in some order of arriving."""
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -58,7 +58,7 @@ def _ground(cells: Cells, attraction: Attraction, levels: _Levels) -> None:
         return
     founders = {}
     if attraction.may_be_first:
-        # Who is in no domain of any topology does not keep another from being the first.
+        # A pod in no domain of any topology does not keep another from being the first.
         counted = (cells.layout.problem.rules.topologies[list(attraction.topologies)] >= 0).any(axis=0)
         founders = _founders(cells, attraction, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
     for topology in attraction.topologies:

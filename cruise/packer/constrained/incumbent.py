@@ -1,4 +1,4 @@
-"""The best assignment so far with what bounds it, told to whoever listens."""
+"""The best assignment so far with what bounds it, reported as it changes."""
 
 from dataclasses import dataclass
 

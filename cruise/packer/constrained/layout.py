@@ -67,7 +67,7 @@ def headroom_of(problem: Problem, assignment: IntArray) -> IntArray:
 def pods_of(layout: Layout, assignment: IntArray) -> IntArray:
     """A node for every pod, such that the counts come out: as many as can stay, and movers before those that waited.
 
-    Who leaves a node where a class arrives that may not preempt comes first among the movers.
+    A pod that leaves a node where a class arrives that may not preempt comes first among the movers.
     """
     problem = layout.problem
     stays = np.minimum(assignment, layout.running)

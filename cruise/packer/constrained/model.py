@@ -83,7 +83,7 @@ class Model:
         return bool((self.read(solver.value) == assignment).all())
 
     def maximise(self, objective: cp_model.LinearExprT, meter: Meter, found: Found | None = None) -> Answer:
-        """Look for the greatest value of an expression; what is found is hinted at from now on if somebody listens."""
+        """Look for the greatest value of an expression; hint at what is found where `found` is given."""
         self.cells.model.maximize(objective)
         solver = _solver(meter)
         status = _solve(solver, self.cells.model, meter, None if found is None else _Listener(self, found))

@@ -15,7 +15,7 @@ from cruise.packer.constrained.model import EFFORT_UNIT, Model
 # How many copies are free to go elsewhere at once: at first, at least, and of those that wait.
 _FIRST_LOOSE, _FEWEST_LOOSE, _WAITING_SHARE = 40.0, 8.0, 0.2
 _FEWEST_NODES, _MOST_NODES = 4, 20
-# By how much those who have not moved are freed later: a little helps to place more, a lot to move fewer.
+# By how much copies that have not moved are freed later: a little helps to place more, a lot to move fewer.
 _RELUCTANCE = (0.3, 1.0)
 _MOST_SECONDS = 0.05
 _LARGEST_OBJECTIVE = 2**52
@@ -72,7 +72,7 @@ def _pick(incumbent: Incumbent, generator: np.random.Generator, loose: int) -> P
     there = (assignment - np.minimum(assignment, layout.stuck))[:, opened]
     came = np.maximum(assignment - layout.running, 0)[:, opened]
     cells = np.concatenate([np.repeat(np.arange(there.size), copies.ravel()) for copies in (came, there - came)])
-    # Who came may go back: that is where evictions can be saved.
+    # A copy that came may go back: that is where evictions can be saved.
     reluctance = _RELUCTANCE[generator.integers(2)]
     late = generator.random(len(cells)) + reluctance * (np.arange(len(cells)) >= came.sum())
     picked = cells[np.argsort(late, kind="stable")[:loose]]

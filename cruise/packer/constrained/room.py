@@ -1,4 +1,4 @@
-"""What a model asks of nodes and classes alone: how many copies exist, capacity with headroom, who is preempted."""
+"""What a model requires of nodes and classes alone: how many copies exist, capacity with headroom, preemption."""
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def keep_to_capacity(cells: Cells) -> None:
 
 
 def keep_preemption_to_those_who_may(cells: Cells) -> None:
-    """Who leaves a node where a class arrives that may not preempt, arrives elsewhere."""
+    """A copy that leaves a node where a class arrives that may not preempt, arrives elsewhere."""
     layout, problem = cells.layout, cells.layout.problem
     polite = tuple(np.flatnonzero(~problem.preempt).tolist())
     if not polite:

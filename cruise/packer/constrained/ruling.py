@@ -42,7 +42,7 @@ def concerning(rules: Mapping[int, list[int]], classes: Iterable[int]) -> list[i
 
 
 def _ranks_of(rules: Rules, class_count: int) -> IntArray:
-    """Find out who may have to wait for whom, and for itself."""
+    """Find the classes that may have to wait for each other, or for themselves."""
     waits: dict[int, set[int]] = {}
     for attraction in rules.attractions:
         targets = set(attraction.targets.tolist())

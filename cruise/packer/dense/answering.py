@@ -24,7 +24,7 @@ _MOST_NOISE = 0.5
 # CP-SAT gets this share of what is left, at the first attempt and at each later one.
 _CLOSING_SHARE = 0.85
 _DIVES_BETWEEN = 3
-# A master with more rows proves nothing in any time that somebody waits, and its inverse takes 8 bytes a pair of rows.
+# A master with more rows proves nothing in any reasonable time, and its inverse takes 8 bytes a pair of rows.
 _MOST_ROWS = 1_200
 
 

@@ -27,7 +27,7 @@ def solve_dense(problem: Problem, start: IntArray, budget: Budget, report: Repor
     relaxed, closed = instance_of(problem), barred(problem)
     strict = replace(relaxed, most=np.where(closed, 0, relaxed.most))
     if not relaxed.running[relaxed.movable].any():
-        # With nobody to go, what is short stays so, and nobody is preempted.
+        # Where no copy can go, what is short stays so, and none is preempted.
         best.solve(strict, _share(meter, 1.0, budget.seed), bounds_hold=True)
         return best.packing
     if problem.objective is Objective.OPERATOR:

@@ -77,7 +77,7 @@ class Master:
         return True
 
     def add_all(self, groups: IntArray, fillings: IntArray) -> None:
-        """Add many columns at once, to a master that is never asked which fillings it has."""
+        """Add many columns at once, to a master that never looks up which fillings it has."""
         phase, classes, count = self.phase, len(self.phase.classes), len(groups)
         stays = np.minimum(fillings, phase.running[groups])
         entries = np.zeros((count, len(self.right)))

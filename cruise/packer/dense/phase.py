@@ -129,9 +129,9 @@ def _grouped(residual: Residual, limits: IntArray, running: IntArray) -> tuple[I
     seen: dict[bytes, int] = {}
     group = np.zeros(len(residual.room), dtype=np.int64)
     first: list[int] = []
-    told = np.concatenate([residual.room, residual.floor, limits.T, running.T], axis=1)
+    columns = np.concatenate([residual.room, residual.floor, limits.T, running.T], axis=1)
     for node in range(len(residual.room)):
-        key = told[node].tobytes()
+        key = columns[node].tobytes()
         if key not in seen:
             seen[key] = len(first)
             first.append(node)

@@ -26,7 +26,7 @@ Listener = Callable[[IntArray, IntArray], None]
 
 
 def _nobody(_assignment: IntArray, _bounds: IntArray) -> None:
-    """Nobody listens."""
+    """Report nothing."""
 
 
 def solve(
@@ -57,7 +57,7 @@ class _Run:
         self.most, self.bounds = most_possible(instance), most_possible(instance)
         self.nailed: frozenset[int] = frozenset()
         self.listen = listen
-        self.told: list[int] = []
+        self.reported: list[int] = []
 
     def assignment(self) -> IntArray:
         """The best plan of the whole instance."""
@@ -66,8 +66,8 @@ class _Run:
     def tell(self) -> None:
         """Let the listener know what is better by now than what it heard last, plan or bound."""
         news = [*self.search.best_vector.tolist(), *self.bounds.tolist()]
-        if news != self.told:
-            self.told = news
+        if news != self.reported:
+            self.reported = news
             self.listen(self.assignment(), self.bounds)
 
     def open(self, entry: int) -> bool:

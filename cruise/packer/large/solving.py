@@ -24,8 +24,8 @@ _DEPTHS = (1, 2, 3)
 _SHARE = 0.5
 # Largest first comes first; a second search, smallest first, gets what is left.
 _FIRST_SHARE = 0.6
-# So far below a pod's rank that this excludes nobody.
-_ANYBODY = -(1 << 30)
+# So far below a pod's rank that this excludes none.
+_ANY_RANK = -(1 << 30)
 
 
 def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
@@ -56,12 +56,12 @@ class _Ejections:
         """Place what can be placed, one priority after the other, then bring home what was moved without need."""
         priorities = np.unique(self.problem.priorities)[::-1]
         if self.problem.objective is Objective.OPERATOR:
-            # First what needs no eviction, for all; then the fewest evictions, of whomever.
+            # First what needs no eviction, for all; then the fewest evictions, of any priority.
             self.state.rooted[0] = True
-            self.place(priorities, _ANYBODY)
+            self.place(priorities, _ANY_RANK)
             self.state.rooted[0] = False
             for priority in priorities.tolist():
-                self.place(np.array([priority]), _ANYBODY)
+                self.place(np.array([priority]), _ANY_RANK)
                 self.preempt(priority)
         else:
             # That a pod stays outranks whatever becomes of lower priorities.

@@ -23,15 +23,15 @@ def state_of(problem: Problem, rules: RulesByClass, pod_node: IntArray) -> Clust
     np.cumsum([len(rules.limits.get(c, ())) for c in range(classes)], out=limit_starts[1:])
     limits = np.array([i for c in range(classes) for i in rules.limits.get(c, ())], dtype=np.int64)
     siblings = np.diff(rules.starts)
-    asked = problem.demands[problem.pod_class].sum(axis=0)
+    wanted = problem.demands[problem.pod_class].sum(axis=0)
     total = np.maximum(problem.capacities.sum(axis=0), 1)
-    scarce = np.argsort(-(asked / total), kind="stable")[:2].astype(np.int64)
+    scarce = np.argsort(-(wanted / total), kind="stable")[:2].astype(np.int64)
     scarce = scarce if resources > 1 else np.zeros(2, dtype=np.int64)
     unit = np.maximum(problem.demands[:, scarce].max(axis=0, initial=1) // (_BUCKETS - 2), 1)
     site_count = problem.admits.shape[0]
     line = np.arange(site_count) if site_count <= _MOST_LINES else np.zeros(site_count)
     # What is short weighs most; a resource with much to spare hardly anything.
-    shares = 1.0 / np.maximum(total - asked, total // 100 + 1).astype(np.float64)
+    shares = 1.0 / np.maximum(total - wanted, total // 100 + 1).astype(np.float64)
     tables = tables_of(problem, rules)
     state = ClusterState(
         demands=np.ascontiguousarray(problem.demands),

@@ -40,7 +40,7 @@ class _Counters:
         return self._known[key]
 
     def room(self, topology: int) -> int:
-        """Where a row of counts of a topology begins that is nobody else's."""
+        """Where a row of counts of a topology begins that no other counter uses."""
         self.length += self.sizes[topology]
         return self.length - self.sizes[topology]
 

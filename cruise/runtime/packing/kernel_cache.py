@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: a directory for exactly this release, writable, and nobody else's."""
+"""Where compiled kernels are kept: a directory for exactly this release, writable, and owned by this user."""
 
 import hashlib
 import os
@@ -103,7 +103,7 @@ def _prepared(directory: Path, filled: Path) -> bool:
 
 
 def _is_of(directory: Path, owner: int) -> bool:
-    """Tell whether nobody but the owner can write what is run from here: kernels are code."""
+    """Tell whether the owner alone can write what is run from here: kernels are code."""
     found = directory.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == owner and not found.st_mode & 0o022
 

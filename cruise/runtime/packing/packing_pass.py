@@ -70,7 +70,7 @@ class _Made:
 
     @property
     def evicts_unproved(self) -> bool:
-        """Tell whether somebody would be evicted although another plan might need none."""
+        """Tell whether pods would be evicted although another plan might need none."""
         return bool(self.proposal.moves or self.proposal.preempted) and not self.proved_to_evict
 
 
@@ -96,7 +96,7 @@ async def packing_pass(
     snapshot = await cluster.snapshot()
     waiting = waiting_pods(snapshot, now, policy.pass_interval if patience is None else patience)
     if not waiting:
-        return PackingPass(now, 0, why="nobody waits")
+        return PackingPass(now, 0, why="no pod waits")
     if policy.mode in (Mode.OFF, Mode.INITIAL):
         return PackingPass(now, len(waiting), why=f"mode {policy.mode.label}")
     last = await store.packing()
@@ -129,9 +129,9 @@ async def packing_pass(
 async def _without_evictions(
     made: "_Made", scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
 ) -> "_Made":
-    """Return a plan that evicts nobody if it places somebody, else the one that was made, which is then only shown."""
-    nobody = replace(scene, policy=replace(scene.policy, mode=Mode.RESIZE))
-    rescue = await _made(nobody, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
+    """Return a plan without evictions if it places a pod, else the one that was made, which is then only shown."""
+    without = replace(scene, policy=replace(scene.policy, mode=Mode.RESIZE))
+    rescue = await _made(without, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
     if isinstance(rescue, str) or not rescue.proposal.placed:
         return made
     proposal = replace(
@@ -155,7 +155,7 @@ async def _made(scene: _Scene, solver: Solver, seconds: float, monotonic: Callab
         # Some keep the sizes that they have, which is found out only where all are sized together.
         unsizable |= proposal.unsizable
     if objections:
-        # A plan that the judge does not let through is a mistake of ours: nobody is to see it.
+        # A plan that the judge does not let through is a mistake of ours: it is not shown.
         log.error("packing plan dropped", objections=list(objections[:10]), count=len(objections))
         return f"no plan: {objections[0]}"
     if isinstance(proposal, NoOrder):
@@ -184,7 +184,7 @@ async def _gathered(snapshot: Snapshot, store: Store, known: UsageState, policy:
 
 
 def _disrupted(snapshot: Snapshot, policy: Policy) -> Mapping[tuple[str, WorkloadRef], int]:
-    """Return the workloads of which nobody may be evicted now: enough of their pods are away already."""
+    """Return the workloads of which no pod may be evicted now: enough of their pods are away already."""
     away: Counter[tuple[str, WorkloadRef]] = Counter(
         (pod.namespace, pod.workload)
         for pod in snapshot.pods

@@ -20,8 +20,8 @@ log = structlog.get_logger()
 POLL_SECONDS = 1.0
 
 
-async def _tell_nobody(outcomes: Sequence[Outcome]) -> None:
-    """Tell nobody of outcomes."""
+async def _discard(outcomes: Sequence[Outcome]) -> None:
+    """Discard outcomes."""
 
 
 class PlanExecution:
@@ -39,7 +39,7 @@ class PlanExecution:
         exclusions: Exclusions,
         clock: Callable[[], datetime],
         *,
-        tell: Callable[[Sequence[Outcome]], Awaitable[None]] = _tell_nobody,
+        tell: Callable[[Sequence[Outcome]], Awaitable[None]] = _discard,
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class PlanExecution:
         self._poll_seconds = poll_seconds
 
     async def take_up(self) -> PackingPlan | None:
-        """Return the plan that somebody has begun and not ended, with its nodes and pods reserved; None without one."""
+        """Return the plan that was begun and not ended, with its nodes and pods reserved; None without one."""
         plan = await self._store.packing()
         if plan is None or plan.phase is not Phase.UNDER_WAY:
             self._exclusions.reserve()
@@ -99,10 +99,10 @@ class PlanExecution:
 
 
 def _log_progress(before: PackingPlan, after: PackingPlan) -> None:
-    told = {"plan": after.id, "stage": after.stage, "stages": len(after.proposal.stages)}
+    fields = {"plan": after.id, "stage": after.stage, "stages": len(after.proposal.stages)}
     if after.phase is Phase.DROPPED:
-        log.warning("packing plan dropped", **told, why=after.detail)
+        log.warning("packing plan dropped", **fields, why=after.detail)
     elif after.phase is Phase.FINISHED:
-        log.info("packing plan finished", **told)
+        log.info("packing plan finished", **fields)
     elif after.stage != before.stage or after.detail != before.detail:
-        log.info("packing plan goes on", **told, doing=after.detail)
+        log.info("packing plan goes on", **fields, doing=after.detail)

@@ -27,7 +27,7 @@ from cruise.runtime.packing.messages import (
 )
 
 _ROOT = str(Path(cruise.__file__).parent.parent)
-# An annealer finds better packings faster than anybody reads them.
+# An annealer finds better packings faster than they are read.
 _REPORT_SECONDS = 0.05
 # Rather this process than the controller, where memory runs out: it can be started anew.
 _OOM_SCORE = 500
@@ -43,7 +43,7 @@ def command(function: str) -> tuple[str, ...]:
 def serve() -> None:
     """Solve what comes in on standard input, answer on standard output, end when the other end is gone."""
     _give_way()
-    # Ctrl-C is for whoever started this process.
+    # Ctrl-C is for the process that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     receiving, sending = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # What a library prints must not be taken for an answer.
@@ -166,7 +166,7 @@ class _Outbox:
                 self._sending.write(framed(message))
                 self._sending.flush()
         except OSError:
-            # Nobody is left to answer to.
+            # The reader is gone.
             os._exit(0)
 
     def report(self, message: Better) -> None:

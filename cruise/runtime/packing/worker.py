@@ -1,4 +1,4 @@
-"""The warm process that packs: started once, asked again and again, killed to stop it, and started anew."""
+"""The warm process that packs: started once, given problem after problem, killed to stop it, and started anew."""
 
 import asyncio
 import math
@@ -214,7 +214,7 @@ def _noted(packing: Packing, note: str) -> Packing:
 
 
 class _Run:
-    """One problem on its way: since when, until when, who wants to know, and what the quick method makes of it."""
+    """One problem on its way: since when, until when, where progress goes, and what the quick method makes of it."""
 
     def __init__(self, problem: Problem, seconds: float, on_progress: Progress | None) -> None:
         self.problem = problem

@@ -70,7 +70,7 @@ async def test_nobody_is_packed_before_a_node_pass_had_its_chance():
     theatre = Theatre([sized("big", 5000)], [node("n1")])
     run(theatre.world, 60)
     solver = Exhaustive()
-    assert (await passed(theatre, solver)).why == "nobody waits"
+    assert (await passed(theatre, solver)).why == "no pod waits"
     assert (await passed(theatre, solver, patience=timedelta(0))).waiting == 1
     assert len(solver.asked) == 1
 

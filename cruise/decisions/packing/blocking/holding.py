@@ -1,4 +1,4 @@
-"""Who holds the nodes once a packing is in place, and what would be held if some of them went."""
+"""Which pods hold the nodes once a packing is in place, and what would be held if some of them went."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from cruise.domain.details import Detail, code_of
 _FREE = -1
 
 
-_NOBODY = -(2**62)
+_LOWEST = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Without:
     With `protected`, all below it go; with `movable`, of whatever priority, those that do not stay in every plan.
     """
 
-    below: int = _NOBODY
+    below: int = _LOWEST
     protections: tuple[int, ...] = ()
     protected: bool = False
     movable: bool = False
-    everybody: bool = False
+    everything: bool = False
 
 
 class Holding:
@@ -49,7 +49,7 @@ class Holding:
         self._protections_of: dict[int | None, tuple[int, ...]] = {}
 
     def taken(self, without: Without, headroom: Int64Array) -> Int64Array:
-        """What those who would be left take of each node, with the larger of their headroom and `headroom`."""
+        """What the pods that would be left take of each node, with the larger of their headroom and `headroom`."""
         if without not in self._loads:
             self._loads[without] = self._load(self._left(without))
         load, largest = self._loads[without]
@@ -58,12 +58,12 @@ class Holding:
     def protections_of(self, below: int | None) -> tuple[int, ...]:
         """What protects placed pods below a priority, or (None) those that stay in every plan."""
         if below not in self._protections_of:
-            of_whom = self.stuck if below is None else self._placed & (self.priority < below)
-            self._protections_of[below] = tuple(np.unique(self.protection[of_whom & (self.protection >= 0)]).tolist())
+            of_these = self.stuck if below is None else self._placed & (self.priority < below)
+            self._protections_of[below] = tuple(np.unique(self.protection[of_these & (self.protection >= 0)]).tolist())
         return self._protections_of[below]
 
     def _left(self, without: Without) -> BoolArray:
-        if without.everybody:
+        if without.everything:
             return np.zeros_like(self._placed)
         dropped = np.isin(self.protection, without.protections)
         if without.movable:

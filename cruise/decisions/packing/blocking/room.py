@@ -11,7 +11,7 @@ from cruise.decisions.packing.building.obstacle import PROTECTIONS, Obstacle, re
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.unplaced import Occupants
 
-NOBODY = Without()
+NO_PODS = Without()
 
 
 class Room:
@@ -24,7 +24,7 @@ class Room:
         self._preempts = bool(self._problem.preempt[pod_class])
         self._priority = int(self._problem.priorities[pod_class])
 
-    def lacking(self, without: Without = NOBODY) -> Int64Array:
+    def lacking(self, without: Without = NO_PODS) -> Int64Array:
         """How much of each resource each node is short of, beside those pods that are left."""
         short = self._holding.taken(without, self._headroom) + self._demand - self._problem.capacities
         takes = (self._demand > 0) | (self._headroom > 0)
@@ -32,7 +32,7 @@ class Room:
 
     def lacking_when_empty(self) -> Int64Array:
         """How much each node is short of with nothing else on it."""
-        return self.lacking(Without(everybody=True))
+        return self.lacking(Without(everything=True))
 
     def full_of(self, nodes: BoolArray) -> Occupants:
         """Tell of which priorities those nodes are full, if that is what keeps the pod out."""
@@ -42,7 +42,7 @@ class Room:
         return Occupants.ANY if lower_gone[nodes].any() else Occupants.EQUAL_OR_HIGHER
 
     def ways_as_packed(self) -> Iterator[Way]:
-        """What to drop for room beside who is placed: what is short, or what protects lower priorities."""
+        """What to drop for room beside the placed pods: what is short, or what protects lower priorities."""
         yield from self._by_resource(self.lacking())
         polite: tuple[str, ...] = () if self._preempts else (Obstacle.PREEMPTION_POLICY,)
         for dropped in _subsets(self._holding.protections_of(self._priority)):

@@ -34,7 +34,7 @@ def resource_names(
 
 
 def capacities(nodes: Sequence[Node], surroundings: Surroundings, names: Sequence[str]) -> Int64Array:
-    """Return nodes x resources; a node whose kubelet states no attach limit attaches whatever is asked."""
+    """Return nodes x resources; a node whose kubelet states no attach limit attaches any number of volumes."""
     columns = [
         [node.allocatable.cpu_millicores for node in nodes],
         [node.allocatable.memory_bytes for node in nodes],

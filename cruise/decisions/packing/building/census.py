@@ -159,7 +159,7 @@ class _Kinds:
             pod.terminating,
             pod.priority,
             pod.preempts,
-            # Pods of a DaemonSet name their nodes, each its own; who stays goes nowhere else.
+            # Pods of a DaemonSet name their nodes, each its own; a pod that stays goes nowhere else.
             self._number(pod.placement) if pending or stays is None else -1,
             self._number(pod.constraints),
             pod.extended_requests,

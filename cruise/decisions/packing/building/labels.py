@@ -1,4 +1,4 @@
-"""Pods in groups of equal namespace and labels, so that a selector is asked once for a group and never for a pod."""
+"""Pods in groups of equal namespace and labels, so that a selector is evaluated for groups, never for pods."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""What pods ask of each other, kind by kind: who holds which term, and whom a term means."""
+"""What pods require of each other, kind by kind: the kinds that hold a term, and those that it selects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Marks:
 
 
 def find_marks(census: Census, columns: NodeColumns, namespace_labels: Mapping[str, Mapping[str, str]]) -> Marks:
-    """Find the rules between kinds; what concerns nobody who arrives is left out."""
+    """Find the rules between kinds; what concerns no kind that arrives is left out."""
     finder = _Finder(census, columns, namespace_labels)
     marks = Marks()
     marks.repulsions = [*finder.anti_affinity(), *finder.host_ports(), *finder.lone_volumes()]
@@ -115,7 +115,7 @@ class _Finder:
         return found
 
     def affinity(self) -> list[Draw]:
-        """Find where required affinity sends those who arrive."""
+        """Find where required affinity sends the kinds that arrive."""
         holders: dict[tuple[PodTerm, ...], list[int]] = {}
         for number in sorted(self._arriving):
             terms = self._kinds[number].pod.constraints.affinity
@@ -131,7 +131,7 @@ class _Finder:
         ]
 
     def spreads(self) -> list[Evenness]:
-        """Find how those who arrive are to be spread; pods on their way out do not count."""
+        """Find how the kinds that arrive are to be spread; pods on their way out do not count."""
         holders: dict[tuple[str, SpreadConstraint, bytes], list[int]] = {}
         masks: dict[bytes, BoolArray] = {}
         for number in sorted(self._arriving):
@@ -151,7 +151,7 @@ class _Finder:
     def _repulsion(
         self, topology: str, obstacle: Obstacle, holders: frozenset[int], targets: frozenset[int]
     ) -> list[Repulsion]:
-        """Keep of a rule what may keep somebody off who arrives."""
+        """Keep of a rule what may keep an arriving kind away."""
         if not holders & self._arriving:
             targets &= self._arriving
         if not targets & self._arriving:

@@ -77,5 +77,5 @@ def _take_sized(needs: Needs, pods: Sequence[int], touchable: Sequence[Touchable
 
 
 def keeps_its_size(pod: Pod, usage: Usage) -> bool:
-    """Tell whether no other size may be asked of a pod now, whatever its statistics say."""
+    """Tell whether a pod may get no other size now, whatever its statistics say."""
     return pod.resize.pending is not None or pod.uid in usage.refused or pod.uid in usage.unsizable

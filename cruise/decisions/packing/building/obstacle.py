@@ -6,7 +6,7 @@ from cruise.decisions.packing.building.amounts import ATTACH
 
 
 class Obstacle(StrEnum):
-    """An obstacle other than a resource, which goes by its own name; of equally small sets the first ones are told."""
+    """An obstacle other than a resource, which goes by its own name; of equally small sets the first ones are named."""
 
     DISRUPTION_BUDGET = "disruption-budget"
     EVICTION_LIMIT = "eviction-limit"

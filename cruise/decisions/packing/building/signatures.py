@@ -35,7 +35,7 @@ def sign(
     of_kind = []
     for kind, own in zip(census.kinds, roles, strict=True):
         movable = kind.stays is None
-        # In operation pods of the highest pending priority and above lose their place to nobody.
+        # In operation pods of the highest pending priority and above never lose their place.
         may_lose = objective is Objective.PAPER or (top is not None and kind.pod.priority < top)
         signature = Signature(
             priority=kind.pod.priority,

@@ -48,7 +48,7 @@ class Volumes:
         return known
 
     def hold(self, pod: Pod) -> None:
-        """Note that a pod which no plan sees uses its claims: nobody else may use those that are for one pod."""
+        """Note that a pod which no plan sees uses its claims: no other pod may use those that are for one pod."""
         self._out_of_reach.update(self.of(pod).alone)
 
     def why_held(self, pod: Pod) -> Finding | None:

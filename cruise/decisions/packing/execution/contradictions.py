@@ -19,15 +19,15 @@ from cruise.domain.resources import NO_RESOURCES
 def find_contradictions(
     plan: PackingPlan, snapshot: Snapshot, places: Places, policy: Policy, stored: StoredOverrides
 ) -> tuple[str, ...]:
-    """Judge all that is left of a plan whose present stage has evicted nobody yet.
+    """Judge all that is left of a plan whose present stage has evicted no pod yet.
 
-    What disruption budgets allow now is not judged: they allow more again once who was evicted before is ready.
+    What disruption budgets allow now is not judged: they allow more once replacements are ready.
     """
     settled = _settled_by_itself(plan, places.pods)
     if settled is not None:
         return (settled,)
     if any(places.pod_of(one) is None and one.uid in places.left for one in plan.proposal.stages[plan.stage].arrivals):
-        # Who is to come in the place of a pending pod is not there yet.
+        # The replacement of a pending pod is not there yet.
         return ()
     rest = rest_of(plan, places)
     later: list[Arrival | Preemption | ResizePod] = [*rest.placed, *rest.moves, *rest.preempted, *rest.resizes]
@@ -65,7 +65,7 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
         elif not node.ready or node.unschedulable:
             yield f"node {target} takes no pods"
         elif places.evicting and not _has_room(node, stage, arriving, staying[target], places):
-            yield f"node {target} has no room any more for who is to arrive"
+            yield f"node {target} has no room any more for the pods that are to arrive"
 
 
 def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Sequence[Pod], places: Places) -> bool:
@@ -80,7 +80,7 @@ def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Se
 
 
 def _settled_by_itself(plan: PackingPlan, pods: PodsByUid) -> str | None:
-    """Say who has found a node in the meantime, where others would be evicted for nothing."""
+    """Say which pod has found a node in the meantime, where others would be evicted for nothing."""
     stages = plan.proposal.stages[plan.stage :]
     evicting = next((number for number, stage in enumerate(stages) if stage.leaves), len(stages))
     found = next((one for stage in stages[evicting:] for one in stage.arrivals if is_bound(one, pods)), None)

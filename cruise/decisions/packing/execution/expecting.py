@@ -1,4 +1,4 @@
-"""Whom a stage expects: pods that are created in place of others, and where each is sent."""
+"""The pods that a stage expects: they are created in place of others, and each is sent to a node."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from cruise.domain.sizes import with_sizes
 
 
 def expecting(plan: PackingPlan, stage: Stage, snapshot: Snapshot, policy: Policy, until: datetime) -> PackingPlan:
-    """Return the plan with whom its present stage expects, and who of the same owners is there already.
+    """Return the plan with the pods that its present stage expects, and those of the same owners that exist already.
 
-    Nobody was evicted for that stage yet.
+    No pod was evicted for that stage yet.
     """
     pods = pods_of(snapshot)
     moving = [one for one in stage.leaves if isinstance(one, Arrival)]
@@ -32,7 +32,7 @@ def expecting(plan: PackingPlan, stage: Stage, snapshot: Snapshot, policy: Polic
 
 
 def with_bystanders(plan: PackingPlan, snapshot: Snapshot) -> PackingPlan:
-    """Return the plan with the pods that are there now of the owners of whom it expects."""
+    """Return the plan with the pods that exist now of the owners of expected pods."""
     owners = {(one.namespace, one.owner_kind, one.owner_name) for one in plan.expected}
     names = {one.owner_name for one in plan.expected}
     there = tuple(
@@ -46,8 +46,8 @@ def with_bystanders(plan: PackingPlan, snapshot: Snapshot) -> PackingPlan:
 def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arrival]:
     """Return the pending pods that kube-scheduler might send where the plan needs the room.
 
-    With what leaves out of the way they fit on a node that is not theirs, and in the end they would not. Who would
-    only change places with one like it is not among them.
+    With what leaves out of the way they fit on a node that is not theirs, and in the end they would not. A pod
+    that would only change places with one like it is not among them.
     """
     pods = pods_of(snapshot)
     waiting = [one for one in stage.arrivals if one.source is None and one.uid in pods and pods[one.uid].node is None]

@@ -21,11 +21,11 @@ from cruise.domain.resources import NO_RESOURCES, ResourceName
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import StatisticsTable
 
-# Whoever admits pods reads every second whom to steer.
+# The webhook reads every second which pods to steer.
 STEERING_LEAD = timedelta(seconds=2.5)
 # kube-scheduler tries a pod that did not fit again after ten seconds at the latest.
 _BINDING_PATIENCE = timedelta(seconds=30)
-_TELLING = "waits until the webhook knows whom to steer"
+_UNTIL_STEERED = "waits until the webhook knows which pods to steer"
 _NO_STATISTICS = StatisticsTable.of_rows(())
 
 
@@ -53,7 +53,7 @@ def begun(
     elif why_not:
         detail = f"{why_not}: shown only"
     elif evicts and mode < Mode.FULL:
-        detail = f"mode {mode.label} evicts nobody: shown only"
+        detail = f"mode {mode.label} evicts no pods: shown only"
     phase = Phase.SHOWN if detail else Phase.UNDER_WAY
     return PackingPlan(at.strftime("%Y%m%dT%H%M%S.%fZ"), at, proposal, seconds, phase, now, detail=detail)
 
@@ -63,7 +63,7 @@ def decide_next_step(
 ) -> Step:
     """Return what is to be done next for a plan that is under way, from the cluster as it is now.
 
-    Resizes until they are actual, then evictions one by one, then the wait until everybody is bound; then the next
+    Resizes until they are actual, then evictions one by one, then the wait until all pods are bound; then the next
     stage. What contradicts the plan, and its age, drop it whole.
     """
     while (stage := present_stage(plan)) is not None:
@@ -91,9 +91,9 @@ def _landed(plan: PackingPlan, places: Places, now: datetime) -> PackingPlan:
 
 
 def _is_done(stage: Stage, places: Places) -> bool:
-    """Tell whether everybody of a stage is bound, wherever that is, and who left is gone."""
+    """Tell whether all pods of a stage are bound, wherever that is, and those that left are gone."""
     bound = all(places.node_of(one) is not None for one in stage.arrivals)
-    # Where only those who waited remain, and all of them run, nobody else has to go.
+    # Where only pods that waited remain, and all of them run, no other has to go.
     if bound and not stage.leaves:
         return not [one for one in stage.resizes if not _is_actual(one, places)] or bool(stage.arrivals)
     return bound and not places.still_to_leave() and places.all_gone()
@@ -121,7 +121,7 @@ def _step_in(
     elif not places.left:
         plan = with_bystanders(plan, snapshot)
     disruption = _Disruption(snapshot, policy, now, stored)
-    # Who would go astray does so as soon as there is room.
+    # A pod that would go astray does so as soon as there is room.
     recreating = None if places.evicting else _recreated(plan, stage, places, disruption)
     step = recreating or _resized(plan, stage, places) or _evicted(plan, stage, places, disruption)
     if step.actions and not places.evicting:
@@ -161,7 +161,7 @@ def _recreated(plan: PackingPlan, stage: Stage, places: Places, disruption: _Dis
     to_go = places.still_to_recreate()
     if to_go:
         if plan.ready_at is not None and disruption.now < plan.ready_at:
-            return Step(replace(plan, detail=_TELLING))
+            return Step(replace(plan, detail=_UNTIL_STEERED))
         return Step(replace(plan, detail=""), (disruption.of(to_go[0], places.pods[to_go[0].uid]),))
     missing = next((one for one in stage.arrivals if one.uid in places.left and places.pod_of(one) is None), None)
     if missing is not None:
@@ -191,12 +191,12 @@ def _resized(plan: PackingPlan, stage: Stage, places: Places) -> Step | None:
 
 
 def _evicted(plan: PackingPlan, stage: Stage, places: Places, disruption: _Disruption) -> Step:
-    """Return the next eviction, or the wait for it, or for kube-scheduler once nobody is left to go."""
+    """Return the next eviction, or the wait for it, or for kube-scheduler once no pod is left to go."""
     to_go = places.still_to_leave()
     if not to_go:
         return _awaited(plan, stage, places, disruption.now)
     if plan.ready_at is not None and disruption.now < plan.ready_at:
-        return Step(replace(plan, detail=_TELLING))
+        return Step(replace(plan, detail=_UNTIL_STEERED))
     pod = places.pods[to_go[0].uid]
     budget = disruption.exhausted_budget(pod)
     if budget is not None:
@@ -216,13 +216,13 @@ def _awaited(plan: PackingPlan, stage: Stage, places: Places, now: datetime) -> 
             )
     if waiting:
         return Step(replace(plan, detail=f"waits until {waiting[0].namespace}/{waiting[0].pod} is bound"))
-    return Step(replace(plan, detail="waits until who left is gone"))
+    return Step(replace(plan, detail="waits until the evicted pods are gone"))
 
 
 def _shrinks_of_waiting(plan: PackingPlan, stage: Stage, places: Places) -> list[ResizePod]:
     """Return the resizes of pods that wait for a node with more than they are to arrive with.
 
-    Who is created anew has the planned sizes from the webhook; where that did not answer, it is sized here.
+    A pod that is created anew has the planned sizes from the webhook; where that did not answer, it is sized here.
     """
     coming = {one.replaces for one in plan.expected} - places.left
     found = ((sizes_of(stage, one), places.pod_of(one)) for one in stage.arrivals if one.uid not in coming)

@@ -1,4 +1,4 @@
-"""Where the pods of a stage are: those that wait, and those that come in place of who was evicted."""
+"""Where the pods of a stage are: those that wait, and those that come in place of evicted ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +16,10 @@ def steered_note(one: Steering) -> str:
 
 
 def who_left(plan: PackingPlan, stage: Stage, pods: PodsByUid) -> frozenset[str]:
-    """Return the uids of who was evicted in the present stage, or went by themselves when that was about to begin."""
+    """Return the uids of pods evicted in the present stage, or gone by themselves when that was about to begin."""
     departed = {departure.uid for departure in plan.departed}
     if plan.ready_at is not None:
-        # After a restart nobody may know who was evicted last.
+        # After a restart it may not be known which pod was evicted last.
         leaving = {leave.uid for leave in stage.leaves} | {one.replaces for one in plan.expected}
         departed |= {uid for uid in leaving if uid not in pods or pods[uid].terminating}
     return frozenset(departed)
@@ -49,7 +49,7 @@ class Places:
         )
 
     def pod_of(self, arrival: Arrival) -> Pod | None:
-        """Return the pod that an arrival is now, None while who left is not replaced yet, or who waited is gone."""
+        """Return the pod that an arrival is now, None where it is not replaced yet, or is gone."""
         if arrival.uid in self.left:
             return self._become.get(arrival.uid)
         return self.pods.get(arrival.uid) if arrival.source is None else None
@@ -64,11 +64,11 @@ class Places:
         return self.pod_of(arrival) or self.pods.get(arrival.uid)
 
     def all_gone(self) -> bool:
-        """Tell whether nobody who left holds room any more."""
+        """Tell whether no pod that left holds room any more."""
         return not any(uid in self.pods for uid in self.left)
 
     def still_to_leave(self) -> list[Arrival | Preemption]:
-        """Return who has not left yet, in the plan's order."""
+        """Return the pods that have not left yet, in the plan's order."""
         return [leave for leave in self._stage.leaves if leave.uid not in self.left]
 
     def still_to_recreate(self) -> list[Arrival]:
@@ -87,7 +87,7 @@ class Places:
                 self._become[landing.uid] = pod
 
     def _find_new(self, pods: Sequence[Pod]) -> None:
-        """Take who says so for a replacement, then whoever came since and nobody else is known to expect."""
+        """Take pods annotated as replacements, then those that came since and that no other plan entry expects."""
         waited_for = [
             one for one in self._plan.expected if one.replaces in self.left and one.replaces not in self._become
         ]
@@ -115,9 +115,9 @@ def _could_replace(pod: Pod, one: Steering) -> bool:
 
 
 def rest_of(plan: PackingPlan, places: Places) -> Proposal:
-    """Return the stages that are left as a plan of their own, before anybody of the present one was evicted.
+    """Return the stages that are left as a plan of their own, before any pod of the present one was evicted.
 
-    Who waited and has a node already is not in it; who was created anew is there by the new name.
+    A pod that waited and has a node already is not in it; one created anew is there by the new name.
     """
     stages = tuple(_without_bound(stage, places) for stage in plan.proposal.stages[plan.stage :])
     leaves = [leave for stage in stages for leave in stage.leaves]
@@ -140,7 +140,7 @@ def _without_bound(stage: Stage, places: Places) -> Stage:
 
 
 def _still_to_resize(one: ResizePod, places: Places) -> bool:
-    """Tell whether a resize is of any use: who waited and has a node, or was created anew, is not resized any more."""
+    """Tell whether a resize is of any use: none is for a pod that waited and has a node, or was created anew."""
     pod = places.pods.get(one.uid)
     return one.uid not in places.left and not (one.node is None and pod is not None and pod.node is not None)
 

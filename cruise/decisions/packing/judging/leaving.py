@@ -1,4 +1,4 @@
-"""Who may be taken off a node, read once more from the cluster's own words."""
+"""Which pods may be taken off a node, read once more from the cluster's own objects."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 
 
 class Leaving:
-    """The rules on whom a plan may move or preempt, for one snapshot."""
+    """The rules on which pods a plan may move or preempt, for one snapshot."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, stored: StoredOverrides) -> None:
         self._snapshot = snapshot
@@ -32,7 +32,7 @@ class Leaving:
         return [budget for budget in found if budget.selector.selects(pod.labels)]
 
     def why_stays(self, pod: Pod) -> str | None:
-        """Say why nobody may take the pod off its node; None if it may go."""
+        """Say why the pod may not be taken off its node; None if it may."""
         if pod.terminal or pod.terminating:
             return "it ends by itself"
         if pod.mirror or pod.owner_kind is None or pod.owner_kind == "DaemonSet":

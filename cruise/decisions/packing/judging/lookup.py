@@ -1,6 +1,6 @@
 """Which selectors may select given labels, and which labels a selector may select, without trying every pair.
 
-Both only leave out what cannot match: whoever asks still asks the selector itself.
+Both only leave out what cannot match: the selector itself decides about the rest.
 """
 
 from collections import defaultdict

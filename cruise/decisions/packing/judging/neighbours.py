@@ -92,15 +92,15 @@ class Spreads:
     def _domains_of(self, placement: Placement, keys: frozenset[str], constraint: SpreadConstraint) -> Domains:
         """The nodes that count, with their domain; none lacks a key of any of the pod's constraints."""
         # What a constraint selects does not matter here, and differs from workload to workload.
-        asked = (placement, keys, replace(constraint, selector=None, max_skew=1, min_domains=1))
-        known = self._domains.get(asked)
+        key = (placement, keys, replace(constraint, selector=None, max_skew=1, min_domains=1))
+        known = self._domains.get(key)
         if known is None:
             of_node = {
                 node.name: node.labels[constraint.topology_key]
                 for node in self._board.nodes.values()
                 if keys <= node.labels.keys() and _counts(constraint, placement, node)
             }
-            known = self._domains[asked] = Domains(of_node, len(set(of_node.values())))
+            known = self._domains[key] = Domains(of_node, len(set(of_node.values())))
         return known
 
     def _matching(self, constraint: SpreadConstraint, pod: Pod) -> Counter[str]:

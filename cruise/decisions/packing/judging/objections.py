@@ -27,7 +27,7 @@ def find_objections(
     """Say what is wrong with a plan, a line each; none for a plan that may be carried out as it stands.
 
     The plan is replayed on the snapshot's own pods and nodes, stage by stage, against every filter of kube-scheduler
-    and every rule on whom cruise may evict. `demands` are those by (namespace, pod) of pods that are sized, from
+    and every rule on what cruise may evict. `demands` are those by (namespace, pod) of pods that are sized, from
     which each node's shared headroom is checked; a pod without one needs what it counts.
     """
     strangers = _find_strangers(snapshot, proposal)

@@ -28,7 +28,7 @@ class Scheduler:
 
     def refuse(self, pod: Pod, node: Node) -> Iterator[str]:
         """Say everything that keeps the pod from the node, as things stand on the board."""
-        asked = (
+        filters = (
             refuse_by_node,
             refuse_by_room,
             refuse_by_ports,
@@ -37,7 +37,7 @@ class Scheduler:
             refuse_by_affinity,
             refuse_by_anti_affinity,
         )
-        return chain(*(ask(self._board, pod, node) for ask in asked), self._spreads.refuse(pod, node))
+        return chain(*(filter_of(self._board, pod, node) for filter_of in filters), self._spreads.refuse(pod, node))
 
 
 class Replay:

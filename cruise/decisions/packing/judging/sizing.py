@@ -90,14 +90,14 @@ def find_lack_of_headroom(board: Board, node_name: str, arrived: Sequence[Pod], 
     new = [_demand_of(pod, demands) for pod in arrived]
     base = sum((demand.base for demand in here), NO_RESOURCES)
     headroom = reduce(Resources.at_least, (demand.headroom for demand in here), NO_RESOURCES)
-    asked = sum((demand.base + demand.headroom for demand in new), NO_RESOURCES)
+    wanted = sum((demand.base + demand.headroom for demand in new), NO_RESOURCES)
     room, need = board.nodes[node_name].allocatable, base + headroom
-    if asked.cpu_millicores and need.cpu_millicores > room.cpu_millicores:
+    if wanted.cpu_millicores and need.cpu_millicores > room.cpu_millicores:
         yield (
             f"node {node_name} offers {room.cpu_millicores} m, bases of {base.cpu_millicores} m and a headroom of "
             f"{headroom.cpu_millicores} m are more"
         )
-    if asked.memory_bytes and need.memory_bytes > room.memory_bytes:
+    if wanted.memory_bytes and need.memory_bytes > room.memory_bytes:
         yield (
             f"node {node_name} offers {room.memory_bytes} bytes, bases of {base.memory_bytes} bytes and a headroom of "
             f"{headroom.memory_bytes} bytes are more"

@@ -1,4 +1,4 @@
-"""What is left to do of a plan: who waits to arrive, who is to leave, and where all of them come from and go."""
+"""What is left to do of a plan: the pods that are to arrive and to leave, and where they come from and go."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from cruise.decisions.packing.proposing.standing import Standing
 
 
 class Agenda:
-    """Pods by index. `waiting` has who arrives, the most important first; `leaving` those still on their old nodes.
+    """Pods by index. `waiting` ones arrive, the most important first; `leaving` those still on their old nodes.
 
     With `may_exchange` two moving pods of one class may exchange their targets: it makes no difference what they count
     for where.
@@ -60,7 +60,7 @@ class Agenda:
         return sorted(set(pods) & self.waiting.keys(), key=self._rank.__getitem__)
 
     def let_in_by(self, pods: Iterable[int]) -> set[int]:
-        """Return who waits and may be let in now that some pods have changed places."""
+        """Return the waiting pods that may be let in now that some pods have changed places."""
         found: set[int] = set()
         for pod in pods:
             found |= self._to_node.get(self.source.get(pod, -1), set())
@@ -69,11 +69,11 @@ class Agenda:
         return found
 
     def leaving_from(self, node: int) -> list[int]:
-        """Return who is still to leave a node."""
+        """Return the pods that are still to leave a node."""
         members = [pod for pod in self._from_node.get(node, ()) if pod in self.leaving]
         self._from_node[node] = members
         return members
 
     def leaving_of(self, pod_class: int) -> list[int]:
-        """Return who of a class is still to leave its node."""
+        """Return the pods of a class that are still to leave their nodes."""
         return [pod for pod in self._leaving_of_class.get(pod_class, ()) if pod in self.leaving]

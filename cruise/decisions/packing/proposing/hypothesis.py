@@ -1,4 +1,4 @@
-"""The nodes of a plan as they would be with everybody in place: the sizes that the node pass decides there."""
+"""The nodes of a plan as they would be with all pods in place: the sizes that the node pass decides there."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from cruise.domain.resources import Amounts, Resources
 from cruise.domain.sizes import with_sizes
 
 _PodKey = tuple[str, str]
-# Whoever is held for one of these keeps the size that it has.
+# A pod held for one of these keeps the size that it has.
 _KEEPS_ITS_SIZE = frozenset(
     {Reason.LIMIT_RANGE, Reason.QOS_CHANGE, Reason.REFUSED, Reason.RESIZE_DEFERRED, Reason.RESIZE_INFEASIBLE}
 )
@@ -43,7 +43,7 @@ class SizedNode:
         self._kept = {(hold.namespace, hold.pod) for hold in plan.hold if hold.reason in _KEEPS_ITS_SIZE}
 
     def shrunk(self, pod: Pod) -> Sized | None:
-        """Return a pod with what it may give back; None where that is nothing, or nobody may take it.
+        """Return a pod with what it may give back; None where that is nothing, or it may not be taken.
 
         A pod that waits for its node keeps its limits.
         """
@@ -91,14 +91,14 @@ class SizedNode:
 
 
 def decide_sizes(built: Built, on_node: Mapping[int, Sequence[int]], arriving: Collection[int]) -> dict[int, SizedNode]:
-    """Decide all sizes on nodes, given who is there in the end; both by index."""
+    """Decide all sizes on nodes, given the pods there in the end; both by index."""
     pods: list[Pod] = []
     for node, members in on_node.items():
         name = built.nodes[node].name
         for pod in members:
             one = built.pods[pod]
             there = _there(one, name) if pod in arriving else one
-            # To the node pass, who keeps its size is like a static pod: its room is taken off first.
+            # To the node pass, a pod that keeps its size is like a static pod: its room is taken off first.
             pods.append(replace(there, mirror=True) if keeps_its_size(one, built.usage) else there)
     nodes = tuple(built.nodes[node] for node in on_node)
     hypothetical = replace(built.snapshot, nodes=nodes, pods=tuple(pods))

@@ -19,7 +19,7 @@ class Step:
 
 
 class Knots:
-    """Finds the smallest set of pods that have to be without a node at once for somebody to arrive."""
+    """Finds the smallest set of pods that have to be without a node at once for another to arrive."""
 
     def __init__(self, standing: Standing, agenda: Agenda) -> None:
         self._standing = standing
@@ -49,12 +49,12 @@ class Knots:
         return sum(1 for pod in knot.leaves if pod in self._agenda.movers)
 
     def everything(self) -> Step | None:
-        """Take out all who are to leave at once: what is left is to find an order for those who arrive."""
+        """Take out all pods that are to leave at once: what is left is to find an order for those that arrive."""
         leaves, waiting = list(self._agenda.leaving), list(self._agenda.waiting)
         found = self._attempt(leaves, waiting)
         if found is not None:
             return found
-        # Who comes first may start a group where the others cannot follow.
+        # The first of a group may stand where the others cannot follow.
         founders = {(self._standing.class_of(pod), self._agenda.target[pod]): pod for pod in reversed(waiting)}
         for pod, _ in zip(founders.values(), range(_STARTS), strict=False):
             found = self._attempt(leaves, [pod, *(other for other in waiting if other != pod)])
@@ -63,7 +63,7 @@ class Knots:
         return None
 
     def _attempt(self, leaves: list[int], homeless: list[int]) -> Step | None:
-        """Return the step in which the homeless arrive once all the leaves are out; None where somebody cannot."""
+        """Return the step in which the homeless arrive once all the leaves are out; None where one cannot."""
         knot = Step(leaves)
         for pod in leaves:
             self._standing.leave(pod)
@@ -136,7 +136,7 @@ class Knots:
         return way
 
     def _around(self, start: int, most: int) -> Step | None:
-        """Take out whoever is in a pod's way, and in the way of those, until all of them have arrived."""
+        """Take out the pods in a pod's way, and in the way of those, until all of them have arrived."""
         standing, movers = self._standing, self._agenda.movers
         knot, homeless = Step(), [start]
         if start in movers:
@@ -162,7 +162,7 @@ class Knots:
     def _in_the_way_of(self, pod: int) -> list[int]:
         """Return a few pods, none of them needlessly, without which a pod would be let in; none where there are none.
 
-        Those who lose their place come first, then those who can go where they are to.
+        Those that lose their place come first, then those that can go where they are to.
         """
         candidates = self._candidates(pod)
         candidates.sort(key=lambda other: (other in self._agenda.movers, other))
@@ -204,7 +204,7 @@ class Knots:
         return needed[::-1]
 
     def _candidates(self, pod: int) -> list[int]:
-        """Return who stands where it is to leave and may be in a pod's way: on its node, or named by its rules."""
+        """Return the pods that are still to leave and may be in a pod's way: on its node, or named by its rules."""
         standing, agenda = self._standing, self._agenda
         found = dict.fromkeys(agenda.leaving_from(agenda.target[pod]))
         for pod_class in sorted(standing.depends_on(standing.class_of(pod))):

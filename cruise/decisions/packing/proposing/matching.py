@@ -33,7 +33,7 @@ def match(problem: Problem, pod_node: Int64Array) -> Changes:
     for pods in by_class.values():
         _match_class(pods, problem.pod_node, pod_node, target)
     if _profits_unduly(problem, target):
-        # Who is preempted and who moves is then told apart by the node that they leave.
+        # Preempted and moved pods are then told apart by the node that they leave.
         target = pod_node
     return changes_of(problem, target)
 
@@ -63,7 +63,7 @@ def _match_class(pods: list[int], was: Int64Array, wanted: Int64Array, target: I
         if wanted[pod] >= 0:
             places[int(wanted[pod])] += 1
     waiting: list[int] = []
-    # Whom the solver leaves in place comes first: it may be the very pod that a person looks for.
+    # A pod that the solver leaves in place comes first: it may be the one that a person looks for.
     for pod in sorted(pods, key=lambda pod: wanted[pod] != was[pod]):
         node = int(was[pod])
         if node >= 0 and places[node] > 0:

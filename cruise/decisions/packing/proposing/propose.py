@@ -35,7 +35,7 @@ class NoOrder:
 
 
 def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> Proposal | NoOrder:
-    """Say what a packing of `built.problem` asks of whom, and in which stages.
+    """Say what a packing of `built.problem` changes, pod by pod, and in which stages.
 
     `explain` says of all pods that stay pending why, sorted by namespace and pod, for the packing that it is given:
     among equal pods it need not be the same ones as in `packing`.
@@ -69,7 +69,7 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ordered:
-    """Who changes places, at which sizes, in which steps; `target` has each pod's node, -1 for none."""
+    """The pods that change places, at which sizes, in which steps; `target` has each pod's node, -1 for none."""
 
     changes: Changes
     sizing: Sizing

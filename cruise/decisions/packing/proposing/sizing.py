@@ -32,14 +32,14 @@ class Sizing:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """A node that cannot hold what a packing puts there; `unsizable` are the uids of who is in the way."""
+    """A node that cannot hold what a packing puts there; `unsizable` are the uids of the pods in the way."""
 
     node: str
     unsizable: frozenset[str]
 
 
 def as_they_are(built: Built) -> Sizing:
-    """Take everybody at the size that the problem has."""
+    """Take all pods at the size that the problem has."""
     amounts = built.problem.demands[built.problem.pod_class]
     return Sizing(amounts, amounts)
 
@@ -66,12 +66,12 @@ class _Sizer:
         self._sized: Mapping[int, SizedNode] = {}
 
     def on_nodes(self) -> dict[int, list[int]]:
-        """Return for each node with arrivals who is there in the end, and decide all sizes there at once."""
+        """Return for each node with arrivals the pods there in the end, and decide all sizes there at once."""
         found: dict[int, list[int]] = {int(self._target[pod]): [] for pod in sorted(self._arriving)}
         involved = np.isin(self._target, list(found))
         for pod in np.flatnonzero(involved).tolist():
             found[int(self._target[pod])].append(pod)
-        # Who leaves such a node counts there until then.
+        # A pod that leaves such a node counts there until then.
         for pod in np.flatnonzero(np.isin(self._built.problem.pod_node, list(found)) | involved).tolist():
             self._count(self._now, pod, counted_requests(self._built.pods[pod]))
             self._count(self._there, pod, counted_requests(self._built.pods[pod]))
@@ -79,7 +79,7 @@ class _Sizer:
         return dict(sorted(found.items()))
 
     def size(self, node: int, pods: Sequence[int]) -> frozenset[str] | None:
-        """Decide who is resized on a node; return who is in the way where it cannot hold them all."""
+        """Decide which pods are resized on a node; return those in the way where it cannot hold them all."""
         sized, built = self._sized[node], self._built
         candidates = []
         for pod in pods:
@@ -96,8 +96,8 @@ class _Sizer:
                 gain = counted_requests(one) - smaller.counts
                 candidates.append(Candidate(pod, gain.cpu_millicores, gain.memory_bytes))
         # A node that is over its CPU already still takes a pod that asks for none.
-        asked = self._there[[pod for pod in pods if pod in self._arriving], :2].any(axis=0)
-        excess = np.where(asked, self._there[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
+        wanted = self._there[[pod for pod in pods if pod in self._arriving], :2].any(axis=0)
+        excess = np.where(wanted, self._there[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
         chosen = fewest(candidates, int(excess[0]), int(excess[1]))
         if chosen is None:
             return self._in_the_way(pods, {candidate.pod for candidate in candidates})

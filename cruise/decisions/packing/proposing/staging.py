@@ -8,7 +8,7 @@ from cruise.decisions.packing.proposing.standing import Standing
 
 
 class Staging:
-    """Works a plan off: whoever can arrive does, so chains of moves go from their tails; then a knot is cut."""
+    """Works a plan off: every pod that can arrive does, so chains of moves go from their tails; then a knot is cut."""
 
     def __init__(self, standing: Standing, agenda: Agenda) -> None:
         self._standing = standing
@@ -27,12 +27,12 @@ class Staging:
             self._carry_out(knot)
             self._work_off(agenda.let_in_by([*knot.leaves, *knot.arrivals]))
         if agenda.leaving:
-            # Nobody waited for these, so they go last.
+            # No pod waited for these, so they go last.
             self._steps.append(Step(list(agenda.leaving)))
         return [step for step in self._steps if step.leaves or step.arrivals]
 
     def _work_off(self, candidates: Iterable[int]) -> None:
-        """Let arrive whoever can by itself, and then whom that lets in."""
+        """Let pods arrive that can by themselves, and then those that this lets in."""
         while candidates:
             arrived = [pod for pod in self._agenda.in_order(candidates) if self._arrives_alone(pod)]
             candidates = self._agenda.let_in_by(arrived)

@@ -1,4 +1,4 @@
-"""Who stands on which node while a plan is carried out, and whether one more pod would be let in."""
+"""Which pods are on which node while a plan is carried out, and whether one more pod would be let in."""
 
 from collections import Counter
 from collections.abc import Set
@@ -12,7 +12,7 @@ from cruise.packer.rules.counts import Counts
 
 
 class Standing:
-    """The moment: where each pod is, what is taken on each node, who is next to whom.
+    """The moment: where each pod is, what is taken on each node, and the counts of rules between pods.
 
     `now[pod, resource]` is what a pod counts for where it is at first, `there` wherever it arrives.
     """

@@ -58,7 +58,7 @@ def plan_of(*stages: Stage, mode: Mode = Mode.FULL) -> PackingPlan:
 
 
 def told(plan: PackingPlan, snapshot: Snapshot) -> PackingPlan:
-    """The plan once whoever admits pods knows whom to steer."""
+    """The plan once the webhook knows which pods to steer."""
     return decide_next_step(plan, snapshot, FULL, NOW).plan
 
 
@@ -191,7 +191,7 @@ def test_what_is_refused_drops_a_plan_and_what_passes_by_holds_it_up(verdict, re
     [
         (Mode.FULL, (), "nothing to do"),
         (Mode.OBSERVE, (STAGE,), "mode observe: shown only"),
-        (Mode.RESIZE, (STAGE,), "mode resize evicts nobody: shown only"),
+        (Mode.RESIZE, (STAGE,), "mode resize evicts no pods: shown only"),
         (Mode.RESIZE, (Stage((), (), (PLACE,)),), ""),
         (Mode.FULL, (STAGE,), ""),
     ],
