@@ -15,7 +15,7 @@ from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.listing import LOOK_BACK_SECONDS, Listing, series_decoder
 from cruise.adapters.prometheus.matrix import MatrixDecoder
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of
-from cruise.adapters.prometheus.queries import quoted
+from cruise.adapters.prometheus.queries import quoted, selector
 from cruise.adapters.prometheus.recording import DAY, patiently
 from cruise.adapters.prometheus.settings import Labels, PrometheusSettings
 from cruise.domain.resources import Resources
@@ -88,8 +88,8 @@ class _Reader:
         for name in ("namespace", "pod"):
             labels |= {name: name, f"exported_{name}": f"exported_{name}"}
         decode = series_decoder(labels, self._settings.accept_partial)
-        selector = f"{family}{{{','.join(part for part in (matchers, self._settings.matchers) if part)}}}"
-        for one in decode(patiently(partial(self._client.series, [selector], first - LOOK_BACK_SECONDS, last))):
+        series = selector(family, matchers, self._settings.matchers)
+        for one in decode(patiently(partial(self._client.series, [series], first - LOOK_BACK_SECONDS, last))):
             # Where there is no owner, the labels say so in angle brackets.
             owned = one.kind and one.owner and not one.owner.startswith("<")
             yield _Line(
@@ -115,11 +115,9 @@ class _Reader:
         for start in range(first, last + 1, points * HOUR):
             end = min(start + (points - 1) * HOUR, last // HOUR * HOUR)
             for piece in listing.pieces(points, self._settings):
-                matchers = [wanted, f"{labels.pod}=~{quoted(piece)}"]
-                if self._settings.matchers:
-                    matchers.append(self._settings.matchers)
+                series = selector(REQUESTS, wanted, f"{labels.pod}=~{quoted(piece)}", self._settings.matchers)
                 by = ", ".join((labels.namespace, labels.pod, labels.container, labels.id))
-                query = f"max by ({by}) ({REQUESTS}{{{','.join(matchers)}}})"
+                query = f"max by ({by}) ({series})"
                 body = patiently(partial(self._client.query_range, query, start, end, HOUR))
                 self._keep(decoder, body, start, end)
 

@@ -8,7 +8,7 @@ import msgspec
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.matrix import decoder
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
-from cruise.adapters.prometheus.queries import quoted
+from cruise.adapters.prometheus.queries import usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot
 from cruise.domain.preflight import UsageFacts
@@ -77,14 +77,8 @@ class _Probe:
         )
 
     def _selector(self, metric: str, sampled: bool = True) -> str:
-        labels = self._settings.labels
-        matchers = [f'{labels.container}!=""', f'{labels.container}!="POD"']
-        if self._settings.matchers:
-            matchers.append(self._settings.matchers)
-        if sampled:
-            names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods}))
-            matchers.append(f"{labels.pod}=~{quoted(names)}")
-        return f"{metric}{{{','.join(matchers)}}}"
+        names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods})) if sampled else None
+        return usage_selector(self._settings, metric, names)
 
     def _ask(self, query: str, before_seconds: int = 0) -> list[_Row]:
         body = self._client.query(query, self._at - before_seconds)

@@ -13,38 +13,42 @@ def usage_query(settings: PrometheusSettings, metric: str, pods: str) -> str:
     """
     labels = settings.labels
     kept = dict.fromkeys((labels.namespace, labels.pod, labels.container, labels.id, labels.node))
-    return f"max by ({', '.join(label for label in kept if label)}) ({usage_selector(settings, metric, pods)})"
+    return f"max by ({', '.join(filter(None, kept))}) ({usage_selector(settings, metric, pods)})"
 
 
-def usage_selector(settings: PrometheusSettings, metric: str, pods: str) -> str:
-    """Return what selects the series that `usage_query` reads, each of which costs a sample a step."""
+def usage_selector(settings: PrometheusSettings, metric: str, pods: str | None = None) -> str:
+    """Return what selects the series that `usage_query` reads, each of which costs a sample a step.
+
+    Without `pods` these are the series of all pods.
+    """
     labels = settings.labels
-    matchers = [f'{labels.container}!=""', f'{labels.container}!="POD"']
-    if settings.matchers:
-        matchers.append(settings.matchers)
-    matchers.append(f"{labels.pod}=~{quoted(pods)}")
-    return f"{metric}{{{','.join(matchers)}}}"
+    named = f"{labels.pod}=~{quoted(pods)}" if pods is not None else ""
+    return selector(metric, f'{labels.container}!=""', f'{labels.container}!="POD"', settings.matchers, named)
+
+
+def selector(metric: str, *matchers: str) -> str:
+    """Return the selector of a metric; empty matchers are left out."""
+    return f"{metric}{{{','.join(filter(None, matchers))}}}"
 
 
 def node_load_query(settings: PrometheusSettings) -> str:
     """Return the query for the 1-minute load averages of all nodes."""
     labels = dict.fromkeys((settings.node_load_label, "instance"))
-    selector = f"{settings.metrics.node_load}{{{settings.matchers}}}"
-    return f"max by ({', '.join(label for label in labels if label)}) ({selector})"
+    series = selector(settings.metrics.node_load, settings.matchers)
+    return f"max by ({', '.join(filter(None, labels))}) ({series})"
 
 
 def node_name_query(settings: PrometheusSettings) -> str:
     """Return the query for the names that node exporters report of their machines."""
-    return f"max by (nodename, instance) (node_uname_info{{{settings.matchers}}})"
+    return f"max by (nodename, instance) ({selector('node_uname_info', settings.matchers)})"
 
 
 def root_group_query(settings: PrometheusSettings, metric: str) -> str:
     """Return the query for the rate of a counter of each node's root control group."""
     labels = dict.fromkeys((settings.labels.node, "instance"))
-    matchers = [f'{settings.labels.id}="/"', *([settings.matchers] if settings.matchers else [])]
+    series = selector(metric, f'{settings.labels.id}="/"', settings.matchers)
     # Between the last two scrapes: over the whole range, a node that is scraped for a moment would seem to be idle.
-    rate = f"irate({metric}{{{','.join(matchers)}}}[{ROOT_GROUP_RANGE}])"
-    return f"max by ({', '.join(label for label in labels if label)}) ({rate})"
+    return f"max by ({', '.join(filter(None, labels))}) (irate({series}[{ROOT_GROUP_RANGE}]))"
 
 
 def quoted(text: str) -> str:

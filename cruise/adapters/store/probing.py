@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
 
 from cruise.adapters.store.connection import Database, dsn_of, place_of
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
-from cruise.adapters.store.schema import migrations
+from cruise.adapters.store.schema import configuration, current_revision
 from cruise.domain.preflight import StoreFacts
 from cruise.errors import BadInput, Unavailable
 
@@ -37,19 +34,10 @@ async def _looked_at(database: Database, place: str, embedded: bool) -> StoreFac
         await database.start_server()
         await database.check()
         async with database.transaction() as connection:
-            revision = await connection.run_sync(_revision)
+            revision = await connection.run_sync(current_revision)
     except (BadInput, Unavailable) as error:
         return StoreFacts(place, embedded, problem=str(error))
     finally:
         await database.close()
-    return StoreFacts(place, embedded, revision=revision, expected=_expected())
-
-
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
-
-
-def _expected() -> str | None:
-    config = Config()
-    config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
-    return ScriptDirectory.from_config(config).get_current_head()
+    head = ScriptDirectory.from_config(configuration()).get_current_head()
+    return StoreFacts(place, embedded, revision=revision, expected=head)

@@ -29,12 +29,23 @@ def migrations() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"
 
 
-def _upgrade(connection: Connection, place: str) -> None:
+def configuration() -> Config:
+    """Return Alembic's configuration for these migrations."""
     config = Config()
     config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
+    return config
+
+
+def current_revision(connection: Connection) -> str | None:
+    """Return the revision of the schema, None where there is none yet."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _upgrade(connection: Connection, place: str) -> None:
+    config = configuration()
     config.attributes["connection"] = connection
     scripts = ScriptDirectory.from_config(config)
-    current = MigrationContext.configure(connection).get_current_revision()
+    current = current_revision(connection)
     if current == scripts.get_current_head():
         return
     if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:

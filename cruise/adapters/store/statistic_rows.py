@@ -5,9 +5,10 @@ half of each page is free, so that new versions stay beside the old ones and no 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from sqlalchemy import Select, Table, column, func, literal, or_, select, table, text, union_all
+from sqlalchemy import CompoundSelect, Select, Table, column, func, literal, or_, select, table, text, union_all
 from sqlalchemy import delete as sql_delete
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -70,19 +71,18 @@ def _as_table_rows(of: Table) -> Select[tuple[object, ...]]:
 
 async def read_all(connection: AsyncConnection) -> StatisticsTable:
     """Return every row, in no order."""
-    driver = await driver_in_transaction(connection)
-    statement = union_all(_as_table_rows(pod_statistic), _as_table_rows(workload_statistic))
-    compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
-    with uncollected():
-        return _table(await driver.fetch(str(compiled)))
+    return await _fetched(connection, union_all(_as_table_rows(pod_statistic), _as_table_rows(workload_statistic)))
 
 
 async def read_of_workloads(connection: AsyncConnection) -> StatisticsTable:
     """Return the rows of workloads, in no order."""
+    return await _fetched(connection, _as_table_rows(workload_statistic))
+
+
+async def _fetched(connection: AsyncConnection, statement: Select[Any] | CompoundSelect[Any]) -> StatisticsTable:
+    """Read many rows by the driver itself, which makes no objects of them."""
     driver = await driver_in_transaction(connection)
-    compiled = _as_table_rows(workload_statistic).compile(
-        dialect=connection.dialect, compile_kwargs={"literal_binds": True}
-    )
+    compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     with uncollected():
         return _table(await driver.fetch(str(compiled)))
 

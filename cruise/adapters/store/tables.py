@@ -41,27 +41,20 @@ def _figures() -> list[Column[int]]:
     return [Column(name, BigInteger, nullable=False) for name in names]
 
 
-pod_statistic = Table(
+def _statistics(name: str, *key: Column[str]) -> Table:
+    return Table(name, metadata, *key, *_figures(), Column("psi_known", Boolean, nullable=False))
+
+
+pod_statistic = _statistics(
     "pod_statistic",
-    metadata,
     _key("namespace"),
     _key("pod"),
     _key("container"),
     _key("workload", primary=False),
     _key("identity", primary=False),
-    *_figures(),
-    Column("psi_known", Boolean, nullable=False),
 )
-
-workload_statistic = Table(
-    "workload_statistic",
-    metadata,
-    _key("namespace"),
-    _key("workload"),
-    _key("identity"),
-    _key("container"),
-    *_figures(),
-    Column("psi_known", Boolean, nullable=False),
+workload_statistic = _statistics(
+    "workload_statistic", _key("namespace"), _key("workload"), _key("identity"), _key("container")
 )
 
 # What hourly peaks belong to, identified by a number of four bytes: there are 192 rows of peaks for each.

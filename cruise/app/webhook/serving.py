@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from cruise import __version__
-from cruise.adapters.kube.asking.quotas import read_quotas
+from cruise.adapters.kube.asking.surroundings import read_quotas
 from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
 from cruise.adapters.kube.following.kinds import ADMISSION_KINDS
 from cruise.adapters.kube.http.client import KubeClient

@@ -2,7 +2,7 @@
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
@@ -10,12 +10,16 @@ from urllib.parse import quote
 import msgspec
 
 from cruise.adapters.kube.http.client import KubeClient
-from cruise.domain.cluster import WorkloadRef
+from cruise.domain.cluster import Quota, WorkloadRef
 from cruise.domain.preflight import VerticalAutoscaler
 from cruise.errors import NotFound, Unavailable
+from cruise.kube_json.objects.quotas import decode_quotas
 
 T = TypeVar("T")
 
+_QUOTAS = "/api/v1/resourcequotas"
+# As the API server's own cache has them: so fresh is good enough, and costs etcd nothing.
+_FROM_CACHE = {"resourceVersion": "0"}
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _VERTICAL = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -93,6 +97,11 @@ async def who_asks(client: KubeClient) -> str | None:
     except NotFound:
         return None
     return _read(answer, _Review).status.user_info.username or None
+
+
+async def read_quotas(client: KubeClient) -> Mapping[str, tuple[Quota, ...]]:
+    """Return what the quotas of each namespace leave. Raises BadInput, Refused, Throttled, Unavailable."""
+    return decode_quotas(await client.get(_QUOTAS, _FROM_CACHE))
 
 
 async def vertical_autoscalers(client: KubeClient) -> Sequence[VerticalAutoscaler]:

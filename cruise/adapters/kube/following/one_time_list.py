@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cruise.adapters.kube.following.cache import Cache
 from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, Kind
 from cruise.adapters.kube.following.listing import list_pages
+from cruise.adapters.kube.following.shelf import Key, key_of
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.cluster import Snapshot
 from cruise.errors import BadInput, Expired, NotFound, Refused, Unavailable
@@ -61,13 +62,10 @@ async def _list(client: KubeClient, kind: Kind, cache: Cache, on_read: Callable[
 
 async def _list_once(client: KubeClient, kind: Kind, cache: Cache, on_read: Callable[[str, int], None]) -> None:
     shelf, count = cache.shelf(kind), 0
-    names: set[tuple[str, str]] = set()
+    names: set[Key] = set()
     async for page in list_pages(client, kind, StreamDecoder(kind.shape), _PAGE):
-        for odd in page.unreadable:
-            names.add((odd.namespace, odd.name))
-            shelf.put(odd, page.version)
-        for item in page.items:
-            names.add((item.metadata.namespace or "", item.metadata.name))
+        for item in (*page.items, *page.unreadable):
+            names.add(key_of(item))
             shelf.put(item, page.version)
         count += len(page.items) + len(page.unreadable)
         on_read(kind.plural, count)

@@ -1,4 +1,4 @@
-from cruise.adapters.kube.asking.quotas import read_quotas
+from cruise.adapters.kube.asking.surroundings import read_quotas
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.cluster import Quota
 from tests.builders import make_amounts
