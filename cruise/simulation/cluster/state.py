@@ -85,7 +85,6 @@ class ClusterState:
                 self.extended_free.setdefault(name, self._column(empty))[index] = amount
         self.records: dict[PodKey, PodRecord] = {}
         self.unbound: dict[PodKey, PodRecord] = {}
-        self.bound: list[dict[PodKey, PodRecord]] = [{} for _ in self.nodes]
         self.nodes_version = 0
         self._pods: tuple[Pod, ...] | None = None
         self._sorted: list[PodKey] | None = None
@@ -128,7 +127,6 @@ class ClusterState:
         """Remove a pod and give its room back."""
         if record.pod.node is not None:
             self._take(record, -1)
-            del self.bound[self.index_of(record.pod)][record.key]
         self.unbound.pop(record.key, None)
         del self.records[record.key]
         record.gone = True
@@ -140,7 +138,6 @@ class ClusterState:
             self._take(record, -1)
         elif pod.node is not None:
             del self.unbound[record.key]
-            self.bound[self.node_index[pod.node]][record.key] = record
         record.pod = pod
         self._count(record)
         record.granted = NO_RESOURCES if pod.terminal else record.granted if granted is None else granted

@@ -13,7 +13,10 @@ _NOISE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Diurnal:
-    """Demand that swings between `low` and `high` once a day, highest at `peak_hour` (UTC)."""
+    """Demand that swings between `low` and `high` once a day, highest at `peak_hour` (UTC).
+
+    Memory carries a tenth of the noise.
+    """
 
     seed: int
     low_millicores: float
@@ -24,7 +27,6 @@ class Diurnal:
     noise_share: float = 0.1
 
     def demand(self, members: Int64Array, at: Int64Array, age: Int64Array) -> tuple[Float64Array, Float64Array]:
-        """Return CPU (millicores) and memory (bytes); memory carries a tenth of the noise."""
         wave = (1 + np.cos(2 * np.pi * (at / DAY_SECONDS - self.peak_hour / 24))) / 2
         noise = self.noise_share * _spread(self.seed, members, at // _NOISE_SECONDS)
         cpu = (self.low_millicores + (self.high_millicores - self.low_millicores) * wave) * (1 + noise)
@@ -46,7 +48,6 @@ class Bursty:
     share: float = 0.5
 
     def demand(self, members: Int64Array, at: Int64Array, age: Int64Array) -> tuple[Float64Array, Float64Array]:
-        """Return CPU (millicores) and memory (bytes)."""
         period = at // self.period_seconds
         happens = _uniform(self.seed, members, period) < self.share
         start = _uniform(self.seed + 1, members, period) * (self.period_seconds - self.burst_seconds)
@@ -68,7 +69,6 @@ class Leaking:
     noise_share: float = 0.1
 
     def demand(self, members: Int64Array, at: Int64Array, age: Int64Array) -> tuple[Float64Array, Float64Array]:
-        """Return CPU (millicores) and memory (bytes)."""
         noise = self.noise_share * _spread(self.seed, members, at // _NOISE_SECONDS)
         memory = self.start_bytes + self.bytes_per_hour * np.maximum(age, 0) / 3600
         return _shaped(self.millicores * (1 + noise), memory, members, at, age)
@@ -87,7 +87,6 @@ class Correlated:
     period_seconds: int = 900
 
     def demand(self, members: Int64Array, at: Int64Array, age: Int64Array) -> tuple[Float64Array, Float64Array]:
-        """Return CPU (millicores) and memory (bytes)."""
         shared = self._curve(self.seed, np.zeros_like(members), at)
         own = self._curve(self.seed + 1, members, at)
         level = self.coupling * shared + (1 - self.coupling) * own
