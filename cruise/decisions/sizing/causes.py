@@ -72,12 +72,13 @@ def _target(container: Container, cpu: int, memory: int, cpu_limit: int, memory_
 
 def find_causes(table: DemandTable, sizes: SizeColumns, staying: BoolArray, refusals: Refusals) -> Causes:
     """Return why each pod's sizes are written or not; pods that do not stay are evicted."""
-    causes = np.where(staying, Cause.SETTLED, Cause.EVICTED).astype(np.int8)
+    causes = np.where(staying, np.int8(Cause.SETTLED), np.int8(Cause.EVICTED))
     moved = _leave_dead_band(table, sizes) & staying
     causes[moved] = Cause.RIGHTSIZED
-    resizing = np.array(table.candidates.resizing, dtype=np.int64)
-    causes[resizing[staying[resizing]]] = Cause.RESIZING
-    moved[resizing] = False
+    if table.candidates.resizing:
+        resizing = np.array(table.candidates.resizing, dtype=np.int64)
+        causes[resizing[staying[resizing]]] = Cause.RESIZING
+        moved[resizing] = False
     doubtful = moved & _without_play(table, sizes)
     if refusals.limit_ranges or refusals.targets:
         for index in np.flatnonzero(moved & ~doubtful).tolist():
@@ -116,6 +117,8 @@ def _without_play(table: DemandTable, sizes: SizeColumns) -> BoolArray:
     A request that is left out becomes the limit.
     """
     cpu, cpu_limit = sizes.cpu_millicores, sizes.cpu_limit_millicores
+    if not cpu_limit.any():
+        return np.zeros(len(table.candidates.pods), dtype=np.bool_)
     memory, memory_limit = sizes.memory_bytes, sizes.memory_limit_bytes
     cpu_has_play = (cpu_limit == 0) | ((cpu != cpu_limit) & (cpu != 0))
     memory_has_play = (memory_limit == 0) | ((memory != memory_limit) & (memory != 0))

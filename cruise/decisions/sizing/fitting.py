@@ -68,7 +68,7 @@ def crowded_nodes(columns: NodeColumns) -> list[int]:
     """
     crowded = np.zeros(len(columns.nodes), dtype=np.bool_)
     for resource in ResourceName:
-        need = columns.node_sum(columns.base[resource]) + columns.node_maximum(columns.spike[resource])
+        need = columns.base_of_nodes[resource] + columns.spike_of_nodes[resource]
         crowded |= need > columns.available[resource]
     nodes: list[int] = np.flatnonzero(crowded).tolist()
     return nodes

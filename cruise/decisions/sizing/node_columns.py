@@ -16,7 +16,8 @@ class NodeColumns:
 
     The table's pods stand in the order of their names, which is that of memory, and `node_of_pod` has the index of
     each one's node. `available` is each node's room for them, overheads already taken off, and `counted` what
-    kube-scheduler counts for each pod now without its overhead.
+    kube-scheduler counts for each pod now without its overhead. `base` and `spike` have each pod's sum of bases and
+    its largest headroom, `base_of_nodes` and `spike_of_nodes` those of all pods of each node.
     """
 
     def __init__(
@@ -36,6 +37,8 @@ class NodeColumns:
         self.node_of = node_of_pod[table.candidates.pod_of]
         self.base = {one: self.candidates.pod_sum(one, table.of(one).base) for one in ResourceName}
         self.spike = {one: self.candidates.pod_maximum(table.of(one).headroom) for one in ResourceName}
+        self.base_of_nodes = {one: self.node_sum(of_pods) for one, of_pods in self.base.items()}
+        self.spike_of_nodes = {one: self.node_maximum(of_pods) for one, of_pods in self.spike.items()}
         self._by_node: tuple[Int64Array, Int64Array] | None = None
 
     def pods_of(self, node: int) -> Sequence[int]:

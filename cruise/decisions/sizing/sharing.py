@@ -42,9 +42,13 @@ class Shares:
 
 def sum_up(columns: NodeColumns, fit: Fit, headroom: Headroom, resource: ResourceName) -> NodeSums:
     """Sum up what stays on each node, with the headroom that the model wants, as far as there is room."""
-    base = columns.node_sum(np.where(fit.stays, columns.base[resource], 0))
-    largest = columns.node_maximum(np.where(fit.stays, columns.spike[resource], 0))
-    extras = columns.node_sums(np.where(fit.stays[:, np.newaxis], _extras_of_pods(columns, headroom, resource), 0.0))
+    base, largest = columns.base_of_nodes[resource], columns.spike_of_nodes[resource]
+    extras_of_pods = _extras_of_pods(columns, headroom, resource)
+    if fit.evicted:
+        base = columns.node_sum(np.where(fit.stays, columns.base[resource], 0))
+        largest = columns.node_maximum(np.where(fit.stays, columns.spike[resource], 0))
+        extras_of_pods = np.where(fit.stays[:, np.newaxis], extras_of_pods, 0.0)
+    extras = columns.node_sums(extras_of_pods)
     wanted = headroom.of_nodes(resource, base, largest, extras)
     room = np.maximum(columns.available[resource] - base, largest)
     return NodeSums(base, np.asarray(np.minimum(wanted, room)), extras)
