@@ -1,5 +1,6 @@
 """The house rules that no linter states."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -42,6 +43,25 @@ def test_no_module_outgrows_one_concept():
     assert MODULES
     lengths = {str(path): len((ROOT / path).read_text().splitlines()) for path in MODULES}
     assert {path: length for path, length in lengths.items() if length > 400} == {}
+
+
+def words_judged(module: Path) -> list[str]:
+    """Where a module looks for words in a text: `"some words" in text`, or whether one starts or ends with them."""
+    found = []
+    for node in ast.walk(ast.parse((ROOT / module).read_text())):
+        literals: list[ast.expr] = []
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            literals = [node.left]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            literals = node.args if node.func.attr in ("startswith", "endswith") else []
+        texts = [one.value for one in literals if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        found += [ast.unparse(node) for text in texts if re.search(r"\w \w|[a-z][A-Z]", text)]
+    return found
+
+
+def test_reasons_are_values_and_only_the_edges_read_words():
+    inside = [path for path in MODULES if path.parts[1] not in ("adapters", "kube_json", "settings")]
+    assert {str(path): found for path in inside if (found := words_judged(path))} == {}
 
 
 def test_every_module_is_named_for_its_concept():
