@@ -5,13 +5,12 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection
 from urllib.parse import quote
 
-import msgspec
-
 from cruise.adapters.kube.following.cache import Cache
 from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, NODES, PODS, Kind
 from cruise.adapters.kube.following.watch_lines import WatchLines, named, shared
 from cruise.adapters.kube.following.watching import KindWatch, Timing
 from cruise.adapters.kube.following.written import Place, Written
+from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.writing.actions import perform
 from cruise.domain.actions import Action
@@ -23,9 +22,6 @@ from cruise.kube_json.wire.object_json import NodeObject
 from cruise.kube_json.wire.pod_json import PodObject
 
 MOST_LAG_SECONDS = 60.0
-
-_pod = msgspec.json.Decoder(PodObject)
-_node = msgspec.json.Decoder(NodeObject)
 
 
 class KubeCluster:
@@ -150,17 +146,15 @@ class KubeCluster:
 
     async def _read_node(self, name: str) -> NodeObject | None:
         try:
-            return _node.decode(await self._client.get(f"{NODES.path}/{quote(name, safe='')}"))
+            answer = await self._client.get(f"{NODES.path}/{quote(name, safe='')}")
         except NotFound:
             return None
-        except msgspec.DecodeError as error:
-            raise Unavailable(f"Node {name} cannot be read: {error}") from error
+        return decoded(answer, NodeObject, f"Node {name}")
 
     async def _read_pod(self, namespace: str, name: str) -> PodObject | None:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         try:
-            return _pod.decode(await self._client.get(path))
+            answer = await self._client.get(path)
         except NotFound:
             return None
-        except msgspec.DecodeError as error:
-            raise Unavailable(f"Pod {namespace}/{name} cannot be read: {error}") from error
+        return decoded(answer, PodObject, f"Pod {namespace}/{name}")

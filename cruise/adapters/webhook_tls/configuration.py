@@ -5,8 +5,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import STRATEGIC_MERGE, KubeClient
-from cruise.errors import Conflict, Unavailable
+from cruise.errors import Conflict
 
 _TRIES = 3
 
@@ -37,10 +38,7 @@ async def publish_ca(client: KubeClient, name: str, ca_bundle: bytes) -> bool:
     path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{quote(name)}"
     wanted = base64.b64encode(ca_bundle).decode("ascii")
     for attempt in range(_TRIES):
-        try:
-            found = msgspec.json.decode(await client.get(path), type=_Configuration)
-        except msgspec.DecodeError as error:
-            raise Unavailable(f"webhook configuration {name} cannot be read: {error}") from error
+        found = decoded(await client.get(path), _Configuration, f"webhook configuration {name}")
         stale = [webhook.name for webhook in found.webhooks or () if webhook.client_config.ca_bundle != wanted]
         if not stale:
             return False

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import msgspec
 
+from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.preflight import AccessNeed
-from cruise.errors import Unavailable
 
 _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -34,7 +34,4 @@ async def _allowed(client: KubeClient, need: AccessNeed) -> bool:
     }
     # The server stores nothing of a review, so it may be repeated.
     answer = await client.send("POST", _PATH, review, repeatable=True)
-    try:
-        return msgspec.json.decode(answer, type=_Review).status.allowed
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"whether cruise may {need} cannot be read: {error}") from error
+    return decoded(answer, _Review, f"whether cruise may {need}").status.allowed

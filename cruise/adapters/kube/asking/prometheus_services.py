@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.annotations import APP_COMPONENT, APP_NAME
-from cruise.errors import Unavailable
 
 _APP, _NAME, _COMPONENT = "app", APP_NAME, APP_COMPONENT
 _WEB_PORTS = ("http-web", "web", "http", "https", "http-query", "query", "http-metrics")
@@ -110,10 +110,7 @@ async def _labelled(client: KubeClient, key: str) -> list[_Service]:
     """Return the Services that bear one of the wanted values, sorted by namespace and name."""
     values = sorted({kind.labels[key] for kind in _KINDS if key in kind.labels})
     answer = await client.get("/api/v1/services", {"labelSelector": f"{key} in ({','.join(values)})"})
-    try:
-        services = msgspec.json.decode(answer, type=_Services).items or ()
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"the list of Services cannot be read: {error}") from error
+    services = decoded(answer, _Services, "the list of Services").items or ()
     return sorted(services, key=lambda one: (one.metadata.namespace, one.metadata.name))
 
 

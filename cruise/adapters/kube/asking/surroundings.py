@@ -4,18 +4,16 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.cluster import Quota, WorkloadRef
 from cruise.domain.preflight import VerticalAutoscaler
 from cruise.errors import NotFound, Unavailable
 from cruise.kube_json.objects.quotas import decode_quotas
-
-T = TypeVar("T")
 
 _QUOTAS = "/api/v1/resourcequotas"
 # As the API server's own cache has them: so fresh is good enough, and costs etcd nothing.
@@ -96,7 +94,7 @@ async def who_asks(client: KubeClient) -> str | None:
         answer = await client.send("POST", _REVIEWS, body, repeatable=True)
     except NotFound:
         return None
-    return _read(answer, _Review).status.user_info.username or None
+    return decoded(answer, _Review, "the review of cruise's user").status.user_info.username or None
 
 
 async def read_quotas(client: KubeClient) -> Mapping[str, tuple[Quota, ...]]:
@@ -117,7 +115,7 @@ async def vertical_autoscalers(client: KubeClient) -> Sequence[VerticalAutoscale
             WorkloadRef(one.spec.target_ref.kind, one.spec.target_ref.name) if one.spec.target_ref else None,
             (one.spec.update_policy.update_mode if one.spec.update_policy else None) or "",
         )
-        for one in _read(answer, _Verticals).items or ()
+        for one in decoded(answer, _Verticals, "the list of VerticalPodAutoscalers").items or ()
     ]
 
 
@@ -127,16 +125,9 @@ async def registration(client: KubeClient, name: str) -> Registration | None:
         answer = await client.get(f"{_WEBHOOKS}/{quote(name, safe='')}")
     except NotFound:
         return None
-    webhooks = _read(answer, _Configuration).webhooks or []
+    webhooks = decoded(answer, _Configuration, f"webhook configuration {name}").webhooks or []
     try:
         bundles = tuple(b64decode(one.client_config.ca_bundle or "", validate=True) for one in webhooks)
     except (ValueError, NotBase64) as error:
         raise Unavailable(f"the caBundle of {name} is not base64: {error}") from error
     return Registration(bundles, all(one.failure_policy == "Ignore" for one in webhooks))
-
-
-def _read(answer: bytes, shape: type[T]) -> T:
-    try:
-        return msgspec.json.decode(answer, type=shape)
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"an answer of the API server cannot be read: {error}") from error

@@ -4,10 +4,14 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import aiohttp
+import msgspec
 
 from cruise.errors import Unavailable
+
+T = TypeVar("T")
 
 # The connection ended before the answer did: whether the request was heard is not known.
 BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError, BrokenPipeError)
@@ -61,3 +65,11 @@ def _words_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def decoded(answer: bytes, shape: type[T], what: str) -> T:
+    """Return an answer as `shape`. Raises Unavailable, which names `what` the answer should have been."""
+    try:
+        return msgspec.json.decode(answer, type=shape)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"{what} cannot be read: {error}") from error

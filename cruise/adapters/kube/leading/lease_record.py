@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
-from cruise.errors import Unavailable
+from cruise.adapters.kube.http.answers import decoded
 
 Json = dict[str, Any]
 # A holder that goes leaves a life of one second behind, as other programs' leader election does.
@@ -88,10 +86,7 @@ class LeaseRecord:
 
 def read_lease(body: bytes) -> LeaseRecord:
     """Read an answer. Raises Unavailable where it is no object."""
-    try:
-        return LeaseRecord(msgspec.json.decode(body, type=Json))
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"the Lease cannot be read: {error}") from error
+    return LeaseRecord(decoded(body, Json, "the Lease"))
 
 
 def new_lease(namespace: str, name: str) -> LeaseRecord:

@@ -14,10 +14,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import MERGE_PATCH, STRATEGIC_MERGE, KubeClient
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
 from cruise.domain.scheduling import Taint
-from cruise.errors import Conflict, Unavailable
+from cruise.errors import Conflict
 from cruise.kube_json.patches.resize_patch import resize_patch
 
 JsonObject = dict[str, object]
@@ -62,7 +63,7 @@ async def _set_taint(client: KubeClient, name: str, own: Taint, *, wanted: bool)
     """Put on or take off a taint of cruise's own, whatever others do to the node's taints meanwhile."""
     path = f"/api/v1/nodes/{quote(name)}"
     for attempt in range(_TAINT_TRIES):
-        node = _node(await client.get(path), path)
+        node = decoded(await client.get(path), _Node, f"Node {name}")
         taints = node.spec.taints or ()
         others = [taint for taint in taints if (taint.get("key"), taint.get("effect")) != (own.key, own.effect.value)]
         if (len(others) < len(taints)) == wanted:
@@ -79,13 +80,6 @@ async def _set_taint(client: KubeClient, name: str, own: Taint, *, wanted: bool)
                 raise
         else:
             return
-
-
-def _node(body: bytes, path: str) -> _Node:
-    try:
-        return msgspec.json.decode(body, type=_Node)
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"GET {path}: what the API server answered is no node: {error}") from error
 
 
 def _eviction(action: EvictPod) -> JsonObject:
