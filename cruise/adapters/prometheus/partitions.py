@@ -15,7 +15,6 @@ PARTITIONS: Mapping[str, str] = {
     f"pods-ending-{characters}": characters
     for characters in ("bcd0", "fgh1", "jkl3", "mnpa", "qrse", "tvwi", "xz2o", "456u", "789y")
 }
-ALL_ENDINGS = "abcdefghijklmnopqrstuvwxyz0123456789"
 # Where names agree this far back, more cutting is in vain.
 DEEPEST = 40
 

@@ -23,7 +23,6 @@ USER_AGENT = f"cruise/{__version__}"
 FIELD_MANAGER = "cruise"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 _READ_TRIES = 4
 _CONNECTIONS = 100
