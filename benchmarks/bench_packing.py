@@ -12,6 +12,7 @@ from cruise.packer.dense.instance import Instance
 from cruise.packer.dense.solving import solve
 from cruise.packer.warming import warm_up
 from tests.packer.dense.checker import find_violations
+from tests.packer.dense.plans import plan_of, vector_of
 
 NAME = "packing"
 LIMIT_SECONDS = 1.0
@@ -59,9 +60,9 @@ def run_cruise(instance: Instance, limit: float) -> Result:
     begun = time.monotonic()
     solution = solve(instance, Budget(deadline_seconds=begun + limit))
     taken = time.monotonic() - begun
-    faults = find_violations(instance, solution.plan)
+    faults = find_violations(instance, plan_of(instance, solution.assignment))
     assert not faults, faults
-    placed = tuple(figures.placed for figures in solution.plan.vector)
+    placed = tuple(figures.placed for figures in vector_of(instance, solution.assignment))
     return Result(solution.proved, solution.counts_proved, solution.key > solution.now, taken, placed)
 
 

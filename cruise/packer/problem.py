@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from cruise.packer.arrays import BoolArray, IntArray
 
 
@@ -139,3 +141,11 @@ class Problem:
     def pod_count(self) -> int:
         """How many pods there are."""
         return int(self.pod_class.shape[0])
+
+
+def copies_of(problem: Problem, pod_node: IntArray) -> IntArray:
+    """How many copies of each class an assignment of pods puts on each node."""
+    assignment = np.zeros((problem.class_count, problem.node_count), dtype=np.int64)
+    placed = pod_node >= 0
+    np.add.at(assignment, (problem.pod_class[placed], pod_node[placed]), 1)
+    return assignment

@@ -6,19 +6,18 @@ from itertools import product
 import numpy as np
 
 from cruise.packer.arrays import IntArray
-from cruise.packer.dense.classing import assignment_of
-from cruise.packer.problem import Objective, Problem
+from cruise.packer.problem import Objective, Problem, copies_of
 
 
 def best_key(problem: Problem) -> tuple[int, ...]:
     """The greatest key over every assignment that obeys the rules; classes that do not preempt are not judged."""
-    running = assignment_of(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     return max(key_of(problem, x) for x in every_assignment(problem) if is_sound(problem, running, x))
 
 
 def every_assignment(problem: Problem) -> Iterator[IntArray]:
     """Every assignment that keeps to the limits of single classes."""
-    running = assignment_of(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     counts = np.bincount(problem.pod_class, minlength=problem.class_count)
     rows: list[list[tuple[int, ...]]] = []
     for c in range(problem.class_count):
@@ -46,7 +45,7 @@ def is_sound(problem: Problem, running: IntArray, x: IntArray) -> bool:
 
 def key_of(problem: Problem, x: IntArray) -> tuple[int, ...]:
     """The key of an assignment, figure by figure."""
-    running = assignment_of(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     places, figures, weight = [], [], 0
     for priority in sorted({int(p) for p in problem.priorities}, reverse=True):
         mine = [c for c in range(problem.class_count) if problem.priorities[c] == priority]

@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.constrained.ruling import Ruling, ruling_of
-from cruise.packer.problem import Problem
+from cruise.packer.problem import Problem, copies_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,14 +25,10 @@ class Layout:
     overfull: BoolArray
     ruling: Ruling
 
-    def counted(self, pod_node: IntArray) -> IntArray:
-        """The copies of each class on each node under an assignment of pods."""
-        return _counted(self.problem, pod_node)
-
 
 def layout_of(problem: Problem) -> Layout:
     """Count a problem's pods."""
-    running = _counted(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     stuck = np.where(problem.movable[:, None], 0, running)
     admitted = problem.admits[problem.sites]
     most = np.where(admitted, np.maximum(problem.most_on_node[:, None] - running, 0), 0)
@@ -95,10 +91,3 @@ def pods_of(layout: Layout, assignment: IntArray) -> IntArray:
         pod_node[movers] = -1
         pod_node[movers[: len(targets)]] = targets
     return pod_node
-
-
-def _counted(problem: Problem, pod_node: IntArray) -> IntArray:
-    placed = pod_node >= 0
-    cells = problem.pod_class[placed] * problem.node_count + pod_node[placed]
-    size = problem.class_count * problem.node_count
-    return np.bincount(cells, minlength=size).reshape(problem.class_count, problem.node_count).astype(np.int64)

@@ -7,6 +7,7 @@ import numpy as np
 
 from cruise.packer.arrays import IntArray
 from cruise.packer.problem import Rules
+from cruise.packer.rules.by_class import by_class
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,9 +30,9 @@ def ruling_of(rules: Rules, class_count: int) -> Ruling:
     return Ruling(
         rules,
         [_nodes_by_domain(domains) for domains in rules.topologies],
-        _by_class([rule.holder, *rule.targets.tolist()] for rule in rules.exclusions),
-        _by_class([rule.holder, *rule.targets.tolist()] for rule in rules.spreads),
-        _by_class(limit.members.tolist() for limit in rules.eviction_limits),
+        by_class((c, i) for i, rule in enumerate(rules.exclusions) for c in {rule.holder, *rule.targets.tolist()}),
+        by_class((c, i) for i, rule in enumerate(rules.spreads) for c in {rule.holder, *rule.targets.tolist()}),
+        by_class((c, i) for i, limit in enumerate(rules.eviction_limits) for c in set(limit.members.tolist())),
         _ranks_of(rules, class_count),
     )
 
@@ -70,17 +71,6 @@ def _reached(waits: dict[int, set[int]], start: int) -> set[int]:
     return seen
 
 
-def _by_class(members: Iterable[list[int]]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for rule, classes in enumerate(members):
-        for pod_class in set(classes):
-            found.setdefault(pod_class, []).append(rule)
-    return found
-
-
 def _nodes_by_domain(domains: IntArray) -> dict[int, tuple[int, ...]]:
-    nodes: dict[int, list[int]] = {}
-    for node, domain in enumerate(domains.tolist()):
-        if domain >= 0:
-            nodes.setdefault(domain, []).append(node)
+    nodes = by_class((domain, node) for node, domain in enumerate(domains.tolist()) if domain >= 0)
     return {domain: tuple(members) for domain, members in nodes.items()}

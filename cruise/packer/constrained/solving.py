@@ -12,7 +12,7 @@ from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
 from cruise.packer.constrained.layout import layout_of
 from cruise.packer.constrained.model import EFFORT_UNIT, SECONDS_A_VARIABLE, Model
 from cruise.packer.constrained.neighbourhoods import improve
-from cruise.packer.problem import Problem
+from cruise.packer.problem import Problem, copies_of
 
 # A model of no more variables is solved as a whole from the beginning.
 _FEW_VARIABLES = 300
@@ -37,7 +37,7 @@ def solve_constrained(
     meter = Meter(budget.deadline_seconds, budget.work_units)
     generator = np.random.default_rng(budget.seed)
     incumbent = incumbent_of(layout, layout.running, report, relaxed)
-    incumbent.offer(layout.counted(start))
+    incumbent.offer(copies_of(problem, start))
     variables = int((layout.running > layout.stuck).sum() + (layout.most > 0).sum())
     if variables > _FEW_VARIABLES:
         with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:

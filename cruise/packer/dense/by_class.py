@@ -8,10 +8,10 @@ from cruise.packer.answer import Packing, Report, figures_of, packing_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.certificate import Solution
-from cruise.packer.dense.classing import assignment_of, barred, instance_of, is_allowed, pod_node_of, unit_of
+from cruise.packer.dense.classing import barred, instance_of, is_allowed, pod_node_of, unit_of
 from cruise.packer.dense.instance import Instance
 from cruise.packer.dense.solving import solve
-from cruise.packer.problem import Objective, Problem
+from cruise.packer.problem import Objective, Problem, copies_of
 
 NO_RESCUE = "no plan without evictions places as many: proved"
 # Of what is left, for plans without evictions, and for plans without the two rules that no filling of a node expresses.
@@ -74,10 +74,10 @@ class _Best:
         def listen(assignment: IntArray, bounds: IntArray) -> None:
             self._learn(assignment, bounds if bounds_hold else None)
 
-        incumbent = assignment_of(self.problem, self.pod_node)
+        incumbent = copies_of(self.problem, self.pod_node)
         solution = solve(instance, budget, incumbent if self._obeys(instance, incumbent) else None, listen)
         bounds = np.array(solution.bounds, dtype=np.int64)
-        self._learn(solution.plan.assignment, bounds if bounds_hold else None)
+        self._learn(solution.assignment, bounds if bounds_hold else None)
         return solution
 
     def refute(self, still: Solution) -> None:

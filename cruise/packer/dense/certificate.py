@@ -6,18 +6,17 @@ from cruise.packer.answer import Status
 from cruise.packer.arrays import IntArray
 from cruise.packer.dense.entries import entries_of, key_of
 from cruise.packer.dense.instance import Instance
-from cruise.packer.dense.plan import Plan, plan_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A plan, its `key` and that of what runs now, and the proved bounds.
+    """An assignment, its `key` and that of what runs now, and the proved bounds.
 
     `bounds` has for each entry of the key what no plan surpasses that is as good in the entries before; `about_stays`
     tells which entries are about staying.
     """
 
-    plan: Plan
+    assignment: IntArray
     status: Status
     now: tuple[int, ...]
     key: tuple[int, ...]
@@ -44,5 +43,4 @@ def certify(instance: Instance, assignment: IntArray, bounds: IntArray) -> Solut
         status = Status.OPTIMAL if proved else Status.FEASIBLE
     else:
         status = Status.ALREADY_OPTIMAL if proved else Status.NO_IMPROVEMENT
-    plan = plan_of(instance, assignment)
-    return Solution(plan, status, now, key, tuple(bounds.tolist()), entries_of(instance).stays)
+    return Solution(assignment, status, now, key, tuple(bounds.tolist()), entries_of(instance).stays)

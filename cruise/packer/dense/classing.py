@@ -4,15 +4,7 @@ import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.dense.instance import Instance
-from cruise.packer.problem import Objective, Problem
-
-
-def assignment_of(problem: Problem, pod_node: IntArray) -> IntArray:
-    """How many copies of each class an assignment of pods puts on each node."""
-    assignment = np.zeros((problem.class_count, problem.node_count), dtype=np.int64)
-    placed = pod_node >= 0
-    np.add.at(assignment, (problem.pod_class[placed], pod_node[placed]), 1)
-    return assignment
+from cruise.packer.problem import Objective, Problem, copies_of
 
 
 def instance_of(problem: Problem) -> Instance:
@@ -21,7 +13,7 @@ def instance_of(problem: Problem) -> Instance:
     Two rules of arrivals are left out, which a filling of one node cannot express: what is over its capacity takes
     nothing more, here it takes as much as runs there, and all classes preempt.
     """
-    running = assignment_of(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     counts = np.bincount(problem.pod_class, minlength=problem.class_count).astype(np.int64)
     most = np.where(problem.admits[problem.sites], np.minimum(problem.most_on_node, counts)[:, None], 0)
     return Instance(
@@ -55,7 +47,7 @@ def usage_of(problem: Problem, assignment: IntArray) -> IntArray:
 
 def barred(problem: Problem) -> BoolArray:
     """Tell, for each class and node, whether an arrival would take more of what is short there already."""
-    short = usage_of(problem, assignment_of(problem, problem.pod_node)) > problem.capacities
+    short = usage_of(problem, copies_of(problem, problem.pod_node)) > problem.capacities
     needs = (problem.demands > 0) | (problem.headroom > 0)
     closed = np.zeros((problem.class_count, problem.node_count), dtype=np.bool_)
     for node in np.flatnonzero(short.any(axis=1)).tolist():
@@ -65,7 +57,7 @@ def barred(problem: Problem) -> BoolArray:
 
 def is_allowed(problem: Problem, pod_node: IntArray) -> bool:
     """Tell whether an assignment obeys the two rules that `instance_of` leaves out."""
-    before, after = assignment_of(problem, problem.pod_node), assignment_of(problem, pod_node)
+    before, after = copies_of(problem, problem.pod_node), copies_of(problem, pod_node)
     arrives = after > before
     over = usage_of(problem, after) > problem.capacities
     needs = (problem.demands > 0) | (problem.headroom > 0)
@@ -83,7 +75,7 @@ def pod_node_of(problem: Problem, assignment: IntArray) -> IntArray:
     classes that never preempt.
     """
     pod_node = problem.pod_node.copy()
-    running = assignment_of(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     kept = np.minimum(assignment, running)
     by_class = np.argsort(problem.pod_class, kind="stable")
     starts = np.searchsorted(problem.pod_class[by_class], np.arange(problem.class_count + 1))

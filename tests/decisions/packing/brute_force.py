@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from cruise.packer.dense.instance import Instance
-from cruise.packer.dense.plan import Vector, vector_of
+from tests.packer.dense.plans import Vector, vector_of
 
 
 def best_vector(instance: Instance) -> Vector:

@@ -1,7 +1,7 @@
 """The judge of plans: slow, obvious, and sharing nothing with what makes them."""
 
 from cruise.packer.dense.instance import Instance
-from cruise.packer.dense.plan import Plan
+from tests.packer.dense.plans import Plan
 
 
 def find_violations(instance: Instance, plan: Plan) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from cruise.packer.answer import Packing, Status, figures_of
 from cruise.packer.budget import Budget
 from cruise.packer.dense.by_class import NO_RESCUE, solve_dense
-from cruise.packer.dense.classing import assignment_of, barred, is_allowed
-from cruise.packer.problem import Objective, Problem
+from cruise.packer.dense.classing import barred, is_allowed
+from cruise.packer.problem import Objective, Problem, copies_of
 from tests.packer.every_assignment import best_key, is_sound, key_of
 from tests.packer.problems import draw_problem
 from tests.tiers import examples
@@ -30,7 +30,7 @@ def test_tiny_problems_equal_brute_force(seeds):
     for seed in seeds(1000):
         problem = draw_problem(seed)
         packing = solved(problem)
-        running, found = assignment_of(problem, problem.pod_node), assignment_of(problem, packing.pod_node)
+        running, found = copies_of(problem, problem.pod_node), copies_of(problem, packing.pod_node)
         assert is_sound(problem, running, found), seed
         best, reached = best_key(problem), key(problem, packing)
         assert reached == key_of(problem, found), seed
@@ -59,12 +59,12 @@ def test_evictions_are_used_only_where_nothing_else_places_as_many(seeds):
 @examples(60)
 def test_every_report_is_sound_and_better_than_the_one_before(seed):
     problem = draw_problem(seed)
-    running = assignment_of(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     heard: list[Packing] = []
     answer = solve_dense(problem, problem.pod_node, REPLAY, heard.append)
     last = figures_of(problem, problem.pod_node).key(problem.objective)
     for packing in heard:
-        assert is_sound(problem, running, assignment_of(problem, packing.pod_node))
+        assert is_sound(problem, running, copies_of(problem, packing.pod_node))
         assert is_allowed(problem, packing.pod_node)
         assert key(problem, packing) >= last
         last = key(problem, packing)

@@ -5,8 +5,8 @@ import pytest
 
 from cruise.packer.answer import TierFigures
 from cruise.packer.dense.instance import plain_instance
-from cruise.packer.dense.plan import Plan, plan_of
 from tests.packer.dense.checker import find_faults, find_violations
+from tests.packer.dense.plans import Plan, plan_of
 
 # Two nodes of 10; class 0 (4 each, two copies, one bound to node 0) may run anywhere, class 1 (6) only on node 1.
 INSTANCE = plain_instance(

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.dense.classing import assignment_of, barred, instance_of, is_allowed, pod_node_of, unit_of, usage_of
+from cruise.packer.dense.classing import barred, instance_of, is_allowed, pod_node_of, unit_of, usage_of
+from cruise.packer.problem import copies_of
 from tests.packer.dense.checker import find_faults
 from tests.packer.every_assignment import every_assignment
 from tests.packer.problems import draw_problem
@@ -15,11 +16,11 @@ from tests.tiers import examples
 @examples(60)
 def test_pods_follow_an_assignment_of_copies_and_stay_where_they_can(seed):
     problem = draw_problem(seed)
-    running = assignment_of(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     assert find_faults(instance_of(problem)) == []
     for x in list(every_assignment(problem))[:: max(seed % 50, 1)]:
         pod_node = pod_node_of(problem, x)
-        assert (assignment_of(problem, pod_node) == x).all()
+        assert (copies_of(problem, pod_node) == x).all()
         stayed = int(((pod_node == problem.pod_node) & (pod_node >= 0)).sum())
         assert stayed == int(np.minimum(x, running).sum())
         # Who is put out of its place finds another before a pending pod of its class gets one.
@@ -42,7 +43,7 @@ def test_what_is_short_takes_nothing_more():
     for seed in range(300):
         problem = draw_problem(seed)
         closed = barred(problem)
-        running = assignment_of(problem, problem.pod_node)
+        running = copies_of(problem, problem.pod_node)
         assert is_allowed(problem, problem.pod_node), seed
         for c, node in zip(*np.nonzero(closed), strict=True):
             pending = np.flatnonzero((problem.pod_class == c) & (problem.pod_node < 0))

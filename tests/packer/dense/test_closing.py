@@ -22,7 +22,7 @@ def stays_question(shape: Shape, seed: int, most_nodes: int) -> tuple[Residual, 
     """The question about stays in the best plan found, with its bound, from pricing that may stop early."""
     instance = draw_pending(shape, seed)
     residual = residual_of(instance)
-    best = residual.part(solve(instance, Budget(work_units=5e8)).plan.assignment)
+    best = residual.part(solve(instance, Budget(work_units=5e8)).assignment)
     phase = phase_of(residual, best, 1)
     generation = generation_of(phase, np.random.default_rng(seed))
     generation.most_nodes = most_nodes

@@ -1,9 +1,9 @@
 from cruise.packer.dense.classing import instance_of
 from cruise.packer.dense.entries import key_of
 from cruise.packer.dense.greedy import complete, start
-from cruise.packer.dense.plan import plan_of
 from cruise.packer.dense.residual import residual_of
 from tests.packer.dense.checker import find_violations
+from tests.packer.dense.plans import plan_of
 from tests.packer.problems import draw_problem
 
 

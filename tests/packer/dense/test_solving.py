@@ -10,11 +10,11 @@ from benchmarks.packing_instances import Shape, draw_pending, draw_rightsized, w
 from cruise.packer.answer import Status
 from cruise.packer.budget import Budget
 from cruise.packer.dense.instance import Instance, plain_instance
-from cruise.packer.dense.plan import vector_of
 from cruise.packer.dense.solving import solve
 from tests.decisions.packing.brute_force import best_vector
 from tests.packer.dense.checker import find_violations
 from tests.packer.dense.instances import draw_tiny
+from tests.packer.dense.plans import plan_of, vector_of
 from tests.tiers import examples
 
 # Replay: no clock, so that a slow machine finds what a fast one finds.
@@ -38,9 +38,9 @@ def test_tiny_instances_equal_brute_force_and_every_proof_is_true(seeds):
     for seed in seeds(1200):
         instance = draw_tiny(seed)
         solution = solve(instance, REPLAY)
-        assert find_violations(instance, solution.plan) == (), seed
+        assert find_violations(instance, plan_of(instance, solution.assignment)) == (), seed
         best = best_vector(instance)
-        assert solution.plan.vector == best, seed
+        assert vector_of(instance, solution.assignment) == best, seed
         assert solution.proved, seed
         already = vector_of(instance, instance.running) == best
         assert (solution.status is Status.ALREADY_OPTIMAL) == already, seed
@@ -50,7 +50,7 @@ def test_moving_one_pod_lets_the_third_of_the_paper_in():
     instance = bare(2, 4, [2, 2, 3], [[1, 0], [0, 1], [0, 0]])
     solution = solve(instance, REPLAY)
     assert solution.status is Status.OPTIMAL
-    assert [(figures.placed, figures.stayed) for figures in solution.plan.vector] == [(3, 1)]
+    assert [(figures.placed, figures.stayed) for figures in vector_of(instance, solution.assignment)] == [(3, 1)]
 
 
 def test_a_full_cluster_with_nothing_to_gain_is_already_optimal():
@@ -63,7 +63,7 @@ def test_nothing_to_place_and_nowhere_to_place_it_are_answered(nodes):
     empty = bare(nodes, 4, [], [])
     assert solve(empty, REPLAY).status is Status.ALREADY_OPTIMAL
     homeless = bare(0, 4, [1], [[]])
-    assert solve(homeless, REPLAY).plan.vector[0].placed == 0
+    assert vector_of(homeless, solve(homeless, REPLAY).assignment)[0].placed == 0
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_the_paper_draws_is_proved_with_the_work_of_a_second(shape):
     for seed in (1, 2):
         instance = draw_pending(shape, seed)
         solution = solve(instance, Budget(work_units=1e9))
-        assert find_violations(instance, solution.plan) == ()
+        assert find_violations(instance, plan_of(instance, solution.assignment)) == ()
         assert solution.proved
 
 
@@ -81,7 +81,7 @@ def test_shared_headroom_lets_everybody_in_where_peaks_do_not():
     for seed in (1, 2):
         instance = replace(draw_rightsized(Shape(16, 8, 1, 95), seed), stays_last=True)
         solution, peaks = solve(instance, Budget(work_units=1e9)), solve(with_peaks(instance), Budget(work_units=1e8))
-        assert find_violations(instance, solution.plan) == ()
+        assert find_violations(instance, plan_of(instance, solution.assignment)) == ()
         assert solution.proved
         assert solution.key[0] > 1.14 * peaks.key[0]
         assert solution.key[1] == instance.running.sum()
@@ -90,14 +90,14 @@ def test_shared_headroom_lets_everybody_in_where_peaks_do_not():
 def test_no_time_at_all_still_yields_a_whole_plan():
     instance = draw_tiny(11)
     solution = solve(instance, Budget(deadline_seconds=0.0))
-    assert find_violations(instance, solution.plan) == ()
+    assert find_violations(instance, plan_of(instance, solution.assignment)) == ()
     assert solution.key >= solution.now
 
 
 def test_the_same_seed_and_work_give_the_same_plan():
     instance = draw_tiny(5)
     first, second = solve(instance, REPLAY), solve(instance, REPLAY)
-    assert np.array_equal(first.plan.assignment, second.plan.assignment)
+    assert np.array_equal(first.assignment, second.assignment)
     assert math.isinf(REPLAY.deadline_seconds)
 
 
@@ -107,7 +107,7 @@ def test_every_plan_passes_the_checker_and_is_no_worse_than_now(seed):
     instance = draw_tiny(seed)
     for work_units in (1.0, 1e6):
         solution = solve(instance, Budget(work_units=work_units))
-        assert find_violations(instance, solution.plan) == ()
+        assert find_violations(instance, plan_of(instance, solution.assignment)) == ()
         assert solution.key >= solution.now
         assert solution.key <= solution.bounds
 
@@ -131,7 +131,7 @@ def test_the_order_of_classes_and_nodes_changes_no_proved_vector(seed, source):
     one, other = solve(instance, REPLAY), solve(shuffled, REPLAY)
     assert one.proved
     assert other.proved
-    assert one.plan.vector == other.plan.vector
+    assert vector_of(instance, one.assignment) == vector_of(shuffled, other.assignment)
 
 
 @given(st.integers(0, 10**6))
@@ -150,4 +150,4 @@ def test_one_more_node_never_places_fewer(seed):
     narrow, wide = solve(instance, REPLAY), solve(wider, REPLAY)
     assert narrow.proved
     assert wide.proved
-    assert wide.plan.vector >= narrow.plan.vector
+    assert vector_of(wider, wide.assignment) >= vector_of(instance, narrow.assignment)
