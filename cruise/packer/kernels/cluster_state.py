@@ -198,16 +198,18 @@ def allowed(s: ClusterState, p: int, n: int) -> bool:
         s.tables[s.tables[CLOSED] + c] or not _is_tolerated(s, c, n) or not may_come(s.tables, c, n, n == s.home[p])
     ):
         return False
-    if n == s.home[p]:
-        return True
-    if not s.admits[s.sites[c], n] or (s.lost[n] > 0 and not s.preempt[c]):
+    at_home = n == s.home[p]
+    if not at_home and (not s.admits[s.sites[c], n] or (s.lost[n] > 0 and not s.preempt[c])):
         return False
     if s.most[c] < UNLIMITED:
-        there, other = 0, s.head[n]
+        there, arrived, other = 0, 0, s.head[n]
         while other >= 0:
-            there += s.pod_class[other] == c
+            if s.pod_class[other] == c:
+                there += 1
+                arrived += s.home[other] != n
             other = s.after[other]
-        if there >= s.most[c]:
+        # What ran together before may run together again; a copy that arrived meanwhile has taken a place.
+        if there >= s.most[c] and (not at_home or arrived > 0):
             return False
     return True
 
