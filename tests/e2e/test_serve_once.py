@@ -108,3 +108,15 @@ def test_without_the_namespace_of_its_lease_it_names_it_and_the_fix(stage: Stage
     last = ended.err.splitlines()[-1]
     assert "`kubectl create namespace not-there`, or set CRUISE_NAMESPACE" in last
     assert sized(stage) == 0
+
+
+def test_a_data_directory_that_is_closed_to_others_holds_the_database(stage: Stage, tmp_path: Path):
+    """As `mktemp -d` makes them, run as root: the server is another user's, and the parents let no other user pass."""
+    furnished(stage, replicas=1)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    own = {"database_url": "", "data_dir": str(closed / "data")}
+    for _ in range(2):
+        ended = once(stage, tmp_path, "--format", "json", mode="observe", **own)
+        assert (ended.code, ended.err, len(ended.json["nodes"])) == (0, "", 1)
+    assert closed.stat().st_mode & 0o777 == 0o700
