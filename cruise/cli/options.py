@@ -44,6 +44,13 @@ class ModeName(StrEnum):
     FULL = "full"
 
 
+class RulesName(StrEnum):
+    """By which rules is decided."""
+
+    DEFAULT = "default"
+    SEEDS = "seeds"
+
+
 def optional(name: str, metavar: str | None, help: str, *others: str, **more: Any) -> Any:  # noqa: ANN401 - typer's own
     """Return an option that may be left out, and whose default says nothing."""
     return typer.Option(name, *others, metavar=metavar, help=help, show_default=False, **more)
@@ -62,6 +69,9 @@ UsageOption = Annotated[
 ]
 NowOption = Annotated[str | None, optional("--now", "TIME", "The time to decide at, e.g. 2026-01-01T12:00:00Z.")]
 ModeOption = Annotated[ModeName, typer.Option("--mode", help="Decide as this mode of the cluster.")]
+RulesOption = Annotated[
+    RulesName | None, optional("--rules", None, "Instead of those set: seeds has the rules as first designed.")
+]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="A table for people or one JSON document.")]
 ConfigOption = Annotated[Path | None, optional("--config", "FILE", "Settings in TOML; CRUISE_* variables win.")]
 
@@ -73,13 +83,22 @@ def settings_of(config: Path | None) -> "Settings":
     return load_settings(os.environ, config)
 
 
-def policy_of(config: Path | None, mode: ModeName) -> "Policy":
+def policy_of(config: Path | None, mode: ModeName, rules: RulesName | None = None) -> "Policy":
     """Return the policy to decide by, as `mode`. Raises BadInput."""
     from dataclasses import replace
 
     from cruise.domain.policy import Mode
 
-    return replace(settings_of(config).policy(), mode=Mode[mode.name])
+    return by_rules(replace(settings_of(config).policy(), mode=Mode[mode.name]), rules)
+
+
+def by_rules(policy: "Policy", name: RulesName | None) -> "Policy":
+    """Return the policy by other rules, where some are named."""
+    from dataclasses import replace
+
+    from cruise.domain.rules import RULES
+
+    return policy if name is None else replace(policy, rules=next(rules for rules in RULES if rules.name == name))
 
 
 def parse_time(text: str | None) -> datetime | None:

@@ -208,6 +208,13 @@ class Quota:
     limits_left: Amounts = NO_AMOUNTS
 
 
+class NodeAutoscaler(StrEnum):
+    """What adds nodes for pending pods, and removes those that are empty enough."""
+
+    KARPENTER = "karpenter"
+    CLUSTER_AUTOSCALER = "cluster-autoscaler"
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A whole cluster at one moment; nodes sorted by name, pods by (namespace, name).
@@ -226,6 +233,7 @@ class Snapshot:
     oom_kills: tuple["OomKill", ...] = ()
     quotas: Mapping[str, tuple[Quota, ...]] = field(default_factory=dict)
     surroundings: Surroundings = NO_SURROUNDINGS
+    node_autoscaler: NodeAutoscaler | None = None
 
 
 @dataclass(frozen=True, slots=True)

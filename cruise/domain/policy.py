@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import IntEnum, StrEnum
 
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+from cruise.domain.rules import DEFAULT_RULES, Rules
 
 
 class Mode(IntEnum):
@@ -68,6 +69,7 @@ class Policy:
     """The settings that decisions read, resolved once at the edge."""
 
     mode: Mode = Mode.OBSERVE
+    rules: Rules = DEFAULT_RULES
     excluded_namespaces: frozenset[str] = frozenset({"kube-system", "cruise"})
     allow_extended_resources: bool = False
     max_age: timedelta = timedelta(minutes=15)

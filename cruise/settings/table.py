@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.policy import HeadroomStart, Mode, OomReaction, Policy
+from cruise.domain.rules import RULES, Rules
 from cruise.errors import BadInput
 from cruise.settings import forms
 from cruise.settings.forms import Form
@@ -24,6 +25,7 @@ def _setting(form: Form, default: object) -> Any:  # noqa: ANN401 - the type is 
 
 
 _MODE = forms.choice("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
+_RULES = forms.choice("a set of rules", [(rules.name, rules) for rules in RULES])
 _HEADROOM = forms.choice("a headroom model", [(model, model) for model in MODELS])
 _HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start) for start in HeadroomStart])
 _OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
@@ -78,6 +80,7 @@ class Settings:
     )
     data_dir: Path | None = _setting(forms.PATH, None)
     mode: Mode = _setting(_MODE, _POLICY.mode)
+    rules: Rules = _setting(_RULES, _POLICY.rules)
     http_address: str = _setting(forms.ADDRESS, "127.0.0.1:8080")
     webhook_address: str = _setting(forms.ADDRESS, "0.0.0.0:8443")
     tls_dir: Path | None = _setting(forms.PATH, None)

@@ -15,12 +15,14 @@ from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.policy import ReplayPolicy
 from cruise.domain.policy import HeadroomStart, Policy
+from cruise.domain.rules import SEEDS
 
 
 def _as_designed(policy: Policy) -> Policy:
     """Return the rules as they were first designed, before replays changed them."""
     return replace(
         policy,
+        rules=SEEDS,
         headroom="shared-max",
         new_workload_age=timedelta(hours=1),
         memory_limit_history=timedelta(0),

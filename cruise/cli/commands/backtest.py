@@ -24,7 +24,16 @@ from cruise.cli.backtest_options import (
     TraceOption,
     WatchNodeOption,
 )
-from cruise.cli.options import ConfigOption, ReportFormat, near, parse_time, settings_of
+from cruise.cli.options import (
+    ConfigOption,
+    ReportFormat,
+    RulesName,
+    RulesOption,
+    by_rules,
+    near,
+    parse_time,
+    settings_of,
+)
 from cruise.cli.saving import require_writable, save
 from cruise.cli.terminal import print_parts, table_console, write_document
 from cruise.errors import BadInput
@@ -45,6 +54,7 @@ def backtest(
     snapshot: ClusterOption = None,
     half: HalfOption = None,
     policy: PolicyOption = None,
+    rules: RulesOption = None,
     node_cpu: NodeCpuOption = "16",
     node_memory: NodeMemoryOption = "64Gi",
     arrivals: ArrivalsOption = ArrivalsName.FIRST_SAMPLE,
@@ -80,7 +90,7 @@ def backtest(
 
     settings = settings_of(config)
     _check_source(trace, prometheus_url, {"--days": days, "--now": now, "--snapshot": snapshot})
-    options = _options(_node(node_cpu, node_memory), arrivals, seed, risk, settings)
+    options = _options(_node(node_cpu, node_memory), arrivals, seed, risk, rules, settings)
     watched = _watched(watch_node)
     if html is not None:
         require_writable(html, "--html")
@@ -144,7 +154,7 @@ def _node(cpu: str, memory: str) -> "Resources":
 
 
 def _options(
-    node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, settings: "Settings"
+    node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, rules: RulesName | None, settings: "Settings"
 ) -> "ReplayOptions":
     from cruise.backtest.replay.options import Arrivals, ReplayOptions
 
@@ -156,7 +166,7 @@ def _options(
         arrivals=Arrivals(arrivals.value),
         seed=seed,
         risk=risk,
-        policy=settings.policy(),
+        policy=by_rules(settings.policy(), rules),
         price_core_hour=settings.price_core_hour,
         price_gibibyte_hour=settings.price_gibibyte_hour,
     )

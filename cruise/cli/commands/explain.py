@@ -15,6 +15,8 @@ from cruise.cli.options import (
     ModeName,
     ModeOption,
     NowOption,
+    RulesName,
+    RulesOption,
     near,
     optional,
     parse_time,
@@ -46,6 +48,7 @@ def explain(
     ] = None,
     now: NowOption = None,
     mode: ModeOption = ModeName.FULL,
+    rules: RulesOption = None,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -70,7 +73,7 @@ def explain(
     if usage is not None and snapshot is None:
         raise BadInput("--usage needs --snapshot: statistics alone do not say what the pod requests")
     at = parse_time(now)
-    request = _Request((namespace, name), at, mode, format, config)
+    request = _Request((namespace, name), at, mode, rules, format, config)
     if snapshot is not None:
         _from_snapshot(request, snapshot, usage)
         return
@@ -84,11 +87,12 @@ def explain(
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Which pod, judged when and as which mode, and how to answer."""
+    """Which pod, judged when, as which mode and by which rules, and how to answer."""
 
     name: tuple[str, str]
     at: "datetime | None"
     mode: ModeName
+    rules: RulesName | None
     format: Format
     config: Path | None
 
@@ -169,7 +173,7 @@ def _answer(
     from cruise.interfaces.explain.past import past_text
     from cruise.interfaces.explain.text import explanation_text
 
-    policy = policy_of(request.config, request.mode)
+    policy = policy_of(request.config, request.mode, request.rules)
     explanation = explain_pod(
         pod,
         snapshot,

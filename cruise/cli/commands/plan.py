@@ -9,6 +9,7 @@ from cruise.cli.options import (
     ModeName,
     ModeOption,
     NowOption,
+    RulesOption,
     SnapshotOption,
     UsageOption,
     near,
@@ -36,6 +37,7 @@ def plan(
         list[str] | None, optional("--node", "NAME", "Only this node, every container; repeatable.")
     ] = None,
     mode: ModeOption = ModeName.FULL,
+    rules: RulesOption = None,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
 ) -> None:
@@ -56,7 +58,7 @@ def plan(
     from cruise.decisions.sizing.node_plans import decide_node_plans
     from cruise.interfaces.plan.document import plan_json
 
-    policy, at = policy_of(config, mode), parse_time(now)
+    policy, at = policy_of(config, mode, rules), parse_time(now)
     with collector_off():
         cluster = load_snapshot(snapshot)
         wanted = _wanted(node, cluster)

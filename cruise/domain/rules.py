@@ -1,0 +1,40 @@
+"""Where cruise goes further than the design that it started from: each departure by its name."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which departures hold.
+
+    `plausible`: samples that cannot be true are refused, and growth is spread over scrapes that were missed.
+    `revisions`: a template that states other resources than the one before it is sized from its own use.
+    `ceiling`: memory limits end at the node, and at a multiple of what the template states.
+    `fit_by_resource`: a resource that does not fit holds back its own growth only.
+    `careful_evictions`: only what lasts is mended by evictions, of pods that have somewhere to go.
+    `own_room`: what a workload's annotations ask beyond its requests is granted from free room.
+    `quotas`: no write that a ResourceQuota would refuse, or that uses up what it grants.
+    """
+
+    name: str
+    plausible: bool = True
+    revisions: bool = True
+    ceiling: bool = True
+    fit_by_resource: bool = True
+    careful_evictions: bool = True
+    own_room: bool = True
+    quotas: bool = True
+
+
+DEFAULT_RULES = Rules("default")
+SEEDS = Rules(
+    "seeds",
+    plausible=False,
+    revisions=False,
+    ceiling=False,
+    fit_by_resource=False,
+    careful_evictions=False,
+    own_room=False,
+    quotas=False,
+)
+RULES = (DEFAULT_RULES, SEEDS)
