@@ -86,7 +86,7 @@ class Pod:
     the keys that decisions read. `identity` tells pods of one workload apart where their usage differs by nature:
     the ordinal of a StatefulSet pod, the node of a DaemonSet pod, empty otherwise.
     `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
-    Never.
+    Never. `ready` is its condition Ready: whether it serves.
     """
 
     namespace: str
@@ -101,6 +101,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     phase: str = "Running"
+    ready: bool = True
     terminating: bool = False
     created_at: datetime | None = None
     priority: int = 0

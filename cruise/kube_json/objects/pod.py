@@ -32,7 +32,7 @@ from cruise.kube_json.refusals import convert, label_of, one_line
 from cruise.kube_json.wire.pod_json import Condition, PodObject, PodSpec, PodStatus
 
 _NO_STATUS = PodStatus()
-_READ_CONDITIONS = frozenset({"PodScheduled", "PodResizePending", "PodResizeInProgress"})
+_READ_CONDITIONS = frozenset({"Ready", "PodScheduled", "PodResizePending", "PodResizeInProgress"})
 _QOS_CLASSES = {stated.value: stated for stated in QosClass}
 
 
@@ -90,6 +90,7 @@ class PodReader:
             labels=labels,
             annotations=annotations,
             phase=intern(phase),
+            ready=_is_ready(phase, conditions),
             terminating=metadata.deletion_timestamp is not None,
             created_at=metadata.creation_timestamp,
             priority=given.priority if given else spec.priority or 0,
@@ -179,6 +180,12 @@ def _resize_state(word: str | None, conditions: Sequence[Condition]) -> ResizeSt
 
 def _pending(reason: str | None) -> ResizePending | None:
     return ResizePending(reason) if reason in ("Deferred", "Infeasible") else None
+
+
+def _is_ready(phase: str, conditions: Sequence[Condition]) -> bool:
+    """Tell whether a pod serves; one that runs and shows no condition, as in files written by hand, is taken to."""
+    stated = [condition.status == "True" for condition in conditions if condition.type == "Ready"]
+    return phase == "Running" and all(stated)
 
 
 def _unschedulable_since(conditions: Sequence[Condition], created_at: datetime | None) -> datetime | None:

@@ -284,6 +284,21 @@ def test_unschedulable_since_the_condition_changed():
     assert decode_pod(make_pod_json(node=None, conditions=[gated])).unschedulable_since is None
 
 
+@pytest.mark.parametrize(
+    ("phase", "conditions", "ready"),
+    [
+        ("Running", [condition("Ready")], True),
+        ("Running", [condition("Ready", "False", "ContainersNotReady")], False),
+        ("Running", [condition("Ready", "Unknown")], False),
+        ("Running", [], True),
+        ("Pending", [], False),
+        ("Succeeded", [condition("Ready", "False", "PodCompleted")], False),
+    ],
+)
+def test_ready_is_what_the_condition_says(phase, conditions, ready):
+    assert decode_pod(make_pod_json(phase=phase, conditions=conditions)).ready is ready
+
+
 def test_marks_of_a_pods_life():
     pod = decode_pod(make_pod_json(metadata={"deletionTimestamp": stamp(NOW)}, phase="Failed"))
     assert pod.terminating
