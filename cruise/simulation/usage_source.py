@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import CounterTail, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.timeline import MINUTE, seconds
+from cruise.simulation.demand.history import Measurements
+from cruise.simulation.scrapes import ALL_IN_TIME, LONGEST_GAP_SECONDS, Scrapes
 
 
 class SimulatedUsage:
@@ -15,11 +18,12 @@ class SimulatedUsage:
 
     Samples are on the minute grid and end at the simulated time. What lies before the start is the demand itself. A
     container's CPU demand is its share of a crowded node's CPU × (1 + the share of time it waited). The pressure is
-    always known.
+    always known. `scrapes` says which samples are missed or come late: none unless it is given.
     """
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, scrapes: Scrapes = ALL_IN_TIME) -> None:
         self._cluster = cluster
+        self._scrapes = scrapes
 
     async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
         return sorted({pod.namespace for pod in snapshot.pods})
@@ -28,9 +32,9 @@ class SimulatedUsage:
         self, partition: str, start: int, end: int, tail: CounterTail | None
     ) -> tuple[SampleBlock, CounterTail | None]:
         times = np.arange((start // MINUTE + 1) * MINUTE, end + 1, MINUTE, dtype=np.int64)
-        known = times <= seconds(self._cluster.now)
-        found = self._cluster.history.read(partition, times[known])
-        rows, later = len(found.keys), len(times) - int(known.sum())
+        newest = seconds(self._cluster.now) - self._scrapes.late_seconds
+        found = self._read(partition, times[times <= newest], newest)
+        rows, later = len(found.keys), int(np.count_nonzero(times > newest))
         block = SampleBlock(
             keys=found.keys,
             times=times,
@@ -43,9 +47,20 @@ class SimulatedUsage:
         )
         return block, None
 
+    def _read(self, partition: str, times: Int64Array, newest: int) -> Measurements:
+        if self._scrapes.missed is None or not len(times):
+            return self._cluster.history.read(partition, times)
+        # What a gap at either end is to be filled with lies outside.
+        first, last = int(times[0]) - LONGEST_GAP_SECONDS, min(int(times[-1]) + LONGEST_GAP_SECONDS, newest)
+        wider = np.arange(first, last + 1, MINUTE, dtype=np.int64)
+        seen = self._scrapes.seen(self._cluster.history.read(partition, wider), wider)
+        wanted = np.isin(wider, times)
+        return seen.at(wanted)
+
     async def node_loads(self, at: int) -> Mapping[str, float]:
         """Return each node's runnable CPU demand in cores at the last step until then: what its load average nears."""
         for load in reversed(self._cluster.loads):
             if load.at <= at:
-                return dict(zip(self._cluster.node_names, (load.cpu_demand / 1000).tolist(), strict=True))
+                names = self._cluster.node_names[: len(load.cpu_demand)]
+                return dict(zip(names, (load.cpu_demand / 1000).tolist(), strict=True))
         return {}

@@ -1,7 +1,7 @@
 """A whole cluster in memory, with the behaviour that cruise's rules depend on and time that moves when it is advanced.
 
-Not simulated: preemption, kubelet pressure evictions, volumes, pod affinity and spread, autoscalers (they are only
-shown), quotas. A node's capacity is its allocatable.
+Not simulated: preemption, kubelet pressure evictions, volumes, pod affinity and spread, autoscalers of pods (they are
+only shown). A node's capacity is its allocatable.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ from cruise.simulation.cluster.evictions import BudgetRule, budgets_seen, check_
 from cruise.simulation.cluster.kube_scheduler import KubeScheduler
 from cruise.simulation.cluster.kubelet import Kubelet
 from cruise.simulation.cluster.measuring import Measuring, NodeLoad
+from cruise.simulation.cluster.node_autoscaler import NodeAutoscaling, NodeScaler
+from cruise.simulation.cluster.quotas import QuotaRule, Quotas
 from cruise.simulation.cluster.resizing import Resizing
 from cruise.simulation.cluster.state import ClusterState, PodRecord
 from cruise.simulation.cluster.tally import NodeFigure, Tally
@@ -54,6 +56,8 @@ class SimulatedCluster:
         autoscalers: Sequence[Autoscaler] = (),
         limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] | None = None,
         namespace_annotations: Mapping[str, Mapping[str, str]] | None = None,
+        quotas: Sequence[QuotaRule] = (),
+        node_autoscaling: NodeAutoscaling | None = None,
     ) -> None:
         self.admit = admit
         self.kills: list[OomKill] = []
@@ -66,13 +70,27 @@ class SimulatedCluster:
         self._resizing = Resizing(state, self._kubelet.restart_now)
         self._measuring = Measuring(state, self._kubelet)
         self._limit_ranges = dict(limit_ranges or {})
-        self._controllers = Controllers(state, workloads, self._limit_ranges)
+        self._quotas = Quotas(quotas)
+        self._controllers = Controllers(state, workloads, self._limit_ranges, self._quotas)
         described = [workload.described(start) for workload in workloads]
         self._shown = Snapshot(
             workloads={(one.namespace, one.ref): one for one in described if one is not None},
             autoscalers=tuple(sorted(autoscalers, key=lambda one: (one.namespace, one.name))),
             limit_ranges=self._limit_ranges,
             namespace_annotations=dict(namespace_annotations or {}),
+            node_autoscaler=None if node_autoscaling is None else node_autoscaling.kind,
+        )
+        self._node_scaler = (
+            None
+            if node_autoscaling is None
+            else NodeScaler(
+                node_autoscaling,
+                state,
+                self._kubelet,
+                check=self._check_eviction,
+                evict=self._delete,
+                changed=self._controllers.look_at_daemons,
+            )
         )
         self._kill_seen = asyncio.Event()
         self._closed = False
@@ -101,7 +119,7 @@ class SimulatedCluster:
 
     @property
     def node_names(self) -> Sequence[str]:
-        """The nodes' names, sorted."""
+        """The nodes' names, sorted, then those that were added; one that was removed stays."""
         return self._state.node_names
 
     def advance(self, to: datetime) -> None:
@@ -121,27 +139,30 @@ class SimulatedCluster:
 
     def node_figures(self) -> tuple[NodeFigure, ...]:
         """Return one figure a node, sorted by name; use and load are those of the last step, 0 before the first."""
-        state = self._state
+        return tuple(self._figure_of(name) for name in sorted(self._state.nodes))
+
+    def _figure_of(self, name: str) -> NodeFigure:
+        state, index = self._state, self._state.node_index[name]
         last = self._measuring.loads[-1] if self._measuring.loads else None
-        return tuple(
-            NodeFigure(
-                node=name,
-                allocatable=state.allocatable(index),
-                requested=Resources(int(state.counted_cpu[index]), int(state.counted_memory[index])),
-                used=Resources(int(last.cpu_used[index]), int(last.memory_used[index])) if last else Resources(),
-                pods=int(state.pods_on[index]),
-                load=float(last.cpu_demand[index]) / max(1, int(state.allocatable_cpu[index])) if last else 0.0,
-            )
-            for index, name in enumerate(state.node_names)
+        if last is not None and index >= len(last.cpu_used):
+            last = None
+        return NodeFigure(
+            node=name,
+            allocatable=state.allocatable(index),
+            requested=Resources(int(state.counted_cpu[index]), int(state.counted_memory[index])),
+            used=Resources(int(last.cpu_used[index]), int(last.memory_used[index])) if last else Resources(),
+            pods=int(state.pods_on[index]),
+            load=float(last.cpu_demand[index]) / max(1, int(state.allocatable_cpu[index])) if last else 0.0,
         )
 
     async def snapshot(self) -> Snapshot:
         records = list(self._state.records.values())
         return replace(
             self._shown,
-            nodes=tuple(self._state.nodes.values()),
+            nodes=tuple(sorted(self._state.nodes.values(), key=lambda node: node.name)),
             pods=self._state.pods,
-            budgets=budgets_seen(self._budgets, records, self._kubelet.ready),
+            budgets=budgets_seen(self._budgets, records),
+            quotas=self._quotas.left(self._state.pods),
         )
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
@@ -179,6 +200,8 @@ class SimulatedCluster:
             self._kubelet.remove(record, at)
         self._controllers.reconcile(at, self.admit)
         self._schedule(at)
+        if self._node_scaler is not None:
+            self._node_scaler.step(at)
         self._resizing.retry(at)
         kills = [self._kubelet.kill(row, at) for row in self._measuring.measure(at)]
         self._measuring.observe(at)
@@ -217,6 +240,7 @@ class SimulatedCluster:
         try:
             wanted = resized(record.pod, action.containers)
             check_resize(record.pod, wanted, node, ranges, self._behaviour.server_version)
+            self._quotas.check_resize(record.pod, wanted, self._state.pods)
         except Refused:
             self._tally.resizes_refused += 1
             raise
@@ -227,13 +251,19 @@ class SimulatedCluster:
     def _evict(self, action: EvictPod) -> None:
         record = self._find(action.namespace, action.pod, action.uid)
         try:
-            check_eviction(record, self._budgets, list(self._state.records.values()), self._kubelet.ready)
+            self._check_eviction(record)
         except (Refused, Throttled):
             self._tally.evictions_refused += 1
             raise
         if record.pod.terminating:
             return
         self._tally.evictions += 1
+        self._delete(record)
+
+    def _check_eviction(self, record: PodRecord) -> None:
+        check_eviction(record, self._budgets, list(self._state.records.values()))
+
+    def _delete(self, record: PodRecord) -> None:
         if record.pod.node is None or record.pod.terminal:
             self._kubelet.remove(record, self._timeline.now)
         else:

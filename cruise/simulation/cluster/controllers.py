@@ -8,6 +8,7 @@ from cruise.domain.qos import qos_class
 from cruise.errors import Refused
 from cruise.simulation.cluster.api_server import check_creation
 from cruise.simulation.cluster.limit_ranges import with_defaults
+from cruise.simulation.cluster.quotas import Quotas
 from cruise.simulation.cluster.state import ClusterState, PodKey, PodRecord
 from cruise.simulation.cluster.timeline import utc
 from cruise.simulation.cluster.workloads import SimulatedWorkload, new_pod, runs_on
@@ -24,10 +25,12 @@ class Controllers:
         state: ClusterState,
         workloads: Sequence[SimulatedWorkload],
         limit_ranges: Mapping[str, Sequence[LimitRangeItem]],
+        quotas: Quotas,
     ) -> None:
         self._state = state
         self._workloads = workloads
         self._limit_ranges = limit_ranges
+        self._quotas = quotas
         self._start = start = state.timeline.now
         self._created: dict[tuple[int, int], int] = {}
         self._number = {id(workload): number for number, workload in enumerate(workloads)}
@@ -88,7 +91,9 @@ class Controllers:
         match workload.kind:
             case "DaemonSet":
                 wanted: list[tuple[int, Node | None]] = [
-                    (slot, node) for slot, node in enumerate(self._state.nodes.values()) if runs_on(workload, node)
+                    (self._state.node_index[node.name], node)
+                    for node in self._state.nodes.values()
+                    if runs_on(workload, node)
                 ]
             case "CronJob":
                 wanted = [(run, None) for run in self._runs[number]]
@@ -104,6 +109,7 @@ class Controllers:
         pod = admit(with_defaults(new_pod(workload, slot, serial, self._state.behaviour.seed, born, node), ranges))
         try:
             check_creation(pod, ranges)
+            self._quotas.check_creation(pod, (record.pod for record in self._state.records.values()))
         except Refused:
             # As with a controller's FailedCreate event: the pod stays missing and is tried again.
             self._state.tally.creations_refused += 1

@@ -1,6 +1,6 @@
 """The Eviction API: disruption budgets and what they allow."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cruise.domain.cluster import DisruptionBudget
@@ -38,14 +38,15 @@ class BudgetStatus:
         return max(0, self.healthy - self.desired) if self.expected > 0 else 0
 
 
-def budget_status(rule: BudgetRule, records: Iterable[PodRecord], ready: Callable[[PodRecord], bool]) -> BudgetStatus:
+def budget_status(rule: BudgetRule, records: Iterable[PodRecord]) -> BudgetStatus:
     """Return the status of a budget over all pods of the cluster.
 
-    Expected are the replicas of the covered pods' controllers, or the pods themselves where a plain number has to be
-    available. Shares round up. Source: the disruption controller's documentation.
+    Healthy is what is ready and not about to end. Expected are the replicas of the covered pods' controllers, or the
+    pods themselves where a plain number has to be available. Shares round up. Source: the disruption controller's
+    documentation.
     """
     covered = [record for record in records if rule.covers(record) and not record.pod.terminal]
-    healthy = sum(ready(record) for record in covered)
+    healthy = sum(_is_healthy(record) for record in covered)
     # Of a controller without a number of replicas each pod counts for itself.
     scaled = {id(record.workload): record.workload for record in covered if record.workload.counts_replicas}
     expected = sum(workload.replicas for workload in scaled.values())
@@ -57,22 +58,15 @@ def budget_status(rule: BudgetRule, records: Iterable[PodRecord], ready: Callabl
     return BudgetStatus(healthy, rule.min_available or 0, len(covered))
 
 
-def budgets_seen(
-    rules: Sequence[BudgetRule], records: Sequence[PodRecord], ready: Callable[[PodRecord], bool]
-) -> tuple[DisruptionBudget, ...]:
+def budgets_seen(rules: Sequence[BudgetRule], records: Sequence[PodRecord]) -> tuple[DisruptionBudget, ...]:
     """Return the budgets as decisions read them, sorted by namespace and name."""
     return tuple(
-        DisruptionBudget(rule.namespace, rule.name, rule.selector, budget_status(rule, records, ready).allowed)
+        DisruptionBudget(rule.namespace, rule.name, rule.selector, budget_status(rule, records).allowed)
         for rule in sorted(rules, key=lambda rule: (rule.namespace, rule.name))
     )
 
 
-def check_eviction(
-    record: PodRecord,
-    rules: Sequence[BudgetRule],
-    records: Sequence[PodRecord],
-    ready: Callable[[PodRecord], bool],
-) -> None:
+def check_eviction(record: PodRecord, rules: Sequence[BudgetRule], records: Sequence[PodRecord]) -> None:
     """Raise Throttled where a budget forbids the eviction now, Refused where more than one covers the pod."""
     pod = record.pod
     if pod.terminal or pod.terminating or pod.phase == "Pending":
@@ -85,9 +79,9 @@ def check_eviction(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             "MultipleDisruptionBudgets",
         )
-    status = budget_status(covering[0], records, ready)
+    status = budget_status(covering[0], records)
     # An unready pod is disrupted already: it may go as long as enough others are healthy.
-    if not ready(record) and 0 < status.desired <= status.healthy:
+    if not record.pod.ready and 0 < status.desired <= status.healthy:
         return
     if status.allowed < 1:
         raise Throttled(
@@ -95,6 +89,10 @@ def check_eviction(
             f"{covering[0].name} needs {status.desired} healthy pods and has {status.healthy} currently",
             cause="DisruptionBudget",
         )
+
+
+def _is_healthy(record: PodRecord) -> bool:
+    return record.pod.ready and not record.pod.terminating
 
 
 def _number(bound: int | str, expected: int) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 
 from cruise.domain.annotations import STEERED, read_steered
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.cluster import Pod
+from cruise.domain.cluster import Node, Pod
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Placement
 from cruise.simulation.cluster.fitting import has_room, least_allocated
@@ -67,15 +67,16 @@ class KubeScheduler:
         admits = self._admitting.get(placement)
         if admits is None:
             admits = self._admitting[placement] = np.array(
-                [
-                    node.ready
-                    and placement.admits(node.name, node.labels)
-                    and placement.tolerates_all((*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints)
-                    for node in self._state.nodes.values()
-                ],
-                dtype=np.bool_,
+                [_takes(self._state.nodes.get(name), placement) for name in self._state.node_names], dtype=np.bool_
             )
         return admits
+
+
+def _takes(node: Node | None, placement: Placement) -> bool:
+    if node is None or not node.ready:
+        return False
+    taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
+    return placement.admits(node.name, node.labels) and placement.tolerates_all(taints)
 
 
 def _place_in_queue(record: PodRecord) -> tuple[int, float, PodKey]:

@@ -1,4 +1,4 @@
-"""The life of pods on their nodes: start, kill and restart, end."""
+"""The life of pods on their nodes: start, readiness, kill and restart, end."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,12 +41,6 @@ class Kubelet:
     def start_in_the_past(self, record: PodRecord, at: int) -> None:
         """Start a bound pod's containers at a time before now, so that they have a past."""
         self._start(record, at)
-
-    def ready(self, record: PodRecord) -> bool:
-        """Tell whether a pod runs with all its containers."""
-        if record.pod.phase != "Running" or record.pod.terminating:
-            return False
-        return all(self._state.containers.started_at[row] <= self._state.timeline.now for row in record.rows.values())
 
     def terminate(self, record: PodRecord, at: int) -> None:
         """Begin to end a bound pod; it holds its room until its grace period is over."""
@@ -107,6 +101,7 @@ class Kubelet:
             if one.name in running:
                 self._add_container(record, one, at)
         self._state.put(record, replace(pod, phase="Running", containers=containers))
+        self._look_at_readiness(record, at)
         if record.workload.finishes:
             self._state.timeline.plan(at + record.workload.duration_seconds, partial(self._finish, record))
 
@@ -130,6 +125,24 @@ class Kubelet:
         self._state.containers.started_at[row] = start_at
         self._state.containers.last_memory[row] = np.nan
         self._state.put(record, _restarted(record.pod, name))
+        self._look_at_readiness(record, start_at)
+
+    def _look_at_readiness(self, record: PodRecord, started_at: int) -> None:
+        """Set the condition Ready now, and once a process that starts then has run for long enough."""
+        self._set_readiness(record, self._state.timeline.now)
+        due = started_at + record.workload.ready_seconds
+        if due > self._state.timeline.now:
+            self._state.timeline.plan(due, partial(self._set_readiness, record))
+
+    def _set_readiness(self, record: PodRecord, at: int) -> None:
+        pod, workload, started = record.pod, record.workload, self._state.containers.started_at
+        if record.gone or pod.phase != "Running":
+            return
+        ready = record.slot not in workload.never_ready and all(
+            started[row] + workload.ready_seconds <= at for row in record.rows.values()
+        )
+        if ready is not pod.ready:
+            self._state.put(record, replace(pod, ready=ready))
 
     def _pause(self, row: int, at: int) -> int:
         """Return the seconds until a killed container runs again; doubled with each kill that comes soon."""
@@ -143,7 +156,7 @@ class Kubelet:
     def _finish(self, record: PodRecord, at: int) -> None:
         if not record.gone:
             self._stop(record, at)
-            self._state.put(record, replace(record.pod, phase="Succeeded"))
+            self._state.put(record, replace(record.pod, phase="Succeeded", ready=False))
 
     def _remove(self, record: PodRecord, at: int) -> None:
         if not record.gone:

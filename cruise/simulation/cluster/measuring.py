@@ -41,17 +41,15 @@ class Measuring:
         self._kubelet = kubelet
         self._step = state.behaviour.step_seconds
         self._sample_step = max(MINUTE, self._step)
-        self._capacity_cpu = state.allocatable_cpu.astype(np.float64)
-        self._capacity_memory = state.allocatable_memory.astype(np.float64)
         self._observed: tuple[Int64Array, Float64Array] = (np.empty(0, np.int64), np.empty(0))
         self.loads: deque[NodeLoad] = deque(maxlen=max(2, LOADS_KEPT_SECONDS // self._step))
 
     def measure(self, at: int) -> Sequence[int]:
         """Let one step of load pass; return the rows of the containers that are to be killed, in killing order."""
         table, demand = self._state.containers, self._state.containers.demand(at)
-        rows, nodes = demand.rows, len(self._capacity_cpu)
+        rows, nodes = demand.rows, len(self._state.node_names)
         wanted = np.minimum(demand.cpu_millicores, table.cpu_limit[rows])
-        got = share_cpu(wanted, table.cpu_request[rows], demand.node, self._capacity_cpu)
+        got = share_cpu(wanted, table.cpu_request[rows], demand.node, self._state.allocatable_cpu.astype(np.float64))
         waiting = waiting_share(demand.cpu_millicores, got)
         limit = table.memory_limit[rows]
         over = over_limit(demand.memory_bytes, limit)
@@ -80,12 +78,13 @@ class Measuring:
 
     def _exhausted(self, demand: Demand, held: Float64Array) -> list[int]:
         """Return the rows that the kernel kills on nodes whose memory is used up."""
-        used = _sums(demand.node, held, len(self._capacity_memory))
+        allocatable = self._state.allocatable_memory
+        used = _sums(demand.node, held, len(allocatable))
         found: list[int] = []
-        for index in np.flatnonzero(used > self._capacity_memory).tolist():
+        for index in np.flatnonzero(used > allocatable).tolist():
             places = np.flatnonzero(demand.node == index)
             rows = demand.rows[places].tolist()
-            capacity = int(self._capacity_memory[index])
+            capacity = int(allocatable[index])
             order = sorted(range(len(rows)), key=lambda place: self._identity(rows[place]))
             victims = node_victims(
                 [float(held[places[place]]) for place in order],

@@ -1,5 +1,6 @@
 """The objects of a simulated cluster and the sums over them, kept up to date at every change."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,7 @@ from cruise.simulation.demand.history import UsageHistory
 # What kube-scheduler's scores, not its filters, take a container for that requests nothing.
 DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
 PodKey = tuple[str, str]
+_SUMS = ("counted_cpu", "counted_memory", "scored_cpu", "scored_memory", "granted_cpu", "granted_memory", "pods_on")
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +61,8 @@ class PodRecord:
 class ClusterState:
     """Nodes and pods, and what all parts of the cluster share; columns have one entry a node, as in `node_names`.
 
-    `counted_…` is what kube-scheduler counts, `scored_…` what its scores see, `granted_…` what kubelets have allocated.
+    A node that is removed keeps its index, with room for nothing. `counted_…` is what kube-scheduler counts, `scored_…`
+    what its scores see, `granted_…` what kubelets have allocated.
     """
 
     def __init__(self, nodes: tuple[Node, ...], start: int, behaviour: Behaviour) -> None:
@@ -68,24 +71,18 @@ class ClusterState:
         self.tally = Tally()
         self.containers = ContainerTable()
         self.history = UsageHistory(start, max(MINUTE, behaviour.step_seconds), behaviour.retention_seconds)
-        self.nodes = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
-        self.node_names = list(self.nodes)
-        self.node_index = {name: index for index, name in enumerate(self.node_names)}
-        self.allocatable_cpu = self._column([node.allocatable.cpu_millicores for node in self.nodes.values()])
-        self.allocatable_memory = self._column([node.allocatable.memory_bytes for node in self.nodes.values()])
-        self.allocatable_pods = self._column([node.allocatable_pods for node in self.nodes.values()])
-        empty = [0] * len(self.nodes)
-        self.counted_cpu, self.counted_memory = self._column(empty), self._column(empty)
-        self.scored_cpu, self.scored_memory = self._column(empty), self._column(empty)
-        self.granted_cpu, self.granted_memory = self._column(empty), self._column(empty)
-        self.pods_on = self._column(empty)
+        self.nodes: dict[str, Node] = {}
+        self.node_names: list[str] = []
+        self.node_index: dict[str, int] = {}
+        nothing = np.zeros(0, dtype=np.int64)
+        self.allocatable_cpu = self.allocatable_memory = self.allocatable_pods = nothing
+        self.counted_cpu = self.counted_memory = self.scored_cpu = self.scored_memory = nothing
+        self.granted_cpu = self.granted_memory = self.pods_on = nothing
         self.extended_free: dict[str, NDArray[np.int64]] = {}
-        for index, node in enumerate(self.nodes.values()):
-            for name, amount in node.allocatable_extended.items():
-                self.extended_free.setdefault(name, self._column(empty))[index] = amount
         self.records: dict[PodKey, PodRecord] = {}
         self.unbound: dict[PodKey, PodRecord] = {}
         self.nodes_version = 0
+        self.add_nodes(sorted(nodes, key=lambda node: node.name))
         self._pods: tuple[Pod, ...] | None = None
         self._sorted: list[PodKey] | None = None
 
@@ -115,6 +112,32 @@ class ClusterState:
         """Replace a node of the same name and size."""
         self.nodes[node.name] = node
         self.nodes_version += 1
+
+    def add_nodes(self, nodes: Sequence[Node]) -> None:
+        """Add empty nodes; no name may ever have been that of another."""
+        self.nodes.update((node.name, node) for node in nodes)
+        self.node_index.update((node.name, len(self.node_names) + place) for place, node in enumerate(nodes))
+        self.node_names.extend(node.name for node in nodes)
+        self._extend("allocatable_cpu", [node.allocatable.cpu_millicores for node in nodes])
+        self._extend("allocatable_memory", [node.allocatable.memory_bytes for node in nodes])
+        self._extend("allocatable_pods", [node.allocatable_pods for node in nodes])
+        for name in _SUMS:
+            self._extend(name, [0] * len(nodes))
+        for name in sorted(self.extended_free.keys() | {name for node in nodes for name in node.allocatable_extended}):
+            before = self.extended_free.get(name, np.zeros(len(self.node_names) - len(nodes), dtype=np.int64))
+            self.extended_free[name] = np.append(before, [node.allocatable_extended.get(name, 0) for node in nodes])
+        self.nodes_version += 1
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node that has no pod."""
+        del self.nodes[name]
+        index = self.node_index[name]
+        for column in (self.allocatable_cpu, self.allocatable_memory, self.allocatable_pods):
+            column[index] = 0
+        self.nodes_version += 1
+
+    def _extend(self, name: str, values: list[int]) -> None:
+        setattr(self, name, np.append(getattr(self, name), np.array(values, dtype=np.int64)))
 
     def add(self, record: PodRecord) -> None:
         """Add a pod that is not bound yet."""
@@ -168,7 +191,3 @@ class ClusterState:
             counted.cpu_millicores or mains * DEFAULT_SCORED.cpu_millicores,
             counted.memory_bytes or mains * DEFAULT_SCORED.memory_bytes,
         )
-
-    @staticmethod
-    def _column(values: list[int]) -> NDArray[np.int64]:
-        return np.array(values, dtype=np.int64)

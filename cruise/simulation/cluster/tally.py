@@ -10,8 +10,9 @@ class Tally:
     """Sums since the start of the simulation.
 
     Seconds are pod or container seconds. A container is starved while it gets less than 99 % of the CPU that it wants.
-    `kills_of` counts kills by (namespace, workload, slot, container): a replacement shares its predecessor's slot, so
-    two runs of one cluster can be compared.
+    `drained` are the evictions by the node autoscaler, which `evictions` does not have. `kills_of` counts kills by
+    (namespace, workload, slot, container): a replacement shares its predecessor's slot, so two runs of one cluster can
+    be compared.
     """
 
     kills: int = 0
@@ -28,6 +29,9 @@ class Tally:
     pending_pod_seconds: int = 0
     container_seconds: int = 0
     starved_container_seconds: int = 0
+    nodes_added: int = 0
+    nodes_removed: int = 0
+    drained: int = 0
     kills_of: dict[tuple[str, str, int, str], int] = field(default_factory=dict)
 
 

@@ -31,7 +31,8 @@ class SimulatedWorkload:
 
     The template's name, uid, node, owner and status are ignored (a bare pod keeps its name). `profiles` gives the
     demand of containers by name; a container without one uses nothing. A CronJob starts a pod at every multiple of
-    `period_seconds`; pods of Jobs and CronJobs succeed after `duration_seconds`. `created_at` None is the start.
+    `period_seconds`; pods of Jobs and CronJobs succeed after `duration_seconds`. `created_at` None is the start. A pod
+    is ready once all its containers have run for `ready_seconds`; the pods of `never_ready` slots never are.
     """
 
     namespace: str
@@ -44,6 +45,8 @@ class SimulatedWorkload:
     grace_seconds: int = 30
     period_seconds: int = 3600
     duration_seconds: int = 600
+    ready_seconds: int = 0
+    never_ready: frozenset[int] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -104,6 +107,7 @@ def new_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, now:
         owner_name=owner_name,
         identity=identity,
         phase="Pending",
+        ready=False,
         terminating=False,
         created_at=now,
         placement=template.placement if node is None else _daemon_placement(template.placement, node),

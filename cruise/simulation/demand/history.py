@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey
 from cruise.simulation.demand.demand import DemandSource
 
@@ -33,6 +33,14 @@ class Measurements:
     nodes: list[str]
     cpu_demand_millicores: Float32Array
     memory_bytes: Float64Array
+
+    def at(self, wanted: BoolArray) -> "Measurements":
+        """Return the samples of some of the times, without containers that have none."""
+        cpu, memory = self.cpu_demand_millicores[:, wanted], self.memory_bytes[:, wanted]
+        found = np.flatnonzero((np.isfinite(cpu) | np.isfinite(memory)).any(axis=1))
+        return Measurements(
+            [self.keys[row] for row in found], [self.nodes[row] for row in found], cpu[found], memory[found]
+        )
 
 
 class UsageHistory:
@@ -108,10 +116,8 @@ class UsageHistory:
         before = np.flatnonzero(times <= self._start)
         if before.size:
             self._fill_past(rows, times[before], cpu, memory, before)
-        found = np.flatnonzero((np.isfinite(cpu) | np.isfinite(memory)).any(axis=1))
-        return Measurements(
-            [keys[place] for place in found], [self._nodes[rows[place]] for place in found], cpu[found], memory[found]
-        )
+        everything = Measurements(keys, [self._nodes[row] for row in rows], cpu, memory)
+        return everything.at(np.ones(len(times), dtype=np.bool_))
 
     def _fill_past(
         self, rows: list[int], times: Int64Array, cpu: Float32Array, memory: Float64Array, columns: Int64Array

@@ -1,5 +1,6 @@
 """Pods on their nodes: start, kills at the limit and on exhausted nodes, restarts, end."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -47,6 +48,40 @@ async def test_new_pod_is_bound_then_starts() -> None:
     run(world, 5)
     started = await only_pod(world)
     assert (started.phase, started.containers[0].actual) == ("Running", amounts(100, 256))
+
+
+async def test_pod_is_ready_once_it_has_run_for_long_enough() -> None:
+    world = cluster(workload(pod=template(LIMITED), grace_seconds=3, ready_seconds=20))
+    assert not (await only_pod(world)).ready
+    run(world, 20)
+    ready = await only_pod(world)
+    assert ready.ready
+    await world.perform(evict(ready))
+    run(world, 25)
+    assert not (await only_pod(world)).ready
+    run(world, 1)
+    assert (await only_pod(world)).ready
+
+
+async def test_pods_that_ran_before_the_start_are_ready_but_for_those_that_never_are() -> None:
+    old = workload(pod=template(LIMITED), created_at=START - timedelta(hours=1), replicas=2, ready_seconds=60)
+    assert [pod.ready for pod in await pods(cluster(old))] == [True, True]
+    world = cluster(replace(old, never_ready=frozenset({1})))
+    run(world, 100)
+    assert sorted(pod.ready for pod in await pods(world)) == [False, True]
+
+
+async def test_killed_container_makes_its_pod_unready_until_it_has_run_again_for_long_enough() -> None:
+    dial = Dial(mebibytes=400)
+    world = cluster(workload(pod=template(LIMITED), dial=dial, ready_seconds=5, created_at=START - timedelta(hours=1)))
+    dial.mebibytes[0] = 513
+    run(world, 1)
+    dial.mebibytes[0] = 400
+    assert not (await only_pod(world)).ready
+    run(world, 14)
+    assert not (await only_pod(world)).ready
+    run(world, 1)
+    assert (await only_pod(world)).ready
 
 
 async def test_use_above_the_limit_kills() -> None:

@@ -1,0 +1,130 @@
+"""Nodes that come for pods without one, and go where their pods have room elsewhere."""
+
+from dataclasses import replace
+from typing import Any
+
+from cruise.domain.cluster import NodeAutoscaler
+from cruise.domain.scheduling import LabelSelector
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.simulation.cluster.node_autoscaler import NodeAutoscaling
+from tests.simulation.scenes import (
+    NAMESPACE,
+    Dial,
+    amounts,
+    cluster,
+    container,
+    node,
+    pods,
+    resize,
+    run,
+    template,
+    workload,
+)
+
+KARPENTER = NodeAutoscaling(NodeAutoscaler.KARPENTER, [node("small", 2000), node("large", 16000)], settle_seconds=60)
+
+
+def world_of(cpu: int, replicas: int, *nodes: str, **fields: Any) -> SimulatedCluster:
+    one = workload(replicas=replicas, pod=template(container(cpu, 100)), dial=Dial(), grace_seconds=5)
+    return cluster(one, [node(name) for name in nodes or ("n1",)], **{"node_autoscaling": KARPENTER, **fields})
+
+
+async def names(world: SimulatedCluster) -> list[str]:
+    return [one.name for one in (await world.snapshot()).nodes]
+
+
+async def test_kind_is_shown() -> None:
+    assert (await world_of(500, 1).snapshot()).node_autoscaler is NodeAutoscaler.KARPENTER
+    assert (await world_of(500, 1, node_autoscaling=None).snapshot()).node_autoscaler is None
+
+
+async def test_pod_without_a_node_gets_the_first_type_that_it_fits_on() -> None:
+    world = world_of(3500, 2)
+    run(world, 60)
+    assert await names(world) == ["n1"]
+    run(world, 20)
+    assert await names(world) == ["n1", "scaled-0001"]
+    assert {pod.node for pod in await pods(world)} == {"n1", "scaled-0001"}
+    assert (await world.snapshot()).nodes[1].allocatable.cpu_millicores == 16000
+    assert world.tally.nodes_added == 1
+
+
+async def test_one_new_node_is_ordered_for_several_pods() -> None:
+    world = world_of(3500, 4)
+    run(world, 90)
+    assert await names(world) == ["n1", "scaled-0001"]
+    assert all(pod.phase == "Running" for pod in await pods(world))
+    run(world, 10)
+    assert all(pod.ready for pod in await pods(world))
+    assert {figure.node: figure.used.cpu_millicores for figure in world.node_figures()} == {
+        "n1": 100,
+        "scaled-0001": 300,
+    }
+
+
+async def test_pod_larger_than_every_type_gets_none() -> None:
+    world = world_of(17000, 1)
+    run(world, 200)
+    assert await names(world) == ["n1"]
+
+
+async def test_least_requested_node_goes_once_its_pods_fit_elsewhere_by_their_requests() -> None:
+    world = world_of(1500, 3, "n1", "n2")
+    run(world, 120)
+    assert await names(world) == ["n1", "n2"]
+    for pod in await pods(world):
+        await world.perform(resize(pod, amounts(500)))
+    run(world, 30)
+    assert await names(world) == ["n1"]
+    assert [pod.node for pod in await pods(world)] == ["n1"] * 3
+    assert (world.tally.drained, world.tally.evictions, world.tally.nodes_removed) == (1, 0, 1)
+
+
+async def test_nothing_goes_before_all_has_been_quiet_for_a_while() -> None:
+    world = world_of(100, 2, "n1", "n2")
+    run(world, 59)
+    assert world.tally.drained == 0
+    run(world, 60)
+    assert len(await names(world)) == 1
+
+
+async def test_cluster_autoscaler_leaves_nodes_alone_that_are_requested_to_more_than_a_share() -> None:
+    half = replace(KARPENTER, kind=NodeAutoscaler.CLUSTER_AUTOSCALER, empty_share=0.5)
+    world = world_of(1000, 5, "n1", "n2", "n3", node_autoscaling=half)
+    run(world, 60)
+    assert world.tally.drained == 1
+    world = world_of(1100, 4, "n1", "n2", "n3", node_autoscaling=replace(half, empty_share=0.25))
+    run(world, 300)
+    assert world.tally.drained == 0
+
+
+async def test_draining_waits_for_disruption_budgets() -> None:
+    budget = BudgetRule(NAMESPACE, "web", LabelSelector(), min_available=3)
+    one = workload(replicas=4, pod=template(container(400, 100)), grace_seconds=5, ready_seconds=20)
+    world = cluster(one, [node("n1"), node("n2")], budgets=[budget], node_autoscaling=KARPENTER)
+    run(world, 61)
+    assert world.tally.drained == 1
+    run(world, 120)
+    assert world.tally.drained == 2
+    assert len(await names(world)) == 1
+
+
+async def test_pods_that_must_not_be_disrupted_keep_their_node() -> None:
+    kept = template(container(100, 100), annotations={"karpenter.sh/do-not-disrupt": "true"})
+    world = cluster(workload(replicas=2, pod=kept), [node("n1"), node("n2")], node_autoscaling=KARPENTER)
+    run(world, 300)
+    assert world.tally.drained == 0
+
+
+async def test_daemons_come_and_go_with_their_nodes() -> None:
+    agent = workload("agent", template(container(100, 100)), kind="DaemonSet")
+    web = workload(replicas=2, pod=template(container(3500, 100)))
+    world = cluster([agent, web], [node("n1")], node_autoscaling=KARPENTER)
+    run(world, 90)
+    assert sorted(pod.identity for pod in await pods(world, "agent")) == ["n1", "scaled-0001"]
+    for pod in await pods(world, "web"):
+        await world.perform(resize(pod, amounts(200)))
+    run(world, 200)
+    assert len(await names(world)) == 1
+    assert [pod.identity for pod in await pods(world, "agent")] == await names(world)
