@@ -11,6 +11,7 @@ from cruise.domain.cluster import (
     DisruptionBudget,
     LimitRangeItem,
     Node,
+    NodeAutoscaler,
     Pod,
     QosClass,
     Snapshot,
@@ -342,6 +343,7 @@ def make_snapshot(
     autoscalers: Iterable[Autoscaler] = (),
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] | None = None,
     namespace_annotations: Mapping[str, Mapping[str, str]] | None = None,
+    node_autoscaler: NodeAutoscaler | None = None,
 ) -> Snapshot:
     """A sorted snapshot; by default with one node per name that pods are on, and three replicas per workload."""
     all_pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
@@ -358,6 +360,7 @@ def make_snapshot(
         autoscalers=tuple(autoscalers),
         limit_ranges=dict(limit_ranges or {}),
         namespace_annotations=dict(namespace_annotations or {}),
+        node_autoscaler=node_autoscaler,
     )
 
 

@@ -203,6 +203,8 @@ OPERATING_SYSTEM = "kubernetes.io/os"
 HOSTNAME = "kubernetes.io/hostname"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+# What Karpenter labels its nodes by, the second in versions before 0.32.
+NODE_POOL, OLD_NODE_POOL = "karpenter.sh/nodepool", "karpenter.sh/provisioner-name"
 APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 
 # Read as whether the object is to be left alone.
@@ -220,7 +222,7 @@ TABLE = (
     Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
     *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
-    *map(Annotation, (APP_NAME, APP_COMPONENT)),
+    *map(Annotation, (APP_NAME, APP_COMPONENT, NODE_POOL, OLD_NODE_POOL)),
 )
 RECORDS = frozenset(one.name for one in TABLE if one.set_by == (Setter.CRUISE,))
 _READ_BY_DECISIONS = frozenset([*(one.name for one in PROTECTIVE), MIRROR_POD])

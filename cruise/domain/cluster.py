@@ -155,15 +155,26 @@ class Node:
     cpu_capacity_millicores: int | None = None
 
 
+class NodeAutoscaler(StrEnum):
+    """What adds nodes for pending pods, and removes those that are empty enough."""
+
+    KARPENTER = "karpenter"
+    CLUSTER_AUTOSCALER = "cluster-autoscaler"
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A controller object; `replicas` is None where the kind has none or it is unknown."""
+    """A controller object; `replicas` is None where the kind has none or it is unknown.
+
+    `node_autoscaler` is which one its pods are, None for the pods of any other workload.
+    """
 
     namespace: str
     ref: WorkloadRef
     replicas: int | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
+    node_autoscaler: NodeAutoscaler | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +218,6 @@ class Quota:
 
     requests_left: Amounts = NO_AMOUNTS
     limits_left: Amounts = NO_AMOUNTS
-
-
-class NodeAutoscaler(StrEnum):
-    """What adds nodes for pending pods, and removes those that are empty enough."""
-
-    KARPENTER = "karpenter"
-    CLUSTER_AUTOSCALER = "cluster-autoscaler"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import IntEnum, StrEnum
 
+from cruise.domain.cluster import NodeAutoscaler
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
 from cruise.domain.rules import DEFAULT_RULES, Rules
 
@@ -48,6 +49,25 @@ class HeadroomStart(StrEnum):
     SUM_OF_PEAKS = "sum-of-peaks"
 
 
+class NodeAutoscaling(StrEnum):
+    """What adds and removes nodes: found out by itself, or stated."""
+
+    DETECT = "detect"
+    NONE = "none"
+    KARPENTER = NodeAutoscaler.KARPENTER.value
+    CLUSTER_AUTOSCALER = NodeAutoscaler.CLUSTER_AUTOSCALER.value
+
+    def settled(self, seen: NodeAutoscaler | None) -> NodeAutoscaler | None:
+        """Return what holds where something is seen: what is stated, if anything is."""
+        match self:
+            case NodeAutoscaling.DETECT:
+                return seen
+            case NodeAutoscaling.NONE:
+                return None
+            case _:
+                return NodeAutoscaler(self.value)
+
+
 class OomReaction(StrEnum):
     """What follows an out-of-memory kill."""
 
@@ -72,6 +92,7 @@ class Policy:
     rules: Rules = DEFAULT_RULES
     excluded_namespaces: frozenset[str] = frozenset({"kube-system", "cruise"})
     allow_extended_resources: bool = False
+    node_autoscaler: NodeAutoscaling = NodeAutoscaling.DETECT
     max_age: timedelta = timedelta(minutes=15)
     look_ahead: timedelta = timedelta(minutes=15)
     pass_interval: timedelta = timedelta(minutes=5)

@@ -9,6 +9,7 @@ class Rules:
 
     `plausible`: samples that cannot be true are refused, and growth is spread over scrapes that were missed.
     `revisions`: a template that states other resources than the one before it is sized from its own use.
+    `lasting_templates`: no new pod is cut below what its template asks because of the nodes that exist just then.
     `ceiling`: memory limits end at the node, and at a multiple of what the template states.
     `fit_by_resource`: a resource that does not fit holds back its own growth only.
     `careful_evictions`: only what lasts is mended by evictions, of pods that have somewhere to go.
@@ -19,6 +20,7 @@ class Rules:
     name: str
     plausible: bool = True
     revisions: bool = True
+    lasting_templates: bool = True
     ceiling: bool = True
     fit_by_resource: bool = True
     careful_evictions: bool = True
@@ -31,6 +33,7 @@ SEEDS = Rules(
     "seeds",
     plausible=False,
     revisions=False,
+    lasting_templates=False,
     ceiling=False,
     fit_by_resource=False,
     careful_evictions=False,

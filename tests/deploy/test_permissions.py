@@ -14,6 +14,7 @@ READ_BY_SERVE = {
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
     "batch": ("cronjobs", "jobs"),
+    "karpenter.sh": ("nodepools",),
     "policy": ("poddisruptionbudgets",),
     "scheduling.k8s.io": ("priorityclasses",),
     "storage.k8s.io": ("csinodes", "storageclasses"),
@@ -23,10 +24,14 @@ READ_BY_WEBHOOK = {
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
     "batch": ("cronjobs", "jobs"),
+    "karpenter.sh": ("nodepools",),
 }
 CONFIGURATIONS = ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "cruise")
+STATUS_OF_AUTOSCALER = {("get", "", "configmaps", "cluster-autoscaler-status")}
 # (account, mode from which on it holds, everywhere or only in cruise's own namespace, permissions).
-WRITES = [
+BEYOND_READS = [
+    (SERVE, "observe", "kube-system", STATUS_OF_AUTOSCALER),
+    (WEBHOOK, "initial", "kube-system", STATUS_OF_AUTOSCALER),
     (WEBHOOK, "initial", "", {("get", *CONFIGURATIONS), ("patch", *CONFIGURATIONS)}),
     (
         WEBHOOK,
@@ -85,7 +90,7 @@ def of(account: str, mode: str, namespace: str) -> set[tuple[str, str, str, str]
     """What an account may do in a mode, seen from a namespace."""
     reads = READ_BY_SERVE if account == SERVE else READ_BY_WEBHOOK if mode != "observe" else {}
     held = {(verb, group, one, "") for group, resources in reads.items() for one in resources for verb in READ}
-    for whose, since, where, permissions in WRITES:
+    for whose, since, where, permissions in BEYOND_READS:
         if whose == account and MODES.index(since) <= MODES.index(mode) and where in ("", namespace):
             held |= permissions
     return held
@@ -98,7 +103,7 @@ def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterato
 
 
 @pytest.mark.parametrize("account", [SERVE, WEBHOOK])
-@pytest.mark.parametrize("where", [NAMESPACE, "default"])
+@pytest.mark.parametrize("where", [NAMESPACE, "kube-system", "default"])
 def test_an_account_may_do_this_and_nothing_else(
     control_plane: ControlPlane, admin: Api, mode: str, account: str, where: str
 ):
@@ -115,7 +120,7 @@ def test_the_table_of_what_is_forbidden_holds_in_every_mode(admin: Api, mode: st
 
 
 def test_each_permission_begins_with_its_mode(admin: Api, mode: str):
-    for account, since, where, permissions in WRITES:
+    for account, since, where, permissions in BEYOND_READS:
         expected = MODES.index(since) <= MODES.index(mode)
         for verb, group, resource, name in permissions:
             plain, _, subresource = resource.partition("/")

@@ -3,8 +3,10 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection
+from dataclasses import replace
 from urllib.parse import quote
 
+from cruise.adapters.kube.asking.node_autoscaling import AskedNodeAutoscaler
 from cruise.adapters.kube.following.cache import Cache
 from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, NODES, PODS, Kind
 from cruise.adapters.kube.following.watch_lines import WatchLines, named, shared
@@ -15,6 +17,7 @@ from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.writing.actions import perform
 from cruise.domain.actions import Action
 from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.domain.policy import NodeAutoscaling
 from cruise.errors import BadInput, NotFound, Unavailable
 from cruise.kube_json.objects.owners import Owners
 from cruise.kube_json.reading.stream import Unreadable
@@ -40,11 +43,14 @@ class KubeCluster:
         *,
         timing: Timing | None = None,
         most_lag_seconds: float = MOST_LAG_SECONDS,
+        node_autoscaling: NodeAutoscaling = NodeAutoscaling.DETECT,
     ) -> None:
         self._client = client
         self._may_write = may_write
         self._most_lag_seconds = most_lag_seconds
         self._cache = Cache()
+        self._node_autoscaling = node_autoscaling
+        self._asked = AskedNodeAutoscaler(client)
         timing = timing or Timing()
         self._lines = WatchLines()
         self._watches = {
@@ -63,6 +69,7 @@ class KubeCluster:
             async with asyncio.TaskGroup() as group:
                 for watch in self._watches.values():
                     group.create_task(self._follow(watch), name=f"watch {watch.kind.plural}")
+                group.create_task(self._asked.run(), name="node autoscaler")
         finally:
             self._lines.say()
 
@@ -70,6 +77,7 @@ class KubeCluster:
         """Wait until every kind was listed."""
         for watch in self._watches.values():
             await watch.listed.wait()
+        await self._asked.asked.wait()
 
     def lag_seconds(self) -> float:
         """How long ago the least fresh kind was last known to be in step; infinite before all were listed."""
@@ -95,7 +103,9 @@ class KubeCluster:
     async def snapshot(self) -> Snapshot:
         self._check_in_step()
         await self._written.settle()
-        return self._cache.snapshot()
+        snapshot = self._cache.snapshot()
+        seen = snapshot.node_autoscaler or self._asked.seen
+        return replace(snapshot, node_autoscaler=self._node_autoscaling.settled(seen))
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
         document = await self._read_pod(namespace, name)

@@ -66,7 +66,7 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
             writer = client.guarded(may_write)
             yield Connections(
                 writer,
-                KubeCluster(writer, may_write=may_write),
+                KubeCluster(writer, may_write=may_write, node_autoscaling=settings.node_autoscaler),
                 source,
                 store if lease is None else fenced(store, lambda: lease.held),
                 lease,

@@ -123,6 +123,7 @@ def _parts_read(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.autoscalers,
         snapshot.limit_ranges,
         snapshot.namespace_annotations,
+        snapshot.node_autoscaler,
     )
 
 

@@ -71,7 +71,7 @@ class Webhook:
         self.stopping = False
         self.quotas: Quotas = {}
         self._client = client
-        self.cluster = KubeCluster(client, ADMISSION_KINDS)
+        self.cluster = KubeCluster(client, ADMISSION_KINDS, node_autoscaling=settings.node_autoscaler)
         self.store = StoreFollower(stored, wall_clock)
         self._times = times
         self._policy = policy_of(settings)

@@ -145,7 +145,7 @@ def _from_cluster(request: _Request) -> None:
 def _from_snapshot(request: _Request, snapshot: str, usage: str | None) -> None:
     from cruise.cli.inputs.files import load_snapshot, load_usage
 
-    cluster = load_snapshot(snapshot)
+    cluster = load_snapshot(snapshot, settings_of(request.config).node_autoscaler)
     found = _find(request.name, cluster, "snapshot")
     if usage is not None:
         statistics, at = load_usage(usage, cluster, request.at)

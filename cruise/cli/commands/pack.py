@@ -98,7 +98,7 @@ def pack(
     search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
     policy, at = policy_of(config, ModeName.FULL), parse_time(now)
     with collector_off():
-        cluster = load_snapshot(snapshot)
+        cluster = load_snapshot(snapshot, policy.node_autoscaler)
         known = Usage(*load_usage(usage, cluster, at)) if usage is not None else None
         planned = plan_packing(cluster, known, policy, Sizes(sizes.value), search)
         _print(planned, cluster, format, full)

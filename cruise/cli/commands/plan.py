@@ -60,7 +60,7 @@ def plan(
 
     policy, at = policy_of(config, mode, rules), parse_time(now)
     with collector_off():
-        cluster = load_snapshot(snapshot)
+        cluster = load_snapshot(snapshot, policy.node_autoscaler)
         wanted = _wanted(node, cluster)
         statistics, at = load_usage(usage, cluster, at)
         with busy(f"deciding {len(cluster.nodes):,} nodes", is_large(snapshot)):

@@ -4,11 +4,13 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 
 from cruise.adapters import files
 from cruise.cli.terminal import busy
 from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import NodeAutoscaling
 from cruise.domain.usage import StatisticsTable
 
 _LARGE_FILE_BYTES = 32 << 20
@@ -22,10 +24,11 @@ def is_large(path: str) -> bool:
         return False
 
 
-def load_snapshot(path: str) -> Snapshot:
-    """Read a snapshot file. Raises BadInput."""
+def load_snapshot(path: str, node_autoscaling: NodeAutoscaling = NodeAutoscaling.DETECT) -> Snapshot:
+    """Read a snapshot file, and settle what adds and removes its nodes. Raises BadInput."""
     with busy(f"reading {path}", is_large(path)):
-        return files.load_snapshot(path)
+        snapshot = files.load_snapshot(path)
+    return replace(snapshot, node_autoscaler=node_autoscaling.settled(snapshot.node_autoscaler))
 
 
 def load_usage(path: str, snapshot: Snapshot, now: datetime | None) -> tuple[StatisticsTable, datetime]:

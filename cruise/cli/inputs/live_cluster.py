@@ -66,7 +66,9 @@ async def _read(settings: "Settings", prometheus: Prometheus, prometheus_url: st
             except BadInput:
                 if prometheus is Prometheus.NEEDED:
                     raise
-        return Live(await snapshot_of(client), found)
+        snapshot = await snapshot_of(client)
+        seen = settings.node_autoscaler.settled(snapshot.node_autoscaler)
+        return Live(replace(snapshot, node_autoscaler=seen), found)
 
 
 async def prometheus_of(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cruise.decisions.admission.largest_node import within_largest_node
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
@@ -15,14 +16,9 @@ from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod, Quota
 from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_class
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources, whole_mebibytes
-from cruise.domain.scheduling import OWN_TAINTS
+from cruise.domain.resources import Amounts, ResourceName, whole_mebibytes
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
-
-# Taints that Kubernetes itself puts on and takes off: not ready, under pressure, cordoned.
-_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +65,18 @@ def decide_admission(
         return Leave(reason)
     known = [statistics.row(row) for row in rows if row is not None]
     targets = _targets(pod, sized, known, guidance, managed, limit_ranges, quotas, nodes, policy)
-    decision = _judged(pod, sized, _within_largest_node(pod, targets, managed, nodes), limit_ranges)
+    # Where nodes are ordered for pods, none of today says how large a pod may be.
+    lasting = policy.rules.lasting_templates
+    if not (lasting and eligibility.nodes_autoscale):
+        targets = within_largest_node(pod, targets, managed, nodes, keeps_template=lasting)
+    decision = _judged(pod, sized, targets, limit_ranges)
     if quotas and isinstance(decision, Mutate) and breaks_quota(pod, decision.containers, quotas):
         return Leave(Reason.QUOTA)
     return decision
 
 
 def _judged(
-    pod: Pod, sized: Sequence[Container], targets: list[ContainerTarget], limit_ranges: Sequence[LimitRangeItem]
+    pod: Pod, sized: Sequence[Container], targets: Sequence[ContainerTarget], limit_ranges: Sequence[LimitRangeItem]
 ) -> Mutate | Leave:
     """Leave the pod where the API server would refuse the sizes, or where they change nothing."""
     if limit_ranges and breaks_limit_range(pod, targets, limit_ranges):
@@ -156,56 +156,6 @@ def _cpu_limit(request: int, bounds: ContainerBounds, nodes: Sequence[Node]) -> 
     """Return the largest CPU limit that the LimitRanges allow, and that any node could need."""
     most = max((node.allocatable.cpu_millicores for node in nodes), default=UNBOUNDED)
     return int(max(request, min(bounds.whole[4], request * bounds.ratios[0], most)))
-
-
-def _within_largest_node(
-    pod: Pod, targets: Sequence[ContainerTarget], managed: frozenset[ResourceName], nodes: Sequence[Node]
-) -> list[ContainerTarget]:
-    """Scale requests down to the largest node that the pod could run on, so that it does not stay pending for good."""
-    need = counted_requests(with_sizes(pod, targets))
-    rooms = []
-    for node in nodes:
-        if _could_hold(node, pod):
-            # Mostly the first node does, and there may be thousands.
-            if need.fits_in(node.allocatable):
-                return list(targets)
-            rooms.append(node.allocatable)
-    if not rooms:
-        return list(targets)
-    largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
-    room = largest - pod.overhead
-    requested = sum((target.requests.resources for target in targets), NO_RESOURCES)
-    return [_scaled(target, requested, room, managed) for target in targets]
-
-
-def _could_hold(node: Node, pod: Pod) -> bool:
-    """Tell whether the pod may run on the node, whatever keeps pods off it for a while."""
-    lasting = [
-        taint for taint in node.taints if taint not in OWN_TAINTS and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
-    ]
-    return pod.placement.admits(node.name, node.labels) and pod.placement.tolerates_all(lasting)
-
-
-def _share(room: Resources, need: Resources) -> float:
-    """Return how much of the need a node holds, by its scarcer resource."""
-    return min(
-        1.0,
-        room.cpu_millicores / max(1, need.cpu_millicores),
-        room.memory_bytes / max(1, need.memory_bytes),
-    )
-
-
-def _scaled(
-    target: ContainerTarget, requested: Resources, room: Resources, managed: frozenset[ResourceName]
-) -> ContainerTarget:
-    requests = target.requests
-    if ResourceName.CPU in managed and requested.cpu_millicores > room.cpu_millicores:
-        cpu = requests.resources.cpu_millicores * room.cpu_millicores // requested.cpu_millicores
-        requests = replace(requests, cpu_millicores=max(1, cpu))
-    if ResourceName.MEMORY in managed and requested.memory_bytes > room.memory_bytes:
-        memory = requests.resources.memory_bytes * room.memory_bytes // requested.memory_bytes
-        requests = replace(requests, memory_bytes=max(MEBIBYTE, memory // MEBIBYTE * MEBIBYTE))
-    return replace(target, requests=requests)
 
 
 def _unchanged(container: Container, target: ContainerTarget) -> bool:

@@ -82,6 +82,7 @@ class Eligibility:
         self._history_since = statistics.history_since.tolist()
         self._autoscaled = _autoscaled_resources(snapshot.autoscalers)
         self.evictability = Evictability(snapshot)
+        self.nodes_autoscale = snapshot.node_autoscaler is not None
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }

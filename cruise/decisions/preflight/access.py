@@ -23,12 +23,16 @@ _READ = (
     ("batch", "cronjobs"),
     ("autoscaling", "horizontalpodautoscalers"),
     ("policy", "poddisruptionbudgets"),
+    ("karpenter.sh", "nodepools"),
 )
+# What cluster-autoscaler says of itself.
+_STATUS = AccessNeed("get", "configmaps", "", "", "kube-system", "cluster-autoscaler-status")
 
 
 def required_access(mode: Mode, namespace: str) -> tuple[AccessNeed, ...]:
     """Return what `cruise serve` needs in a mode; `namespace` is its own."""
     needs = [AccessNeed(verb, resource, group) for group, resource in _READ for verb in READ_VERBS]
+    needs.append(_STATUS)
     if mode >= Mode.RESIZE:
         lease = [AccessNeed(verb, "leases", "coordination.k8s.io", "", namespace, LEASE) for verb in ("get", "update")]
         needs += [AccessNeed("patch", "pods", "", "resize"), AccessNeed("create", "events"), *lease]

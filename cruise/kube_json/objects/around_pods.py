@@ -9,6 +9,7 @@ from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, 
 from cruise.domain.resources import ResourceName
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import trimmed
+from cruise.kube_json.objects.node_autoscaling import autoscaler_run_by
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, controller_of
 from cruise.kube_json.objects.quantity import read_amounts, read_cpu
 from cruise.kube_json.objects.selectors import read_selector
@@ -44,6 +45,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         replicas=replicas,
         annotations=trimmed(metadata.annotations),
         created_at=metadata.creation_timestamp,
+        node_autoscaler=autoscaler_run_by(document) if kind == "Deployment" and replicas else None,
     )
 
 

@@ -10,6 +10,7 @@ from cruise.domain.cluster import (
     DisruptionBudget,
     LimitRangeItem,
     Node,
+    NodeAutoscaler,
     OomKill,
     Pod,
     Snapshot,
@@ -26,6 +27,7 @@ from cruise.kube_json.objects.around_pods import (
     decode_workload,
 )
 from cruise.kube_json.objects.node import decode_node
+from cruise.kube_json.objects.node_autoscaling import autoscaler_of, autoscaler_told_by
 from cruise.kube_json.objects.oom_kills import oom_kills_of
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
 from cruise.kube_json.objects.pod import PodReader
@@ -64,6 +66,7 @@ class Gathering:
     storage_classes: dict[str, StorageClass] = field(default_factory=dict)
     attach_limits: dict[str, AttachLimits] = field(default_factory=dict)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    node_autoscalers: set[NodeAutoscaler] = field(default_factory=set)
     # For each pod the class that its priority comes from, empty for the default; None where it states one.
     _class_names: list[str | None] = field(default_factory=list)
     _maps: StringMaps = field(default_factory=StringMaps)
@@ -97,6 +100,9 @@ class Gathering:
                 self.autoscalers.append(decode_autoscaler(document))
             case object_json.LimitRangeObject() | object_json.NamespaceObject():
                 self._add_namespaced(document)
+            case object_json.NodePoolObject() | object_json.ConfigMapObject():
+                told = autoscaler_told_by(document)
+                self.node_autoscalers |= {told} if told else set()
             case storage_json.PriorityClassObject():
                 self.priority_classes[document.metadata.name] = decode_priority_class(document)
             case _:
@@ -161,6 +167,7 @@ class Gathering:
                 self.attach_limits,
                 {pod.namespace: with_name(None, pod.namespace) for pod in pods} | self.namespace_labels,
             ),
+            node_autoscaler=autoscaler_of(nodes, self.workloads.values(), self.node_autoscalers),
         )
 
     def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:

@@ -156,6 +156,19 @@ class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
     metadata: Metadata
 
 
+class NodePoolObject(Wire, frozen=True, tag_field="kind", tag="NodePool"):
+    """A NodePool: Karpenter's, or of another API group."""
+
+    metadata: Metadata
+    api_version: str = ""
+
+
+class ConfigMapObject(Wire, frozen=True, tag_field="kind", tag="ConfigMap"):
+    """A ConfigMap, of which only the name is read."""
+
+    metadata: Metadata
+
+
 AnyWorkload = ReplicaSetObject | DeploymentObject | StatefulSetObject | DaemonSetObject | JobObject | CronJobObject
 """Every object that may own pods."""
 
@@ -167,6 +180,8 @@ AnyObject = (
     | AutoscalerObject
     | LimitRangeObject
     | NamespaceObject
+    | NodePoolObject
+    | ConfigMapObject
     | AnyStorage
     | PriorityClassObject
 )

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, Reason
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod, QosClass
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, NodeAutoscaler, Pod, QosClass
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import OVERLOADED, Placement, Taint, TaintEffect, Toleration
 from cruise.simulation.cluster.api_server import check_creation
 from tests.builders import (
@@ -207,7 +208,12 @@ def test_a_pod_that_cannot_be_brought_inside_a_limit_range_is_left():
 def test_requests_are_scaled_down_to_the_largest_node():
     nodes = (make_node("n1", cpu=2000, memory_mib=4096), make_node("n2", cpu=4000, memory_mib=8192))
     pod = new_pod(make_container(), make_container("b"), overhead=make_resources(100, 92))
-    targets = mutated(pod, use(cpu=6000, memory_mib=6000), use("b", cpu=1800, memory_mib=3000), nodes=nodes)
+    rows = use(cpu=6000, memory_mib=6000), use("b", cpu=1800, memory_mib=3000)
+    targets = mutated(pod, *rows, nodes=nodes)
+    # Of the 3900m left on n2 both have their 100m; the other 3700m are shared as 5900m and 1700m are wanted.
+    assert [t.requests.cpu_millicores for t in targets] == [100 + 2872, 100 + 827]
+    assert counted_requests(admitted(pod, Mutate(targets), {})).fits_in(nodes[1].allocatable)
+    targets = mutated(pod, *rows, nodes=nodes, policy=replace(INITIAL, rules=SEEDS))
     # 7800m of 3900 left on n2: halves. 9000 MiB of 8100: nine tenths.
     assert [t.requests for t in targets] == [make_amounts(3000, 5400), make_amounts(900, 2700)]
     assert counted_requests(admitted(pod, Mutate(targets), {})).fits_in(nodes[1].allocatable)
@@ -238,6 +244,46 @@ def test_only_nodes_count_that_the_pod_could_run_on():
 def test_what_keeps_pods_off_a_node_for_a_while_does_not_make_them_smaller(taint: Taint):
     nodes: tuple[Node, ...] = (make_node("big", cpu=16000, taints=(taint,)), make_node("small", cpu=2000))
     assert mutated(new_pod(), use(cpu=8000), nodes=nodes)[0].requests.cpu_millicores == 8000
+
+
+SMALL_NODES = (make_node("n1", cpu=16000, memory_mib=60 * 1024),)
+LARGE_TEMPLATE = new_pod(make_container(cpu=8000, memory_mib=200 * 1024))
+
+
+def test_a_template_is_not_cut_to_the_nodes_of_today():
+    peak = use(cpu=8000, memory_mib=180 * 1024)
+    [target] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES)
+    # The node that its template asks for can be ordered; the peak, which is less, fits it as well.
+    assert target.requests == make_amounts(8000, 180 * 1024)
+    [seeds] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES, policy=replace(INITIAL, rules=SEEDS))
+    assert seeds.requests == make_amounts(8000, 60 * 1024)
+
+
+def test_what_a_peak_adds_is_cut_to_the_largest_node_and_not_below_the_template():
+    peak = use(cpu=8000, memory_mib=240 * 1024)
+    [larger] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES)
+    assert larger.requests == make_amounts(8000, 200 * 1024)
+    [smaller] = mutated(new_pod(make_container(memory_mib=1024)), peak, nodes=SMALL_NODES)
+    assert smaller.requests == make_amounts(8000, 60 * 1024)
+
+
+def test_the_room_beyond_what_templates_ask_is_shared_out():
+    pod = new_pod(make_container(memory_mib=10), make_container("b", memory_mib=40))
+    nodes = (make_node("n1", memory_mib=60),)
+    targets = mutated(pod, use(memory_mib=80), use("b", memory_mib=40), nodes=nodes)
+    assert [target.requests.resources.memory_bytes // MEBIBYTE for target in targets] == [20, 40]
+    assert left(admitted(pod, Mutate(targets), {}), use(memory_mib=80), use("b", memory_mib=40), nodes=nodes) is (
+        Reason.SETTLED
+    )
+
+
+@pytest.mark.parametrize("seen", NodeAutoscaler)
+def test_where_nodes_are_ordered_for_pods_the_nodes_of_today_cut_nothing(seen):
+    peak = use(cpu=8000, memory_mib=240 * 1024)
+    [target] = mutated(new_pod(), peak, nodes=SMALL_NODES, node_autoscaler=seen)
+    assert target.requests == make_amounts(8000, 240 * 1024)
+    [seeds] = mutated(new_pod(), peak, nodes=SMALL_NODES, node_autoscaler=seen, policy=replace(INITIAL, rules=SEEDS))
+    assert seeds.requests == make_amounts(8000, 60 * 1024)
 
 
 def test_an_unmanaged_resource_is_not_scaled_to_the_node():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 
 from cruise.decisions.admission.unscheduled import decide_unscheduled
@@ -9,6 +10,7 @@ from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, 
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod, QosClass
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.rules import DEFAULT_RULES, SEEDS
 from cruise.domain.sizes import with_sizes
 from tests.builders import (
     LONG_AGO,
@@ -66,9 +68,11 @@ def test_what_is_not_stated_stays_so():
     assert resize.containers[0].requests == make_amounts(400, None)
 
 
-def test_a_peak_above_every_node_is_cut_to_the_largest():
-    [resize], _ = decide(waiting(make_container(cpu=9000, memory_mib=512, settled=False)), use(cpu=8000))
-    assert resize.containers[0].requests.cpu_millicores == 4000
+@pytest.mark.parametrize(("rules", "cpu"), [(DEFAULT_RULES, 8000), (SEEDS, 4000)])
+def test_a_peak_above_every_node_is_what_is_asked_for(rules, cpu):
+    pod = waiting(make_container(cpu=9000, memory_mib=512, settled=False))
+    [resize], _ = decide(pod, use(cpu=8000), policy=replace(RESIZE, rules=rules))
+    assert resize.containers[0].requests.cpu_millicores == cpu
 
 
 def test_a_pod_inside_its_dead_band_is_settled():

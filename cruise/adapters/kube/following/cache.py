@@ -21,6 +21,7 @@ from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json.objects.annotations import StringMaps, with_name
 from cruise.kube_json.objects.around_pods import decode_autoscaler, decode_budget, decode_limit_range
 from cruise.kube_json.objects.node import decode_node
+from cruise.kube_json.objects.node_autoscaling import autoscaler_of
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS
 from cruise.kube_json.reading.stream import Unreadable
 from cruise.kube_json.wire import object_json
@@ -45,7 +46,7 @@ _WORKLOADS = (
 # Which parts of a snapshot are made of a kind.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "Pod": (),
-    "Node": ("nodes", "windows", "names"),
+    "Node": ("nodes", "windows", "names", "node autoscaler"),
     "PodDisruptionBudget": ("budgets",),
     "HorizontalPodAutoscaler": ("autoscalers", "annotations"),
     "LimitRange": ("limit ranges", "annotations"),
@@ -56,7 +57,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "CSINode": ("surroundings",),
     "PriorityClass": (),
 }
-_PARTS_OF_WORKLOADS = ("workloads", "annotations")
+_PARTS_OF_WORKLOADS = ("workloads", "annotations", "node autoscaler")
 
 
 class Cache:
@@ -130,17 +131,19 @@ class Cache:
         nodes = self._part("nodes", lambda: tuple(_sorted(self._nodes.values)))
         windows = self._part("windows", lambda: frozenset(node.name for node in nodes if _runs_windows(node)))
         names = self._part("names", lambda: frozenset(node.name for node in nodes))
+        workloads = self._part("workloads", self._all_workloads)
         blind = {odd.node for odd in self.pods.odd.values() if odd.node is not None}
         return Snapshot(
             nodes=tuple(node for node in nodes if node.name not in blind) if blind else nodes,
             pods=self.pods.pods(windows, self.pods.nodes_in_use() - names),
-            workloads=self._part("workloads", self._all_workloads),
+            workloads=workloads,
             budgets=self._part("budgets", self._all_budgets),
             autoscalers=self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values))),
             limit_ranges=self._part("limit ranges", self._all_limit_ranges),
             namespace_annotations=self._part("annotations", self._all_annotations),
             oom_kills=tuple(self.pods.shown_kills()),
             surroundings=self._surroundings(),
+            node_autoscaler=self._part("node autoscaler", lambda: autoscaler_of(nodes, workloads.values())),
         )
 
     def _all_workloads(self) -> Mapping[tuple[str, WorkloadRef], Workload]:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cruise.adapters.kube.asking.node_autoscaling import ask_for_node_autoscaler
 from cruise.adapters.kube.following.cache import Cache
 from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, Kind
 from cruise.adapters.kube.following.listing import list_pages
@@ -38,7 +39,10 @@ async def look(client: KubeClient, on_read: Callable[[str, int], None]) -> Look:
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-    return Look(cache.snapshot(), list(cache.unreadable()))
+    snapshot = cache.snapshot()
+    if snapshot.node_autoscaler is None:
+        snapshot = replace(snapshot, node_autoscaler=await ask_for_node_autoscaler(client))
+    return Look(snapshot, list(cache.unreadable()))
 
 
 async def _list(client: KubeClient, kind: Kind, cache: Cache, on_read: Callable[[str, int], None]) -> None:

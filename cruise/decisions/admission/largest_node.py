@@ -1,0 +1,90 @@
+"""New pods that no node of today could hold: cut to the largest one, but not below what their template asks.
+
+The largest node may be gone for an hour, or be ordered for this very pod: only what cruise itself adds is cut.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cruise.domain.actions import ContainerTarget
+from cruise.domain.cluster import Container, Node, Pod
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+from cruise.domain.scheduling import OWN_TAINTS
+from cruise.domain.sizes import with_sizes
+
+# Taints that Kubernetes itself puts on and takes off: not ready, under pressure, cordoned.
+_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
+_UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
+
+
+def within_largest_node(
+    pod: Pod,
+    targets: Sequence[ContainerTarget],
+    managed: frozenset[ResourceName],
+    nodes: Sequence[Node],
+    *,
+    keeps_template: bool,
+) -> list[ContainerTarget]:
+    """Cut requests to the largest node that the pod could run on, so that it does not stay pending for good.
+
+    With `keeps_template` no request falls below what the pod asks by itself, or below its target where that is less.
+    """
+    need = counted_requests(with_sizes(pod, targets))
+    rooms = []
+    for node in nodes:
+        if _could_hold(node, pod):
+            # Mostly the first node does, and there may be thousands.
+            if need.fits_in(node.allocatable):
+                return list(targets)
+            rooms.append(node.allocatable)
+    if not rooms:
+        return list(targets)
+    largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
+    room = largest - pod.overhead
+    cuts = {
+        resource: _cut(
+            [target.requests.resources.of(resource) for target in targets],
+            [_asked(container, resource) if keeps_template else 0 for container in pod.sized_containers],
+            room.of(resource),
+            _UNITS[resource],
+        )
+        if resource in managed
+        else [target.requests.of(resource) for target in targets]
+        for resource in ResourceName
+    }
+    pairs = zip(cuts[ResourceName.CPU], cuts[ResourceName.MEMORY], strict=True)
+    return [replace(target, requests=Amounts(*pair)) for target, pair in zip(targets, pairs, strict=True)]
+
+
+def _asked(container: Container, resource: ResourceName) -> int:
+    return container.requests.resources.of(resource)
+
+
+def _cut(wanted: Sequence[int], asked: Sequence[int], room: int, unit: int) -> list[int]:
+    """Share out what the room has beyond what is asked, in proportion to what is wanted beyond it."""
+    if sum(wanted) <= room:
+        return list(wanted)
+    floors = [min(pair) for pair in zip(wanted, asked, strict=True)]
+    spare, more = max(0, room - sum(floors)), sum(wanted) - sum(floors)
+    return [
+        max(unit, floor, (floor + (one - floor) * spare // max(1, more)) // unit * unit)
+        for one, floor in zip(wanted, floors, strict=True)
+    ]
+
+
+def _could_hold(node: Node, pod: Pod) -> bool:
+    """Tell whether the pod may run on the node, whatever keeps pods off it for a while."""
+    lasting = [
+        taint for taint in node.taints if taint not in OWN_TAINTS and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
+    ]
+    return pod.placement.admits(node.name, node.labels) and pod.placement.tolerates_all(lasting)
+
+
+def _share(room: Resources, need: Resources) -> float:
+    """Return how much of the need a node holds, by its scarcer resource."""
+    return min(
+        1.0,
+        room.cpu_millicores / max(1, need.cpu_millicores),
+        room.memory_bytes / max(1, need.memory_bytes),
+    )
