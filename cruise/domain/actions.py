@@ -30,6 +30,7 @@ class Reason(StrEnum):
     NO_CONTROLLER = "no-controller"
     NO_STATISTICS = "no-statistics"
     STALE_STATISTICS = "stale-statistics"
+    IMPLAUSIBLE_USAGE = "implausible-usage"
     NEW_WORKLOAD = "new-workload"
     AUTOSCALED = "hpa"
     RESIZE_UNSUPPORTED = "resize-unsupported"

@@ -139,8 +139,8 @@ class Pod:
 class Node:
     """One node; `kubelet_version` is (major, minor), None where unknown.
 
-    `allocatable_extended` also has huge pages and local storage. `cpu_capacity_millicores` is what the machine has, of
-    which a part may be kept from pods; None where unknown.
+    `allocatable_extended` also has huge pages and local storage. `cpu_capacity_millicores` and `memory_capacity_bytes`
+    are what the machine has, of which a part may be kept from pods; None where unknown.
     """
 
     name: str
@@ -153,6 +153,7 @@ class Node:
     ready: bool = True
     kubelet_version: tuple[int, int] | None = None
     cpu_capacity_millicores: int | None = None
+    memory_capacity_bytes: int | None = None
 
 
 class NodeAutoscaler(StrEnum):

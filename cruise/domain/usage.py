@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,14 @@ class PeakKey(NamedTuple):
     identity: str
 
 
+class Refusal(StrEnum):
+    """Why a sample cannot be true; the order numbers the bits of `refused_reasons`."""
+
+    OVER_NODE = "over-node"
+    OVER_LIMIT = "over-limit"
+    SERIES_DISAGREE = "series-disagree"
+
+
 @dataclass(frozen=True, slots=True)
 class SampleBlock:
     """Samples of many containers on one regular grid of times.
@@ -36,7 +45,8 @@ class SampleBlock:
     of `keys` and T columns, NaN where there is no sample. `cpu_demand_millicores` is usage × (1 + psi) over the step
     that ends at the time; `memory_bytes` is the working set at the time. `psi_known` is False for a container
     whose pressure series is absent. `nodes` has the node of each container, empty where the source does not say;
-    it may be left out whole.
+    it may be left out whole. `cpu_use_millicores` is the demand without the pressure; a source may leave it out.
+    `refused` (R, T) tells where a sample is missing because it cannot be true; left out, there is no such sample.
     """
 
     keys: Sequence[ContainerKey]
@@ -45,6 +55,8 @@ class SampleBlock:
     memory_bytes: Float64Array
     psi_known: BoolArray
     nodes: Sequence[str] = ()
+    cpu_use_millicores: Float32Array | None = None
+    refused: BoolArray | None = None
 
 
 class StatisticKey(NamedTuple):
@@ -62,7 +74,8 @@ class StatisticColumns:
     """Statistics of many containers in columns, without their keys; all have the same length.
 
     `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown). `oom_memory_bytes` is 0 where there
-    was no kill in the last 7 days.
+    was no kill in the last 7 days. `refused_percent` is how much of a window of samples could not be true, and
+    `refused_reasons` why: bit n for the n-th `Refusal`.
     """
 
     updated_at: Int64Array
@@ -74,6 +87,8 @@ class StatisticColumns:
     memory_7d_max_bytes: Int64Array
     oom_memory_bytes: Int64Array
     memory_last_bytes: Int64Array
+    refused_percent: Int64Array
+    refused_reasons: Int64Array
     psi_known: BoolArray
 
     @staticmethod
@@ -145,6 +160,8 @@ class StatisticsTable(StatisticColumns):
             memory_7d_max_bytes=int(self.memory_7d_max_bytes[index]),
             oom_memory_bytes=int(self.oom_memory_bytes[index]),
             memory_last_bytes=int(self.memory_last_bytes[index]),
+            refused_percent=int(self.refused_percent[index]),
+            refused_reasons=int(self.refused_reasons[index]),
             psi_known=bool(self.psi_known[index]),
         )
 
@@ -175,7 +192,14 @@ class Statistic:
     memory_7d_max_bytes: int
     oom_memory_bytes: int = 0
     memory_last_bytes: int = 0
+    refused_percent: int = 0
+    refused_reasons: int = 0
     psi_known: bool = True
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Why samples were refused."""
+        return tuple(reason for bit, reason in enumerate(Refusal) if self.refused_reasons >> bit & 1)
 
 
 def index_of_containers(keys: Sequence[StatisticKey]) -> dict[ContainerKey, int]:

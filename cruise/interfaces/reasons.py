@@ -24,6 +24,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.NO_CONTROLLER: "it has no controller",
     Reason.NO_STATISTICS: "there are no statistics of it",
     Reason.STALE_STATISTICS: "its statistics are too old to act on",
+    Reason.IMPLAUSIBLE_USAGE: "over a tenth of its latest samples cannot be true, so its usage is not known",
     Reason.NEW_WORKLOAD: "its workload has too little history",
     Reason.AUTOSCALED: "an autoscaler targets its utilisation",
     Reason.RESIZE_UNSUPPORTED: "its node's kubelet cannot resize in place",

@@ -24,6 +24,7 @@ class _PackedBlock(msgspec.Struct, array_like=True, frozen=True):
     cpu_demand_millicores: bytes
     memory_bytes: bytes
     psi_known: bytes
+    refused: bytes = b""
 
 
 class _PackedTail(msgspec.Struct, array_like=True, frozen=True):
@@ -47,6 +48,7 @@ def pack_block(block: SampleBlock) -> bytes:
         _planes(block.cpu_demand_millicores, "<f4"),
         _planes(block.memory_bytes, "<f8"),
         _planes(block.psi_known, "?"),
+        b"" if block.refused is None else _planes(block.refused, "?"),
     )
     return zlib.compress(_encode(packed), _LEVEL)
 
@@ -65,6 +67,7 @@ def unpack_block(packed: bytes, pool: dict[ContainerKey, ContainerKey] | None = 
         cpu_demand_millicores=_joined(block.cpu_demand_millicores, "<f4").reshape(shape),
         memory_bytes=_joined(block.memory_bytes, "<f8").reshape(shape),
         psi_known=_joined(block.psi_known, "?"),
+        refused=_joined(block.refused, "?").reshape(shape) if block.refused else None,
     )
 
 

@@ -37,6 +37,8 @@ def _figures() -> list[Column[int]]:
         "memory_7d_max_bytes",
         "oom_memory_bytes",
         "memory_last_bytes",
+        "refused_percent",
+        "refused_reasons",
     )
     return [Column(name, BigInteger, nullable=False) for name in names]
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+import numpy as np
+
 from cruise.decisions.guidance.evictability import Evictability
+from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import (
@@ -80,6 +83,8 @@ class Eligibility:
         self._newest_start_seconds = int((now - policy.new_workload_age).timestamp())
         self._updated_at = statistics.updated_at.tolist()
         self._history_since = statistics.history_since.tolist()
+        refused = np.flatnonzero(statistics.refused_percent > MOST_REFUSED_PERCENT) if policy.rules.plausible else ()
+        self._implausible = frozenset(int(row) for row in refused)
         self._autoscaled = _autoscaled_resources(snapshot.autoscalers)
         self.evictability = Evictability(snapshot)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
@@ -130,11 +135,13 @@ class Eligibility:
         return self._group_of(pod).managed
 
     def why_statistics_forbid(self, pod: Pod, rows: Sequence[int | None]) -> Reason | None:
-        """Tell what is wrong with a pod's statistics: missing, stale, or from a workload under an hour old."""
+        """Tell what is wrong with a pod's statistics: missing, stale, implausible, or of a workload that is too new."""
         return self._why_rows_forbid(rows, self._group_of(pod))
 
     def _why_rows_forbid(self, rows: Sequence[int | None], group: "_Group") -> Reason | None:
         reason = Reason.NEW_WORKLOAD if group.is_new else None
+        if self._implausible and not self._implausible.isdisjoint(rows):
+            return Reason.IMPLAUSIBLE_USAGE
         for row in rows:
             if row is None:
                 return Reason.NO_STATISTICS

@@ -222,6 +222,8 @@ def _columns(
         memory_7d_max_bytes=memory[2],
         oom_memory_bytes=peaks.oom[numbers],
         memory_last_bytes=memory[3],
+        refused_percent=np.zeros_like(updated_at),
+        refused_reasons=np.zeros_like(updated_at),
         psi_known=psi_known,
     )
 

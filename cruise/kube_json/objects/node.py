@@ -40,6 +40,7 @@ def decode_node(document: NodeObject, maps: StringMaps | None = None) -> Node:
             ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
             kubelet_version=_version(status.node_info.kubelet_version if status.node_info else ""),
             cpu_capacity_millicores=read_cpu(capacity.get("cpu"), "status.capacity.cpu"),
+            memory_capacity_bytes=read_memory(capacity.get("memory"), "status.capacity.memory"),
         )
     except BadInput as error:
         raise BadInput(f"{label_of('Node', None, name)}: {error}") from error

@@ -144,6 +144,8 @@ class _Reading:
             updated_at=np.ascontiguousarray(times[:, 0]),
             history_since=np.ascontiguousarray(times[:, 1]),
             **columns,
+            refused_percent=np.zeros(len(self._keys), dtype=np.int64),
+            refused_reasons=np.zeros(len(self._keys), dtype=np.int64),
             psi_known=np.ones(len(self._keys), dtype=np.bool_),
             row_of_container=of_containers,
             row_of_workload=of_workloads,

@@ -7,11 +7,14 @@ import numpy as np
 
 from cruise.decisions.usage.attribution import Attribution
 from cruise.decisions.usage.peaks import first_hour_of_history, hourly_peaks, peak_hours
+from cruise.decisions.usage.plausibility import judge
 from cruise.decisions.usage.statistics_table import with_lesson
+from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.usage import OomRecord, PartitionProgress, SampleBlock, StatisticsTable, UsageAdvance
 from cruise.runtime.ports import Store
 from cruise.runtime.usage.peaks import PeakNumbers
+from cruise.runtime.usage.refusals import Refusals
 from cruise.runtime.usage.windows import WINDOW_SECONDS, UsageWindows
 
 NO_SAMPLES = SampleBlock(
@@ -38,7 +41,8 @@ class UsageState:
     """The last hour, the peaks, how far each partition was read, and the last statistics.
 
     It mirrors the store for the one process that reads usage; a process that takes over starts with a new one, which
-    is filled from the store once. `failures` are those of the last pass.
+    is filled from the store once. `failures` are those of the last pass. Samples are judged by `bounds`, if there are
+    any.
     """
 
     windows: UsageWindows = field(default_factory=UsageWindows)
@@ -46,6 +50,8 @@ class UsageState:
     progress: dict[str, PartitionProgress] = field(default_factory=dict)
     table: StatisticsTable | None = None
     failures: Sequence[FailedRead] = ()
+    bounds: UsageBounds | None = None
+    refusals: Refusals = field(default_factory=Refusals)
     restored: bool = False
 
     async def statistics(self, store: Store) -> StatisticsTable:
@@ -77,6 +83,7 @@ class UsageState:
             # A block may be from before the step was set to something else.
             if not (block.times % step_seconds).any():
                 self.windows.append(block, self._numbers(block, attribution))
+                self.refusals.restore(block)
         self.restored = True
 
     async def record(
@@ -90,6 +97,10 @@ class UsageState:
     ) -> None:
         """Store what was read and how far, then take it over; samples without an owner any more are left out."""
         block = block or NO_SAMPLES
+        if self.bounds is not None:
+            judgement = judge(block, self.bounds)
+            block = judgement.block
+            self.refusals.add(judgement)
         numbers = self._numbers(block, attribution)
         peaks = hourly_peaks(block, numbers, self.peaks.keys)
         young = young_part(block, numbers >= 0, at - WINDOW_SECONDS)
@@ -126,4 +137,5 @@ def young_part(block: SampleBlock, owned: BoolArray, after: int) -> SampleBlock 
         memory_bytes=block.memory_bytes[np.ix_(rows, columns)],
         psi_known=block.psi_known[rows],
         nodes=[block.nodes[row] for row in chosen] if block.nodes else (),
+        refused=None if block.refused is None else block.refused[np.ix_(rows, columns)],
     )

@@ -9,7 +9,8 @@ import structlog
 
 from cruise.decisions.usage.attribution import Attribution
 from cruise.decisions.usage.estimation import estimate_statistics
-from cruise.decisions.usage.statistics_table import container_of, with_earlier
+from cruise.decisions.usage.statistics_table import container_of, with_earlier, with_refusals
+from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.decisions.usage.usage_columns import LiveContainers
 from cruise.domain.cluster import ContainerRole, Snapshot
 from cruise.domain.policy import Policy
@@ -45,6 +46,8 @@ async def usage_pass(
     at = max(reading.last_complete(now.timestamp()), state.windows.head)
     attribution = Attribution.of(snapshot)
     await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
+    if policy.rules.plausible:
+        state.bounds = UsageBounds.of(snapshot, int(now.timestamp()), state.bounds)
     partitions = await source.partitions(snapshot)
     containers = sum(len(pod.containers) for pod in snapshot.pods)
     reader = UsageReader(source, store, state, attribution, reading, at, on_progress)
@@ -70,8 +73,10 @@ async def usage_pass(
         int(policy.max_age.total_seconds()),
         int(policy.new_workload_age.total_seconds()),
     )
+    earlier = await state.statistics(store)
+    table = with_refusals(table, earlier, state.refusals.shares(at, reading.step_seconds), live.keys)
     await store.write_statistics(table)
-    state.table = with_earlier(table, await state.statistics(store), live.keys)
+    state.table = with_earlier(table, earlier, live.keys)
     log.info("usage pass", containers=len(table.row_of_container), workloads=len(table.row_of_workload))
     return state.table
 

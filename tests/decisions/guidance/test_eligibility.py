@@ -12,6 +12,7 @@ from cruise.domain.cluster import Pod, QosClass, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName
+from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.domain.usage import Statistic
 from tests.builders import (
@@ -387,3 +388,15 @@ def test_an_unreadable_annotation_counts_at_admission_too():
     eligibility = eligibility_of(make_snapshot([pod]))
     assert eligibility.why_untouchable_at_admission(pod) is Reason.UNREADABLE_ANNOTATION
     assert isinstance(eligibility.guidance_of(pod), Unreadable)
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(10, None), (11, Reason.IMPLAUSIBLE_USAGE)])
+def test_a_pod_is_held_where_over_a_tenth_of_a_window_cannot_be_true(percent, expected):
+    pod = make_pod(containers=[make_container("app"), make_container("proxy")])
+    rows = [make_statistic_for(pod), make_statistic_for(pod, "proxy", refused_percent=percent, updated_at=0)]
+    fresh = [rows[0], replace(rows[1], updated_at=NOW_SECONDS)]
+    found = verdict(pod, *fresh)
+    assert (found.reason if isinstance(found, Hold) else None) == expected
+    # What is implausible is said before what is old, and the seeds know no such reason.
+    assert reason(pod, *rows) is (expected or Reason.STALE_STATISTICS)
+    assert isinstance(verdict(pod, *fresh, policy=replace(FULL, rules=SEEDS)), Touchable)

@@ -10,13 +10,14 @@ import pytest
 
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.policy import Policy
-from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Statistic, StatisticKey
+from cruise.domain.rules import SEEDS
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Refusal, Statistic, StatisticKey
 from cruise.errors import BadInput, Throttled, Unavailable
 from cruise.runtime.usage.reading import ReadingProgress, UsageReading, joined_gaps
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.usage.usage_pass import usage_pass
 from cruise.simulation.store.store import MemoryStore
-from tests.builders import make_container, make_pod, make_snapshot, make_table
+from tests.builders import make_container, make_node, make_pod, make_snapshot, make_table
 from tests.recorded_usage import Ask, RecordedUsage
 from tests.shown_cluster import ShownCluster
 
@@ -441,3 +442,49 @@ def test_neighbouring_gaps_that_stay_unknown_become_one():
         (180, 240, 1),
         (300, 360, 2),
     )
+
+
+def spoofed(since, share=1.0):
+    """Usage of web-1 at forty cores for a share of the minutes after `since`."""
+
+    def cpu(key, times):
+        hit = (times > since) & ((times // 60) % 10 < 10 * share)
+        return np.where(hit & (key == WEB[0]), 40_000.0, 100.0)
+
+    return cpu
+
+
+def on_nodes():
+    return ShownCluster(replace(cluster().shown, nodes=(make_node("n1", 4000, 8192),)))
+
+
+async def test_samples_above_the_nodes_cores_raise_no_peak_and_hold_their_container():
+    cruise = Cruise(source(cpu=spoofed(AT - 240)), shown=on_nodes())
+    table = await cruise.run()
+    victim = of_pod(table, WEB[0])
+    assert (victim.cpu_base_millicores, victim.cpu_peak_millicores) == (100, 100)
+    assert (victim.refused_percent, victim.refusals) == (40, (Refusal.OVER_NODE,))
+    assert cruise.state.refusals.counts == {Refusal.OVER_NODE: 4}
+    assert of_pod(table, WEB[1]).refused_percent == 0
+    stored = await cruise.store.read_statistics()
+    assert of_pod(stored, WEB[0]) == victim
+
+
+async def test_a_container_of_which_everything_is_refused_keeps_what_was_known_of_it():
+    cruise = Cruise(source(cpu=spoofed(AT)), shown=on_nodes())
+    known = of_pod(await cruise.run(), WEB[0])
+    assert known.refused_percent == 0
+    held = of_pod(await cruise.run(AT + 1800), WEB[0])
+    assert (held.cpu_peak_millicores, held.refused_percent) == (100, 100)
+
+
+async def test_a_process_that_takes_over_knows_what_was_refused():
+    first = Cruise(source(cpu=spoofed(AT - 240)), shown=on_nodes())
+    await first.run()
+    second = Cruise(source(), store=first.store, shown=on_nodes())
+    assert of_pod(await second.run(AT + 60), WEB[0]).refused_percent == 40
+
+
+async def test_the_seeds_take_every_sample():
+    cruise = Cruise(source(cpu=spoofed(AT - 240)), shown=on_nodes(), policy=Policy(rules=SEEDS))
+    assert of_pod(await cruise.run(), WEB[0]).cpu_peak_millicores == 40_000
