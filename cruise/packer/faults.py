@@ -7,6 +7,9 @@ from cruise.packer.problem import Problem
 from cruise.packer.rules.by_class import RulesByClass, rules_by_class, sums_over
 from cruise.packer.rules.counts import Apart, Company, Counts, Even
 
+# Of pods that might come first, where one of them has to.
+_MOST_FIRST_PODS = 50
+
 
 def find_faults(problem: Problem, pod_node: IntArray, rules: RulesByClass | None = None) -> tuple[str, ...]:
     """Every kind of rule that an assignment breaks; empty for one that may be used."""
@@ -111,7 +114,8 @@ def _fault(rule: Apart | Company | Even) -> str:
 def _lacking_orders(counts: Counts, arriving: BoolArray) -> list[str]:
     """Whether there is an order in which each pod that arrives finds its targets, or is the first of them.
 
-    What may be first comes as soon as it can, what no rule attracts after those for which it would be in the way.
+    What may be first comes as soon as it can, since others would be in its way, and what no rule attracts comes last.
+    Where several may be first, one after the other is tried.
     """
     problem, rules = counts.problem, counts.rules
     holders = np.isin(problem.pod_class, np.array(sorted(rules.attracted), dtype=np.int64))
@@ -123,18 +127,33 @@ def _lacking_orders(counts: Counts, arriving: BoolArray) -> list[str]:
         return []
     for pod in (*waiting, *late):
         counts.leave(pod)
+    came: list[int] = []
+    untried: list[tuple[int, int]] = []  # a pod that may be first, once so many came
+    alone, tries = len(waiting), _MOST_FIRST_PODS
     while waiting:
-        states = [_stands(counts, pod, target[pod]) for pod in waiting]
-        if "first" in states:
-            ready = [waiting[states.index("first")]]
-        else:
-            ready = [pod for pod, state in zip(waiting, states, strict=True) if state == "supported"] or late
-            late = [] if ready is late else late
+        stands = {pod: _stands(counts, pod, target[pod]) for pod in waiting}
+        firsts = {(int(problem.pod_class[p]), target[p]): p for p in reversed(waiting) if stands[p] == "first"}
+        ready = list(firsts.values())[-1:] or [pod for pod in waiting if stands[pod] == "supported"]
+        untried += [(len(came), pod) for pod in list(firsts.values())[:-1]]
         if not ready:
-            return [f"{len(waiting)} pods arrived where none of the targets is that attract them"]
+            there = set(came)
+            ready = [pod for pod in late if pod not in there]
+        if not ready:
+            alone = min(alone, len(waiting))
+            if not untried or not tries:
+                return [f"{alone} pods arrived where none of the targets is that attract them"]
+            tries -= 1
+            kept, first = untried.pop()
+            for pod in came[kept:]:
+                counts.leave(pod)
+            del came[kept:]
+            there, ready = set(came), [first]
+            waiting = [pod for pod in np.flatnonzero(arriving & holders).tolist() if pod not in there]
         for pod in ready:
             counts.arrive(pod, target[pod])
-        waiting = [pod for pod in waiting if pod not in set(ready)]
+        came += ready
+        arrived = set(ready)
+        waiting = [pod for pod in waiting if pod not in arrived]
     return []
 
 

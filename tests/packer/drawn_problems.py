@@ -1,5 +1,7 @@
 """Small random problems with every rule, as strategies and from a seed."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -24,7 +26,9 @@ def draw_problem(seed: int, nodes: int = 5, classes: int = 8, ruled: bool = True
     movable = source.random(classes) < 0.8
     objective = Objective.PAPER if source.random() < 0.5 else Objective.OPERATOR
     topologies = np.stack([np.arange(nodes), source.integers(-1, 3, nodes)]).astype(np.int64)
-    return Problem(
+    sites, admits = source.integers(0, 2, classes).astype(np.int64), source.random((2, nodes)) < 0.85
+    rules = _draw_rules(source, topologies, classes, nodes) if ruled else Rules(topologies)
+    problem = Problem(
         resources=("cpu", "memory", "pods"),
         capacities=capacities,
         demands=demands,
@@ -35,13 +39,23 @@ def draw_problem(seed: int, nodes: int = 5, classes: int = 8, ruled: bool = True
         preempt=source.random(classes) < 0.8,
         weights=source.integers(1, 4, classes).astype(np.int64),
         most_on_node=np.where(source.random(classes) < 0.2, 1, 100).astype(np.int64),
-        sites=source.integers(0, 2, classes).astype(np.int64),
-        admits=source.random((2, nodes)) < 0.85,
+        sites=sites,
+        admits=admits,
         pod_class=pod_class,
         pod_node=pod_node,
-        rules=_draw_rules(source, topologies, classes, nodes) if ruled else Rules(topologies),
+        rules=rules,
         objective=objective,
     )
+    return counting_where_admitted(problem)
+
+
+def counting_where_admitted(problem: Problem) -> Problem:
+    """The problem with spreads that count every node where their holder may arrive, as those of pods do."""
+    spreads = tuple(
+        replace(rule, eligible=rule.eligible | problem.admits[problem.sites[rule.holder]])
+        for rule in problem.rules.spreads
+    )
+    return replace(problem, rules=replace(problem.rules, spreads=spreads))
 
 
 def problems(ruled: bool = True) -> st.SearchStrategy[Problem]:

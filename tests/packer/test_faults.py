@@ -40,6 +40,8 @@ def ruled(*, pod_node: list[int] | None = None, **rules: object) -> Problem:
     return problem if pod_node is None else replace(problem, pod_node=np.array(pod_node))
 
 
+# Two that come first in the second zone, and one that then finds another's company in the first.
+SEVERAL = replace(PLAIN, pod_class=np.array([1, 1, 1, 2]), pod_node=np.full(4, -1))
 EVERYWHERE = np.ones(3, dtype=np.bool_)
 SELF = Attraction((1,), 1, classes(1, 2))
 
@@ -90,3 +92,11 @@ def test_a_breach_is_found(problem, pod_node):
 )
 def test_what_obeys_every_rule_is_left_alone(problem, pod_node):
     assert find_faults(problem, np.array(pod_node)) == ()
+
+
+def test_the_pod_that_has_to_be_first_may_be_any():
+    problem = replace(SEVERAL, rules=Rules(TOPOLOGIES, attractions=(SELF,)))
+    for alone in range(3):
+        pod_node = np.array([1, 1, 1, 0])
+        pod_node[alone] = 0
+        assert find_faults(problem, pod_node) == ()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cruise.packer.answer import Packing
@@ -24,6 +24,7 @@ def packed(problem):
 
 
 @examples(25)
+@example(61019, True, False)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
 def test_each_report_is_better_and_the_answer_obeys_every_rule(seed, ruled, headroom):
     problem = draw_problem(seed, nodes=4, classes=6, ruled=ruled, headroom=headroom)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cruise.packer.faults import find_faults
 from cruise.packer.parts import parts_of
 from cruise.packer.quick import quick_assignment
-from tests.packer.drawn_problems import draw_problem
+from tests.packer.drawn_problems import counting_where_admitted, draw_problem
 from tests.tiers import examples
 
 
@@ -20,7 +20,9 @@ def pooled(seed: int, ruled: bool = True):
     admits[0, :3], admits[1, 3:] = True, True
     home = problem.pod_node
     pool = problem.sites[problem.pod_class]
-    return replace(problem, admits=admits, pod_node=np.where((home >= 3) == (pool == 1), home, -1))
+    return counting_where_admitted(
+        replace(problem, admits=admits, pod_node=np.where((home >= 3) == (pool == 1), home, -1))
+    )
 
 
 @examples(200)

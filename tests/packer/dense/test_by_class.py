@@ -124,7 +124,8 @@ def test_the_order_of_pods_classes_and_nodes_changes_no_proved_figures(seed):
     )
     one, other = solved(problem), solved(shuffled)
     if not barred(problem).any():
-        assert one.after == other.after
+        # Weights count only where the objective has them: elsewhere equally good answers may differ in them.
+        assert key(problem, one) == key(shuffled, other)
 
 
 def easier(problem: Problem) -> list[Problem]:
