@@ -21,6 +21,7 @@ def make_score(
     evictions: float = 12.0,
     nodes_mean: float = 8.25,
     nodes_peak: int = 10,
+    moves: float = 2.0,
     **others,
 ) -> PolicyScore:
     return PolicyScore(
@@ -31,6 +32,7 @@ def make_score(
         resizes_per_container_day=resizes,
         resize_reversal_share=reversals,
         evictions_per_1000_pod_days=evictions,
+        moves_per_1000_pod_days=min(moves, evictions),
         nodes_mean=nodes_mean,
         nodes_peak=nodes_peak,
         **{"pending_pod_minutes": 0.0, "container_days": 1_250.0, **others},
@@ -100,6 +102,8 @@ def make_policies(memory: bool = True, cost: bool = False, times: int = 288) -> 
             evictions,
             mean,
             peak,
+            nodes_mean_by_requests=mean - 0.2,
+            moves_by_requests=3.0,
             cost=mean * 30 * 24 * 0.7 if cost else None,
             worst=tuple(make_container(f"web-7d9-{at}", starved_minutes=60.0 - at) for at in range(6)),
             time_line=make_time_line(times, base="cruise" in name, spike_at=times // 3),

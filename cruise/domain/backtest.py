@@ -60,8 +60,10 @@ class NodeTimeLine:
 class PolicyScore:
     """One policy's replay, summed up; `memory` is None where memory was not recorded.
 
-    `cost` is an estimate from prices, None without any. `worst` has the containers that suffered or wasted most.
-    `seconds` is how long the replay took.
+    `evictions_per_1000_pod_days` has consolidation's moves as well, `moves_per_1000_pod_days` those alone.
+    `nodes_mean_by_requests` and `moves_by_requests` are the figures where consolidation judges by the requests that
+    pods have, None where that was not replayed. `cost` is an estimate from prices, None without any. `worst` has the
+    containers that suffered or wasted most. `seconds` is how long the replays took.
     """
 
     policy: str
@@ -71,14 +73,22 @@ class PolicyScore:
     resizes_per_container_day: float
     resize_reversal_share: float
     evictions_per_1000_pod_days: float
+    moves_per_1000_pod_days: float
     nodes_mean: float
     nodes_peak: int
     pending_pod_minutes: float
     container_days: float
+    nodes_mean_by_requests: float | None = None
+    moves_by_requests: float | None = None
     cost: float | None = None
     worst: Sequence[ContainerScore] = ()
     time_line: NodeTimeLine | None = None
     seconds: float = 0.0
+
+    @property
+    def own_evictions_per_1000_pod_days(self) -> float:
+        """The evictions that the policy itself wanted."""
+        return self.evictions_per_1000_pod_days - self.moves_per_1000_pod_days
 
 
 @dataclass(frozen=True, slots=True)

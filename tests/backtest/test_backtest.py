@@ -1,12 +1,14 @@
 """Several policies over one recording."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cruise.backtest.backtest import backtest, capped_to
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.options import Judgement, ReplayOptions
 from cruise.backtest.replay.replay import replay
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import recording_of
@@ -38,6 +40,26 @@ def test_a_score_does_not_depend_on_who_was_replayed_before():
     alone = replay(recording, POLICIES["as-requested"](recording, options), options)
     assert result.policies["as-requested"].cpu == alone.cpu
     assert result.policies["as-requested"].worst == alone.worst
+
+
+def test_both_judgements_of_consolidation_are_shown():
+    recording = made_up(hours=12, step=300)
+    options = ReplayOptions(node=Resources(2000, 8 << 30))
+    result = backtest(recording, ["vpa"], options).policies["vpa"]
+    other = replay(recording, POLICIES["vpa"](recording, options), options, judgement=Judgement.REQUESTS)
+    assert result.nodes_peak > 1
+    assert (result.nodes_mean_by_requests, result.moves_by_requests) == (
+        other.nodes_mean,
+        other.moves_per_1000_pod_days,
+    )
+    one = backtest(recording, ["vpa"], replace(options, both_judgements=False)).policies["vpa"]
+    assert one.nodes_mean_by_requests is None
+    assert one.nodes_mean == result.nodes_mean
+
+
+def test_a_single_node_is_replayed_once():
+    score = backtest(made_up(hours=1), ["as-requested"], ReplayOptions()).policies["as-requested"]
+    assert (score.nodes_peak, score.nodes_mean_by_requests, score.moves_by_requests) == (1, 1.0, 0.0)
 
 
 def test_a_policy_that_does_not_exist_is_a_key_error():

@@ -11,7 +11,7 @@ class Churn:
     """Counts with one entry a container.
 
     A resize is a reversal if one of its resources goes the other way than it last went, no longer than 24 hours ago,
-    in the same pod.
+    in the same pod. `moves` are those of the evictions that consolidation made.
     """
 
     def __init__(self, containers: int) -> None:
@@ -19,6 +19,7 @@ class Churn:
         self.evictions: Int64Array = np.zeros(containers, dtype=np.int64)
         self.kills: Int64Array = np.zeros(containers, dtype=np.int64)
         self.reversals = 0
+        self.moves = 0
         self._went: Int64Array = np.zeros((2, containers), dtype=np.int64)
         self._went_at: Int64Array = np.zeros((2, containers), dtype=np.int64)
 

@@ -76,6 +76,11 @@ class ReplayedCluster:
         for container in waiting:
             self._place(container)
 
+    def move(self, containers: Int64Array, at: int) -> None:
+        """Evict pods for consolidation's sake."""
+        self._churn.moves += len(containers)
+        self.evict(containers, at)
+
     def leave(self, containers: Int64Array) -> None:
         """Delete pods that are not created again, and the nodes that this empties."""
         if not containers.size:

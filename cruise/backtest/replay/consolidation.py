@@ -5,6 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from cruise.backtest.replay.cluster import ReplayedCluster
+from cruise.backtest.replay.options import Judgement
 from cruise.backtest.replay.pods import Pods
 from cruise.backtest.replay.policy import ReplayPolicy
 from cruise.domain.arrays import Int64Array
@@ -16,23 +17,29 @@ HOUR_SECONDS = 3600
 FIRST_AFTER_SECONDS = 6 * HOUR_SECONDS
 # As many as a cluster autoscaler looks into at a time (its scale-down-non-empty-candidates-count).
 CANDIDATES = 30
+# Of the nodes, as many as Karpenter disrupts at a time (its disruption budget).
+DISRUPTED_SHARE = 0.1
 
 
 class Consolidation:
-    """Empties nodes at most once in 24 hours, and looks every hour whether that works once it may.
+    """Empties nodes, the least requested first, where their pods have room elsewhere; none in the first six hours.
 
-    The least requested nodes go, as many at a time as can, so that no pod is moved twice. Real autoscalers
-    (Kubernetes' cluster-autoscaler, Karpenter) simulate with the requests that pods have; where sizes change at
-    creation the new pods may be larger, and another node is added for them, so that pods were moved in vain. Here the
-    simulation tries the sizes as well that the new pods would be created with, and places them as kube-scheduler will:
-    what is begun succeeds. cluster-autoscaler also leaves nodes alone that are requested to a half or more and waits
-    ten minutes after a change; Karpenter does neither. Nothing is emptied in the first six hours.
+    Real autoscalers (Kubernetes' cluster-autoscaler, Karpenter) simulate with the requests that pods have; where sizes
+    change at creation the new pods may be larger, and another node is added for them, so that pods were moved in vain.
+    By `REQUESTS` it goes as there: every hour, up to a tenth of the nodes, and what was moved in vain may be moved
+    again. By `ADMITTED` the simulation tries the sizes as well that the new pods would be created with, and places them
+    as kube-scheduler will, so that what is begun succeeds: once in 24 hours at most, as many nodes as can.
+    cluster-autoscaler also leaves nodes alone that are requested to a half or more and waits ten minutes after a
+    change; Karpenter does neither.
     """
 
-    def __init__(self, pods: Pods, cluster: ReplayedCluster, policy: ReplayPolicy, start: int) -> None:
+    def __init__(
+        self, pods: Pods, cluster: ReplayedCluster, policy: ReplayPolicy, start: int, judgement: Judgement
+    ) -> None:
         self._pods = pods
         self._cluster = cluster
         self._policy = policy
+        self._judgement = judgement
         self._not_before = start + FIRST_AFTER_SECONDS
 
     def consolidate(self, at: int) -> None:
@@ -40,27 +47,35 @@ class Consolidation:
         if at < self._not_before:
             return
         self._not_before = at + HOUR_SECONDS
-        plan = _Plan(self._pods, self._cluster, self._policy, at)
+        plan = _Plan(self._pods, self._cluster, self._policy, self._judgement, at)
         order = plan.least_requested()
         for first in range(min(CANDIDATES, len(order))):
             if plan.works(order[first : first + 1]):
-                self._empty(order[first : first + plan.how_many(order[first:])], at)
-                self._not_before = at + DAY_SECONDS
+                self._empty(order[first : first + plan.how_many(order[first : first + self._most()])], at)
+                if self._judgement is Judgement.ADMITTED:
+                    self._not_before = at + DAY_SECONDS
                 return
+
+    def _most(self) -> int:
+        nodes = self._pods.nodes.count
+        return nodes if self._judgement is Judgement.ADMITTED else max(1, int(DISRUPTED_SHARE * nodes))
 
     def _empty(self, closed: Int64Array, at: int) -> None:
         """Evict all pods of nodes that take no more pods."""
         self._pods.nodes.alive[closed] = False
-        self._cluster.evict(np.flatnonzero(np.isin(self._pods.node, closed)), at)
+        self._cluster.move(np.flatnonzero(np.isin(self._pods.node, closed)), at)
 
 
 class _Plan:
     """What can be emptied at one time; the policy sizes each pod that may move once."""
 
-    def __init__(self, pods: Pods, cluster: ReplayedCluster, policy: ReplayPolicy, at: int) -> None:
+    def __init__(
+        self, pods: Pods, cluster: ReplayedCluster, policy: ReplayPolicy, judgement: Judgement, at: int
+    ) -> None:
         self._pods = pods
         self._cluster = cluster
         self._policy = policy
+        self._judgement = judgement
         self._view = pods.view(at)
         self._admitted: dict[int, Resources] = {}
 
@@ -86,11 +101,13 @@ class _Plan:
         return works
 
     def works(self, closed: Int64Array) -> bool:
-        """Tell whether all pods of some nodes have room on the others, as they are and as they would be created."""
+        """Tell whether all pods of some nodes have room on the others, by what the judgement goes by."""
         moving = self._cluster.queue(np.flatnonzero(np.isin(self._pods.node, closed)))
         needs = {container: self._pods.need(container) for container in moving.tolist()}
         if not self._have_room(needs.values(), closed):
             return False
+        if self._judgement is Judgement.REQUESTS:
+            return True
         unsized = np.array([container for container in needs if container not in self._admitted], dtype=np.int64)
         if unsized.size:
             sizes = self._policy.admit(unsized, self._view)

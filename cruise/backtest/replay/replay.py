@@ -12,7 +12,7 @@ from cruise.backtest.replay.consolidation import Consolidation
 from cruise.backtest.replay.demand import Demand, demand_of
 from cruise.backtest.replay.intervals import Interval, intervals_of
 from cruise.backtest.replay.oom_killer import OomKiller
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.options import Judgement, ReplayOptions
 from cruise.backtest.replay.pods import PENDING, Pods
 from cruise.backtest.replay.policy import ReplayPolicy
 from cruise.backtest.replay.scoring import Totals, score_of
@@ -26,15 +26,16 @@ def replay(
     policy: ReplayPolicy,
     options: ReplayOptions,
     *,
+    judgement: Judgement = Judgement.ADMITTED,
     watched_node: str | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> PolicyScore:
     """Return what would have been under a policy; `on_progress` gets the share done, about every hundredth.
 
-    Nodes are called node-000, node-001 …; the first is watched unless another is named. The same arguments give the
-    same score.
+    `judgement` is what consolidation goes by. Nodes are called node-000, node-001 …; the first is watched unless
+    another is named. The same arguments give the same score.
     """
-    run = _Replay(recording, policy, options, watched_node)
+    run = _Replay(recording, policy, options, judgement, watched_node)
     length, shown = len(recording.cpu_millicores), 0
     for interval in intervals_of(recording, options):
         run.pass_interval(interval)
@@ -46,7 +47,12 @@ def replay(
 
 class _Replay:
     def __init__(
-        self, recording: Recording, policy: ReplayPolicy, options: ReplayOptions, watched_node: str | None
+        self,
+        recording: Recording,
+        policy: ReplayPolicy,
+        options: ReplayOptions,
+        judgement: Judgement,
+        watched_node: str | None,
     ) -> None:
         count = len(recording.containers)
         self._recording = recording
@@ -57,7 +63,7 @@ class _Replay:
         self._cluster = ReplayedCluster(recording, self._pods, policy, self._churn)
         self._oom_killer = OomKiller(self._pods, self._cluster, policy, self._churn)
         start = recording.start - recording.step_seconds
-        self._consolidation = Consolidation(self._pods, self._cluster, policy, start)
+        self._consolidation = Consolidation(self._pods, self._cluster, policy, start, judgement)
         self._cpu = ResourceAccount(count, options.node.cpu_millicores)
         self._memory = ResourceAccount(count, options.node.memory_bytes)
         self._time_line = TimeLineRecorder(self._pods, watched_node)

@@ -55,6 +55,7 @@ def score_of(
         resizes_per_container_day=_ratio(resizes, days),
         resize_reversal_share=_ratio(churn.reversals, resizes),
         evictions_per_1000_pod_days=_ratio(1000 * int(churn.evictions.sum()), days),
+        moves_per_1000_pod_days=_ratio(1000 * churn.moves, days),
         nodes_mean=_ratio(totals.node_minutes, totals.minutes),
         nodes_peak=nodes_peak,
         pending_pod_minutes=totals.pending_minutes,

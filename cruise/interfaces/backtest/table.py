@@ -14,7 +14,7 @@ from cruise.interfaces.backtest.words import DEFINITIONS, dominated_note, record
 
 DOMINATED = "×"
 _UNKNOWN = "–"
-_WIDE_COLUMNS = 136
+_WIDE_COLUMNS = 152
 _STYLES = {"cruise": "bold", "oracle": "italic"}
 # Heading in a wide and in a narrow table; two lines each, the unit below.
 _HEADINGS = (
@@ -27,8 +27,10 @@ _HEADINGS = (
     ("RESIZES\n/C·D", "RESIZ\n/day"),
     ("REVERSED\n%", ""),
     ("EVICTIONS\n/1,000 P·D", "EVICT\n/1k"),
+    ("\nOWN", ""),
     ("NODES\nMEAN", "NODES\nMEAN"),
     ("\nPEAK", "\nPEAK"),
+    ("\nBY REQ.", "\nREQ."),
 )
 
 
@@ -84,8 +86,10 @@ def figures(score: PolicyScore) -> Sequence[str]:
         rate_text(score.resizes_per_container_day),
         percent_text(score.resize_reversal_share),
         rate_text(score.evictions_per_1000_pod_days),
+        rate_text(score.own_evictions_per_1000_pod_days),
         rate_text(score.nodes_mean),
         f"{score.nodes_peak:,}",
+        rate_text(score.nodes_mean_by_requests) if score.nodes_mean_by_requests is not None else _UNKNOWN,
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.options import Judgement, ReplayOptions
 from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, Sizes
 from cruise.backtest.replay.replay import replay
 from cruise.domain.arrays import Int64Array
@@ -97,6 +97,25 @@ def test_nobody_moves_whose_new_pod_would_need_the_node_that_is_emptied():
     score = replay(recording(2, 30), policy, TERMS)
     assert policy.asked_of
     assert (score.nodes_mean, moves_of(policy)) == (2.0, [0, 0])
+
+
+def test_by_requests_pods_move_in_vain_whose_new_ones_are_larger_and_again_an_hour_later():
+    shrinks = shrunk_at(HOUR, 400, 400)
+    for hour in range(6, 12):
+        shrinks |= shrunk_at(hour * HOUR + 1800, 400, 400)
+    policy = Shrinking(millicores(600, 600), shrinks, again=millicores(700, 700))
+    score = replay(recording(2, 12), policy, TERMS, judgement=Judgement.REQUESTS)
+    assert sum(moves_of(policy)) == 6
+    assert score.nodes_mean == 2.0
+    assert score.moves_per_1000_pod_days == score.evictions_per_1000_pod_days > 0
+    assert score.own_evictions_per_1000_pod_days == 0
+
+
+def test_by_requests_a_tenth_of_the_nodes_goes_each_hour():
+    policy = Shrinking(millicores(*[600] * 20), shrunk_at(HOUR, *[110] * 20))
+    replay(recording(20, 10), policy, TERMS, judgement=Judgement.REQUESTS)
+    by_hour = nodes_by_hour(policy)
+    assert [by_hour[hour] for hour in (5, 6, 7, 8)] == [20, 18, 17, 16]
 
 
 def test_a_node_that_cannot_be_emptied_does_not_keep_the_next_from_it():

@@ -27,14 +27,14 @@ def test_a_row_has_every_figure_in_its_order():
     assert row(table(), "autopilot") == [
         *("autopilot", "×"),
         *("49.0", "38.0", "0.21", "0.40", "1.20"),
-        *("41.0", "2.40", "20.0", "410"),
-        *("13.6", "17"),
+        *("41.0", "2.40", "20.0", "410", "408"),
+        *("13.6", "17", "13.4"),
     ]
 
 
 def test_policies_stand_in_the_order_they_come_in():
     lines = [line.split() for line in table().splitlines()]
-    rows = [words[0] for words in lines if len(words) >= 12 and words[-1].isdecimal()]
+    rows = [words[0] for words in lines if len(words) >= 12 and words[-2].isdecimal()]
     assert rows == list(make_policies())
 
 
@@ -48,7 +48,7 @@ def test_the_dominated_are_marked_and_the_mark_is_explained():
     assert "oracle" not in alone
 
 
-@pytest.mark.parametrize("width", [80, 110, 135, 136, 160])
+@pytest.mark.parametrize("width", [80, 110, 151, 152, 160])
 @pytest.mark.parametrize("memory", [True, False])
 def test_no_line_is_wider_than_the_terminal_and_no_name_is_broken(width, memory):
     policies = make_policies(memory=memory, cost=True)
@@ -64,7 +64,7 @@ def test_a_narrow_table_leaves_out_reversals_and_says_costs_below():
         *("autopilot", "×"),
         *("49.0", "38.0", "0.21", "0.40", "1.20"),
         *("41.0", "2.40", "410"),
-        *("13.6", "17"),
+        *("13.6", "17", "13.4"),
     ]
     assert "Cost a month: as-requested $12,775, vpa $7,256," in flat(text)
     assert "Cost" not in table(width=80)
@@ -79,7 +79,21 @@ def test_costs_are_an_estimate_and_said_to_be_one():
 
 def test_what_was_not_recorded_is_a_dash():
     text = table(make_result(policies=make_policies(memory=False)))
-    assert row(text, "cruise")[1:] == ["36.0", "–", "0.040", "0.12", "–", "–", "4.20", "22.0", "12.0", "9.10", "12"]
+    assert row(text, "cruise")[1:] == [
+        "36.0",
+        "–",
+        "0.040",
+        "0.12",
+        "–",
+        "–",
+        "4.20",
+        "22.0",
+        "12.0",
+        "10.0",
+        "9.10",
+        "12",
+        "8.90",
+    ]
     assert "Note: memory was not recorded" in text
 
 
@@ -95,4 +109,4 @@ def test_a_node_that_never_was_is_noted():
 
 
 def test_figures_are_as_many_as_headings():
-    assert len(figures(make_score())) == len(figures(make_score(memory=None))) == 11
+    assert len(figures(make_score())) == len(figures(make_score(memory=None))) == 13
