@@ -1,10 +1,12 @@
 """A packing plan in a cluster's own names: what is proposed, how far it is carried out, where pods are steered."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from cruise.domain.actions import ContainerTarget, ResizePod
+from cruise.domain.cluster import WorkloadRef
 from cruise.domain.unplaced import Unplaced
 from cruise.packer.answer import Status
 
@@ -14,6 +16,32 @@ class Sizes(StrEnum):
 
     FIXED = "fixed"
     RIGHTSIZED = "rightsized"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many evictions a plan may ask for beside what PodDisruptionBudgets allow; None is no limit.
+
+    `each_workload` holds for every workload that `of_workloads` does not name, `each_node` for every node that
+    `of_nodes` does not.
+    """
+
+    in_all: int | None = None
+    each_workload: int | None = None
+    of_workloads: Mapping[tuple[str, WorkloadRef], int] = field(default_factory=dict)
+    each_node: int | None = None
+    of_nodes: Mapping[str, int] = field(default_factory=dict)
+
+    def of_workload(self, namespace: str, ref: WorkloadRef) -> int | None:
+        """Return how many pods of a workload may be evicted."""
+        return self.of_workloads.get((namespace, ref), self.each_workload)
+
+    def on_node(self, node: str) -> int | None:
+        """Return how many pods of a node may be evicted."""
+        return self.of_nodes.get(node, self.each_node)
+
+
+UNLIMITED = Allowance()
 
 
 @dataclass(frozen=True, slots=True)

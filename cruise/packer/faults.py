@@ -39,6 +39,12 @@ def _keeping_faults(problem: Problem, pod_node: IntArray) -> list[str]:
     for limit, evicted in zip(limits, sums_over(limits, gone).tolist(), strict=True):
         if evicted > limit.allowed:
             faults.append(f"{limit.name}: {evicted} evicted, {limit.allowed} allowed")
+    most = problem.rules.most_evicted
+    if most is not None:
+        of_node = np.bincount(problem.pod_node[left], minlength=problem.node_count)
+        faults += [
+            f"node {n}: {of_node[n]} evicted, {most[n]} allowed" for n in np.flatnonzero(of_node > most).tolist()
+        ]
     return faults
 
 

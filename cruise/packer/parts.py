@@ -161,7 +161,17 @@ def _binding(problem: Problem) -> Rules:
     limits = problem.rules.eviction_limits
     most = sums_over(limits, _evictable(problem)).tolist()
     binding = tuple(limit for limit, pods in zip(limits, most, strict=True) if pods > limit.allowed)
-    return replace(problem.rules, eviction_limits=binding)
+    return replace(problem.rules, eviction_limits=binding, most_evicted=_binding_on_nodes(problem))
+
+
+def _binding_on_nodes(problem: Problem) -> IntArray | None:
+    """The evictions allowed on each node, None where no node has as many pods to evict."""
+    most = problem.rules.most_evicted
+    if most is None:
+        return None
+    evictable = (problem.pod_node >= 0) & problem.movable[problem.pod_class]
+    there = np.bincount(problem.pod_node[evictable], minlength=problem.node_count)
+    return most if (there > most).any() else None
 
 
 def _evictable(problem: Problem) -> IntArray:
@@ -195,4 +205,5 @@ def _cut(rules: Rules, number: IntArray, nodes: IntArray) -> Rules:
             if number[rule.holder] >= 0
         ),
         tuple(limit for limit in limits if len(limit.members)),
+        None if rules.most_evicted is None else rules.most_evicted[nodes],
     )

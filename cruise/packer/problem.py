@@ -83,18 +83,23 @@ class EvictionLimit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """The rules between pods. `topologies[topology, node]` is the node's domain, -1 where it lacks the label."""
+    """The rules between pods. `topologies[topology, node]` is the node's domain, -1 where it lacks the label.
+
+    Of the pods that run on a node at most `most_evicted[node]` are evicted by a whole plan, None for any number.
+    """
 
     topologies: IntArray
     exclusions: tuple[Exclusion, ...] = ()
     attractions: tuple[Attraction, ...] = ()
     spreads: tuple[Spread, ...] = ()
     eviction_limits: tuple[EvictionLimit, ...] = ()
+    most_evicted: IntArray | None = None
 
     @property
     def bind(self) -> bool:
         """Tell whether some pods are not free of each other."""
-        return bool(self.exclusions or self.attractions or self.spreads or self.eviction_limits)
+        between_pods = self.exclusions or self.attractions or self.spreads or self.eviction_limits
+        return bool(between_pods) or self.most_evicted is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,5 +1,6 @@
 """A whole feasible assignment at once, without compiled code: keep what runs, place what waits, then preempt."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +100,7 @@ def quick_assignment(problem: Problem) -> IntArray:
     """
     room = _room_of(problem, problem.pod_node)
     waiting = _place_all(room, pending_order(problem, problem.pod_node))
-    left = [limit.allowed for limit in problem.rules.eviction_limits]
+    left = _Left(problem, room.rules)
     done, hopeless = 0, set[int]()
     for pod in waiting:
         c = int(problem.pod_class[pod])
@@ -142,7 +143,33 @@ def _place_all(room: _Room, pods: list[int]) -> list[int]:
         waiting = left
 
 
-def _preempt_for(room: _Room, pod: int, left: list[int]) -> bool:
+class _Left:
+    """How many evictions remain of each limit and on each node, while every pod that ran is at home or gone."""
+
+    def __init__(self, problem: Problem, rules: RulesByClass) -> None:
+        self._problem, self._limits = problem, rules.limits
+        self._of_limits = [limit.allowed for limit in problem.rules.eviction_limits]
+        most = problem.rules.most_evicted
+        self._on_nodes = None if most is None else most.copy()
+
+    def allows(self, pod: int) -> bool:
+        """Tell whether one more pod may be evicted, this one."""
+        node = self._problem.pod_node[pod]
+        on_node = self._on_nodes is None or self._on_nodes[node] > 0
+        return bool(on_node) and all(self._of_limits[limit] > 0 for limit in self._limits_of(pod))
+
+    def spend(self, pod: int, count: int = 1) -> None:
+        """Count the eviction of a pod, or (-1) its return."""
+        for limit in self._limits_of(pod):
+            self._of_limits[limit] -= count
+        if self._on_nodes is not None:
+            self._on_nodes[self._problem.pod_node[pod]] -= count
+
+    def _limits_of(self, pod: int) -> Sequence[int]:
+        return self._limits.get(int(self._problem.pod_class[pod]), ())
+
+
+def _preempt_for(room: _Room, pod: int, left: _Left) -> bool:
     """Make room for a pod on one node by taking lower priorities off it."""
     problem = room.problem
     c = int(problem.pod_class[pod])
@@ -175,21 +202,19 @@ def _timid_arrivals(room: _Room) -> BoolArray:
     return timid
 
 
-def _clear(room: _Room, pod: int, node: int, victims: IntArray, left: list[int]) -> bool:
+def _clear(room: _Room, pod: int, node: int, victims: IntArray, left: _Left) -> bool:
     """Take the fewest victims, weakest first, until the pod fits; undone where it never does."""
-    problem, rules = room.problem, room.rules
+    problem = room.problem
     c = int(problem.pod_class[pod])
     classes = problem.pod_class[victims]
     sizes = (problem.demands[classes] * room.shares).sum(axis=1)
     taken: list[int] = []
     for victim in victims[np.lexsort((victims, -sizes, problem.priorities[classes]))].tolist():
-        limits = rules.limits.get(int(problem.pod_class[victim]), [])
-        if any(left[limit] <= 0 for limit in limits):
+        if not left.allows(victim):
             continue
         room.take(victim)
         taken.append(victim)
-        for limit in limits:
-            left[limit] -= 1
+        left.spend(victim)
         if room.fits(c)[node]:
             break
     if not room.fits(c)[node]:
@@ -211,7 +236,6 @@ def _clear(room: _Room, pod: int, node: int, victims: IntArray, left: list[int])
     return True
 
 
-def _restore(room: _Room, victim: int, node: int, left: list[int]) -> None:
+def _restore(room: _Room, victim: int, node: int, left: _Left) -> None:
     room.put(victim, node)
-    for limit in room.rules.limits.get(int(room.problem.pod_class[victim]), []):
-        left[limit] += 1
+    left.spend(victim, -1)

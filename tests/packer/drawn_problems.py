@@ -108,4 +108,5 @@ def _draw_rules(source, topologies, classes, nodes):
         spreads.append(Spread(topology(), holder, with_own(holder), skew, least, source.random(nodes) < 0.9))
     for index in range(source.integers(0, 3)):
         limits.append(EvictionLimit(f"limit-{index}", some(), int(source.integers(0, 4))))
-    return Rules(topologies, tuple(exclusions), tuple(attractions), tuple(spreads), tuple(limits))
+    most_evicted = source.integers(0, 4, nodes).astype(np.int64) if source.random() < 0.4 else None
+    return Rules(topologies, tuple(exclusions), tuple(attractions), tuple(spreads), tuple(limits), most_evicted)

@@ -57,6 +57,7 @@ SELF = Attraction((1,), 1, classes(1, 2))
         (PLAIN, [0, 0, 0, -1]),
         (replace(PLAIN, headroom=np.array([[1], [3], [1]])), [0, -1, 0, -1]),
         (ruled(eviction_limits=(EvictionLimit("none", classes(0), 0),)), [1, -1, -1, -1]),
+        (ruled(most_evicted=np.array([0, 9, 9])), [1, -1, -1, -1]),
         (ruled(exclusions=(Exclusion(0, 0, classes(0)),)), [0, 0, -1, -1]),
         (ruled(exclusions=(Exclusion(1, 1, classes(0)),)), [0, -1, 0, -1]),
         (ruled(exclusions=(Exclusion(1, 0, classes(1)),)), [0, -1, 0, -1]),

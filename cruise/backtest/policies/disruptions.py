@@ -25,7 +25,7 @@ class Disruptions:
             self._spent.popleft()
         # Only pods of the same node or workload matter to it, and there may be thousands of others.
         around = self._pods.snapshot(view, self._pods.around(action.namespace, action.workload, action.node, view))
-        reason = EvictionBudgets([action], around, self._policy, now).over_budget(action, list(self._spent))
+        reason = EvictionBudgets(around, self._policy, now).over_budget(action, list(self._spent))
         if reason is None:
             self._spent.append(Outcome(now, action, Verdict.DONE, action.reason))
         return reason

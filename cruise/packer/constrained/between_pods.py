@@ -1,7 +1,10 @@
 """What a model requires of pods together: exclusions, spreads, and how many may be evicted."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.constrained.cells import Cells
 from cruise.packer.constrained.ruling import concerning
 from cruise.packer.problem import EvictionLimit, Exclusion, Spread
@@ -23,6 +26,8 @@ def keep_between_pods(cells: Cells) -> None:
         _keep_even(cells, rules.spreads[index], ruling.domains[rules.spreads[index].topology])
     for index in concerning(ruling.eviction_limits, classes):
         _keep_to_limit(cells, rules.eviction_limits[index])
+    if rules.most_evicted is not None:
+        _keep_on_nodes(cells, rules.most_evicted, opened.tolist())
 
 
 def _keep_apart(cells: Cells, exclusion: Exclusion, nodes: tuple[int, ...]) -> None:
@@ -66,3 +71,13 @@ def _keep_to_limit(cells: Cells, limit: EvictionLimit) -> None:
     stays = cells.stays(members)
     if stays.known < ran - limit.allowed:
         cells.require(stays.expression() >= ran - limit.allowed)
+
+
+def _keep_on_nodes(cells: Cells, most_evicted: IntArray, nodes: Sequence[int]) -> None:
+    running = cells.layout.running
+    for node in nodes:
+        there = np.flatnonzero(running[:, node])
+        least = int(running[there, node].sum() - most_evicted[node])
+        stays = cells.stays(there.tolist(), (node,))
+        if stays.known < least:
+            cells.require(stays.expression() >= least)

@@ -17,13 +17,14 @@ class ClusterState(NamedTuple):
 
     `free[node, resource]` is the capacity without the sum of demands, `largest` the largest headroom there.
     `head[node]`, `after[pod]` and `before[pod]` link the pods of a node. `ranks[class]` counts priorities from the
-    highest, 0. `loose[class]` tells whether pods may be moved, `left[limit]` how many evictions remain of a limit;
-    `limits[limit_starts[c]:limit_starts[c + 1]]` are those of a class. `lost[node]` counts what was preempted there
-    (`dropped[pod]`), `guests[node]` the arrivals there, `timid[node]` those that do not preempt. `shares[resource]`
-    weighs what is short. `sky[line[site], bucket]` is the most of the second scarce resource on a node with so many
-    `unit` of the first; `scarce` are the two. `pinned` pods are not to be ejected; while `rooted[0]`, none is that is
-    at home. `log[k]` is (pod, node before, dropped before) of the first `logged[0]` changes since the last decision.
-    `spent[0]` counts what was looked at, `tables` hold the rules between pods.
+    highest, 0. `loose[class]` tells whether pods may be moved, `left[limit]` how many evictions remain of a limit,
+    `left_on[node]` how many of the pods that ran there; `limits[limit_starts[c]:limit_starts[c + 1]]` are those of a
+    class. `lost[node]` counts what was preempted there (`dropped[pod]`), `guests[node]` the arrivals there,
+    `timid[node]` those that do not preempt. `shares[resource]` weighs what is short. `sky[line[site], bucket]` is the
+    most of the second scarce resource on a node with so many `unit` of the first; `scarce` are the two. `pinned` pods
+    are not to be ejected; while `rooted[0]`, none is that is at home. `log[k]` is (pod, node before, dropped before)
+    of the first `logged[0]` changes since the last decision. `spent[0]` counts what was looked at, `tables` hold the
+    rules between pods.
     """
 
     demands: IntArray
@@ -38,6 +39,7 @@ class ClusterState(NamedTuple):
     limit_starts: IntArray
     limits: IntArray
     left: IntArray
+    left_on: IntArray
     pod_class: IntArray
     home: IntArray
     at: IntArray
@@ -82,6 +84,7 @@ def settle(s: ClusterState) -> None:
         if s.home[p] >= 0 and n != s.home[p]:
             for k in range(s.limit_starts[c], s.limit_starts[c + 1]):
                 s.left[s.limits[k]] -= 1
+            s.left_on[s.home[p]] -= 1
             if n < 0:
                 s.dropped[p] = True
                 s.lost[s.home[p]] += 1
@@ -112,6 +115,7 @@ def unlink(s: ClusterState, p: int) -> None:
     if n == s.home[p]:
         for k in range(s.limit_starts[c], s.limit_starts[c + 1]):
             s.left[s.limits[k]] -= 1
+        s.left_on[n] -= 1
     else:
         s.guests[n] -= 1
         s.timid[n] -= not s.preempt[c]
@@ -135,6 +139,7 @@ def link(s: ClusterState, p: int, n: int) -> None:
     if n == s.home[p]:
         for k in range(s.limit_starts[c], s.limit_starts[c + 1]):
             s.left[s.limits[k]] += 1
+        s.left_on[n] += 1
     else:
         s.guests[n] += 1
         s.timid[n] += not s.preempt[c]
@@ -237,7 +242,7 @@ def may_leave(s: ClusterState, p: int) -> bool:
     if not s.loose[c]:
         return False
     if s.at[p] == s.home[p]:
-        if s.rooted[0]:
+        if s.rooted[0] or s.left_on[s.home[p]] <= 0:
             return False
         for k in range(s.limit_starts[c], s.limit_starts[c + 1]):
             if s.left[s.limits[k]] <= 0:

@@ -33,6 +33,7 @@ def state_of(problem: Problem, rules: RulesByClass, pod_node: IntArray) -> Clust
     # What is short weighs most; a resource with much to spare hardly anything.
     shares = 1.0 / np.maximum(total - wanted, total // 100 + 1).astype(np.float64)
     tables = tables_of(problem, rules)
+    most_evicted = problem.rules.most_evicted
     state = ClusterState(
         demands=np.ascontiguousarray(problem.demands),
         headroom=np.ascontiguousarray(problem.headroom),
@@ -46,6 +47,7 @@ def state_of(problem: Problem, rules: RulesByClass, pod_node: IntArray) -> Clust
         limit_starts=limit_starts,
         limits=limits,
         left=np.array([limit.allowed for limit in problem.rules.eviction_limits], dtype=np.int64),
+        left_on=np.full(nodes, UNLIMITED, dtype=np.int64) if most_evicted is None else most_evicted.copy(),
         pod_class=problem.pod_class,
         home=problem.pod_node,
         at=pod_node.copy(),

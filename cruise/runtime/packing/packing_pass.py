@@ -2,20 +2,19 @@
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 import structlog
 
-from cruise.decisions.packing.building import Allowance, Built, Usage, build_problem
+from cruise.decisions.packing.building import Built, Usage, build_problem
 from cruise.decisions.packing.execution import begun
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
-from cruise.domain.packing import PackingPlan, Phase, Proposal, Sizes
+from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.packing import Allowance, PackingPlan, Phase, Proposal, Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
 from cruise.errors import CruiseError
@@ -23,7 +22,7 @@ from cruise.packer.answer import Packing
 from cruise.packer.problem import Objective, Problem
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
-from cruise.runtime.writing.evictions import BUDGET_WINDOW
+from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
 
 log = structlog.get_logger()
 
@@ -178,19 +177,8 @@ def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list
 
 async def _gathered(snapshot: Snapshot, store: Store, known: UsageState, policy: Policy, now: datetime) -> _Scene:
     usage = Usage(await known.statistics(store), now, await store.overrides(), await store.refused_targets())
-    spent = [line for line in await store.evictions_since(now - BUDGET_WINDOW) if line.action.node is not None]
-    left = max(0, policy.max_evictions_per_hour - len(spent))
-    return _Scene(snapshot, usage, policy.of_plans, Allowance(in_all=left, of_workloads=_disrupted(snapshot, policy)))
-
-
-def _disrupted(snapshot: Snapshot, policy: Policy) -> Mapping[tuple[str, WorkloadRef], int]:
-    """Return the workloads of which no pod may be evicted now: enough of their pods are away already."""
-    away: Counter[tuple[str, WorkloadRef]] = Counter(
-        (pod.namespace, pod.workload)
-        for pod in snapshot.pods
-        if pod.workload is not None and (pod.terminating or pod.phase == "Pending")
-    )
-    return {whose: 0 for whose, count in away.items() if count >= policy.max_evictions_per_workload}
+    spent = await store.evictions_since(now - BUDGET_WINDOW)
+    return _Scene(snapshot, usage, policy.of_plans, EvictionBudgets(snapshot, policy, now).allowance(spent))
 
 
 def _built(scene: _Scene) -> Built:
@@ -209,7 +197,12 @@ def _proposed(scene: _Scene, built: Built, packing: Packing) -> tuple[Proposal |
     if isinstance(proposal, NoOrder):
         return proposal, ()
     objections = find_objections(
-        scene.snapshot, proposal, demands=demands_of(built), policy=scene.policy, stored=scene.usage.stored
+        scene.snapshot,
+        proposal,
+        demands=demands_of(built),
+        policy=scene.policy,
+        stored=scene.usage.stored,
+        allowance=scene.allowance,
     )
     return proposal, objections
 

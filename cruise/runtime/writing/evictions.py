@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
-from cruise.domain.actions import Action, EvictPod, Outcome, Reason
+from cruise.domain.actions import EvictPod, Outcome, Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.packing import Allowance
 from cruise.domain.policy import Policy
 from cruise.runtime.ports import Store
 from cruise.runtime.writing.audit import AuditQueue
@@ -37,10 +38,10 @@ class EvictionTurns:
 class EvictionBudgets:
     """The budgets as the snapshot leaves them, and as evictions do that it does not show yet."""
 
-    def __init__(self, actions: Sequence[Action], snapshot: Snapshot, policy: Policy, pass_began: datetime) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, pass_began: datetime, *, evicting: bool = True) -> None:
+        """Read the pods of a snapshot, unless nothing is evicted anyway."""
         self._policy = policy
         self._pass_began = pass_began
-        evicting = any(isinstance(one, EvictPod) for one in actions)
         self._alive: set[str] = set()
         self._disrupted: Counter[tuple[str, WorkloadRef | None]] = Counter()
         self._youngest_unsized: dict[tuple[str, WorkloadRef | None, str | None], datetime] = {}
@@ -62,11 +63,7 @@ class EvictionBudgets:
         spent = [line for line in spent if line.action.node is not None]
         if len(spent) >= policy.max_evictions_per_hour:
             return Reason.BUDGET_HOUR
-        recent = [
-            line.action
-            for line in spent
-            if isinstance(line.action, EvictPod) and (line.at >= self._pass_began or line.action.uid in self._alive)
-        ]
+        recent = self._recent(spent)
         if any(self._came_back(line) for line in spent if line.action.node == action.node):
             return Reason.CAME_BACK
         if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
@@ -74,6 +71,38 @@ class EvictionBudgets:
         workload = (action.namespace, action.workload)
         disrupted = self._disrupted[workload] + sum((one.namespace, one.workload) == workload for one in recent)
         return Reason.BUDGET_WORKLOAD if disrupted >= policy.max_evictions_per_workload else None
+
+    def allowance(self, spent: Sequence[Outcome]) -> Allowance:
+        """Return what is left of the budgets for a whole plan; `spent` are the evictions of the last hour."""
+        policy = self._policy
+        spent = [line for line in spent if line.action.node is not None]
+        on_node, of_workload = Counter[str](), Counter(self._disrupted)
+        for one in self._recent(spent):
+            on_node[one.node or ""] += 1
+            of_workload[one.namespace, one.workload] += 1
+        for line in spent:
+            if self._came_back(line):
+                on_node[line.action.node or ""] = policy.max_evictions_per_node
+        each_node, each_workload = policy.max_evictions_per_node, policy.max_evictions_per_workload
+        return Allowance(
+            in_all=max(0, policy.max_evictions_per_hour - len(spent)),
+            each_workload=each_workload,
+            of_workloads={
+                (namespace, ref): max(0, each_workload - many)
+                for (namespace, ref), many in of_workload.items()
+                if ref is not None and many
+            },
+            each_node=each_node,
+            of_nodes={node: max(0, each_node - many) for node, many in on_node.items()},
+        )
+
+    def _recent(self, spent: Sequence[Outcome]) -> list[EvictPod]:
+        """Return the evictions of this pass, and those that the snapshot does not show yet."""
+        return [
+            line.action
+            for line in spent
+            if isinstance(line.action, EvictPod) and (line.at >= self._pass_began or line.action.uid in self._alive)
+        ]
 
     def _came_back(self, line: Outcome) -> bool:
         """Tell whether an evicted pod's replacement is on its node again and as small: the next eviction is in vain."""

@@ -42,7 +42,9 @@ class Guards:
         named = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
         self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in named}
         self._rooms = _Rooms(actions, snapshot)
-        self._budgets = EvictionBudgets(actions, snapshot, policy, pass_began or now)
+        self._budgets = EvictionBudgets(
+            snapshot, policy, pass_began or now, evicting=any(isinstance(one, EvictPod) for one in actions)
+        )
 
     def decided_on(self, action: ResizePod | EvictPod) -> Pod | None:
         """Return the pod as it was when the action was decided."""

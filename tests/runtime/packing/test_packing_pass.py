@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Phase
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
+from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.packing import PackingPlan, Phase
+from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.resources import ResourceName
 from cruise.errors import Unavailable
 from cruise.packer.answer import Packing, Status, figures_of, packing_of
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem
 from cruise.runtime.packing.packing_pass import PackingPass, packing_pass
+from cruise.simulation.store.store import MemoryStore
+from tests.decisions.packing.shop import a_node, a_pod
 from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
-from tests.simulation.scenes import amounts, run
+from tests.simulation.scenes import START, amounts, run
 
 LONG = timedelta(minutes=6)
 
@@ -209,3 +213,70 @@ async def test_a_mistake_in_the_solver_is_told_and_keeps_nobody_else_from_work()
 
     done = await passed(await crowded(), Broken())
     assert (done.plan, done.why) == (None, "failed: ZeroDivisionError()")
+
+
+class Shown:
+    """A cluster of which nothing but a snapshot is read."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    async def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+
+def two_moves_from_one_node() -> Snapshot:
+    """`big` fits on n1 alone, where `a` and `b` may move; one of them has room on n2, the other on n3."""
+    running = [
+        a_pod(name, node, cpu, workload=WorkloadRef("Deployment", name), annotations=annotations)
+        for name, node, cpu, annotations in _RUNNING
+    ]
+    waits = a_pod("big", cpu=4000, workload=WorkloadRef("Deployment", "big"), unschedulable_since=START - LONG)
+    pods = sorted((*running, waits), key=lambda pod: pod.name)
+    return Snapshot(nodes=tuple(a_node(name, 4000) for name in ("n1", "n2", "n3")), pods=tuple(pods))
+
+
+_STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+_RUNNING: tuple[tuple[str, str, int, dict[str, str]], ...] = (
+    ("a", "n1", 1500, {}),
+    ("b", "n1", 1500, {}),
+    ("c", "n2", 2500, _STAYS),
+    ("d", "n3", 2500, _STAYS),
+)
+
+
+async def planned(policy: Policy, *spent: Outcome, store: MemoryStore | None = None) -> PackingPlan:
+    store = store or MemoryStore()
+    await store.record_outcomes(spent)
+    cluster: Any = Shown(two_moves_from_one_node())
+    plan = (await packing_pass(cluster, store, Exhaustive(), policy, START, seconds=1)).plan
+    assert plan is not None
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("budgets", "moves"),
+    [
+        ({"max_evictions_per_node": 2}, ["a", "b"]),
+        ({"max_evictions_per_node": 1}, []),
+        ({"max_evictions_per_node": 2, "max_evictions_per_workload": 0}, []),
+        ({"max_evictions_per_node": 2, "max_evictions_per_hour": 1}, []),
+    ],
+)
+async def test_a_plan_that_the_budgets_would_stop_is_never_begun(budgets, moves):
+    plan = await planned(replace(FULL, **budgets))
+    assert [one.pod for one in plan.proposal.moves] == moves
+    assert plan.phase is (Phase.UNDER_WAY if moves else Phase.SHOWN)
+    if not moves:
+        assert [(one.pod, one.impossible) for one in plan.proposal.unplaced] == [("big", False)]
+
+
+async def test_an_eviction_that_the_snapshot_does_not_show_yet_is_spent():
+    ref = WorkloadRef("Deployment", "c")
+    gone = EvictPod("shop", "c", "uid-c", "n1", ref, EvictionRanking.LOW, ResourceName.CPU, Reason.PACKED)
+    spent = Outcome(START - timedelta(minutes=1), gone, Verdict.DONE, Reason.PACKED)
+    two = replace(FULL, max_evictions_per_node=2)
+    assert [one.pod for one in (await planned(two, spent)).proposal.moves] == []
+    # Once it is gone from the snapshot its turn is over.
+    over = replace(spent, action=replace(gone, uid="uid-before"))
+    assert [one.pod for one in (await planned(two, over)).proposal.moves] == ["a", "b"]

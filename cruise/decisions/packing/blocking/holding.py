@@ -94,6 +94,11 @@ def _protections(built: Built, pod_node: Int64Array, stuck: BoolArray) -> Int64A
         if gone[limit.members].sum() >= limit.allowed:
             covered = np.isin(problem.pod_class, limit.members) & (problem.pod_node >= 0) & ~left
             protection[covered] = PROTECTIONS.index(obstacle)
+    most = problem.rules.most_evicted
+    if most is not None:
+        spent = np.bincount(problem.pod_node[left], minlength=problem.node_count) >= most
+        held = (problem.pod_node >= 0) & spent[problem.pod_node] & ~left
+        protection[held] = PROTECTIONS.index(Obstacle.EVICTION_LIMIT)
     for pod in np.flatnonzero(stuck).tolist():
         protection[pod] = PROTECTIONS.index(_obstacle_of(built.unmovable[pod] if built.unmovable else None))
     return protection

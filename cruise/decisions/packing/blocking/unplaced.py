@@ -18,6 +18,8 @@ from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Packing
 from cruise.packer.problem import Objective
 
+_PASSING = (Obstacle.DISRUPTION_BUDGET, Obstacle.EVICTION_LIMIT)
+
 
 def why_unplaced(built: Built, packing: Packing) -> tuple[Unplaced, ...]:
     """Say for each pod that is pending and stays so what keeps it out, sorted by namespace and pod."""
@@ -63,7 +65,9 @@ class _Asking:
             blocked = smallest(nodes, masks, room.ways_as_packed())
         proved = never or int(built.problem.priorities[pod_class]) in self._proved
         evidence = Evidence(built, pod, pod_class, blocked, masks, room, never, self._neighbours)
-        return tuple(str(obstacle) for obstacle in blocked.obstacles), finding_of(evidence), proved
+        # Budgets fill up again: what they stand in the way of is possible in a plan made later.
+        impossible = proved and not any(one in _PASSING for one in blocked.obstacles)
+        return tuple(str(obstacle) for obstacle in blocked.obstacles), finding_of(evidence), impossible
 
 
 def _together(fixed: dict[Obstacle, BoolArray], others: dict[Obstacle, BoolArray]) -> dict[str, BoolArray]:
@@ -74,8 +78,10 @@ def _together(fixed: dict[Obstacle, BoolArray], others: dict[Obstacle, BoolArray
 
 
 def _proved_priorities(built: Built, packing: Packing) -> set[int]:
-    """The priorities of which no packing as good for the higher ones is proved to place more."""
+    """The priorities of which no packing as good for the higher ones is proved to place more, whenever it is made."""
     problem = built.problem
+    if problem.rules.eviction_limits or problem.rules.most_evicted is not None:
+        return set()
     key = packing.after.key(problem.objective)
     step = 2 if problem.objective is Objective.PAPER else 1
     proved = set[int]()

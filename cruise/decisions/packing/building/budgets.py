@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from cruise.decisions.guidance.evictability import covers
-from cruise.decisions.packing.building.built import Allowance
 from cruise.decisions.packing.building.census import Census, Kind
 from cruise.decisions.packing.building.obstacle import Obstacle
-from cruise.domain.cluster import DisruptionBudget
+from cruise.domain.arrays import UNBOUNDED, Int64Array
+from cruise.domain.cluster import DisruptionBudget, Node, WorkloadRef
 from cruise.domain.details import Detail
+from cruise.domain.packing import Allowance
 
 _SPENT = {Obstacle.DISRUPTION_BUDGET: Detail.BUDGET_EXHAUSTED, Obstacle.EVICTION_LIMIT: Detail.EVICTIONS_SPENT}
 
@@ -59,18 +62,23 @@ def _allowances(kinds: Sequence[Kind], allowance: Allowance) -> Iterator[tuple[s
         yield "evictions left in this hour", list(range(len(kinds))), allowance.in_all
     if allowance.each_workload is None and not allowance.of_workloads:
         return
-    of_workload: dict[tuple[str, str, str], list[int]] = {}
-    allowed_of: dict[tuple[str, str, str], int | None] = {}
+    of_workload: dict[tuple[str, WorkloadRef], list[int]] = {}
     for number, kind in enumerate(kinds):
         ref = kind.pod.workload
         if ref is not None:
-            key = (kind.pod.namespace, ref.kind, ref.name)
-            of_workload.setdefault(key, []).append(number)
-            allowed_of[key] = allowance.of_workloads.get((kind.pod.namespace, ref), allowance.each_workload)
-    for (namespace, what, name), members in sorted(of_workload.items()):
-        allowed = allowed_of[namespace, what, name]
+            of_workload.setdefault((kind.pod.namespace, ref), []).append(number)
+    for (namespace, ref), members in sorted(of_workload.items()):
+        allowed = allowance.of_workload(namespace, ref)
         if allowed is not None:
-            yield f"evictions left of {what} {namespace}/{name}", members, allowed
+            yield f"evictions left of {ref.kind} {namespace}/{ref.name}", members, allowed
+
+
+def most_evicted(allowance: Allowance, nodes: Sequence[Node]) -> Int64Array | None:
+    """Return how many pods of each node may be evicted, None where any number may."""
+    if allowance.each_node is None and not allowance.of_nodes:
+        return None
+    allowed = [allowance.on_node(node.name) for node in nodes]
+    return np.array([UNBOUNDED if most is None else most for most in allowed], dtype=np.int64)
 
 
 def _evictable(kinds: Sequence[Kind], members: frozenset[int]) -> int:

@@ -1,6 +1,7 @@
 """Builds a packing problem from a snapshot."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -8,8 +9,8 @@ import numpy as np
 
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.packing.building.amounts import amounts_table, capacities, only, resource_names
-from cruise.decisions.packing.building.budgets import apply_limits
-from cruise.decisions.packing.building.built import UNLIMITED, Allowance, Built, Usage
+from cruise.decisions.packing.building.budgets import apply_limits, most_evicted
+from cruise.decisions.packing.building.built import Built, Usage
 from cruise.decisions.packing.building.census import Census, extras_of, take_census
 from cruise.decisions.packing.building.classes import classify
 from cruise.decisions.packing.building.marks import find_marks
@@ -20,7 +21,7 @@ from cruise.decisions.packing.building.rules import RuleMaker
 from cruise.decisions.packing.building.signatures import sign
 from cruise.decisions.packing.building.sites import Sites
 from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Sizes
+from cruise.domain.packing import UNLIMITED, Allowance, Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.packer.problem import Objective, Problem
@@ -91,7 +92,7 @@ def build_problem(
         admits=admits,
         pod_class=classes.pod_class,
         pod_node=pod_node,
-        rules=rules,
+        rules=replace(rules, most_evicted=most_evicted(allowance, nodes)),
         objective=objective,
     )
     return Built(

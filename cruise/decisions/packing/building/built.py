@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.actions import RefusedTarget
-from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Sizes
 from cruise.domain.policy import Policy
@@ -27,21 +27,6 @@ class Usage:
     stored: StoredOverrides = field(default_factory=dict)
     refused: Mapping[str, RefusedTarget] = field(default_factory=dict)
     unsizable: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """How many evictions a plan may ask for beside what PodDisruptionBudgets allow; None is no limit.
-
-    `each_workload` holds for every workload that `of_workloads` does not name.
-    """
-
-    in_all: int | None = None
-    each_workload: int | None = None
-    of_workloads: Mapping[tuple[str, WorkloadRef], int] = field(default_factory=dict)
-
-
-UNLIMITED = Allowance()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Which pods may be taken off a node, read once more from the cluster's own objects."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
@@ -8,6 +8,7 @@ from cruise.decisions.packing.judging.lookup import SelectorIndex
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides, resolve_overrides
+from cruise.domain.packing import Allowance
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
@@ -117,4 +118,21 @@ def find_broken_budgets(leaving: Leaving, gone: Sequence[Pod]) -> list[str]:
         f"disruption budget {namespace}/{name} allows {allowed[(namespace, name)]}, the plan evicts {many}"
         for (namespace, name), many in sorted(spent.items())
         if many > allowed[(namespace, name)]
+    ]
+
+
+def find_overdrawn(allowance: Allowance, gone: Sequence[Pod]) -> list[str]:
+    """Say which eviction budgets the whole plan exceeds."""
+    found = [("evictions in this hour", len(gone), allowance.in_all)]
+    of_nodes = Counter(pod.node for pod in gone if pod.node is not None)
+    found += [(f"evictions from node {node}", many, allowance.on_node(node)) for node, many in sorted(of_nodes.items())]
+    of_workloads = Counter((pod.namespace, pod.workload) for pod in gone if pod.workload is not None)
+    found += [
+        (f"evictions of {ref} in {namespace}", many, allowance.of_workload(namespace, ref))
+        for (namespace, ref), many in sorted(of_workloads.items())
+    ]
+    return [
+        f"{what}: {allowed} left, {many} planned"
+        for what, many, allowed in found
+        if allowed is not None and many > allowed
     ]

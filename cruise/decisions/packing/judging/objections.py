@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from cruise.decisions.packing.judging.accounts import find_wrong_accounts
 from cruise.decisions.packing.judging.board import PodKey, key_of
-from cruise.decisions.packing.judging.leaving import Leaving, find_broken_budgets
+from cruise.decisions.packing.judging.leaving import Leaving, find_broken_budgets, find_overdrawn
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.decisions.packing.judging.sizing import Demand, find_lack_of_headroom
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
-from cruise.domain.packing import Proposal
+from cruise.domain.packing import UNLIMITED, Allowance, Proposal
 from cruise.domain.policy import Mode, Policy
 
 FULL_POLICY = Policy(mode=Mode.FULL)
@@ -23,12 +23,14 @@ def find_objections(
     demands: Mapping[PodKey, Demand] | None = None,
     policy: Policy = FULL_POLICY,
     stored: StoredOverrides = NO_STORED_OVERRIDES,
+    allowance: Allowance = UNLIMITED,
 ) -> tuple[str, ...]:
     """Say what is wrong with a plan, a line each; none for a plan that may be carried out as it stands.
 
     The plan is replayed on the snapshot's own pods and nodes, stage by stage, against every filter of kube-scheduler
     and every rule on what cruise may evict. `demands` are those by (namespace, pod) of pods that are sized, from
-    which each node's shared headroom is checked; a pod without one needs what it counts.
+    which each node's shared headroom is checked; a pod without one needs what it counts. `allowance` is what the
+    eviction budgets leave to the whole plan.
     """
     strangers = _find_strangers(snapshot, proposal)
     if strangers:
@@ -37,6 +39,7 @@ def find_objections(
     replay = Replay(snapshot, proposal, leaving)
     replay.run()
     objections = [*replay.objections, *find_broken_budgets(leaving, replay.gone)]
+    objections += find_overdrawn(allowance, replay.gone)
     if demands is not None:
         for node, arrived in replay.arrivals_by_node().items():
             objections += find_lack_of_headroom(replay.board, node, arrived, demands)

@@ -225,7 +225,8 @@ def test_lower_priority_that_a_budget_protects():
     budget = DisruptionBudget("shop", "web", WEB, 0)
     found = explained([a_node("n1")], a_pod("low", "n1", cpu=800), a_pod("high", priority=9), budgets=(budget,))
     blocked, words, impossible = only(found)
-    assert (blocked, impossible) == (("disruption-budget",), True)
+    # It may allow an eviction again.
+    assert (blocked, impossible) == (("disruption-budget",), False)
     assert "which a PodDisruptionBudget protects" in words
 
 

@@ -1,8 +1,9 @@
 """Which limits on evictions a plan has to mind."""
 
-from cruise.decisions.packing.building import Allowance, Built, build_problem
+from cruise.decisions.packing.building import Built, build_problem
 from cruise.domain.cluster import DisruptionBudget, Snapshot, WorkloadRef
 from cruise.domain.details import Detail
+from cruise.domain.packing import Allowance
 from cruise.domain.scheduling import LabelSelector
 from tests.decisions.packing.shop import a_node, a_pod
 
@@ -66,3 +67,10 @@ def test_a_caller_may_limit_all_evictions_and_those_of_a_workload() -> None:
     }
     held = built_with(allowance=Allowance(of_workloads={("shop", WEB): 0}))
     assert [stays is None for stays in held.unmovable] == [True, False, False, True]
+
+
+def test_a_caller_may_limit_the_evictions_of_each_node() -> None:
+    assert built_with().problem.rules.most_evicted is None
+    most = built_with(allowance=Allowance(each_node=2, of_nodes={"n2": 0})).problem.rules.most_evicted
+    assert most is not None
+    assert most.tolist() == [2, 0]
