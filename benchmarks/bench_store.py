@@ -170,9 +170,12 @@ def _advance(partition: int, hour: int, rng: Generator) -> UsageAdvance:
     pages = rng.lognormal(10, 1, (len(numbers), 1)) * (1 + 0.01 * rng.standard_normal(shape))
     counters = rng.random((2, len(numbers))) * 1e6
     series = [f"containerd://{rng.bytes(32).hex()}" for _ in keys]
+    changed_at = np.full(len(keys), hour * 3600)
     return UsageAdvance(
         partition=f"partition-{partition}",
-        progress=PartitionProgress(0, hour * 3600, tail=CounterTail(hour * 3600, keys, series, *counters)),
+        progress=PartitionProgress(
+            0, hour * 3600, tail=CounterTail(hour * 3600, keys, series, counters[0], counters[1], changed_at)
+        ),
         peaks=HourlyPeaks(
             keys=[PeakKey(f"team-{n % 200:03d}", _workload(n), "app", "") for n in workloads.tolist()],
             hours=np.full(len(workloads), hour, dtype=np.int64),

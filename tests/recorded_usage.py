@@ -59,7 +59,7 @@ class RecordedUsage:
             np.ones(len(keys), dtype=np.bool_),
         )
         counters = np.full(len(keys), float(end))
-        return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters)
+        return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters, np.full(len(keys), end))
 
     async def node_loads(self, at: int) -> Mapping[str, float]:
         return {}

@@ -221,6 +221,9 @@ class CounterTail:
     """The last raw counters of a partition, so that the next read continues without asking for them again.
 
     One row a series (`series` identifies it within the container: the runtime's id); NaN where a counter is absent.
+    `changed_at` has the grid time of the last scrape that is known to have seen it, in Unix seconds: `at`, or earlier
+    where nothing that is scraped with it has moved since. Where no scrape is known yet it is negative: the time since
+    which nothing has moved.
     """
 
     at: int  # Unix seconds of the grid time that the counters were read for
@@ -228,6 +231,7 @@ class CounterTail:
     series: Sequence[str]
     cpu_seconds: Float64Array
     cpu_waiting_seconds: Float64Array
+    changed_at: Int64Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,7 @@ class Settings:
             max_samples_per_query=self.prometheus_max_samples_per_query,
             step_seconds=int(self.prometheus_step.total_seconds()),
             accept_partial=self.prometheus_accept_partial,
+            plausible=self.rules.plausible,
         )
 
     def _password(self) -> str | None:

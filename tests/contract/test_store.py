@@ -264,6 +264,7 @@ async def test_progress_comes_back_with_gaps_and_counters(store):
         series=["containerd://old", "containerd://new"],
         cpu_seconds=np.array([1.25, 0.1]),
         cpu_waiting_seconds=np.array([np.nan, 1e-300]),
+        changed_at=np.array([NOW_SECONDS, -NOW_SECONDS]),
     )
     await store.record_usage(advance("a", read_until=60, gaps=((10, 20, 1), (30, 40, 2)), tail=tail))
     await store.record_usage(advance("b", read_until=70))
@@ -276,6 +277,7 @@ async def test_progress_comes_back_with_gaps_and_counters(store):
     assert (kept.tail.at, list(kept.tail.keys), list(kept.tail.series)) == (tail.at, tail.keys, tail.series)
     np.testing.assert_array_equal(kept.tail.cpu_seconds, tail.cpu_seconds)
     np.testing.assert_array_equal(kept.tail.cpu_waiting_seconds, tail.cpu_waiting_seconds)
+    np.testing.assert_array_equal(kept.tail.changed_at, tail.changed_at)
 
 
 async def test_recent_blocks_are_those_with_a_later_time_oldest_first(store):

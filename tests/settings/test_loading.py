@@ -162,6 +162,7 @@ def test_prometheus_settings_carry_what_was_set(tmp_path):
             "CRUISE_PROMETHEUS_ID_LABEL": "-",
             "CRUISE_PROMETHEUS_STEP": "30s",
             "CRUISE_PROMETHEUS_TIMEOUT": "1m",
+            "CRUISE_RULES": "seeds",
         }
     ).prometheus()
     assert settings.url == "https://mimir.example/prometheus"
@@ -170,6 +171,7 @@ def test_prometheus_settings_carry_what_was_set(tmp_path):
     assert settings.matchers == 'cluster="prod"'
     assert (settings.labels.namespace, settings.labels.id, settings.labels.pod) == ("kubernetes_namespace", "", "pod")
     assert (settings.step_seconds, settings.timeout_seconds) == (30, 60.0)
+    assert not settings.plausible
 
 
 def test_prometheus_without_an_address_is_refused_and_a_given_one_wins():

@@ -16,7 +16,8 @@ from typing import TypeVar
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.counters import CountersBefore, joined_tail
+from cruise.adapters.prometheus.counter_rows import CountersBefore
+from cruise.adapters.prometheus.counters import joined_tail
 from cruise.adapters.prometheus.listing import Listing, usage_listing
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
@@ -46,8 +47,10 @@ class RecordingReader:
         self._client = PrometheusClient(settings)
         self._questions = UsageQuestions(settings, self._client, server_folds=False)
         self._cores = cores
-        # The start itself is asked for as well: the first step's use is what the counters grew by since then.
-        self._grid = np.arange(start, end + 1, step, dtype=np.int64)
+        # The start itself is asked for as well: the first step's use is what the counters grew by since then. How old
+        # the very first values are is not known, so there is one more before them.
+        self._start = start
+        self._grid = np.arange(start - step * settings.plausible, end + 1, step, dtype=np.int64)
         self._days = np.array_split(self._grid, range(DAY // step, len(self._grid), max(1, DAY // step)))
         self._listings: list[Listing] = []
 
@@ -75,7 +78,7 @@ class RecordingReader:
 
         One row a grid time and one column a container; NaN is no sample.
         """
-        shape = (len(self._grid) - 1, len(containers))
+        shape = (int(self._grid[-1] - self._start) // self._settings.step_seconds, len(containers))
         cpu, memory = np.full(shape, np.nan, dtype=np.float32), np.full(shape, np.nan, dtype=np.float32)
         columns = {key: column for column, key in enumerate(containers)}
         tail: CounterTail | None = None
@@ -105,22 +108,22 @@ class RecordingReader:
             return patiently(partial(self._questions.ask, pods, times, before, self._cores))
 
         tails = []
-        first = int(times[0] - self._grid[0]) // self._settings.step_seconds - 1
         for block, ended in pool.map(ask, pieces):
-            _fill(into, first, block)
+            self._fill(into, block)
             tails.append(ended)
         return joined_tail(tails, int(times[-1]))
 
-
-def _fill(into: tuple[dict[ContainerKey, int], Float32Array, Float32Array], first: int, block: SampleBlock) -> None:
-    columns, cpu, memory = into
-    places = np.fromiter((columns.get(key, -1) for key in block.keys), np.int64, len(block.keys))
-    wanted = places >= 0
-    # The start has no row: it is there for its counters.
-    skipped = max(0, -first)
-    rows = slice(first + skipped, first + len(block.times))
-    cpu[rows, places[wanted]] = block.cpu_demand_millicores[wanted, skipped:].T
-    memory[rows, places[wanted]] = block.memory_bytes[wanted, skipped:].T
+    def _fill(self, into: tuple[dict[ContainerKey, int], Float32Array, Float32Array], block: SampleBlock) -> None:
+        columns, cpu, memory = into
+        places = np.fromiter((columns.get(key, -1) for key in block.keys), np.int64, len(block.keys))
+        wanted = places >= 0
+        # What is not after the start has no row: it is there for its counters.
+        within = block.times > self._start
+        rows = (block.times[within] - self._start) // self._settings.step_seconds - 1
+        cells = np.ix_(rows, places[wanted])
+        # A block may tell of steps that the one before could not know.
+        cpu[cells] = np.fmax(cpu[cells], block.cpu_demand_millicores[np.ix_(wanted, within)].T)
+        memory[cells] = np.fmax(memory[cells], block.memory_bytes[np.ix_(wanted, within)].T)
 
 
 def patiently(ask: Callable[[], T], wait: Callable[[float], object] = time.sleep) -> T:

@@ -37,7 +37,8 @@ class PrometheusSettings:
     changes. `headers` go with every request (`X-Scope-OrgID` for Mimir). `node_load_label` names the node on
     `node_load1`; a series without it is known by its `instance`, without the port. `accept_partial` takes answers
     that the server itself calls incomplete. `client_certificate` is the files of a certificate and its key. `by_get`
-    uses GET: to an API server that proxies queries, a POST would be a write, which takes another right.
+    uses GET: to an API server that proxies queries, a POST would be a write, which takes another right. `plausible`
+    is the rule of that name: what counters grow by over missed scrapes is spread over them.
     """
 
     url: str
@@ -59,3 +60,4 @@ class PrometheusSettings:
     accept_partial: bool = False
     client_certificate: tuple[str, str] | None = None
     by_get: bool = False
+    plausible: bool = True

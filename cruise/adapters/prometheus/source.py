@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.counters import CountersBefore, joined_tail
+from cruise.adapters.prometheus.counter_rows import CountersBefore
+from cruise.adapters.prometheus.counters import joined_tail
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -18,6 +21,8 @@ from cruise.domain.usage import CounterTail, SampleBlock
 from cruise.errors import BadInput, CruiseError, Unavailable
 
 HOUR_SECONDS = 3600
+
+T = TypeVar("T", np.float32, np.float64)
 
 
 class PrometheusSource:
@@ -104,14 +109,20 @@ def _first(failures: Sequence[BaseException]) -> BaseException:
 def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:
     if len(blocks) == 1:
         return blocks[0]
-    nothing = np.empty((0, len(times)))
+    # Some may tell of steps before the read; the others know nothing more of them.
+    longest = max((block.times for block in blocks), key=len, default=times)
+
+    def widened(block: SampleBlock, rows: NDArray[T]) -> NDArray[T]:
+        return np.column_stack((np.full((len(rows), len(longest) - len(block.times)), np.nan, rows.dtype), rows))
+
+    nothing = np.empty((0, len(longest)))
     return SampleBlock(
         keys=[key for block in blocks for key in block.keys],
-        times=times,
+        times=longest,
         cpu_demand_millicores=np.concatenate(
-            [nothing.astype(np.float32), *(block.cpu_demand_millicores for block in blocks)]
+            [nothing.astype(np.float32), *(widened(block, block.cpu_demand_millicores) for block in blocks)]
         ),
-        memory_bytes=np.concatenate([nothing, *(block.memory_bytes for block in blocks)]),
+        memory_bytes=np.concatenate([nothing, *(widened(block, block.memory_bytes) for block in blocks)]),
         psi_known=np.concatenate([np.zeros(0, dtype=np.bool_), *(block.psi_known for block in blocks)]),
         nodes=[node for block in blocks for node in block.nodes],
     )

@@ -1,7 +1,8 @@
 """One question about usage: the three families of some pods over some times, made into samples."""
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.counters import Answers, CountersBefore, usage_of
+from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
+from cruise.adapters.prometheus.counters import Answers, usage_of
 from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder
 from cruise.adapters.prometheus.queries import usage_query, usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -34,13 +35,15 @@ class UsageQuestions:
 
         `cores` bounds what one container can use. Raises BadInput, Throttled, Unavailable.
         """
-        metrics, step = self._settings.metrics, self._settings.step_seconds
+        metrics = self._settings.metrics
         answers = Answers(
             cpu_seconds=self._matrix(metrics.cpu, pods, times),
             cpu_waiting_seconds=self._matrix(metrics.cpu_waiting, pods, times),
             memory_bytes=self._matrix(metrics.memory, pods, times),
+            pods=pods,
         )
-        return usage_of(answers, times, step, before, cores, self._pressured_nodes)
+        counting = Counting(self._settings.step_seconds, cores, self._settings.plausible)
+        return usage_of(answers, times, before, counting, self._pressured_nodes)
 
     def _matrix(self, metric: str, pods: str, times: Int64Array) -> Matrix:
         first, last, step = int(times[0]), int(times[-1]), self._settings.step_seconds

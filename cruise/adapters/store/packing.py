@@ -33,6 +33,7 @@ class _PackedTail(msgspec.Struct, array_like=True, frozen=True):
     series: Sequence[str]
     cpu_seconds: bytes
     cpu_waiting_seconds: bytes
+    changed_at: bytes | None = None  # tails of earlier versions have none
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -74,7 +75,12 @@ def unpack_block(packed: bytes, pool: dict[ContainerKey, ContainerKey] | None = 
 def pack_tail(tail: CounterTail) -> bytes:
     """Return a partition's last counters as bytes."""
     packed = _PackedTail(
-        tail.at, tail.keys, tail.series, _planes(tail.cpu_seconds, "<f8"), _planes(tail.cpu_waiting_seconds, "<f8")
+        tail.at,
+        tail.keys,
+        tail.series,
+        _planes(tail.cpu_seconds, "<f8"),
+        _planes(tail.cpu_waiting_seconds, "<f8"),
+        _planes(tail.changed_at, "<i8"),
     )
     return zlib.compress(_encode(packed), _LEVEL)
 
@@ -88,6 +94,7 @@ def unpack_tail(packed: bytes) -> CounterTail:
         series=tail.series,
         cpu_seconds=_joined(tail.cpu_seconds, "<f8"),
         cpu_waiting_seconds=_joined(tail.cpu_waiting_seconds, "<f8"),
+        changed_at=np.full(len(tail.keys), tail.at) if tail.changed_at is None else _joined(tail.changed_at, "<i8"),
     )
 
 

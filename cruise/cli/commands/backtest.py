@@ -1,6 +1,7 @@
 """`cruise backtest`: what each policy would have made of recorded usage, on simulated nodes."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -185,7 +186,7 @@ def _read_prometheus(
     from cruise.cli.execution.replay import read_prometheus
 
     end, cluster = parse_time(now) or wall_clock(), None
-    prometheus = settings.prometheus(url)
+    prometheus = replace(settings.prometheus(url), plausible=options.policy.rules.plausible)
     if snapshot is not None:
         from cruise.cli.inputs.files import load_snapshot
 

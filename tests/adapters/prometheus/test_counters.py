@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.prometheus.counters import Answers, CountersBefore, usage_of
+from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
+from cruise.adapters.prometheus.counters import Answers, usage_of
 from cruise.adapters.prometheus.matrix import Matrix, SeriesName
 from cruise.domain.usage import ContainerKey
 
@@ -25,13 +26,12 @@ def matrix(*rows):
     return Matrix([of for of, _ in rows], np.array([values for _, values in rows], dtype=np.float64))
 
 
-def usage(cpu, waiting=(), memory=(), tail=None, pressured=None, start=0):
+def usage(cpu, waiting=(), memory=(), tail=None, pressured=None, start=0, fills_holes=False):
     steps = max((len(values) for _, values in (*cpu, *waiting, *memory)), default=1)
     times = start + 60 * np.arange(1, steps + 1)
     parts = [matrix(*rows) if rows else Matrix([], np.empty((0, steps))) for rows in (cpu, waiting, memory)]
-    return usage_of(
-        Answers(*parts), times, 60, CountersBefore.of(tail), CORES, set() if pressured is None else pressured
-    )
+    answers, before = Answers(parts[0], parts[1], parts[2]), CountersBefore.of(tail)
+    return usage_of(answers, times, before, Counting(60, CORES, fills_holes), set() if pressured is None else pressured)
 
 
 def demand(*arguments, **more):

@@ -127,12 +127,12 @@ async def test_reads_what_the_controller_would_have_read(scraped: str, most_samp
     expected_cpu, expected_memory = np.full_like(cpu, np.nan), np.full_like(memory, np.nan)
     with closing(PrometheusSource(PrometheusSettings(scraped))) as source:
         for partition in await source.partitions(make_snapshot()):
-            block, _ = await source.read(partition, START - 60, end, None)
+            block, _ = await source.read(partition, START - 120, end, None)
             for row, key in enumerate(block.keys):
                 column = containers.index(key)
-                # The minute up to the start is read for the counters at the start.
-                expected_cpu[:, column] = block.cpu_demand_millicores[row, 1:]
-                expected_memory[:, column] = block.memory_bytes[row, 1:]
+                # The two minutes up to the start are read for the counters at the start.
+                expected_cpu[:, column] = block.cpu_demand_millicores[row, 2:]
+                expected_memory[:, column] = block.memory_bytes[row, 2:]
     np.testing.assert_array_equal(cpu, expected_cpu)
     np.testing.assert_array_equal(memory, expected_memory)
     assert np.isnan(cpu).any(axis=0).tolist() == [False, False, False, True, True]

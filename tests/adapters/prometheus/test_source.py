@@ -82,7 +82,8 @@ async def test_a_read_asks_three_times_and_for_nothing_but_its_own_minutes():
         (metric, ".*[bcd0]", 660, 900) for metric in (CPU, WAITING, MEMORY)
     ]
     assert block.keys == [ContainerKey("shop", "web-b", "app")]
-    np.testing.assert_allclose(block.cpu_demand_millicores, [[np.nan] + [101] * 4])
+    # How old the first counter is is not known, so it does not count either.
+    np.testing.assert_allclose(block.cpu_demand_millicores, [[np.nan] * 2 + [101] * 3])
     assert block.psi_known.tolist() == [True]
     assert list(block.nodes) == ["n1"]
     assert tail is not None
@@ -157,7 +158,8 @@ async def test_usage_that_vanishes_under_running_pods_is_no_answer():
         with pytest.raises(Unavailable, match="no usage since 1970-01-01 00:15 UTC of containers that run"):
             await subject.read(PARTITION, 900, 1200, tail)
         await subject.partitions(make_snapshot())
-        block, tail = await subject.read(PARTITION, 900, 1200, tail)
+        for start in (900, 1200):
+            block, tail = await subject.read(PARTITION, start, start + 300, tail)
         assert (list(block.keys), tail is not None and list(tail.keys)) == ([], [])
 
 
@@ -179,17 +181,18 @@ async def test_series_without_the_labels_are_told_with_their_names():
             await subject.read(PARTITION, 600, 900, None)
 
 
-async def test_the_cores_of_the_largest_node_bound_what_a_restarted_container_used():
+@pytest.mark.parametrize(("counted", "known"), [(239.0, True), (241.0, False)])
+async def test_the_cores_of_the_largest_node_bound_what_a_restarted_container_used(counted, known):
     def respond(request: Request) -> Answer:
         metric, _, first, last = asked(request)
         if metric != CPU:
             return steady("web-b")(request)
-        counters = {660: 1000.0, 720: 241.0, 780: 245.0, 840: 239.0}
+        counters = {660: 1000.0, 720: 1010.0, 780: counted, 840: counted + 4}
         return matrix("web-b", value=counters.__getitem__, first=first, last=last)
 
     async with source(respond, "web-b") as subject:
         block, _ = await subject.read(PARTITION, 600, 840, None)
-    assert np.isnan(block.cpu_demand_millicores).tolist() == [[True, True, False, False]]
+    assert np.isnan(block.cpu_demand_millicores).tolist() == [[True, True, not known, False]]
 
 
 @pytest.mark.parametrize(("partition", "start", "end"), [("shop", 0, 60), (PARTITION, 30, 60), (PARTITION, 0, 90)])

@@ -35,9 +35,10 @@ def read_number(number: int) -> UsageAdvance:
     """The number-th read: it is the only one with a block that ends then, and with peaks of that hour."""
     keys = [ContainerKey("shop", f"web-{container}", "app") for container in range(CONTAINERS)]
     figures = np.full(CONTAINERS, float(number))
+    tail = CounterTail(number, keys, [""] * CONTAINERS, figures, figures, figures.astype(np.int64))
     return UsageAdvance(
         partition="a",
-        progress=PartitionProgress(0, number, tail=CounterTail(number, keys, [""] * CONTAINERS, figures, figures)),
+        progress=PartitionProgress(0, number, tail=tail),
         peaks=HourlyPeaks(
             keys=[PeakKey("shop", f"Deployment/web-{container}", "app", "") for container in range(CONTAINERS)],
             hours=np.full(CONTAINERS, number, dtype=np.int64),

@@ -1,5 +1,8 @@
 """Packed samples and counters come back bit by bit."""
 
+import zlib
+
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,11 +34,19 @@ def test_a_block_comes_back_bit_by_bit(sizes, data):
 @given(series=st.lists(st.text(max_size=5), max_size=5), data=st.data())
 def test_counters_come_back_bit_by_bit(series, data):
     counters = arrays.arrays(np.float64, len(series))
-    tail = CounterTail(7, [ContainerKey("a", "b", "c")] * len(series), series, data.draw(counters), data.draw(counters))
+    keys = [ContainerKey("a", "b", "c")] * len(series)
+    changed_at = data.draw(arrays.arrays(np.int64, len(series)))
+    tail = CounterTail(7, keys, series, data.draw(counters), data.draw(counters), changed_at)
     again = unpack_tail(pack_tail(tail))
     assert (again.at, list(again.keys), list(again.series)) == (tail.at, tail.keys, tail.series)
     assert again.cpu_seconds.tobytes() == tail.cpu_seconds.tobytes()
     assert again.cpu_waiting_seconds.tobytes() == tail.cpu_waiting_seconds.tobytes()
+    assert again.changed_at.tobytes() == tail.changed_at.tobytes()
+
+
+def test_counters_of_earlier_versions_were_scraped_at_the_end():
+    packed = msgspec.msgpack.encode((60, [("a", "b", "c")], ["id"], bytes(8), bytes(8)))
+    assert unpack_tail(zlib.compress(packed)).changed_at.tolist() == [60]
 
 
 def test_a_matrix_that_is_not_contiguous_is_packed_by_its_values():

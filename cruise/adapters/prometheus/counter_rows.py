@@ -1,0 +1,199 @@
+"""Raw counters in rows, those of the read before in front: which values scrapes saw, and what follows from them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cruise.adapters.prometheus.folding import SeriesKey, by_owner
+from cruise.adapters.prometheus.growth import Spreading, growth_by_step
+from cruise.adapters.prometheus.scrapes import HOLE_SECONDS, Scrapes, Targets, fell_back, moved, scrapes_of
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.usage import ContainerKey, CounterTail
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How counters are read: the step, the most cores that one container can use, and whether holes are filled.
+
+    Where they are not, every step counts as scraped and stands for itself, as in the design that this one began with.
+    """
+
+    step_seconds: int
+    cores: float
+    fills_holes: bool = True
+
+    @property
+    def span(self) -> int:
+        """How many steps may lie between two scrapes."""
+        return max(1, HOLE_SECONDS // self.step_seconds) if self.fills_holes else 1
+
+    @property
+    def spreading(self) -> Spreading:
+        """How growth is spread: a target at rest is known to be so one step after the longest hole."""
+        return Spreading(self.span, self.span + self.fills_holes, falls_are_resets=not self.fills_holes)
+
+
+@dataclass(frozen=True, slots=True)
+class CountersBefore:
+    """The counters of the read before, ready to be looked up; `containers` gives each key as it is."""
+
+    tail: CounterTail | None = None
+    rows: Mapping[SeriesKey, int] = field(default_factory=dict)
+    containers: Mapping[ContainerKey, ContainerKey] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tail: CounterTail | None) -> "CountersBefore":
+        """Index a tail."""
+        if tail is None:
+            return CountersBefore()
+        rows = {id_: row for row, id_ in enumerate(zip(tail.keys, tail.series, strict=True))}
+        return CountersBefore(tail, rows, {key: key for key in tail.keys})
+
+    def missing(self, ids: Sequence[SeriesKey], containers: Mapping[ContainerKey, int], pods: str) -> list[SeriesKey]:
+        """Return the series that were there before and are not among the `ids`, of the pods whose names match."""
+        present = set(ids)
+        if len(present) == len(self.rows) and all(id_ in self.rows for id_ in ids):
+            return []
+        selects = re.compile(pods).fullmatch
+        return [id_ for id_ in self.rows if id_ not in present and (id_[0] in containers or selects(id_[0].pod))]
+
+
+@dataclass(frozen=True, slots=True)
+class CounterRows:
+    """One row a series; the first `lead` columns are before the read, with the value of each series' last scrape.
+
+    `targets` has what is scraped together with a series, `last_moves` the column of its last move before the read,
+    counted from the read's first; a row without any has the largest number there is. What is not `dated` in front is
+    of a scrape that may have been any time before.
+    """
+
+    ids: Sequence[SeriesKey]
+    targets: Int64Array
+    cpu: Float64Array
+    waiting: Float64Array
+    lead: int
+    last_moves: Int64Array
+    dated: BoolArray
+
+    @staticmethod
+    def of(
+        ids: Sequence[SeriesKey],
+        cpu: Float64Array,
+        waiting: Float64Array,
+        targets: Int64Array,
+        before: CountersBefore,
+        counting: Counting,
+    ) -> "CounterRows":
+        """Put the counters of a read behind those of the read before; the last `ids` may be in the latter alone."""
+        tail, count = before.tail, len(ids)
+        places = np.fromiter((before.rows.get(id_, -1) for id_ in ids), np.int64, count)
+        known = np.flatnonzero(places >= 0)
+        last_moves = np.full(count, np.iinfo(np.int64).max)
+        ages = np.zeros(len(known), dtype=np.int64)
+        dated = np.ones(count, dtype=np.bool_)
+        if tail is not None and counting.fills_holes:
+            changed_at = tail.changed_at[places[known]]
+            ages = (tail.at - np.abs(changed_at)) // counting.step_seconds
+            dated[known] = (changed_at >= 0) | (ages > counting.span)
+        last_moves[known] = -1 - ages
+        # What was at rest for longer was scraped up to the end.
+        ages[(ages > counting.span) | ~dated[known]] = 0
+        lead = 0 if tail is None else 1 + int(ages.max(initial=0))
+        rows = [np.full((count, lead + cpu.shape[1]), np.nan) for _ in range(2)]
+        for row, values in zip(rows, (cpu, waiting), strict=True):
+            row[: len(values), lead:] = values
+        if tail is not None:
+            rows[0][known, lead - 1 - ages] = tail.cpu_seconds[places[known]]
+            rows[1][known, lead - 1 - ages] = tail.cpu_waiting_seconds[places[known]]
+        return CounterRows(ids, targets, rows[0], rows[1], lead, last_moves, dated)
+
+    def observed(
+        self, memory: tuple[Int64Array, BoolArray], targets: int, counting: Counting
+    ) -> tuple[BoolArray, Scrapes]:
+        """Tell which values scrapes saw; `memory` has the target of each memory series, and where it moved."""
+        lead, seen = self.lead, ~np.isnan(self.cpu)
+        columns = seen.shape[1] - lead
+        if not counting.fills_holes:
+            return seen, Scrapes(np.ones((targets, columns), dtype=np.bool_), np.tile(np.arange(columns), (targets, 1)))
+        cpu, waiting = self.cpu[:, lead:], self.waiting[:, lead:]
+        # Nothing tells how old the first values are that a read without a tail finds.
+        cpu_before = self.newest(self.cpu) if lead else cpu[:, 0]
+        waiting_before = self.newest(self.waiting) if lead else waiting[:, 0]
+        behind = fell_back(cpu, cpu_before)
+        moves = (moved(cpu, cpu_before) | moved(waiting, waiting_before)) & ~behind
+        last_moves = np.full(targets, np.iinfo(np.int64).min)
+        known = self.last_moves < 0
+        np.maximum.at(last_moves, self.targets[known], self.last_moves[known])
+        last_moves[last_moves == np.iinfo(np.int64).min] = 0
+        scrapes = scrapes_of([(self.targets, moves), memory], last_moves, counting.span)
+        seen[:, lead:] &= scrapes.scraped[self.targets] & ~behind
+        seen[~self.dated, :lead] = False
+        return seen, scrapes
+
+    def newest(self, counters: Float64Array) -> Float64Array:
+        """Return each series' value before the read, NaN where there is none."""
+        found: Float64Array = np.fmax.reduce(counters[:, : self.lead], axis=1, initial=np.nan)
+        return found
+
+    def demand(
+        self, observed: BoolArray, scrapes: Scrapes, owners: Int64Array, containers: int, counting: Counting
+    ) -> Float64Array:
+        """Return the CPU demand of each series in millicores, use × (1 + pressure), NaN where unknown."""
+        step, spreading = counting.step_seconds, counting.spreading
+        ran = by_owner(np.logical_or, observed, owners, containers)
+        absent_at = self._absent_at(observed, scrapes, ran, owners)
+        used = growth_by_step(self.cpu, observed, absent_at, counting.cores * step, spreading)
+        with_pressure = observed & ~np.isnan(self.waiting)
+        absent_at = self._absent_at(with_pressure, scrapes, ran, owners)
+        waited = growth_by_step(self.waiting, with_pressure, absent_at, step, spreading)
+        pressure = np.clip(np.nan_to_num(waited / step), 0.0, 1.0)
+        return used / step * 1000 * (1 + pressure)
+
+    def tail(self, observed: BoolArray, scrapes: Scrapes, at: int, counting: Counting) -> CounterTail:
+        """Return what the next read continues from: the value of each series' last scrape, and when that was."""
+        end = observed.shape[1] - 1
+        present, known = ~np.isnan(self.cpu[:, -1]), observed.any(axis=1)
+        last = end - np.where(known, observed[:, ::-1].argmax(axis=1), 0)
+        kept = present | (known & (end - last <= counting.span) & counting.fills_holes)
+        changed = np.where(present, np.minimum(last, scrapes.last_move[self.targets, -1] + self.lead), last)
+        changed_at = (at - (end - changed) * counting.step_seconds) * np.where(known, 1, -1)
+        rows = np.flatnonzero(kept)
+        return CounterTail(
+            at=at,
+            keys=[self.ids[row][0] for row in rows.tolist()],
+            series=[self.ids[row][1] for row in rows.tolist()],
+            cpu_seconds=self.cpu[rows, last[rows]],
+            cpu_waiting_seconds=self.waiting[rows, last[rows]],
+            changed_at=changed_at[rows],
+        )
+
+    def _absent_at(self, observed: BoolArray, scrapes: Scrapes, ran: BoolArray, owners: Int64Array) -> Int64Array:
+        """Return for each new series the column of the scrape before it, where its container ran; else -1."""
+        absent_at = np.full(len(observed), -1)
+        first = observed.argmax(axis=1)
+        rows = np.flatnonzero(observed.any(axis=1) & (first >= max(1, self.lead)))
+        if len(rows):
+            scraped = np.zeros((len(scrapes.scraped), observed.shape[1]), dtype=np.bool_)
+            scraped[:, self.lead :] = scrapes.scraped
+            before, columns = np.nonzero(observed[:, : self.lead])
+            scraped[self.targets[before], columns] = True
+            last = np.maximum.accumulate(np.where(scraped, np.arange(scraped.shape[1]), -1), axis=1)
+            column = last[self.targets[rows], first[rows] - 1]
+            absent_at[rows] = np.where((column >= 0) & ran[owners[rows], np.maximum(column, 0)], column, -1)
+        return absent_at
+
+
+def targets_of_missing(
+    missing: Sequence[SeriesKey], ids: Sequence[SeriesKey], found: Int64Array, targets: Targets
+) -> Int64Array:
+    """Return what the missing series were scraped with: what others of their containers are, else nothing known."""
+    if not missing:
+        return np.empty(0, dtype=np.int64)
+    of_container = {key: target for (key, _), target in zip(ids, found.tolist(), strict=True)}
+    alone = targets.numbers([key for key, _ in missing], [""] * len(missing))
+    return np.array(
+        [of_container.get(key, target) for (key, _), target in zip(missing, alone.tolist(), strict=True)],
+        dtype=np.int64,
+    )
