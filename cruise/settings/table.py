@@ -71,6 +71,7 @@ class Settings:
     prometheus_memory_metric: str = _setting(forms.NAME, "container_memory_working_set_bytes")
     prometheus_node_load_metric: str = _setting(forms.NAME, "node_load1")
     prometheus_step: timedelta = _setting(_MINUTES, timedelta(minutes=1))
+    prometheus_settle: timedelta | None = _setting(_PAUSE, None)
     prometheus_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
     prometheus_concurrency: int = _setting(forms.count("4", least=1), 4)
     prometheus_max_series_per_query: int = _setting(forms.count("20000", least=1), 20_000)

@@ -27,7 +27,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.errors import Unavailable, one_refusal
 from cruise.interfaces.announcements import announcements_of
 from cruise.runtime.ports import Store
-from cruise.runtime.usage.reading import UsageReading
+from cruise.runtime.usage.reading import SETTLE_SECONDS, UsageReading
 from cruise.settings import Settings
 
 log = structlog.get_logger()
@@ -149,7 +149,10 @@ def policy_of(settings: Settings) -> Policy:
 
 def usage_reading(settings: Settings) -> UsageReading:
     """Return how usage is read."""
+    settle = settings.prometheus_settle
     return UsageReading(
+        settle_seconds=SETTLE_SECONDS if settle is None else int(settle.total_seconds()),
+        measures_settle=settle is None and settings.rules.plausible,
         step_seconds=int(settings.prometheus_step.total_seconds()),
         samples_per_chunk=settings.prometheus_max_samples_per_query,
         partitions_at_once=settings.prometheus_concurrency,

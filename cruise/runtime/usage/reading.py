@@ -22,17 +22,22 @@ T = TypeVar("T")
 
 Gap = tuple[int, int, int]
 
+# After the fact: the last scrapes of a time may not be in yet.
+SETTLE_SECONDS = 30
+
 
 @dataclass(frozen=True, slots=True)
 class UsageReading:
     """How usage is read: on which grid, how long after the fact, and how much at once.
 
+    `measures_settle`: where the last steps are missing after `settle_seconds`, reads stay behind for longer.
     `step_seconds` divides an hour. A chunk is whole hours where its containers are few enough, between
     `shortest_chunk_seconds` and `longest_chunk_seconds`.
     """
 
     step_seconds: int = 60
-    settle_seconds: int = 30
+    settle_seconds: int = SETTLE_SECONDS
+    measures_settle: bool = False
     samples_per_chunk: int = 1_000_000
     shortest_chunk_seconds: int = 900
     longest_chunk_seconds: int = 24 * HOUR_SECONDS

@@ -15,6 +15,7 @@ from cruise.domain.usage import OomRecord, PartitionProgress, SampleBlock, Stati
 from cruise.runtime.ports import Store
 from cruise.runtime.usage.peaks import PeakNumbers
 from cruise.runtime.usage.refusals import Refusals
+from cruise.runtime.usage.settling import Settling
 from cruise.runtime.usage.windows import WINDOW_SECONDS, UsageWindows
 
 NO_SAMPLES = SampleBlock(
@@ -41,8 +42,8 @@ class UsageState:
     """The last hour, the peaks, how far each partition was read, and the last statistics.
 
     It mirrors the store for the one process that reads usage; a process that takes over starts with a new one, which
-    is filled from the store once. `failures` are those of the last pass. Samples are judged by `bounds`, if there are
-    any.
+    is filled from the store once. `failures` are those of the last pass, `settling` is what was learned of late
+    samples. Samples are judged by `bounds`, if there are any.
     """
 
     windows: UsageWindows = field(default_factory=UsageWindows)
@@ -53,6 +54,7 @@ class UsageState:
     bounds: UsageBounds | None = None
     refusals: Refusals = field(default_factory=Refusals)
     restored: bool = False
+    settling: Settling = field(default_factory=Settling)
 
     async def statistics(self, store: Store) -> StatisticsTable:
         """Return the table of the last usage pass; until there is one, the store's, which is read once."""

@@ -43,7 +43,7 @@ async def usage_pass(
     sample keep their earlier row. Raises what `UsageReader.read` and the cluster raise.
     """
     snapshot = await cluster.snapshot()
-    at = max(reading.last_complete(now.timestamp()), state.windows.head)
+    at = max(reading.last_complete(now.timestamp() - state.settling.seconds), state.windows.head)
     attribution = Attribution.of(snapshot)
     await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
     if policy.rules.plausible:
@@ -60,6 +60,8 @@ async def usage_pass(
     if behind:
         log.info("usage history incomplete", partitions=len(behind))
         return await state.statistics(store)
+    if reading.measures_settle:
+        state.settling.learn((progress.tail for progress in state.progress.values()), at)
     state.windows.advance(at)
     live = live_containers(snapshot, state.windows)
     table = await asyncio.to_thread(

@@ -30,6 +30,10 @@ def test_cruises_own_namespace_is_left_alone_unless_it_is_said_which_are():
 def test_usage_is_read_as_the_settings_say():
     reading = usage_reading(load_settings({"CRUISE_PROMETHEUS_STEP": "30s", "CRUISE_PROMETHEUS_CONCURRENCY": "2"}))
     assert (reading.step_seconds, reading.partitions_at_once) == (30, 2)
+    assert (reading.settle_seconds, reading.measures_settle) == (30, True)
+    stated = usage_reading(load_settings({"CRUISE_PROMETHEUS_SETTLE": "2m"}))
+    assert (stated.settle_seconds, stated.measures_settle) == (120, False)
+    assert not usage_reading(load_settings({"CRUISE_RULES": "seeds"})).measures_settle
 
 
 @asynccontextmanager
