@@ -60,6 +60,9 @@ class Settings:
     prometheus_ca_file: Path | None = _setting(forms.PATH, None)
     prometheus_insecure_tls: bool = _setting(forms.FLAG, False)
     prometheus_matchers: str = _setting(Form("text", 'cluster="prod"', forms.TEXT.read), "")
+    prometheus_cadvisor_matchers: str = _setting(Form("text", 'job="kubelet"', forms.TEXT.read), "")
+    prometheus_node_load_matchers: str = _setting(Form("text", 'job="node-exporter"', forms.TEXT.read), "")
+    prometheus_kube_state_matchers: str = _setting(Form("text", 'job="kube-state-metrics"', forms.TEXT.read), "")
     prometheus_namespace_label: str = _setting(forms.NAME, "namespace")
     prometheus_pod_label: str = _setting(forms.NAME, "pod")
     prometheus_container_label: str = _setting(forms.NAME, "container")
@@ -164,6 +167,10 @@ class Settings:
             ca_file=self.prometheus_ca_file,
             insecure_tls=self.prometheus_insecure_tls,
             matchers=self.prometheus_matchers,
+            cadvisor_matchers=self.prometheus_cadvisor_matchers,
+            node_load_matchers=self.prometheus_node_load_matchers,
+            kube_state_matchers=self.prometheus_kube_state_matchers,
+            finds_exporters=self.rules.plausible and not self.prometheus_cadvisor_matchers,
             labels=Labels(
                 self.prometheus_namespace_label,
                 self.prometheus_pod_label,

@@ -1,20 +1,19 @@
 """What a server holds of a cluster, found out with a dozen small queries: a sample of the containers, counts, times."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import msgspec
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.matrix import decoder
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
+from cruise.adapters.prometheus.pinning import sample_of_pods
 from cruise.adapters.prometheus.queries import usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.cluster import ContainerRole, Snapshot
 from cruise.domain.preflight import UsageFacts
 
-_MOST_PODS = 100
-_YOUNG = timedelta(minutes=5)
 _MOST_LABELS = 12
 _LOOK_BACK_SECONDS = tuple(int(days * 86_400) for days in (7, 3, 1, 0.25, 1 / 24))
 
@@ -45,7 +44,7 @@ class _Probe:
         self._snapshot = snapshot
         self._at = at
         self._rows = decoder("vector", _Row, settings.accept_partial)
-        self._pods = _sample(snapshot, datetime.fromtimestamp(at, UTC))
+        self._pods = sample_of_pods(snapshot, datetime.fromtimestamp(at, UTC))
 
     def facts(self) -> UsageFacts:
         wanted = {
@@ -124,11 +123,3 @@ class _Probe:
     def _number(self, query: str) -> float | None:
         rows = self._ask(query)
         return rows[0].value[1] if rows else None
-
-
-def _sample(snapshot: Snapshot, at: datetime) -> list[Pod]:
-    """Return some running pods, spread evenly over the sorted names; young ones only where there are no others."""
-    running = [pod for pod in snapshot.pods if pod.phase == "Running" and not pod.terminating and not pod.windows]
-    # A pod that was not scraped yet has no series, and nothing is wrong with that.
-    seen = [pod for pod in running if pod.created_at is None or at - pod.created_at > _YOUNG] or running
-    return seen[:: max(1, -(-len(seen) // _MOST_PODS))]

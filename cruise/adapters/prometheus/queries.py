@@ -23,7 +23,13 @@ def usage_selector(settings: PrometheusSettings, metric: str, pods: str | None =
     """
     labels = settings.labels
     named = f"{labels.pod}=~{quoted(pods)}" if pods is not None else ""
-    return selector(metric, f'{labels.container}!=""', f'{labels.container}!="POD"', settings.matchers, named)
+    containers = (f'{labels.container}!=""', f'{labels.container}!="POD"')
+    return selector(metric, *containers, *cadvisor_matchers(settings, metric), named)
+
+
+def cadvisor_matchers(settings: PrometheusSettings, metric: str) -> tuple[str, ...]:
+    """Return the matchers of the series that one of cAdvisor's metrics is read from."""
+    return settings.matchers, settings.cadvisor_matchers, settings.pins.get(metric, "")
 
 
 def selector(metric: str, *matchers: str) -> str:

@@ -33,12 +33,14 @@ class Metrics:
 class PrometheusSettings:
     """Everything that may differ from one server to the next.
 
-    `matchers` is added to every selector as it stands, such as `cluster="prod"`. `token_file` is read again when it
-    changes. `headers` go with every request (`X-Scope-OrgID` for Mimir). `node_load_label` names the node on
-    `node_load1`; a series without it is known by its `instance`, without the port. `accept_partial` takes answers
-    that the server itself calls incomplete. `client_certificate` is the files of a certificate and its key. `by_get`
-    uses GET: to an API server that proxies queries, a POST would be a write, which takes another right. `plausible`
-    is the rule of that name: what counters grow by over missed scrapes is spread over them.
+    `matchers` is added to every selector as it stands, such as `cluster="prod"`, and the matchers of a family to those
+    of cAdvisor, of node exporters, of kube-state-metrics. `pins` has what else selects the series of a metric of
+    cAdvisor; with `finds_exporters` a source finds that out itself. `token_file` is read again when it changes.
+    `headers` go with every request (`X-Scope-OrgID` for Mimir). `node_load_label` names the node on `node_load1`; a
+    series without it is known by its `instance`, without the port. `accept_partial` takes answers that the server
+    itself calls incomplete. `client_certificate` is the files of a certificate and its key. `by_get` uses GET: to an
+    API server that proxies queries, a POST would be a write, which takes another right. `plausible` is the rule of that
+    name: what counters grow by over missed scrapes is spread over them.
     """
 
     url: str
@@ -49,6 +51,11 @@ class PrometheusSettings:
     ca_file: Path | None = None
     insecure_tls: bool = False
     matchers: str = ""
+    cadvisor_matchers: str = ""
+    node_load_matchers: str = ""
+    kube_state_matchers: str = ""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    finds_exporters: bool = False
     labels: Labels = Labels()
     metrics: Metrics = Metrics()
     node_load_label: str = "node"

@@ -1,7 +1,8 @@
 """The usage port on a Prometheus server."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from cruise.adapters.prometheus.counter_rows import CountersBefore
 from cruise.adapters.prometheus.counters import joined_tail
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
+from cruise.adapters.prometheus.pinning import find_pins
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
 from cruise.domain.arrays import Int64Array
@@ -29,10 +31,11 @@ class PrometheusSource:
     """Usage and node load from Prometheus; every sample costs the server one sample, and is asked for once.
 
     Containers are counted from the snapshot last given to `partitions`, to bound what one query covers; its nodes are
-    those whose load is looked for beyond the load averages.
+    those whose load is looked for beyond the load averages. Who reports its containers is looked up once an hour of
+    `clock`, in Unix seconds; without a clock it is not.
     """
 
-    def __init__(self, settings: PrometheusSettings) -> None:
+    def __init__(self, settings: PrometheusSettings, clock: Callable[[], float] | None = None) -> None:
         if settings.step_seconds < 1 or HOUR_SECONDS % settings.step_seconds:
             raise BadInput(f"prometheus_step is {settings.step_seconds} s, expected whole seconds that divide an hour")
         self._settings = settings
@@ -44,6 +47,8 @@ class PrometheusSource:
         self._running: set[tuple[str, str]] = set()
         self._nodes: dict[str, float] = {}
         self._cores = MANY_CORES
+        self._clock = clock
+        self._looked_up_at = float("-inf")
 
     def close(self) -> None:
         """Close the connections."""
@@ -59,6 +64,8 @@ class PrometheusSource:
         self._nodes = cores_of(snapshot)
         cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0)
         self._cores = cores or MANY_CORES
+        if self._settings.finds_exporters and self._clock is not None:
+            await self._find_exporters(snapshot, self._clock())
         return list(PARTITIONS)
 
     async def read(
@@ -82,6 +89,8 @@ class PrometheusSource:
             raise _first([one for one in answers if isinstance(one, BaseException)])
         block = _joined([one for one, _ in read], times)
         if not block.keys and any(key[:2] in self._running for key in before.containers):
+            # Perhaps another exporter reports them now.
+            self._looked_up_at = float("-inf")
             since = datetime.fromtimestamp(start, UTC)
             raise Unavailable(
                 f"Prometheus has no usage since {since:%F %R} UTC of containers that run, and had some before"
@@ -91,6 +100,18 @@ class PrometheusSource:
     async def node_loads(self, at: int) -> Mapping[str, float]:
         async with self._queries_at_once:
             return await asyncio.to_thread(self._node_loads.read, at, self._nodes)
+
+    async def _find_exporters(self, snapshot: Snapshot, now: float) -> None:
+        if now - self._looked_up_at < HOUR_SECONDS:
+            return
+        async with self._queries_at_once:
+            pins = await asyncio.to_thread(find_pins, self._settings, self._client, snapshot, int(now))
+        if pins is None:
+            return
+        self._looked_up_at = now
+        pinned = replace(self._settings, pins=pins.matchers)
+        self._questions.settings = pinned
+        self._node_loads = NodeLoadReader(pinned, self._client)
 
     async def _read_piece(self, pods: str, times: Int64Array, before: CountersBefore) -> Piece:
         async with self._queries_at_once:

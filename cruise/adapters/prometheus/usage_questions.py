@@ -24,7 +24,7 @@ class UsageQuestions:
     """
 
     def __init__(self, settings: PrometheusSettings, client: PrometheusClient, server_folds: bool = True) -> None:
-        self._settings = settings
+        self.settings = settings
         self._client = client
         self._query = usage_query if server_folds else usage_selector
         self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
@@ -35,22 +35,22 @@ class UsageQuestions:
 
         `cores` bounds what one container can use. Raises BadInput, Throttled, Unavailable.
         """
-        metrics = self._settings.metrics
+        metrics = self.settings.metrics
         answers = Answers(
             cpu_seconds=self._matrix(metrics.cpu, pods, times),
             cpu_waiting_seconds=self._matrix(metrics.cpu_waiting, pods, times),
             memory_bytes=self._matrix(metrics.memory, pods, times),
             pods=pods,
         )
-        counting = Counting(self._settings.step_seconds, cores, self._settings.plausible)
+        counting = Counting(self.settings.step_seconds, cores, self.settings.plausible)
         return usage_of(answers, times, before, counting, self._pressured_nodes)
 
     def _matrix(self, metric: str, pods: str, times: Int64Array) -> Matrix:
-        first, last, step = int(times[0]), int(times[-1]), self._settings.step_seconds
-        body = self._client.query_range(self._query(self._settings, metric, pods), first, last, step)
+        first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
+        body = self._client.query_range(self._query(self.settings, metric, pods), first, last, step)
         matrix = self._matrices.matrix(body, first, last, step)
         if matrix.series and not any(name.namespace and name.pod and name.container for name in matrix.series):
-            labels = self._settings.labels
+            labels = self.settings.labels
             raise BadInput(
                 f"the series of {metric} lack a label {labels.namespace}, {labels.pod} or {labels.container}: "
                 "set the label names"

@@ -8,7 +8,7 @@ from datetime import datetime
 from cruise.domain.actions import Outcome
 from cruise.domain.packing import PackingPlan
 from cruise.domain.policy import Mode
-from cruise.domain.usage import StatisticsTable
+from cruise.domain.usage import Refusal, StatisticsTable
 from cruise.interfaces.http.figures import (
     ControllerFigures,
     JobFigures,
@@ -41,6 +41,7 @@ class Activity:
     reactions: deque[Reaction] = field(default_factory=lambda: deque(maxlen=_KEPT))
     jobs: dict[str, JobFigures] = field(default_factory=dict)
     counts: Counter[OutcomeKind] = field(default_factory=Counter)
+    refused: Counter[Refusal] = field(default_factory=Counter)
     filled: bool = False
     filling: ReadingProgress | None = None
     refreshed_at: datetime | None = None
@@ -89,4 +90,5 @@ class Activity:
             watch_lag_seconds=lag_seconds,
             paused=self.paused,
             packing=self.packing_figures,
+            refused=self.refused,
         )

@@ -57,7 +57,7 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
         connect(settings.kube()) as client,
         open_store(settings.database_url, data_dir, on_wait) as store,
     ):
-        with closing(PrometheusSource(prometheus)) as source:
+        with closing(PrometheusSource(prometheus, lambda: wall_clock().timestamp())) as source:
             lease = None
             if elects(settings.mode):
                 lease = contender(client, own_namespace(settings.namespace), settings.lease_duration)

@@ -131,6 +131,7 @@ class Controller:
         self._hooks = hooks
         self._grace = grace
         self.activity = activity or Activity()
+        self._usage.refusals.counts = self.activity.refused
         self.activity.forget_term()
 
     async def refresh_statistics(self, on_progress: Callable[[ReadingProgress], None] | None = None) -> None:

@@ -74,7 +74,7 @@ async def _read(
         partitions_at_once=prometheus.concurrency,
     )
     start = int((now - history).timestamp()) // HOUR_SECONDS * HOUR_SECONDS
-    source = PrometheusSource(prometheus)
+    source = PrometheusSource(prometheus, now.timestamp)
     try:
         for partition in await source.partitions(snapshot):
             # What was read before the start is nothing: so reading goes on from there, and not from a week ago.

@@ -9,6 +9,7 @@ from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNod
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.usage import Refusal
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
 
@@ -84,7 +85,7 @@ class PackingFigures:
 
 @dataclass(frozen=True, slots=True)
 class ControllerFigures:
-    """The controller now. `outcomes` counts since the process began, by `kind_of_outcome`.
+    """The controller now. `outcomes` counts since the process began, by `kind_of_outcome`, `refused` samples by why.
 
     `statistics_at` is when the statistics were last brought up to date, `watch_lag_seconds` how old the view of the
     cluster may be at most (None where nothing is watched, infinity before the first list).
@@ -99,6 +100,7 @@ class ControllerFigures:
     watch_lag_seconds: float | None = None
     paused: bool | None = None
     packing: PackingFigures = PackingFigures()
+    refused: Mapping[Refusal, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cruise.domain.policy import Mode
+from cruise.domain.usage import Refusal
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
 
 
@@ -68,6 +69,10 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     for (action, verdict, reason), count in sorted(figures.outcomes.items()):
         outcomes.add_metric([action, verdict.value, reason.value], count)
     yield outcomes
+    refused = CounterMetricFamily("cruise_samples_refused", "Samples of use that cannot be true.", labels=["reason"])
+    for refusal in Refusal:
+        refused.add_metric([refusal.value], figures.refused.get(refusal, 0))
+    yield refused
     if figures.last_pass is not None:
         yield from _pass(figures.last_pass)
     if figures.packing.passes:

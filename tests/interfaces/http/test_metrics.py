@@ -12,6 +12,7 @@ from cruise.domain.actions import Reason, Verdict
 from cruise.domain.packing import Phase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import Resources
+from cruise.domain.usage import Refusal
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
 from cruise.interfaces.http.metrics import metrics_text
 from cruise.runtime.packing.packing_pass import PackingPass
@@ -38,6 +39,7 @@ FIGURES = ControllerFigures(
     statistics_at=NOW - timedelta(seconds=90),
     watch_lag_seconds=1.5,
     paused=False,
+    refused={Refusal.SERIES_DISAGREE: 7},
 )
 
 
@@ -76,6 +78,8 @@ def test_a_controller_tells_all_that_an_operator_watches():
         ("cruise_mode", "resize"): 1,
         ("cruise_mode", "full"): 0,
         ("cruise_paused",): 0,
+        ("cruise_samples_refused_total", "series-disagree"): 7,
+        ("cruise_samples_refused_total", "over-limit"): 0,
         ("cruise_job_runs_total", "node pass"): 7,
         ("cruise_job_failures_total", "node pass"): 2,
         ("cruise_job_failures_total", "prune"): 0,

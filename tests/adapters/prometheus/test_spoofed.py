@@ -1,0 +1,112 @@
+"""A real Prometheus to which a pod has exposed series of another pod's container, as labels are honoured somewhere."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.domain.cluster import Snapshot
+from cruise.domain.policy import Policy
+from cruise.domain.usage import Statistic
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.simulation.store.store import MemoryStore
+from tests.builders import make_node, make_pod, make_snapshot
+from tests.prometheus_server import make_blocks, running_prometheus
+from tests.shown_cluster import ShownCluster
+
+END = 1_767_268_200
+START = END - 3 * 3600
+SINCE = END - 25 * 60
+MEBIBYTE = 1 << 20
+KUBELET = {"job": "kubelet", "metrics_path": "/metrics/cadvisor"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One container's counter and gauge under some labels: a constant use, scraped at an offset from the minute."""
+
+    pod: str
+    labels: dict[str, str]
+    cores: float
+    mebibytes: float
+    since: int = START
+    offset: float = 7.0
+    counted: float = 5000.0
+    id: str = "/kubepods/one"
+
+    def lines(self, metric: str) -> Iterator[str]:
+        named = {"namespace": "shop", "pod": self.pod, "container": "app", "id": self.id, "node": "n1", **self.labels}
+        labels = ",".join(f'{name}="{value}"' for name, value in sorted(named.items()))
+        at = self.since + self.offset
+        while at <= END:
+            counted = self.counted + self.cores * (at - self.since)
+            value = counted if metric.endswith("total") else self.mebibytes * MEBIBYTE
+            yield f"{metric}{{{labels}}} {value:.3f} {at:.3f}\n"
+            at += 30
+
+
+def write(series: list[Series], path: Path) -> None:
+    with path.open("w") as file:
+        for name, kind, suffix in (
+            ("container_cpu_usage_seconds", "counter", "_total"),
+            ("container_memory_working_set_bytes", "gauge", ""),
+        ):
+            file.write(f"# TYPE {name} {kind}\n")
+            for one in series:
+                file.writelines(one.lines(name + suffix))
+        file.write("# EOF\n")
+
+
+VICTIM = [Series(f"{pod}-1", KUBELET, 0.1, 100) for pod in ("other", "job", "labels", "id", "replica", "memory")]
+SPOOFED = [
+    # By a job of its own.
+    Series("job-1", {"job": "payments"}, 7.5, 4000, SINCE),
+    # By cAdvisor's job and path, beside something that tells the series apart.
+    Series("labels-1", {**KUBELET, "version": "2"}, 7.5, 4000, SINCE),
+    # As a container that was restarted.
+    Series("id-1", KUBELET, 7.5, 100, SINCE, counted=0.0, id="/kubepods/two"),
+    # Memory alone.
+    Series("memory-1", {**KUBELET, "version": "2"}, 0.1, 4000, START, offset=9.0),
+]
+REPLICA = Series("replica-1", {**KUBELET, "prometheus_replica": "b"}, 0.1, 100, START, offset=22.0)
+
+
+def snapshot() -> Snapshot:
+    node = replace(make_node("n1", 16_000, 65_536), cpu_capacity_millicores=16_000)
+    pods = [make_pod(one.pod, workload=f"Deployment/{one.pod[:-2]}") for one in VICTIM]
+    return make_snapshot(sorted(pods, key=lambda pod: pod.name), [node])
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    blocks = tmp_path_factory.mktemp("spoofed") / "blocks"
+    make_blocks(lambda path: write([*VICTIM, *SPOOFED, REPLICA], path), blocks)
+    with running_prometheus(blocks) as address:
+        yield address
+
+
+async def statistics(address: str, *, minutes_apart: int = 5) -> dict[str, Statistic]:
+    """Statistics at the end of an hour of passes, by pod."""
+    known = PrometheusSettings(address, finds_exporters=True)
+    at = END - 3600
+    source = PrometheusSource(known, lambda: float(at))
+    state, store, policy = UsageState(), MemoryStore(), Policy()
+    try:
+        while at <= END:
+            now = datetime.fromtimestamp(at + 30, UTC)
+            table = await usage_pass(ShownCluster(snapshot()), source, store, state, policy, now)
+            at += 60 * minutes_apart
+    finally:
+        source.close()
+    return {key.pod: table.row(row) for key, row in table.row_of_container.items()}
+
+
+async def test_what_a_pods_own_exporter_says_of_another_pod_is_not_read(prometheus: str) -> None:
+    known = (await statistics(prometheus))["job-1"]
+    assert (known.cpu_peak_millicores, known.refused_percent) == (100, 0)
+    assert known.memory_peak_bytes == 100 * MEBIBYTE
