@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
+from cruise.domain.usage import ContainerKey, CounterTail, LoadSample, SampleBlock
 from cruise.errors import CruiseError
 
 STEP = 60
@@ -61,7 +61,7 @@ class RecordedUsage:
         counters = np.full(len(keys), float(end))
         return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters, np.full(len(keys), end))
 
-    async def node_loads(self, at: int) -> Mapping[str, float]:
+    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         return {}
 
     def times_asked(self) -> list[tuple[str, int]]:

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     IMPLAUSIBLE_USAGE = "implausible-usage"
     NEW_WORKLOAD = "new-workload"
     AUTOSCALED = "hpa"
+    OTHER_AUTOSCALER = "other-autoscaler"
     RESIZE_UNSUPPORTED = "resize-unsupported"
     RESIZE_RESTARTS = "resize-restarts"
     LIMIT_RANGE = "limit-range"
@@ -72,6 +73,9 @@ class Reason(StrEnum):
     OOM_KILLED = "oom-killed"
     OVERLOADED = "overloaded"
     LOAD_FELL = "load-fell"
+    LOAD_UNKNOWN = "load-unknown"
+    TOO_MANY_TAINTS = "too-many-taints"
+    TAINTS_NO_MORE = "taints-no-more"
     REVERTED = "reverted"
     PACKED = "packed"
 

@@ -30,6 +30,9 @@ class Detail(StrEnum):
     NOTHING_GROWS = "nothing-grows"
     # other reasons
     UTILISATION_TARGETED = "utilisation-targeted"
+    UTILISATION_MAY_BE_TARGETED = "utilisation-may-be-targeted"
+    SIZED_BY_VPA = "sized-by-vpa"
+    MAY_BE_SIZED_BY_VPA = "may-be-sized-by-vpa"
     GROWTH_WAITS = "growth-waits"
     CPU_NEEDS_RESTART = "cpu-needs-restart"
     MEMORY_NEEDS_RESTART = "memory-needs-restart"

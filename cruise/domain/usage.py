@@ -59,6 +59,13 @@ class SampleBlock:
     refused: BoolArray | None = None
 
 
+class LoadSample(NamedTuple):
+    """A node's 1-minute load average, and when it was taken in Unix seconds: the same time means the same sample."""
+
+    load1: float
+    at: float
+
+
 class StatisticKey(NamedTuple):
     """What a statistic is about; an empty `pod` means every pod of the workload that has none of its own."""
 

@@ -12,6 +12,7 @@ from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.usage import (
     CounterTail,
     HourlyPeaks,
+    LoadSample,
     OomRecord,
     PartitionProgress,
     PeakSummary,
@@ -56,8 +57,8 @@ class UsageSource(Protocol):
         Raises BadInput, Throttled, Unavailable.
         """
 
-    async def node_loads(self, at: int) -> Mapping[str, float]:
-        """Return the 1-minute load average of each node that has a reading."""
+    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
+        """Return the newest 1-minute load average of each node that has one."""
 
 
 class Store(Protocol):

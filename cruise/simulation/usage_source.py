@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import CounterTail, SampleBlock
+from cruise.domain.usage import CounterTail, LoadSample, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.timeline import MINUTE, seconds
 from cruise.simulation.demand.history import Measurements
@@ -57,10 +57,11 @@ class SimulatedUsage:
         wanted = np.isin(wider, times)
         return seen.at(wanted)
 
-    async def node_loads(self, at: int) -> Mapping[str, float]:
+    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         """Return each node's runnable CPU demand in cores at the last step until then: what its load average nears."""
         for load in reversed(self._cluster.loads):
             if load.at <= at:
                 names = self._cluster.node_names[: len(load.cpu_demand)]
-                return dict(zip(names, (load.cpu_demand / 1000).tolist(), strict=True))
+                cores = zip(names, (load.cpu_demand / 1000).tolist(), strict=True)
+                return {node: LoadSample(wanted, load.at) for node, wanted in cores}
         return {}

@@ -146,8 +146,10 @@ async def test_nothing_is_asked_for_where_there_is_no_time(subject: Subject) -> 
         assert (len(block.times), block.memory_bytes.shape[1]) == (0, 0)
 
 
-async def test_node_loads_are_numbers_by_node(subject: Subject) -> None:
+async def test_node_loads_are_samples_by_node(subject: Subject) -> None:
     await subject.source.partitions(subject.snapshot)
     loads = await subject.source.node_loads(END)
     assert set(loads) <= {node.name for node in subject.snapshot.nodes}
-    assert all(load >= 0 for load in loads.values())
+    assert all(sample.load1 >= 0 and sample.at <= END for sample in loads.values())
+    # The same sample has the same time.
+    assert await subject.source.node_loads(END) == loads

@@ -1,45 +1,182 @@
-"""The overload taint and its hysteresis."""
+"""The overload taint: its hysteresis, how many nodes may bear it, and the loads that cannot be true."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cruise.decisions.node_load import decide_node_load, load_of
+from cruise.decisions.node_load import (
+    LoadDecision,
+    LoadReadings,
+    decide_node_load,
+    has_successor,
+    is_plausible,
+    leftover_taints,
+    load_of,
+)
 from cruise.domain.actions import Reason, TaintNode, UntaintNode
-from cruise.domain.cluster import Node
-from cruise.domain.policy import Policy
+from cruise.domain.cluster import Node, Snapshot, Workload, WorkloadRef
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import OVERLOADED, Taint, TaintEffect
+from tests.builders import NOW, make_pod
 
+FULL = Policy(mode=Mode.FULL)
 CALM = Node("n1", Resources(4000, 1 << 34))
-TAINTED = Node("n1", Resources(4000, 1 << 34), taints=(OVERLOADED,))
+TAINTED = replace(CALM, taints=(OVERLOADED,))
+SERVE = WorkloadRef("Deployment", "cruise-serve")
+
+
+def named(node: Node, count: int, first: int = 0) -> list[Node]:
+    return [replace(node, name=f"n{number:03d}") for number in range(first, first + count)]
+
+
+def decide(
+    nodes: Sequence[Node],
+    loads: Mapping[str, Sequence[float | None]],
+    policy: Policy = FULL,
+    silent: timedelta = timedelta(0),
+) -> LoadDecision:
+    readings = {node.name: LoadReadings(tuple(loads.get(node.name, ())), NOW - silent) for node in nodes}
+    return decide_node_load(nodes, readings, policy, NOW)
+
+
+def beside(node: Node) -> list[Node]:
+    """The node among others that are calm: alone it would be all of the cluster."""
+    return [node, *named(CALM, 4, 100)]
 
 
 @pytest.mark.parametrize(
     ("node", "readings", "expected"),
     [
-        (CALM, [1.1, 1.2], TaintNode("n1", Reason.OVERLOADED)),
-        (CALM, [0.9, 1.2], None),
-        (CALM, [1.2], None),
-        (CALM, [1.2, None], None),
-        (CALM, [None, 1.2], None),
-        (CALM, [1.0, 1.0], None),
-        (TAINTED, [1.1, 1.2], None),
-        (TAINTED, [0.95, 0.8], None),
-        (TAINTED, [0.89, 0.8], UntaintNode("n1", Reason.LOAD_FELL)),
-        (TAINTED, [0.9, 0.9], None),
-        (TAINTED, [None, None], None),
-        (TAINTED, [], None),
+        (CALM, [1.1, 1.2], [TaintNode("n1", Reason.OVERLOADED)]),
+        (CALM, [0.9, 1.2], []),
+        (CALM, [1.2], []),
+        (CALM, [1.2, None], []),
+        (CALM, [None, 1.2], []),
+        (CALM, [1.0, 1.0], []),
+        (TAINTED, [1.1, 1.2], []),
+        (TAINTED, [0.95, 0.8], []),
+        (TAINTED, [0.89, 0.8], [UntaintNode("n1", Reason.LOAD_FELL)]),
+        (TAINTED, [0.9, 0.9], []),
+        (TAINTED, [None, None], []),
+        (TAINTED, [], []),
     ],
 )
-def test_two_readings_in_a_row_decide(node: Node, readings: list[float | None], expected: object) -> None:
-    assert decide_node_load(node, readings, Policy()) == expected
+def test_two_readings_in_a_row_decide(node: Node, readings: list[float | None], expected: list[object]) -> None:
+    assert list(decide(beside(node), {"n1": readings}).actions) == expected
 
 
 def test_a_taint_of_somebody_else_is_not_ours() -> None:
-    foreign = Node("n1", Resources(4000, 1), taints=(Taint("node.kubernetes.io/x", "true", TaintEffect.NO_SCHEDULE),))
-    assert decide_node_load(foreign, [0.1, 0.1], Policy()) is None
+    foreign = replace(CALM, taints=(Taint("node.kubernetes.io/x", "true", TaintEffect.NO_SCHEDULE),))
+    assert decide(beside(foreign), {"n1": [0.1, 0.1]}).actions == ()
+    assert leftover_taints([foreign]) == ()
+
+
+def test_a_hundred_overloaded_nodes_of_a_hundred_are_left_alone() -> None:
+    nodes = named(CALM, 100)
+    assert decide(nodes, {node.name: [3.0, 3.0] for node in nodes}) == LoadDecision((), 100)
+
+
+def test_of_fifty_overloaded_nodes_a_fifth_of_all_is_tainted_the_most_loaded_first() -> None:
+    nodes = named(CALM, 100)
+    loads = {node.name: [1.1, 1.0 + number / 100] for number, node in enumerate(nodes[:51]) if number}
+    decided = decide(nodes, loads)
+    assert [action.node for action in decided.actions] == [f"n{number:03d}" for number in range(50, 30, -1)]
+    assert {type(action) for action in decided.actions} == {TaintNode}
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(2, 1), (4, 1), (9, 1), (10, 2), (100, 20)])
+def test_at_least_one_node_may_bear_the_taint(nodes: int, most: int) -> None:
+    one_more = {f"n{number:03d}": [2.0, 2.0] for number in range(min(most + 1, nodes // 2))}
+    assert len(decide(named(CALM, nodes), one_more).actions) == most
+
+
+def test_the_only_node_is_never_tainted() -> None:
+    assert decide([CALM], {"n1": [9.0, 9.0]}) == LoadDecision((), 1)
+
+
+def test_taints_that_are_there_count() -> None:
+    nodes = [*named(TAINTED, 2), *named(CALM, 8, 2)]
+    assert decide(nodes, {"n005": [9.0, 9.0], "n000": [1.5, 1.5], "n001": [1.4, 1.4]}).actions == ()
+
+
+def test_taints_of_a_cruise_that_knew_no_bound_come_off_the_least_loaded_first() -> None:
+    nodes = named(TAINTED, 10)
+    decided = decide(nodes, {node.name: [2.0, 1.1 + number / 100] for number, node in enumerate(nodes[:9])})
+    assert decided.crowd == 9
+    # n009 has no reading at all: nothing speaks for its taint.
+    assert {action.node for action in decided.actions} == {node.name for node in nodes} - {"n007", "n008"}
+    assert {(type(action), action.reason) for action in decided.actions} == {(UntaintNode, Reason.TOO_MANY_TAINTS)}
+
+
+def test_a_taint_outlives_its_readings_by_an_hour() -> None:
+    nodes = beside(TAINTED)
+    assert decide(nodes, {"n1": [None, None]}, silent=timedelta(minutes=59)).actions == ()
+    freed = decide(nodes, {"n1": [None, None]}, silent=timedelta(hours=1)).actions
+    assert freed == (UntaintNode("n1", Reason.LOAD_UNKNOWN),)
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE])
+def test_where_cruise_taints_no_nodes_none_keeps_its_taint(mode: Mode) -> None:
+    freed = decide(beside(TAINTED), {"n1": [9.0, 9.0]}, Policy(mode=mode)).actions
+    assert freed == (UntaintNode("n1", Reason.TAINTS_NO_MORE),)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.lists(st.none() | st.floats(0, 50), max_size=2)), min_size=1, max_size=40),
+    st.sampled_from([Mode.RESIZE, Mode.FULL]),
+)
+def test_never_more_than_a_fifth_is_tainted_whatever_was(
+    drawn: Sequence[tuple[bool, Sequence[float | None]]], mode: Mode
+) -> None:
+    nodes = [replace(TAINTED if one else CALM, name=f"n{number:03d}") for number, (one, _) in enumerate(drawn)]
+    loads = {node.name: readings for node, (_, readings) in zip(nodes, drawn, strict=True)}
+    decided = decide(nodes, loads, Policy(mode=mode))
+    tainted = {node.name for node in nodes if node.taints}
+    for action in decided.actions:
+        assert (action.node in tainted) == isinstance(action, UntaintNode)
+        tainted ^= {action.node}
+    if mode is Mode.FULL:
+        assert len(tainted) <= max(1, len(nodes) // 5)
+    # Decided again on what it led to, nothing changes.
+    after = [replace(node, taints=(OVERLOADED,) if node.name in tainted else ()) for node in nodes]
+    if mode is Mode.FULL:
+        assert decide(after, loads).actions == ()
 
 
 def test_load_is_relative_to_the_cpu_of_the_node() -> None:
     assert load_of(6.0, CALM) == 1.5
     assert load_of(None, CALM) is None
     assert load_of(1.0, Node("empty", Resources())) is None
+
+
+def test_no_machine_exports_fifty_times_its_cores() -> None:
+    assert is_plausible(0.0)
+    assert is_plausible(50.0)
+    assert not is_plausible(50.1)
+    assert not is_plausible(-0.1)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "process", "follows"),
+    [
+        (2, "cruise-serve-a", True),
+        # A rolling update, a drain: the only pod comes back.
+        (1, "cruise-serve-a", True),
+        # Scaled down, or uninstalled.
+        (0, "cruise-serve-a", False),
+        (None, "cruise-serve-a", False),
+        # Not a pod of the cluster.
+        (2, "laptop", False),
+    ],
+)
+def test_another_process_goes_on_where_the_workload_wants_pods(
+    replicas: int | None, process: str, follows: bool
+) -> None:
+    pod = make_pod("cruise-serve-a", namespace="cruise", workload=SERVE)
+    workloads = {} if replicas is None else {("cruise", SERVE): Workload("cruise", SERVE, replicas)}
+    assert has_successor(Snapshot(pods=(pod,), workloads=workloads), "cruise", process) is follows

@@ -2,25 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
-from cruise.domain.actions import Outcome, TaintNode, UntaintNode, Verdict
+import pytest
+from structlog.testing import capture_logs
+
+from cruise.domain.actions import Outcome, Reason, TaintNode, UntaintNode, Verdict
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.scheduling import OVERLOADED
-from cruise.domain.usage import CounterTail, SampleBlock
-from cruise.runtime.node_load import NodeLoads, node_load_pass
+from cruise.domain.usage import CounterTail, LoadSample, SampleBlock
+from cruise.errors import CruiseError, Refused, Unavailable
+from cruise.runtime.node_load import NodeLoadPass, NodeLoads, leave_nodes, node_load_pass
+from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store.store import MemoryStore
 from tests.simulation.scenes import START, cluster, node, workload
 
 FULL = Policy(mode=Mode.FULL)
+MINUTE = timedelta(minutes=1)
+Loads = Mapping[str, float]
 
 
 class Readings:
-    """A usage source that knows loads only: those of one minute after the other."""
+    """A usage source that knows loads only: those of one minute after the other, each with a sample of its own."""
 
-    def __init__(self, *minutes: Mapping[str, float]) -> None:
+    def __init__(self, *minutes: Loads | CruiseError, every_seconds: int = 60) -> None:
         self._minutes = list(minutes)
+        self._every_seconds = every_seconds
 
     async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
         return ()
@@ -30,61 +39,189 @@ class Readings:
     ) -> tuple[SampleBlock, CounterTail | None]:
         raise AssertionError("no samples are asked for")
 
-    async def node_loads(self, at: int) -> Mapping[str, float]:
-        return self._minutes.pop(0)
+    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
+        found = self._minutes.pop(0)
+        if isinstance(found, CruiseError):
+            raise found
+        return {name: LoadSample(load, at // self._every_seconds * self._every_seconds) for name, load in found.items()}
 
 
-async def watch(world: SimulatedCluster, *minutes: Mapping[str, float], policy=FULL) -> list[list[Outcome]]:
-    source, store, loads = Readings(*minutes), MemoryStore(), NodeLoads()
-    return [await node_load_pass(world, source, store, loads, policy, START) for _ in minutes]
+class Watch:
+    """One process that looks at the loads every minute."""
+
+    def __init__(self, world: SimulatedCluster, policy: Policy = FULL, store: MemoryStore | None = None) -> None:
+        self.world, self.policy, self.store = world, policy, store or MemoryStore()
+        self.loads = NodeLoads()
+        self.now = START
+
+    async def passes(self, *minutes: Loads | CruiseError, every_seconds: int = 60) -> list[NodeLoadPass]:
+        source, done = Readings(*minutes, every_seconds=every_seconds), []
+        for _ in minutes:
+            self.now += MINUTE
+            done.append(await node_load_pass(self.world, source, self.store, self.loads, self.policy, self.now))
+        return done
+
+    async def outcomes(self, *minutes: Loads | CruiseError) -> list[Sequence[Outcome]]:
+        return [done.outcomes for done in await self.passes(*minutes)]
+
+    async def tainted(self) -> list[str]:
+        return [one.name for one in (await self.world.snapshot()).nodes if OVERLOADED in one.taints]
 
 
-async def tainted(world: SimulatedCluster) -> list[str]:
-    return [one.name for one in (await world.snapshot()).nodes if OVERLOADED in one.taints]
-
-
-def two_nodes() -> SimulatedCluster:
-    return cluster(workload(), [node("n1", cpu=4000), node("n2", cpu=8000)])
+def watch_nodes(count: int = 5, policy: Policy = FULL, **fields: object) -> Watch:
+    nodes = [node(f"n{number}", cpu=8000 if number == 2 else 4000) for number in range(1, count + 1)]
+    return Watch(cluster(workload(), nodes), policy)
 
 
 async def test_a_node_over_its_capacity_twice_is_tainted_and_under_it_twice_freed():
-    world = two_nodes()
+    watch = watch_nodes()
     # A load of 5 is over 4 CPUs and under 8.
-    minutes = [{"n1": 5.0, "n2": 5.0}] * 2 + [{"n1": 3.0, "n2": 5.0}] * 2
-    done = await watch(world, *minutes[:2])
-    assert [len(outcomes) for outcomes in done] == [0, 1]
-    assert isinstance(done[1][0].action, TaintNode)
-    assert await tainted(world) == ["n1"]
-    freed = await watch(world, *minutes[2:])
-    assert [[type(o.action) for o in outcomes] for outcomes in freed] == [[], [UntaintNode]]
-    assert await tainted(world) == []
+    [first, second] = await watch.outcomes({"n1": 5.0, "n2": 5.0}, {"n1": 5.0, "n2": 5.0})
+    assert (len(first), len(second)) == (0, 1)
+    assert isinstance(second[0].action, TaintNode)
+    assert await watch.tainted() == ["n1"]
+    freed = await watch.outcomes({"n1": 3.0, "n2": 5.0}, {"n1": 3.0, "n2": 5.0})
+    assert [[type(one.action) for one in outcomes] for outcomes in freed] == [[], [UntaintNode]]
+    assert await watch.tainted() == []
 
 
 async def test_what_is_kept_from_pods_carries_load_as_well():
-    world = cluster(workload(), [replace(node("n1", cpu=4000), cpu_capacity_millicores=6000)])
-    assert await watch(world, {"n1": 5.9}, {"n1": 5.9}) == [[], []]
-    [_, second] = await watch(world, {"n1": 6.1}, {"n1": 6.1})
+    nodes = [replace(node("n1", cpu=4000), cpu_capacity_millicores=6000), node("n2")]
+    watch = Watch(cluster(workload(), nodes))
+    assert await watch.outcomes({"n1": 5.9}, {"n1": 5.9}) == [[], []]
+    [_, second] = await watch.outcomes({"n1": 6.1}, {"n1": 6.1})
     assert len(second) == 1
 
 
+async def test_one_sample_seen_twice_is_one_reading():
+    watch = watch_nodes()
+    # Scraped every three minutes and looked at every minute: at 9:00, which two looks see, and at 9:03.
+    done = await watch.passes(*[{"n1": 9.0}] * 3, every_seconds=180)
+    assert [len(one.outcomes) for one in done] == [0, 0, 1]
+    assert await watch.tainted() == ["n1"]
+
+
 async def test_a_missing_reading_breaks_the_row_and_leaves_the_taint():
-    world = two_nodes()
-    assert [len(o) for o in await watch(world, {"n1": 9.0}, {}, {"n1": 9.0}, {"n1": 9.0})] == [0, 0, 0, 1]
-    assert [len(o) for o in await watch(world, {}, {}, {"n1": 0.1}, {})] == [0] * 4
-    assert await tainted(world) == ["n1"]
+    watch = watch_nodes()
+    assert [len(o) for o in await watch.outcomes({"n1": 9.0}, {}, {"n1": 9.0}, {"n1": 9.0})] == [0, 0, 0, 1]
+    assert [len(o) for o in await watch.outcomes({}, {}, {"n1": 0.1}, {})] == [0] * 4
+    assert await watch.tainted() == ["n1"]
+
+
+async def test_without_readings_the_taint_goes_after_an_hour_also_where_prometheus_is_away():
+    watch = watch_nodes()
+    await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
+    done = await watch.passes(*[Unavailable("Prometheus does not answer")] * 59)
+    assert [one for one in done if one.outcomes] == []
+    assert all(str(one.failure) == "Prometheus does not answer" for one in done)
+    assert await watch.tainted() == ["n1"]
+    [last] = await watch.passes(Unavailable("Prometheus does not answer"))
+    assert [(type(one.action), one.reason) for one in last.outcomes] == [(UntaintNode, Reason.LOAD_UNKNOWN)]
+    assert await watch.tainted() == []
+
+
+async def test_a_hundred_nodes_that_are_all_overloaded_are_not_tainted():
+    watch = watch_nodes(100)
+    everywhere = {f"n{number}": 40.0 for number in range(1, 101)}
+    with capture_logs() as logs:
+        done = await watch.passes(*[everywhere] * 3)
+    assert await watch.tainted() == []
+    assert [one.crowd for one in done] == [100] * 3
+    assert [one["event"] for one in logs] == ["too many nodes are overloaded at once to be true: none is tainted"]
+
+
+async def test_of_a_hundred_nodes_a_fifth_is_tainted():
+    watch = watch_nodes(100)
+    done = await watch.passes(*[{f"n{number}": 40.0 + number for number in range(1, 51)}] * 3)
+    assert [len(one.outcomes) for one in done] == [0, 20, 0]
+    assert len(await watch.tainted()) == 20
+    assert len(done[-1].tainted) == 20
+
+
+async def test_a_load_that_cannot_be_true_taints_nobody_and_is_said_once():
+    watch = watch_nodes()
+    with capture_logs() as logs:
+        done = await watch.passes(*[{"n1": 1e6, "n3": 5.0}] * 3)
+        await watch.passes({"n1": 1.0, "n3": 5.0})
+    assert [list(one.implausible) for one in done] == [["n1"]] * 3
+    assert await watch.tainted() == ["n3"]
+    assert [one["event"] for one in logs] == [
+        "loads that cannot be true are ignored",
+        "node loads are plausible again",
+    ]
 
 
 async def test_taints_need_mode_full():
-    world = two_nodes()
-    done = await watch(world, {"n1": 9.0}, {"n1": 9.0}, policy=Policy(mode=Mode.RESIZE))
-    assert [outcome.verdict for outcome in done[1]] == [Verdict.OBSERVED]
-    assert await tainted(world) == []
+    watch = watch_nodes(policy=Policy(mode=Mode.RESIZE))
+    [_, second] = await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
+    assert [outcome.verdict for outcome in second] == [Verdict.OBSERVED]
+    assert await watch.tainted() == []
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE])
+async def test_a_taint_goes_once_the_mode_was_lowered(mode: Mode):
+    watch = watch_nodes()
+    await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
+    lowered = Watch(watch.world, Policy(mode=mode))
+    [[freed]] = await lowered.outcomes({"n1": 9.0})
+    assert (freed.verdict, freed.reason) == (Verdict.DONE, Reason.TAINTS_NO_MORE)
+    assert await lowered.tainted() == []
+
+
+async def test_a_taint_goes_while_paused_and_none_is_put_on():
+    watch = watch_nodes()
+    await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
+    await watch.store.set_paused(True)
+    done = await watch.outcomes({"n1": 0.1, "n3": 9.0}, {"n1": 0.1, "n3": 9.0})
+    assert {(type(one.action), one.verdict) for one in done[1]} == {
+        (UntaintNode, Verdict.DONE),
+        (TaintNode, Verdict.OBSERVED),
+    }
+    assert await watch.tainted() == []
+
+
+async def test_without_the_right_it_is_tried_once_an_hour_and_the_nodes_are_named():
+    watch = watch_nodes()
+    await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
+    world = NoRight(watch.world)
+    lowered = Watch(world, Policy(mode=Mode.OBSERVE))  # type: ignore[arg-type]
+    done = await lowered.passes(*[{}] * 70)
+    assert world.tried == 2
+    assert {tuple(one.stuck) for one in done} == {("n1",)}
+    assert {tuple(one.tainted) for one in done} == {("n1",)}
+
+
+class NoRight:
+    """A cluster whose nodes cruise may not change."""
+
+    def __init__(self, world: SimulatedCluster) -> None:
+        self._world = world
+        self.tried = 0
+
+    async def snapshot(self) -> Snapshot:
+        return await self._world.snapshot()
+
+    async def perform(self, action: object) -> None:
+        self.tried += 1
+        raise Refused('nodes "n1" is forbidden', "Forbidden")
+
+
+async def test_who_leaves_for_good_leaves_no_taint():
+    watch = watch_nodes()
+    await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
+    writer = Writer(watch.world, watch.store, FULL)
+    [freed] = await leave_nodes(watch.world, writer, "cruise", "laptop", watch.now)
+    assert (freed.verdict, freed.reason) == (Verdict.DONE, Reason.TAINTS_NO_MORE)
+    assert await watch.tainted() == []
+    assert await leave_nodes(watch.world, writer, "cruise", "laptop", watch.now) == ()
 
 
 async def test_readings_of_nodes_that_are_gone_are_forgotten():
-    loads = NodeLoads()
-    loads.add("n1", 2.0)
-    loads.keep_only(frozenset({"n2"}))
-    assert list(loads.add("n1", 2.0)) == [2.0]
-    assert list(loads.add("n1", None)) == [2.0, None]
-    assert list(loads.add("n1", 1.0)) == [None, 1.0]
+    loads, one = NodeLoads(), node("n1")
+    loads.add(one, LoadSample(8.0, 60), START)
+    assert loads.keep_only(frozenset({"n2"})) == {}
+    loads.add(one, LoadSample(8.0, 60), START)
+    assert loads.keep_only(frozenset({"n1"}))["n1"].latest == (2.0,)
+    loads.add(one, LoadSample(8.0, 60), START)
+    loads.add(one, None, START)
+    assert loads.keep_only(frozenset({"n1"}))["n1"].latest == (2.0, None)

@@ -30,7 +30,7 @@ MOST_LAG_SECONDS = 60.0
 class KubeCluster:
     """A cluster, kept in memory by watches of its API server for as long as `run` does.
 
-    `may_write` is called right before each write: False refuses it. Nothing is decided on old data: `snapshot` raises
+    `may_write` is called with each action right before it is sent: False refuses it. Nothing is decided on old data: `snapshot` raises
     Unavailable where some kind was not known to be in step within the last minute.
     """
 
@@ -38,7 +38,7 @@ class KubeCluster:
         self,
         client: KubeClient,
         kinds: Collection[Kind] = ALL_KINDS,
-        may_write: Callable[[], bool] = lambda: True,
+        may_write: Callable[[Action], bool] = lambda action: True,
         clock: Callable[[], float] = time.monotonic,
         *,
         timing: Timing | None = None,
@@ -118,7 +118,7 @@ class KubeCluster:
         return self._cache.oom.kills()
 
     async def perform(self, action: Action) -> None:
-        if not self._may_write():
+        if not self._may_write(action):
             raise Unavailable("not the leader any more")
         try:
             await perform(self._client, action)

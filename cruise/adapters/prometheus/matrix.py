@@ -41,7 +41,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """One reading of a node's load average; either name may be empty."""
+    """One value about a node, such as its load average or when that was taken; either name may be empty."""
 
     node: str
     instance: str

@@ -1,8 +1,9 @@
 """Node load: the load average where there is one, else the load from the node's own control group.
 
-Three questions at most, each one sample or a few a node, and the later ones only for nodes that the first leaves open:
+A few questions, each one sample or a few a node, and the later ones only for nodes that the first leaves open:
 
-1. the 1-minute load averages, by their node label or the host of `instance`;
+1. when the 1-minute load averages were taken, and what they are, by their node label or the host of `instance`; in
+   this order, so that a sample that comes in between counts at the next look and not twice;
 2. where they are known by addresses alone, as node-exporter's often are, the names that the same exporters report;
 3. for nodes without a load average, the root control group (`id="/"`) from cAdvisor: the cores in use × (1 + the share
    of time in which a task waited for one). Without pressure figures it is at most the node's cores, so that it can
@@ -15,9 +16,16 @@ import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.matrix import NodeLoad, NodeLoadDecoder
-from cruise.adapters.prometheus.queries import node_load_query, node_name_query, root_group_query
+from cruise.adapters.prometheus.queries import (
+    node_load_query,
+    node_load_time_query,
+    node_name_query,
+    root_group_query,
+    root_group_time_query,
+)
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import LoadSample
 
 _NODE_NAME = "nodename"
 
@@ -32,45 +40,50 @@ class NodeLoadReader:
         self._names = NodeLoadDecoder(_NODE_NAME, settings.accept_partial)
         self._roots = NodeLoadDecoder(settings.labels.node, settings.accept_partial)
 
-    def read(self, at: int, nodes: Mapping[str, float]) -> dict[str, float]:
+    def read(self, at: int, nodes: Mapping[str, float]) -> dict[str, LoadSample]:
         """Return the load of each node with a reading; `nodes` has their cores, without any all load averages count.
 
         Raises BadInput, Throttled, Unavailable.
         """
-        readings = self._averages.loads(self._client.query(node_load_query(self._settings), at))
-        loads = _by_node(readings)
+        taken = self._averages.loads(self._client.query(node_load_time_query(self._settings), at))
+        readings = self._averages.loads(self._client.query(node_load_query(self._settings), at)) if taken else []
+        loads = _samples(readings, taken)
         missing = nodes.keys() - loads.keys()
         addressed = [reading for reading in readings if _node_of(reading) not in nodes]
         if missing and addressed:
-            loads |= _by_node(self._named(addressed, at))
+            names = self._names_of_instances(at)
+            loads |= _samples(_renamed(addressed, names), _renamed(taken, names))
             missing -= loads.keys()
         if missing and self._settings.labels.id:
             loads |= self._root_groups(at, {node: nodes[node] for node in missing})
         return loads
 
-    def _named(self, readings: Iterable[NodeLoad], at: int) -> Iterable[NodeLoad]:
-        """Return the readings under the names that their exporters report; one of two names is none."""
+    def _names_of_instances(self, at: int) -> Mapping[str, str]:
+        """Return the name that each exporter reports; one of two names is none."""
         reported: dict[str, set[str]] = {}
         for one in self._names.loads(self._client.query(node_name_query(self._settings), at)):
             reported.setdefault(one.instance, set()).add(one.node)
-        for reading in readings:
-            names = reported.get(reading.instance, set())
-            if len(names) == 1:
-                yield NodeLoad(next(iter(names)), reading.instance, reading.value)
+        return {instance: next(iter(names)) for instance, names in reported.items() if len(names) == 1}
 
-    def _root_groups(self, at: int, nodes: Mapping[str, float]) -> dict[str, float]:
+    def _root_groups(self, at: int, nodes: Mapping[str, float]) -> dict[str, LoadSample]:
         metrics = self._settings.metrics
-        used = _by_node(self._roots.loads(self._client.query(root_group_query(self._settings, metrics.cpu), at)))
-        found = used.keys() & nodes.keys()
+        taken = self._ask_roots(root_group_time_query(self._settings, metrics.cpu), at)
+        if not taken.keys() & nodes.keys():
+            return {}
+        used = self._ask_roots(root_group_query(self._settings, metrics.cpu), at)
+        found = used.keys() & nodes.keys() & taken.keys()
         if not found:
             return {}
-        waiting_query = root_group_query(self._settings, metrics.cpu_waiting)
-        waiting = _by_node(self._roots.loads(self._client.query(waiting_query, at)))
-        return {
+        waiting = self._ask_roots(root_group_query(self._settings, metrics.cpu_waiting), at)
+        loads = {
             # Scrapes are not on the dot, so a busy node seems to use a little more than it has.
             node: used[node] * (1 + min(1.0, waiting[node])) if waiting.get(node) else min(used[node], nodes[node])
             for node in found
         }
+        return {node: LoadSample(load, taken[node]) for node, load in loads.items()}
+
+    def _ask_roots(self, query: str, at: int) -> dict[str, float]:
+        return _by_node(self._roots.loads(self._client.query(query, at)))
 
 
 def cores_of(snapshot: Snapshot) -> dict[str, float]:
@@ -80,13 +93,22 @@ def cores_of(snapshot: Snapshot) -> dict[str, float]:
     }
 
 
+def _renamed(readings: Iterable[NodeLoad], names: Mapping[str, str]) -> list[NodeLoad]:
+    return [NodeLoad(names[one.instance], one.instance, one.value) for one in readings if one.instance in names]
+
+
+def _samples(readings: Iterable[NodeLoad], taken: Iterable[NodeLoad]) -> dict[str, LoadSample]:
+    times = _by_node(taken)
+    return {node: LoadSample(load, times[node]) for node, load in _by_node(readings).items() if node in times}
+
+
 def _by_node(readings: Iterable[NodeLoad]) -> dict[str, float]:
-    loads: dict[str, float] = {}
+    values: dict[str, float] = {}
     for reading in readings:
         name = _node_of(reading)
         if name and np.isfinite(reading.value):
-            loads[name] = max(reading.value, loads.get(name, 0.0))
-    return loads
+            values[name] = max(reading.value, values.get(name, 0.0))
+    return values
 
 
 def _node_of(reading: NodeLoad) -> str:

@@ -39,9 +39,13 @@ def selector(metric: str, *matchers: str) -> str:
 
 def node_load_query(settings: PrometheusSettings) -> str:
     """Return the query for the 1-minute load averages of all nodes."""
-    labels = dict.fromkeys((settings.node_load_label, "instance"))
+    return _by_node(settings.node_load_label, selector(settings.metrics.node_load, settings.matchers))
+
+
+def node_load_time_query(settings: PrometheusSettings) -> str:
+    """Return the query for when each load average was taken: an answer's own time is that of the question."""
     series = selector(settings.metrics.node_load, settings.matchers)
-    return f"max by ({', '.join(filter(None, labels))}) ({series})"
+    return _by_node(settings.node_load_label, f"timestamp({series})")
 
 
 def node_name_query(settings: PrometheusSettings) -> str:
@@ -51,10 +55,21 @@ def node_name_query(settings: PrometheusSettings) -> str:
 
 def root_group_query(settings: PrometheusSettings, metric: str) -> str:
     """Return the query for the rate of a counter of each node's root control group."""
-    labels = dict.fromkeys((settings.labels.node, "instance"))
-    series = selector(metric, f'{settings.labels.id}="/"', settings.matchers)
     # Between the last two scrapes: over the whole range, a node that is scraped for a moment would seem to be idle.
-    return f"max by ({', '.join(filter(None, labels))}) (irate({series}[{ROOT_GROUP_RANGE}]))"
+    return _by_node(settings.labels.node, f"irate({_root_group(settings, metric)}[{ROOT_GROUP_RANGE}])")
+
+
+def root_group_time_query(settings: PrometheusSettings, metric: str) -> str:
+    """Return the query for when that counter was scraped last."""
+    return _by_node(settings.labels.node, f"timestamp({_root_group(settings, metric)})")
+
+
+def _root_group(settings: PrometheusSettings, metric: str) -> str:
+    return selector(metric, f'{settings.labels.id}="/"', settings.matchers)
+
+
+def _by_node(label: str, values: str) -> str:
+    return f"max by ({', '.join(filter(None, dict.fromkeys((label, 'instance'))))}) ({values})"
 
 
 def quoted(text: str) -> str:

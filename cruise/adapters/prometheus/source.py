@@ -19,7 +19,7 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import CounterTail, SampleBlock
+from cruise.domain.usage import CounterTail, LoadSample, SampleBlock
 from cruise.errors import BadInput, CruiseError, Unavailable
 
 HOUR_SECONDS = 3600
@@ -97,7 +97,7 @@ class PrometheusSource:
             )
         return block, joined_tail([one for _, one in read], end)
 
-    async def node_loads(self, at: int) -> Mapping[str, float]:
+    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         async with self._queries_at_once:
             return await asyncio.to_thread(self._node_loads.read, at, self._nodes)
 

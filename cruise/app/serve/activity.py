@@ -18,6 +18,7 @@ from cruise.interfaces.http.figures import (
     kind_of_outcome,
     pass_figures,
 )
+from cruise.runtime.node_load import NodeLoadPass
 from cruise.runtime.oom import Reaction
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
@@ -48,6 +49,7 @@ class Activity:
     unread: Sequence[FailedRead] = ()
     statistics: StatisticsTable | None = None
     paused: bool | None = None
+    load_pass: NodeLoadPass | None = None
     packing: PackingPass | None = None
     packing_figures: PackingFigures = PackingFigures()
 
@@ -67,6 +69,11 @@ class Activity:
         self.node_pass, self.pass_figures = done, pass_figures(done)
         self.add(done.outcomes)
 
+    def add_load_pass(self, done: NodeLoadPass) -> None:
+        """Take over a look at the nodes' loads."""
+        self.load_pass = done
+        self.add(done.outcomes)
+
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Take over how actions ended."""
         self.outcomes.extend(outcomes)
@@ -76,6 +83,7 @@ class Activity:
         """Forget what holds for a term of leadership alone; what was done stays."""
         self.filled, self.filling, self.unread = False, None, ()
         self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = self.packing = None
+        self.load_pass = None
         self.jobs.clear()
 
     def figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
@@ -91,4 +99,5 @@ class Activity:
             paused=self.paused,
             packing=self.packing_figures,
             refused=self.refused,
+            load_pass=self.load_pass,
         )

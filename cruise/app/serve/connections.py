@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -22,7 +23,7 @@ from cruise.adapters.store.opening import open_store
 from cruise.app.clock import wall_clock
 from cruise.app.serve.controller import Announce, Pods, say_nothing
 from cruise.app.serve.leading import contender, elects, fenced
-from cruise.domain.actions import Hold, Outcome
+from cruise.domain.actions import Hold, Outcome, UntaintNode
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import Unavailable, one_refusal
 from cruise.interfaces.announcements import announcements_of
@@ -58,19 +59,19 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
         open_store(settings.database_url, data_dir, on_wait) as store,
     ):
         with closing(PrometheusSource(prometheus, lambda: wall_clock().timestamp())) as source:
+            following = partial(KubeCluster, node_autoscaling=settings.node_autoscaler)
             lease = None
             if elects(settings.mode):
                 lease = contender(client, own_namespace(settings.namespace), settings.lease_duration)
-            may_write = _may_write(settings.mode, lease)
+            if lease is None:
+                # Without an election nothing is written, save that cruise's own taints of an earlier mode come off.
+                cluster = following(client, may_write=lambda action: isinstance(action, UntaintNode))
+                yield Connections(client.guarded(lambda: False), cluster, source, store, None)
+                return
             # Checked before a write waits for its turn, and after it.
-            writer = client.guarded(may_write)
-            yield Connections(
-                writer,
-                KubeCluster(writer, may_write=may_write, node_autoscaling=settings.node_autoscaler),
-                source,
-                store if lease is None else fenced(store, lambda: lease.held),
-                lease,
-            )
+            writer = client.guarded(lambda: lease.held)
+            cluster = following(writer, may_write=lambda action: lease.held)
+            yield Connections(writer, cluster, source, fenced(store, lambda: lease.held), lease)
 
 
 def announcer(connected: Connections) -> Announce:
@@ -157,10 +158,3 @@ def usage_reading(settings: Settings) -> UsageReading:
         samples_per_chunk=settings.prometheus_max_samples_per_query,
         partitions_at_once=settings.prometheus_concurrency,
     )
-
-
-def _may_write(mode: Mode, lease: LeaderLease | None) -> Callable[[], bool]:
-    """Return what is checked right before each write to the cluster."""
-    if lease is None:
-        return lambda: mode >= Mode.RESIZE
-    return lambda: lease.held

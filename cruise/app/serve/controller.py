@@ -10,9 +10,9 @@ from cruise.app.serve.activity import Activity
 from cruise.app.serve.jobs import GRACE, Jobs
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.cluster import Pod
-from cruise.domain.policy import Policy
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
-from cruise.runtime.node_load import NodeLoads, node_load_pass
+from cruise.runtime.node_load import NodeLoads, leave_nodes, node_load_pass
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.packing.packing_pass import PackingPass, Solver, packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecution
@@ -211,10 +211,18 @@ class Controller:
 
     async def watch_load(self) -> None:
         """Read the nodes' loads once."""
-        outcomes = await node_load_pass(
+        done = await node_load_pass(
             self._cluster, self._source, self._store, self._loads, self._policy, self._clock(), writer=self._load_writer
         )
-        self.activity.add(outcomes)
+        self.activity.add_load_pass(done)
+        if done.failure is not None:
+            raise done.failure
+
+    async def leave(self, namespace: str, process: str) -> None:
+        """End for good, as the pod called `process`: no taint is left that nobody takes off. Raises Unavailable."""
+        if self._policy.mode >= Mode.FULL:
+            outcomes = await leave_nodes(self._cluster, self._load_writer, namespace, process, self._clock())
+            self.activity.add(outcomes)
 
     async def react_to_kills(self) -> None:
         """React to every out-of-memory kill, until cancelled."""

@@ -1,9 +1,11 @@
 """`cruise serve`: settings become connections, a controller while this process leads, and an HTTP server throughout."""
 
 import asyncio
+import socket
 
 import structlog
 
+from cruise.adapters.kube.http.connecting import own_namespace
 from cruise.app.clock import wall_clock
 from cruise.app.http_server import serve_http
 from cruise.app.serve.activity import Activity
@@ -23,7 +25,7 @@ from cruise.app.serve.readiness import Running
 from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.warm_solver import WarmSolver
 from cruise.domain.policy import Policy
-from cruise.errors import BadInput, Throttled, Unavailable
+from cruise.errors import BadInput, CruiseError, Throttled, Unavailable
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.health import health_app
 from cruise.runtime.packing.packing_pass import Solver
@@ -97,6 +99,11 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
         )
         try:
             await controller.run(asyncio.Event())
+        except asyncio.CancelledError:
+            # Where the lead was lost, another process has it.
+            if connected.lease is not None and connected.lease.held:
+                await _leave(settings, controller)
+            raise
         finally:
             running.activity.forget_term()
 
@@ -109,6 +116,15 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
             await lead(connected.lease, term)
         finally:
             running.awaited = "the end"
+
+
+async def _leave(settings: Settings, controller: Controller) -> None:
+    """Let the controller leave the cluster, within the time that a pass has to end."""
+    try:
+        async with asyncio.timeout(settings.stop_grace.total_seconds()):
+            await controller.leave(own_namespace(settings.namespace), socket.gethostname())
+    except (CruiseError, TimeoutError) as error:
+        log.warning("nodes may keep cruise's taint", problem=str(error) or "no answer in time")
 
 
 async def _able(connected: Connections, policy: Policy) -> Policy:

@@ -10,6 +10,7 @@ import msgspec
 from fastapi import APIRouter, HTTPException, Query, Response
 
 from cruise import __version__
+from cruise.decisions.node_load import untaint_command
 from cruise.domain.actions import EvictPod, Outcome, ResizePod
 from cruise.errors import CruiseError, Unavailable
 from cruise.interfaces.http.figures import action_name
@@ -17,6 +18,7 @@ from cruise.interfaces.http.requests import CAMEL, Name, Offset, failures, parse
 from cruise.interfaces.http.view import ApiView, in_time
 from cruise.interfaces.plan.document import node_document
 from cruise.interfaces.reasons import detail_words, in_words
+from cruise.runtime.node_load import NodeLoadPass
 from cruise.runtime.sizing.node_pass import NodePass
 
 _DAY = timedelta(days=1)
@@ -38,8 +40,28 @@ class JobStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLoadStatus:
+    """The last look at the nodes' loads.
+
+    `tainted` bear cruise's taint. `implausible` have a load that cannot be true; `overloadedAtOnce` is how many are
+    overloaded where that is more than half of the nodes, else 0: such loads taint no node. `remedy` is the command that
+    takes off taints which cruise has no right to take off, else null.
+    """
+
+    __pydantic_config__ = CAMEL
+    at: datetime
+    tainted: list[str]
+    implausible: list[str]
+    overloaded_at_once: int
+    remedy: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """The process that answers. `paused` is null where the store does not say, and `storeError` says why."""
+    """The process that answers. `paused` is null where the store does not say, and `storeError` says why.
+
+    `nodeLoad` is null before the first look at the nodes' loads.
+    """
 
     __pydantic_config__ = CAMEL
     version: str
@@ -51,6 +73,7 @@ class Status:
     last_pass_at: datetime | None
     statistics_at: datetime | None
     watch_lag_seconds: float | None
+    node_load: NodeLoadStatus | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +243,17 @@ def _status(view: ApiView, paused: bool | None, store_error: str | None) -> Stat
         last_pass_at=figures.last_pass.at if figures.last_pass is not None else None,
         statistics_at=figures.statistics_at,
         watch_lag_seconds=lag if lag is not None and math.isfinite(lag) else None,
+        node_load=_node_load(figures.load_pass) if figures.load_pass is not None else None,
+    )
+
+
+def _node_load(done: NodeLoadPass) -> NodeLoadStatus:
+    return NodeLoadStatus(
+        at=done.at,
+        tainted=list(done.tainted),
+        implausible=list(done.implausible),
+        overloaded_at_once=done.crowd,
+        remedy=untaint_command(done.stuck) if done.stuck else None,
     )
 
 

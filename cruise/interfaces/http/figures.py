@@ -10,6 +10,7 @@ from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import Refusal
+from cruise.runtime.node_load import NodeLoadPass
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
 
@@ -101,6 +102,7 @@ class ControllerFigures:
     paused: bool | None = None
     packing: PackingFigures = PackingFigures()
     refused: Mapping[Refusal, int] = field(default_factory=dict)
+    load_pass: NodeLoadPass | None = None
 
 
 @dataclass(frozen=True, slots=True)

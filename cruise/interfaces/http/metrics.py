@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Refusal
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
+from cruise.runtime.node_load import NodeLoadPass
 
 
 def metrics_text(
@@ -75,6 +76,8 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     yield refused
     if figures.last_pass is not None:
         yield from _pass(figures.last_pass)
+    if figures.load_pass is not None:
+        yield from _loads(figures.load_pass)
     if figures.packing.passes:
         yield from _packing(figures.packing)
     yield from _freshness("cruise", figures.statistics_at, figures.watch_lag_seconds, now)
@@ -120,6 +123,16 @@ def _pass(figures: PassFigures) -> Iterator[Metric]:
         family.add_metric(["cpu", "core"], amounts.cpu_millicores / 1000)
         family.add_metric(["memory", "byte"], amounts.memory_bytes)
         yield family
+
+
+def _loads(done: NodeLoadPass) -> Iterator[Metric]:
+    yield GaugeMetricFamily("cruise_nodes_tainted", "Nodes with cruise's own taint.", len(done.tainted))
+    refused = GaugeMetricFamily(
+        "cruise_node_loads_refused", "Nodes whose load at the last look taints none.", labels=["reason"]
+    )
+    refused.add_metric(["implausible"], len(done.implausible))
+    refused.add_metric(["too-many-at-once"], done.crowd)
+    yield refused
 
 
 def _packing(figures: PackingFigures) -> Iterator[Metric]:

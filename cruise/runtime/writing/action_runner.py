@@ -168,6 +168,8 @@ class ActionRunner:
 
     async def _why_kept_back(self, action: Action) -> Outcome | None:
         """Return how an action ends that is not to be sent, by what is known right before; None for any other."""
+        if not self._guards.heeds_pause(action):
+            return None
         changed = None
         if await self._pause.allows_writing() and self._guards.must_be_read_again(action):
             assert isinstance(action, ResizePod | EvictPod)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from cruise.decisions.sizing.resize import without_growth
-from cruise.domain.actions import Action, EvictPod, OriginalSizes, Outcome, Reason, ResizePod
+from cruise.domain.actions import Action, EvictPod, OriginalSizes, Outcome, Reason, ResizePod, UntaintNode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import Mode, Policy
@@ -51,9 +51,15 @@ class Guards:
         return self._pods.get((action.namespace, action.pod))
 
     def forbidden_by_mode(self, action: Action) -> bool:
-        """Tell whether the mode stops short of an action."""
+        """Tell whether the mode stops short of an action; cruise's own taints may always be taken off."""
+        if isinstance(action, UntaintNode):
+            return False
         needed = Mode.RESIZE if isinstance(action, ResizePod) else Mode.FULL
         return self._policy.mode < needed and not self._asked_for
+
+    def heeds_pause(self, action: Action) -> bool:
+        """Tell whether a pause holds an action back: a taint of cruise's own must not outlast its reason."""
+        return not isinstance(action, UntaintNode)
 
     def why_excluded(self, action: Action) -> Reason | None:
         """Return why a node pass must leave the pod or node alone now, None where it need not."""

@@ -57,7 +57,7 @@ async def test_nothing_is_decided_on_the_state_before_a_write(control_plane, adm
 async def test_who_may_not_write_does_not(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
-    async with following(control_plane, may_write=lambda: False) as cluster:
+    async with following(control_plane, may_write=lambda action: False) as cluster:
         (pod,) = await eventually(lambda: running(cluster, namespace, 1), "the pod runs")
         with pytest.raises(Unavailable, match="not the leader"):
             await cluster.perform(resize(pod, amounts(300)))

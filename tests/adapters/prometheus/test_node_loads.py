@@ -71,7 +71,7 @@ def loads(url: str, nodes=NODES, **settings) -> dict[str, float]:
     known = PrometheusSettings(url, **settings)
     client = PrometheusClient(known)
     try:
-        return NodeLoadReader(known, client).read(AT, nodes)
+        return {node: sample.load1 for node, sample in NodeLoadReader(known, client).read(AT, nodes).items()}
     finally:
         client.close()
 
@@ -96,6 +96,18 @@ def test_without_ids_a_container_is_not_taken_for_a_node(server):
     assert loads(server, labels=Labels(id="")).keys() & NODES.keys() == {"labelled", "addressed"}
 
 
+def test_a_sample_keeps_its_time_however_often_it_is_read(server):
+    client = PrometheusClient(PrometheusSettings(server))
+    try:
+        reader = NodeLoadReader(PrometheusSettings(server), client)
+        for at in (AT, AT + 30, AT + 59):
+            taken = {node: sample.at for node, sample in reader.read(at, NODES).items()}
+            assert {taken["labelled"], taken["addressed"], taken["rooted"]} == {AT}
+        assert reader.read(AT + 600, NODES) == {}
+    finally:
+        client.close()
+
+
 def test_matchers_narrow_every_question(server):
     assert loads(server, matchers='cluster="other"') == {}
 
@@ -105,7 +117,7 @@ async def test_the_source_looks_for_the_nodes_of_its_snapshot(server):
     try:
         assert "rooted" not in await source.node_loads(AT)
         await source.partitions(make_snapshot(nodes=[make_node("rooted"), make_node("labelled")]))
-        assert (await source.node_loads(AT))["rooted"] == pytest.approx(4.2, rel=0.01)
+        assert (await source.node_loads(AT))["rooted"].load1 == pytest.approx(4.2, rel=0.01)
     finally:
         source.close()
 
@@ -126,10 +138,11 @@ def test_nothing_more_is_asked_than_what_is_open():
 
     with answering(respond) as url:
         assert loads(url, nodes={"n1": 4.0}) == {"n1": 2.0}
-        assert len(asked) == 1
+        assert len(asked) == 2
         assert loads(url, nodes={"n1": 4.0, "n2": 4.0}) == {"n1": 2.0}
     # The only average has its node already, so no names; nothing in use, so no pressure.
-    assert [query.partition("{")[0].rpartition("(")[2] for query in asked[1:]] == [
+    assert [query.partition("{")[0].rpartition("(")[2] for query in asked[2:]] == [
+        "node_load1",
         "node_load1",
         "container_cpu_usage_seconds_total",
     ]

@@ -17,7 +17,7 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import CounterTail, OomRecord, SampleBlock
+from cruise.domain.usage import CounterTail, LoadSample, OomRecord, SampleBlock
 from cruise.errors import Unavailable
 from cruise.interfaces.http.figures import JobFigures
 from cruise.runtime.ports import UsageSource
@@ -156,7 +156,7 @@ class Refusing:
             raise Unavailable("Prometheus is away")
         return await self._source.read(partition, start, end, tail)
 
-    async def node_loads(self, at: int) -> Mapping[str, float]:
+    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         return {}
 
 

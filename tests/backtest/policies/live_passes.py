@@ -13,7 +13,7 @@ from cruise.domain.actions import EvictPod, ResizePod
 from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.sizes import with_sizes
-from cruise.domain.usage import ContainerKey, SampleBlock
+from cruise.domain.usage import ContainerKey, LoadSample, SampleBlock
 from cruise.runtime.admission.admission import Admitter
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.sizing.node_pass import node_pass
@@ -207,7 +207,7 @@ class ObservedUsage:
                 cpu[row, column], memory[row, column] = one_cpu, one_memory
         return SampleBlock(keys, times, cpu, memory, np.ones(len(keys), dtype=np.bool_)), None
 
-    async def node_loads(self, at) -> Mapping[str, float]:
+    async def node_loads(self, at) -> Mapping[str, LoadSample]:
         return {}
 
 

@@ -10,7 +10,7 @@ from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.actions import Reason
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.usage import CounterTail, OomRecord, SampleBlock, StatisticsTable
+from cruise.domain.usage import CounterTail, LoadSample, OomRecord, SampleBlock, StatisticsTable
 from cruise.errors import Unavailable
 from cruise.runtime.ports import UsageSource
 from cruise.runtime.sizing.node_pass import ORDER, NodePass, node_pass
@@ -55,7 +55,7 @@ class Source:
             raise Unavailable("Prometheus does not answer")
         return await self._inner.read(partition, start, end, tail)
 
-    async def node_loads(self, at: int) -> Mapping[str, float]:
+    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         return {}
 
 
