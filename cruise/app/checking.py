@@ -3,12 +3,14 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
 from cruise.adapters.kube.asking.access import may
 from cruise.adapters.kube.asking.discovery import discover
-from cruise.adapters.kube.asking.surroundings import Registration, registration, vertical_autoscalers, who_asks
+from cruise.adapters.kube.asking.surroundings import Registration, read_quotas, registration, who_asks
 from cruise.adapters.kube.following.one_time_list import Look, look
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect, own_namespace
@@ -28,7 +30,6 @@ from cruise.domain.preflight import (
     ServerFacts,
     StoreFacts,
     Surroundings,
-    VerticalAutoscaler,
     WebhookFacts,
 )
 from cruise.errors import CruiseError, Refused
@@ -59,12 +60,11 @@ async def surroundings(
             server = await found("cluster", "API server", _server(client))
             if server is None:
                 return Surroundings(store=await store, problems=problems)
-            access, vertical, webhook, prometheus, seen = await asyncio.gather(
+            access, webhook, prometheus, seen = await asyncio.gather(
                 found("rights", "RBAC", _access(client, settings)),
-                found("objects", "VPAs", _vertical(client)),
                 found("webhook", "registration", _webhook(client, settings)),
                 found("metrics", "prometheus", find_prometheus(client)),
-                found("cluster", "objects", look(client, lambda kind, count: None)),
+                found("cluster", "objects", _look(client)),
             )
             usage = await _usage(prometheus, seen.snapshot, settings, now) if prometheus and seen else None
             return Surroundings(
@@ -75,7 +75,6 @@ async def surroundings(
                 prometheus=usage,
                 store=await store,
                 webhook=webhook,
-                vertical_autoscalers=vertical,
                 problems=problems,
             )
     finally:
@@ -88,14 +87,20 @@ async def _server(client: KubeClient) -> ServerFacts:
     return ServerFacts(found.git_version, found.resizes_pods, found.evicts_pods)
 
 
+async def _look(client: KubeClient) -> Look:
+    """Read the cluster, and what its quotas leave where they may be read."""
+    seen = await look(client, lambda kind, count: None)
+    if seen.snapshot.quotas:
+        return seen
+    with suppress(Refused):
+        return replace(seen, snapshot=replace(seen.snapshot, quotas=await read_quotas(client)))
+    return seen
+
+
 async def _access(client: KubeClient, settings: Settings) -> AccessFacts:
     needs = required_access(settings.mode, own_namespace(settings.namespace))
     user, allowed = await asyncio.gather(who_asks(client), may(client, needs))
     return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted))
-
-
-async def _vertical(client: KubeClient) -> list[VerticalAutoscaler]:
-    return list(await vertical_autoscalers(client))
 
 
 async def _usage(

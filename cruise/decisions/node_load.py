@@ -83,9 +83,14 @@ def decide_node_load(
     return LoadDecision((*freed, *(TaintNode(node.name, Reason.OVERLOADED) for node in candidates[:room])))
 
 
+def tainted_nodes(nodes: Sequence[Node]) -> list[str]:
+    """Return the names of the nodes with cruise's taint."""
+    return [node.name for node in nodes if OVERLOADED in node.taints]
+
+
 def leftover_taints(nodes: Sequence[Node]) -> tuple[UntaintNode, ...]:
     """Return how cruise leaves for good: without a taint of its own on any node."""
-    return tuple(UntaintNode(node.name, Reason.TAINTS_NO_MORE) for node in nodes if OVERLOADED in node.taints)
+    return tuple(UntaintNode(name, Reason.TAINTS_NO_MORE) for name in tainted_nodes(nodes))
 
 
 def untaint_command(nodes: Sequence[str]) -> str:

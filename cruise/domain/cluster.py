@@ -168,6 +168,7 @@ class Workload:
     """A controller object; `replicas` is None where the kind has none or it is unknown.
 
     `node_autoscaler` is which one its pods are, None for the pods of any other workload.
+    `controller` is what controls it in turn, such as an operator's custom resource.
     """
 
     namespace: str
@@ -176,26 +177,70 @@ class Workload:
     annotations: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
     node_autoscaler: NodeAutoscaler | None = None
+    controller: WorkloadRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
-    """A PodDisruptionBudget: what it selects and how many disruptions its status allows now."""
+    """A PodDisruptionBudget: what it selects and how many disruptions its status allows now.
+
+    `never_allows` where it asks for all the pods that it covers.
+    """
 
     namespace: str
     name: str
     selector: LabelSelector
     disruptions_allowed: int
+    never_allows: bool = False
+
+
+PLAIN_KINDS = frozenset(
+    {
+        "CronJob",
+        "DaemonSet",
+        "Deployment",
+        "Job",
+        "ReplicaSet",
+        "ReplicationController",
+        "Rollout",
+        "StatefulSet",
+    }
+)
+"""Kinds whose pods name them as their controller, directly or through a ReplicaSet or Job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Autoscaler:
-    """A HorizontalPodAutoscaler and the resources on which it targets utilisation."""
+    """A HorizontalPodAutoscaler and the resources on which it targets utilisation.
+
+    `target_api` is the group and version of what it scales.
+    """
 
     namespace: str
     name: str
     target: WorkloadRef
     utilisation_of: frozenset[ResourceName]
+    target_api: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerticalAutoscaler:
+    """A VerticalPodAutoscaler; `mode` is as it is written, empty where it is not.
+
+    `is_own` tells those whose recommender is cruise.
+    """
+
+    namespace: str
+    name: str
+    target: WorkloadRef | None
+    mode: str = ""
+    is_own: bool = False
+    target_api: str = ""
+
+    @property
+    def changes_pods(self) -> bool:
+        """Tell whether somebody else sizes pods by it."""
+        return self.target is not None and self.mode != "Off" and not self.is_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +271,8 @@ class Snapshot:
     """A whole cluster at one moment; nodes sorted by name, pods by (namespace, name).
 
     `workloads` is keyed by (namespace, workload), `namespace_annotations`, `limit_ranges` and `quotas` by namespace.
-    `oom_kills` are those that the pods' statuses still show, in the pods' order.
+    `oom_kills` are those that the pods' statuses still show, in the pods' order. `scales` has what the scale of an
+    autoscaler's target selects, by namespace and target, for kinds whose pods do not name them.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -240,6 +286,8 @@ class Snapshot:
     quotas: Mapping[str, tuple[Quota, ...]] = field(default_factory=dict)
     surroundings: Surroundings = NO_SURROUNDINGS
     node_autoscaler: NodeAutoscaler | None = None
+    vertical_autoscalers: tuple[VerticalAutoscaler, ...] = ()
+    scales: Mapping[tuple[str, WorkloadRef], LabelSelector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """What a preflight finds out about the surroundings; None where it could not be found out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.cluster import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class UsageFacts:
     `labels` are the labels of any such series where none was found under these. `samples_in_10_minutes` is what half
     of the series have at least; `newest_at` is when the newest was scraped; `history_days` how far back samples reach,
     as far as was queried. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded`
-    have a reading of their load.
+    have a reading of their load, and `loads` has the load average of each of them.
     """
 
     queried: int
@@ -63,6 +63,7 @@ class UsageFacts:
     pressured: int = 0
     silent: int = 0
     loaded: int = 0
+    loads: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +104,6 @@ class WebhookFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class VerticalAutoscaler:
-    """A VerticalPodAutoscaler; `mode` is as it is written, empty where it is not."""
-
-    namespace: str
-    name: str
-    target: WorkloadRef | None
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
 class Surroundings:
     """All that was found out; `problems` has (area, name, why) of what could not be."""
 
@@ -123,5 +114,4 @@ class Surroundings:
     prometheus: PrometheusFacts | None = None
     store: StoreFacts | None = None
     webhook: WebhookFacts | None = None
-    vertical_autoscalers: Sequence[VerticalAutoscaler] | None = None
     problems: Sequence[tuple[str, str, str]] = ()

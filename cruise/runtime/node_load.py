@@ -15,11 +15,11 @@ from cruise.decisions.node_load import (
     is_plausible,
     leftover_taints,
     load_of,
+    tainted_nodes,
 )
 from cruise.domain.actions import Outcome, Reason, UntaintNode
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
-from cruise.domain.scheduling import OVERLOADED
 from cruise.domain.usage import LoadSample
 from cruise.errors import CruiseError
 from cruise.runtime.ports import Cluster, Store, UsageSource
@@ -128,7 +128,7 @@ async def node_load_pass(
     outcomes = await (writer or Writer(cluster, store, policy)).apply(actions, snapshot, now) if actions else []
     loads.learn_rights(outcomes, now)
     after = (await cluster.snapshot()).nodes if outcomes else nodes
-    tainted = [node.name for node in after if OVERLOADED in node.taints]
+    tainted = tainted_nodes(after)
     wanted = {action.node for action in decided.actions if isinstance(action, UntaintNode)}
     stuck = [] if loads.may_free(now) else [name for name in tainted if name in wanted]
     return NodeLoadPass(now, len(nodes), outcomes, implausible, decided.crowd, tainted, stuck, failure)

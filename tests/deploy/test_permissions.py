@@ -13,6 +13,7 @@ READ_BY_SERVE = {
     "": ("limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods"),
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
+    "autoscaling.k8s.io": ("verticalpodautoscalers",),
     "batch": ("cronjobs", "jobs"),
     "karpenter.sh": ("nodepools",),
     "policy": ("poddisruptionbudgets",),
@@ -23,6 +24,7 @@ READ_BY_WEBHOOK = {
     "": ("limitranges", "namespaces", "nodes", "resourcequotas"),
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
+    "autoscaling.k8s.io": ("verticalpodautoscalers",),
     "batch": ("cronjobs", "jobs"),
     "karpenter.sh": ("nodepools",),
 }
@@ -90,6 +92,8 @@ def of(account: str, mode: str, namespace: str) -> set[tuple[str, str, str, str]
     """What an account may do in a mode, seen from a namespace."""
     reads = READ_BY_SERVE if account == SERVE else READ_BY_WEBHOOK if mode != "observe" else {}
     held = {(verb, group, one, "") for group, resources in reads.items() for one in resources for verb in READ}
+    if reads:
+        held.add(("get", "*", "*/scale", ""))
     for whose, since, where, permissions in BEYOND_READS:
         if whose == account and MODES.index(since) <= MODES.index(mode) and where in ("", namespace):
             held |= permissions

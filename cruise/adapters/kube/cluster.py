@@ -9,6 +9,7 @@ from urllib.parse import quote
 from cruise.adapters.kube.asking.node_autoscaling import AskedNodeAutoscaler
 from cruise.adapters.kube.following.cache import Cache
 from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, NODES, PODS, Kind
+from cruise.adapters.kube.following.scales import ScaleReader
 from cruise.adapters.kube.following.watch_lines import WatchLines, named, shared
 from cruise.adapters.kube.following.watching import KindWatch, Timing
 from cruise.adapters.kube.following.written import Place, Written
@@ -30,8 +31,8 @@ MOST_LAG_SECONDS = 60.0
 class KubeCluster:
     """A cluster, kept in memory by watches of its API server for as long as `run` does.
 
-    `may_write` is called with each action right before it is sent: False refuses it. Nothing is decided on old data: `snapshot` raises
-    Unavailable where some kind was not known to be in step within the last minute.
+    `may_write` is called with each action right before it is sent: False refuses it. Nothing is decided on old data:
+    `snapshot` raises Unavailable where some kind was not known to be in step within the last minute.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class KubeCluster:
         self._watches = {
             kind.plural: KindWatch(client, kind, self._cache.shelf(kind), timing, clock, self._lines) for kind in kinds
         }
+        self._scales = ScaleReader(client, self._cache, clock)
         self._written = Written(self._cache, self._read_ahead)
 
     @property
@@ -70,6 +72,7 @@ class KubeCluster:
                 for watch in self._watches.values():
                     group.create_task(self._follow(watch), name=f"watch {watch.kind.plural}")
                 group.create_task(self._asked.run(), name="node autoscaler")
+                group.create_task(self._scales.run(), name="scales")
         finally:
             self._lines.say()
 

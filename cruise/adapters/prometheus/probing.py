@@ -60,6 +60,8 @@ class _Probe:
             labels = self._labels_of(metrics.cpu) if wanted else ()
             return UsageFacts(len(wanted), 0, len(self._containers(metrics.memory) & wanted), labels, nodes=len(nodes))
         pressure = self._pressure(frozenset(nodes))
+        read = NodeLoadReader(self._settings, self._client).read(self._at, nodes)
+        loads = {node: sample.load1 for node, sample in read.items() if node in nodes}
         labelled = self._settings.labels.node != "" and self._has_node_label(metrics.cpu)
         return UsageFacts(
             queried=len(wanted),
@@ -72,7 +74,8 @@ class _Probe:
             nodes=len(nodes),
             pressured=sum(value > 0 for value in pressure.values()),
             silent=sum(value == 0 for value in pressure.values()),
-            loaded=len(NodeLoadReader(self._settings, self._client).read(self._at, nodes).keys() & nodes.keys()),
+            loaded=len(loads),
+            loads=loads,
         )
 
     def _selector(self, metric: str, sampled: bool = True) -> str:

@@ -121,6 +121,8 @@ def _parts_read(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.nodes,
         snapshot.workloads,
         snapshot.autoscalers,
+        snapshot.vertical_autoscalers,
+        snapshot.scales,
         snapshot.limit_ranges,
         snapshot.namespace_annotations,
         snapshot.node_autoscaler,

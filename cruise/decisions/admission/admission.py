@@ -54,10 +54,12 @@ def decide_admission(
     reason = eligibility.why_untouchable_at_admission(pod)
     if reason is not None or isinstance(guidance, Unreadable):
         detail = guidance.detail if isinstance(guidance, Unreadable) else ""
+        if reason is Reason.OTHER_AUTOSCALER:
+            detail = eligibility.claimed(pod).sized_by
         return Leave(reason or Reason.UNREADABLE_ANNOTATION, detail)
     managed = eligibility.managed(pod)
     if not managed:
-        return Leave(Reason.AUTOSCALED)
+        return Leave(Reason.AUTOSCALED, eligibility.claimed(pod).scaled_by)
     sized = pod.sized_containers
     rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
     reason = eligibility.why_statistics_forbid(pod, rows)

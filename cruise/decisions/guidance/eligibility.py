@@ -8,18 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.decisions.guidance.evictability import Evictability
+from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Unreadable, guides
-from cruise.domain.cluster import (
-    Autoscaler,
-    Container,
-    Pod,
-    QosClass,
-    Snapshot,
-    WorkloadRef,
-)
-from cruise.domain.details import Detail
+from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
 from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName, is_extended
@@ -59,6 +52,7 @@ class _Group:
     manages_cpu: bool
     manages_memory: bool
     is_new: bool
+    claimed: Claimed
 
 
 class Eligibility:
@@ -85,14 +79,14 @@ class Eligibility:
         self._history_since = statistics.history_since.tolist()
         refused = np.flatnonzero(statistics.refused_percent > MOST_REFUSED_PERCENT) if policy.rules.plausible else ()
         self._implausible = frozenset(int(row) for row in refused)
-        self._autoscaled = _autoscaled_resources(snapshot.autoscalers)
+        self._others = OtherAutoscalers(snapshot)
         self.evictability = Evictability(snapshot)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }
         self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
-        self._groups: dict[tuple[str, WorkloadRef | None, Annotations], _Group] = {}
+        self._groups: dict[tuple[str, WorkloadRef | None, Annotations, Claimed], _Group] = {}
 
     def of(self, pod: Pod) -> Touchable | Hold:
         """Tell whether a bound pod may be resized, and under which guidance, or why it is left alone."""
@@ -109,8 +103,10 @@ class Eligibility:
         kubelet = self._kubelets.get(pod.node)
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_UNSUPPORTED, f"kubelet {kubelet[0]}.{kubelet[1]}")
+        if group.claimed.sized_by:
+            return Hold(pod.namespace, pod.name, Reason.OTHER_AUTOSCALER, group.claimed.sized_by)
         if not group.managed:
-            return Hold(pod.namespace, pod.name, Reason.AUTOSCALED, Detail.UTILISATION_TARGETED)
+            return Hold(pod.namespace, pod.name, Reason.AUTOSCALED, group.claimed.scaled_by)
         return self._with_statistics(pod, guidance, group)
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
@@ -128,7 +124,12 @@ class Eligibility:
             _why_over(pod)
             or self._why_group_is_held(pod.namespace, group.guidance, Mode.INITIAL)
             or self._why_unfit(pod)
+            or (Reason.OTHER_AUTOSCALER if group.claimed.sized_by else None)
         )
+
+    def claimed(self, pod: Pod) -> Claimed:
+        """Return what other autoscalers do to a pod."""
+        return self._group_of(pod).claimed
 
     def managed(self, pod: Pod) -> frozenset[ResourceName]:
         """Return the resources that neither an override nor an autoscaler takes from cruise."""
@@ -192,19 +193,21 @@ class Eligibility:
 
     def _group_of(self, pod: Pod) -> "_Group":
         stated = _stated(pod.annotations) if pod.annotations else ()
-        key = (pod.namespace, pod.workload, stated)
+        claimed = self._others.of(pod)
+        key = (pod.namespace, pod.workload, stated, claimed)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = self._make_group(dict(stated), pod.namespace, pod.workload)
+            group = self._groups[key] = self._make_group(dict(stated), pod.namespace, pod.workload, claimed)
         return group
 
-    def _make_group(self, annotations: Mapping[str, str], namespace: str, ref: WorkloadRef | None) -> "_Group":
+    def _make_group(
+        self, annotations: Mapping[str, str], namespace: str, ref: WorkloadRef | None, claimed: Claimed
+    ) -> "_Group":
         resolution = resolve_overrides(annotations, namespace, ref, self._snapshot, self._stored, self._policy.mode)
         guidance = resolution.guidance
         managed: frozenset[ResourceName] = frozenset()
         if isinstance(guidance, Guidance):
-            taken = self._autoscaled.get((namespace, ref), frozenset()) if ref is not None else frozenset()
-            managed = guidance.resources - taken
+            managed = guidance.resources - claimed.scaled
         return _Group(
             guidance=guidance,
             statements=resolution.statements,
@@ -213,6 +216,7 @@ class Eligibility:
             manages_cpu=ResourceName.CPU in managed,
             manages_memory=ResourceName.MEMORY in managed,
             is_new=ref is not None and self._workload_is_new(namespace, ref),
+            claimed=claimed,
         )
 
     def _why_group_is_held(self, namespace: str, guidance: Guidance | Unreadable, needed: Mode) -> Reason | None:
@@ -242,13 +246,3 @@ def _why_over(pod: Pod) -> Reason | None:
     if pod.terminal:
         return Reason.TERMINAL
     return Reason.TERMINATING if pod.terminating else None
-
-
-def _autoscaled_resources(
-    autoscalers: Sequence[Autoscaler],
-) -> dict[tuple[str, WorkloadRef], frozenset[ResourceName]]:
-    found: dict[tuple[str, WorkloadRef], frozenset[ResourceName]] = {}
-    for autoscaler in autoscalers:
-        key = (autoscaler.namespace, autoscaler.target)
-        found[key] = found.get(key, frozenset()) | autoscaler.utilisation_of
-    return found

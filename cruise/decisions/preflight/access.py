@@ -22,6 +22,7 @@ _READ = (
     ("batch", "jobs"),
     ("batch", "cronjobs"),
     ("autoscaling", "horizontalpodautoscalers"),
+    ("autoscaling.k8s.io", "verticalpodautoscalers"),
     ("policy", "poddisruptionbudgets"),
     ("karpenter.sh", "nodepools"),
 )
@@ -33,6 +34,8 @@ def required_access(mode: Mode, namespace: str) -> tuple[AccessNeed, ...]:
     """Return what `cruise serve` needs in a mode; `namespace` is its own."""
     needs = [AccessNeed(verb, resource, group) for group, resource in _READ for verb in READ_VERBS]
     needs.append(_STATUS)
+    # Of whatever kind an autoscaler's target is.
+    needs.append(AccessNeed("get", "*", "*", "scale"))
     if mode >= Mode.RESIZE:
         lease = [AccessNeed(verb, "leases", "coordination.k8s.io", "", namespace, LEASE) for verb in ("get", "update")]
         needs += [AccessNeed("patch", "pods", "", "resize"), AccessNeed("create", "events"), *lease]

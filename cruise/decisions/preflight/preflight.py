@@ -22,13 +22,13 @@ def decide_preflight(found: Surroundings, mode: Mode, now: datetime) -> list[Che
     if found.access is not None:
         items.append(_access(found.access, mode))
     if found.prometheus is not None:
-        items += usage_items(found.prometheus, now)
+        items += usage_items(found.prometheus, found.snapshot, now)
     if found.store is not None:
         items.append(_store(found.store, mode))
     if found.webhook is not None:
         items += _webhook(found.webhook, mode, now)
     if found.snapshot is not None:
-        items += object_items(found.snapshot, found.vertical_autoscalers, mode)
+        items += object_items(found.snapshot, mode)
     if found.unreadable:
         fix = "mend them: until then they are left aside, and what they are about is left alone"
         words = f"{len(found.unreadable):,} cannot be read, such as {found.unreadable[0]}"

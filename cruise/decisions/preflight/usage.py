@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from cruise.decisions.preflight.items import CheckItem, Level
+from cruise.decisions.node_load import is_plausible, load_of
+from cruise.decisions.preflight.items import CheckItem, Level, count_of, named
+from cruise.domain.cluster import Snapshot
 from cruise.domain.preflight import PrometheusFacts, UsageFacts
 
 AREA = "metrics"
@@ -16,7 +18,7 @@ _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_s
 _SCRAPE = "scrape the kubelets' /metrics/cadvisor"
 
 
-def usage_items(facts: PrometheusFacts, now: datetime) -> Iterator[CheckItem]:
+def usage_items(facts: PrometheusFacts, snapshot: Snapshot | None, now: datetime) -> Iterator[CheckItem]:
     """Yield the items; where the server does not answer there is but one."""
     if facts.problem or facts.usage is None:
         yield CheckItem(AREA, "prometheus", Level.RED, facts.problem, "set prometheus_url to a server that answers")
@@ -39,7 +41,7 @@ def usage_items(facts: PrometheusFacts, now: datetime) -> Iterator[CheckItem]:
     yield _interval(usage)
     yield _history(usage)
     yield _pressure(usage)
-    yield _loads(usage)
+    yield _loads(usage, snapshot or Snapshot())
 
 
 def _family(name: str, metric: str, found: int, usage: UsageFacts) -> CheckItem:
@@ -104,7 +106,20 @@ def _pressure(usage: UsageFacts) -> CheckItem:
     return CheckItem(AREA, "pressure", Level.WARN, words, fix)
 
 
-def _loads(usage: UsageFacts) -> CheckItem:
+def _loads(usage: UsageFacts, snapshot: Snapshot) -> CheckItem:
+    found = {
+        node.name: load for node in snapshot.nodes if (load := load_of(usage.loads.get(node.name), node)) is not None
+    }
+    impossible = sorted(node for node, load in found.items() if not is_plausible(load))
+    busy = sum(load > 1 for load in found.values())
+    if impossible:
+        words = f"the load of {count_of(impossible, 'node')} cannot be true, and taints none: {named(impossible)}"
+        fix = "see what exports node_load1 besides node-exporter, and narrow the selector of node load to that job"
+        return CheckItem(AREA, "node load", Level.WARN, words, fix)
+    if 2 * busy > len(snapshot.nodes):
+        words = f"{busy:,} of {len(snapshot.nodes):,} nodes are overloaded at once: so many are not tainted"
+        fix = "see whether node_load1 is right; if it is, add nodes: a taint would leave pods nowhere to go"
+        return CheckItem(AREA, "node load", Level.WARN, words, fix)
     words = f"{usage.loaded:,} of {usage.nodes:,} nodes have a reading of their load"
     if usage.loaded >= usage.nodes:
         return CheckItem(AREA, "node load", Level.OK, words)

@@ -5,7 +5,14 @@ from sys import intern
 import msgspec
 
 from cruise.domain.annotations import HPA_METRICS
-from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, Workload, WorkloadRef
+from cruise.domain.cluster import (
+    Autoscaler,
+    DisruptionBudget,
+    LimitRangeItem,
+    VerticalAutoscaler,
+    Workload,
+    WorkloadRef,
+)
 from cruise.domain.resources import ResourceName
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import trimmed
@@ -18,6 +25,7 @@ from cruise.kube_json.wire import object_json, pod_json
 
 _NO_SPEC = object_json.WorkloadSpec()
 _SIZED = frozenset(ResourceName)
+_OWN_RECOMMENDER = "cruise"
 
 
 def kind_of(document: object_json.WorkloadObject) -> str:
@@ -28,6 +36,7 @@ def kind_of(document: object_json.WorkloadObject) -> str:
 def decode_workload(document: object_json.WorkloadObject) -> Workload:
     """Return a workload; a DaemonSet has no replicas, Jobs have their parallelism."""
     metadata, spec, kind = document.metadata, document.spec or _NO_SPEC, kind_of(document)
+    controller = controller_of(metadata.owner_references)
     replicas: int | None
     match kind:
         case "DaemonSet":
@@ -46,6 +55,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         annotations=trimmed(metadata.annotations),
         created_at=metadata.creation_timestamp,
         node_autoscaler=autoscaler_run_by(document) if kind == "Deployment" and replicas else None,
+        controller=WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None,
     )
 
 
@@ -68,14 +78,15 @@ def decode_budget(document: object_json.BudgetObject) -> DisruptionBudget | None
     selector = document.spec.selector if document.spec else None
     if selector is None:
         return None
-    metadata = document.metadata
+    metadata, status = document.metadata, document.status or object_json.BudgetStatus()
     namespace = metadata.namespace or "default"
     with named("PodDisruptionBudget", namespace, metadata.name):
         return DisruptionBudget(
             namespace=namespace,
             name=metadata.name,
             selector=read_selector(selector),
-            disruptions_allowed=document.status.disruptions_allowed if document.status else 0,
+            disruptions_allowed=status.disruptions_allowed,
+            never_allows=0 < status.expected_pods <= status.desired_healthy,
         )
 
 
@@ -103,6 +114,21 @@ def decode_autoscaler(document: object_json.AutoscalerObject) -> Autoscaler:
         name=metadata.name,
         target=WorkloadRef(spec.scale_target_ref.kind, spec.scale_target_ref.name),
         utilisation_of=frozenset(targeted),
+        target_api=intern(spec.scale_target_ref.api_version),
+    )
+
+
+def decode_vertical_autoscaler(document: object_json.VerticalAutoscalerObject) -> VerticalAutoscaler:
+    """Return a VerticalPodAutoscaler."""
+    metadata, spec = document.metadata, document.spec or object_json.VerticalAutoscalerSpec()
+    target = spec.target_ref
+    return VerticalAutoscaler(
+        namespace=metadata.namespace or "default",
+        name=metadata.name,
+        target=WorkloadRef(target.kind, target.name) if target is not None else None,
+        mode=(spec.update_policy.update_mode if spec.update_policy else None) or "",
+        is_own=any(one.name == _OWN_RECOMMENDER for one in spec.recommenders or ()),
+        target_api=intern(target.api_version) if target is not None else "",
     )
 
 

@@ -1,5 +1,6 @@
 """Selectors over labels, read from objects; what one may not say is refused by its place."""
 
+import re
 from sys import intern
 
 from cruise.domain.scheduling import LabelSelector, NodeSelectorTerm, Operator, Requirement
@@ -9,6 +10,12 @@ from cruise.kube_json.wire import pod_json
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST})
 _OF_NODES = frozenset(Operator)
 _LISTING = frozenset({Operator.IN, Operator.NOT_IN})
+# Commas separate the parts, save inside of parentheses.
+_PARTS = re.compile(r"(?:[^,(]|\([^)]*\))+")
+_TERM = re.compile(
+    r"(?P<not>!)?\s*(?P<key>[\w./-]+)\s*"
+    r"(?:(?P<equal>==?|!=)\s*(?P<value>[\w.-]*)|(?P<set>in|notin)\s*\((?P<listed>[^)]*)\))?"
+)
 
 
 def read_selector(selector: pod_json.Selector, place: str = "spec.selector") -> LabelSelector:
@@ -18,6 +25,26 @@ def read_selector(selector: pod_json.Selector, place: str = "spec.selector") -> 
         tuple(Requirement(intern(key), Operator.IN, (value,)) for key, value in labels)
         + tuple(_requirement(r, _LABEL_OPERATORS, place) for r in selector.match_expressions or ())
     )
+
+
+def parse_selector(text: str) -> LabelSelector:
+    """Parse a selector as a scale's status states it, such as `app=web,tier in (a,b),!old`. Raises BadInput."""
+    requirements = []
+    for part in _PARTS.findall(text):
+        found = _TERM.fullmatch(part.strip())
+        if found is None:
+            raise BadInput(f'"{text}" is no label selector')
+        key = intern(found["key"])
+        if found["listed"] is not None:
+            operator = Operator.IN if found["set"] == "in" else Operator.NOT_IN
+            values = tuple(value.strip() for value in found["listed"].split(","))
+        elif found["equal"] is not None:
+            operator = Operator.NOT_IN if found["equal"] == "!=" else Operator.IN
+            values = (found["value"],)
+        else:
+            operator, values = Operator.DOES_NOT_EXIST if found["not"] else Operator.EXISTS, ()
+        requirements.append(Requirement(key, operator, values))
+    return LabelSelector(tuple(requirements))
 
 
 def read_node_terms(selector: pod_json.NodeSelector, place: str) -> tuple[NodeSelectorTerm, ...]:

@@ -14,6 +14,7 @@ from cruise.domain.cluster import (
     OomKill,
     Pod,
     Snapshot,
+    VerticalAutoscaler,
     Workload,
     WorkloadRef,
 )
@@ -24,6 +25,7 @@ from cruise.kube_json.objects.around_pods import (
     decode_autoscaler,
     decode_budget,
     decode_limit_range,
+    decode_vertical_autoscaler,
     decode_workload,
 )
 from cruise.kube_json.objects.node import decode_node
@@ -57,6 +59,7 @@ class Gathering:
     controllers: dict[OwnerKey, WorkloadRef | None] = field(default_factory=dict)
     budgets: list[DisruptionBudget] = field(default_factory=list)
     autoscalers: list[Autoscaler] = field(default_factory=list)
+    vertical_autoscalers: list[VerticalAutoscaler] = field(default_factory=list)
     oom_kills: list[OomKill] = field(default_factory=list)
     limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
     namespace_annotations: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -96,8 +99,8 @@ class Gathering:
             case object_json.BudgetObject():
                 budget = decode_budget(document)
                 self.budgets += [budget] if budget else []
-            case object_json.AutoscalerObject():
-                self.autoscalers.append(decode_autoscaler(document))
+            case object_json.AutoscalerObject() | object_json.VerticalAutoscalerObject():
+                self._add_autoscaler(document)
             case object_json.LimitRangeObject() | object_json.NamespaceObject():
                 self._add_namespaced(document)
             case object_json.NodePoolObject() | object_json.ConfigMapObject():
@@ -107,6 +110,12 @@ class Gathering:
                 self.priority_classes[document.metadata.name] = decode_priority_class(document)
             case _:
                 self._add_storage(document)
+
+    def _add_autoscaler(self, document: object_json.AutoscalerObject | object_json.VerticalAutoscalerObject) -> None:
+        if isinstance(document, object_json.AutoscalerObject):
+            self.autoscalers.append(decode_autoscaler(document))
+        else:
+            self.vertical_autoscalers.append(decode_vertical_autoscaler(document))
 
     def _add_storage(self, document: storage_json.AnyStorage) -> None:
         name = document.metadata.name
@@ -157,6 +166,7 @@ class Gathering:
             workloads=self.workloads,
             budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
             autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
+            vertical_autoscalers=tuple(sorted(self.vertical_autoscalers, key=lambda vpa: (vpa.namespace, vpa.name))),
             limit_ranges=self.limit_ranges,
             namespace_annotations=self.namespace_annotations,
             oom_kills=tuple(_with_workloads(self.oom_kills, pods)),

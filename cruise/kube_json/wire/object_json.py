@@ -89,6 +89,8 @@ class BudgetSpec(Wire, frozen=True):
 
 class BudgetStatus(Wire, frozen=True):
     disruptions_allowed: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
 
 
 class BudgetObject(Wire, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
@@ -102,6 +104,7 @@ class ScaleTarget(Wire, frozen=True):
 
     kind: str
     name: str
+    api_version: str = ""
 
 
 class MetricTarget(Wire, frozen=True):
@@ -133,6 +136,25 @@ class AutoscalerSpec(Wire, frozen=True):
 class AutoscalerObject(Wire, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
     metadata: Metadata
     spec: AutoscalerSpec
+
+
+class UpdatePolicy(Wire, frozen=True):
+    update_mode: str | None = None
+
+
+class Recommender(Wire, frozen=True):
+    name: str = ""
+
+
+class VerticalAutoscalerSpec(Wire, frozen=True):
+    target_ref: ScaleTarget | None = None
+    update_policy: UpdatePolicy | None = None
+    recommenders: tuple[Recommender, ...] | None = None
+
+
+class VerticalAutoscalerObject(Wire, frozen=True, tag_field="kind", tag="VerticalPodAutoscaler"):
+    metadata: Metadata
+    spec: VerticalAutoscalerSpec | None = None
 
 
 class LimitRangeEntry(Wire, frozen=True):
@@ -178,6 +200,7 @@ AnyObject = (
     | AnyWorkload
     | BudgetObject
     | AutoscalerObject
+    | VerticalAutoscalerObject
     | LimitRangeObject
     | NamespaceObject
     | NodePoolObject

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import assert_never
 
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
-from cruise.domain.cluster import Autoscaler, LimitRangeItem, Node, OomKill, Pod, Snapshot
+from cruise.domain.cluster import Autoscaler, LimitRangeItem, Node, OomKill, Pod, Snapshot, VerticalAutoscaler
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Taint
 from cruise.errors import Conflict, NotFound, Refused, Throttled
@@ -54,6 +54,7 @@ class SimulatedCluster:
         admit: Admit = as_created,
         budgets: Sequence[BudgetRule] = (),
         autoscalers: Sequence[Autoscaler] = (),
+        vertical_autoscalers: Sequence[VerticalAutoscaler] = (),
         limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] | None = None,
         namespace_annotations: Mapping[str, Mapping[str, str]] | None = None,
         quotas: Sequence[QuotaRule] = (),
@@ -76,6 +77,7 @@ class SimulatedCluster:
         self._shown = Snapshot(
             workloads={(one.namespace, one.ref): one for one in described if one is not None},
             autoscalers=tuple(sorted(autoscalers, key=lambda one: (one.namespace, one.name))),
+            vertical_autoscalers=tuple(vertical_autoscalers),
             limit_ranges=self._limit_ranges,
             namespace_annotations=dict(namespace_annotations or {}),
             node_autoscaler=None if node_autoscaling is None else node_autoscaling.kind,
@@ -101,6 +103,10 @@ class SimulatedCluster:
     def now(self) -> datetime:
         """The simulated time."""
         return utc(self._timeline.now)
+
+    def show_vertical_autoscaler(self, one: VerticalAutoscaler) -> None:
+        """Let somebody create a VerticalPodAutoscaler now."""
+        self._shown = replace(self._shown, vertical_autoscalers=(*self._shown.vertical_autoscalers, one))
 
     @property
     def tally(self) -> Tally:

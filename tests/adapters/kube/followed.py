@@ -22,6 +22,7 @@ SHORT = Timing(
     least_seconds=0.1,
     first_wait_seconds=0.05,
     longest_wait_seconds=0.5,
+    missing_wait_seconds=0.5,
 )
 
 

@@ -76,6 +76,7 @@ def test_each_figure_is_what_the_server_holds(server):
         pressured=1,
         silent=1,
         loaded=1,
+        loads={"n1": 0.5},
     )
 
 

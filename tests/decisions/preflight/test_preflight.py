@@ -10,7 +10,7 @@ import pytest
 from cruise.decisions.preflight.access import required_access
 from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.decisions.preflight.preflight import decide_preflight
-from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.cluster import LimitRangeItem, NodeAutoscaler, Quota, VerticalAutoscaler
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,
@@ -19,9 +19,9 @@ from cruise.domain.preflight import (
     StoreFacts,
     Surroundings,
     UsageFacts,
-    VerticalAutoscaler,
     WebhookFacts,
 )
+from cruise.domain.scheduling import OVERLOADED
 from tests.builders import NOW, make_amounts, make_autoscaler, make_budget, make_node, make_pod, make_ref, make_snapshot
 
 USAGE = UsageFacts(
@@ -43,7 +43,6 @@ WELL = Surroundings(
     prometheus=PrometheusFacts("http://prometheus:9090", is_set=True, usage=USAGE),
     store=StoreFacts("Postgres at db/cruise", embedded=False, revision="0003", expected="0003"),
     webhook=WebhookFacts(present=True, published=True, trusts=True, expires_at=NOW + timedelta(days=20)),
-    vertical_autoscalers=(),
 )
 
 
@@ -64,6 +63,10 @@ def in_cluster(**objects: Any) -> dict[str, Any]:
     return {"snapshot": make_snapshot([make_pod()], objects.pop("nodes", NODES), **objects)}
 
 
+def beside(**parts: Any) -> dict[str, Any]:
+    return {"snapshot": replace(in_cluster()["snapshot"], **parts)}
+
+
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.OFF])
 def test_where_all_is_well_every_item_is_ok(mode):
     items = check(mode)
@@ -77,6 +80,7 @@ OLD = [make_node(f"n{number}", kubelet_version=(1, 32)) for number in (1, 2, 3)]
 VPA = VerticalAutoscaler("shop", "web", make_ref("Deployment/web"), "InPlaceOrRecreate")
 FIXED = LimitRangeItem(False, minimum=make_amounts(100), maximum=make_amounts(100))
 RIGID = LimitRangeItem(False, max_memory_ratio=1.0)
+TAINTED = replace(NODES[2], taints=(OVERLOADED,))
 O, W, R = Level.OK, Level.WARN, Level.RED  # noqa: E741 - a column each
 CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
     "no resizes": ({"server": ServerFacts("v1.32.0", False, True)}, "cluster: resize", (W, W, R, R)),
@@ -131,20 +135,36 @@ CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
     ),
     "no choice": (in_cluster(limit_ranges={"shop": (FIXED,)}), "objects: limit ranges", (W, W, W, W)),
     "rigid": (in_cluster(limit_ranges={"shop": (RIGID,)}), "objects: limit ranges", (W, W, W, W)),
-    "a rival": ({"vertical_autoscalers": [VPA]}, "objects: VPAs", (W, R, R, R)),
-    "by default a rival": ({"vertical_autoscalers": [replace(VPA, mode="")]}, "objects: VPAs", (W, R, R, R)),
-    "a quiet VPA": ({"vertical_autoscalers": [replace(VPA, mode="Off")]}, "objects: VPAs", (O, O, O, O)),
-    "another's VPA": (
-        {"vertical_autoscalers": [replace(VPA, target=make_ref("Deployment/x"))]},
-        "objects: VPAs",
-        (O, O, O, O),
+    "a rival": (beside(vertical_autoscalers=(VPA,)), "objects: VPAs", (W, W, W, W)),
+    "by default a rival": (beside(vertical_autoscalers=(replace(VPA, mode=""),)), "objects: VPAs", (W, W, W, W)),
+    "a quiet VPA": (beside(vertical_autoscalers=(replace(VPA, mode="Off"),)), "objects: VPAs", (O, O, O, O)),
+    "cruise's own VPA": (beside(vertical_autoscalers=(replace(VPA, is_own=True),)), "objects: VPAs", (O, O, O, O)),
+    "pods not known": (
+        in_cluster(autoscalers=[make_autoscaler("KafkaConnect/web")]),
+        "objects: targets",
+        (W, W, W, W),
     ),
+    "Karpenter": (beside(node_autoscaler=NodeAutoscaler.KARPENTER), "objects: node autoscaler", (O, O, O, O)),
+    "a quota": (beside(quotas={"shop": (Quota(make_amounts(100)),)}), "objects: quotas", (O, O, O, O)),
+    "a spent quota": (beside(quotas={"shop": (Quota(make_amounts(0)),)}), "objects: quotas", (W, W, W, W)),
+    "a taint of an earlier mode": (in_cluster(nodes=[*NODES[:2], TAINTED]), "objects: taints", (W, W, W, O)),
+    "never an eviction": (
+        in_cluster(budgets=[replace(make_budget(disruptions_allowed=0), never_allows=True)]),
+        "objects: strict PDBs",
+        (O, O, O, W),
+    ),
+    "two PDBs": (in_cluster(budgets=[make_budget("a"), make_budget("b")]), "objects: several PDBs", (O, O, O, W)),
+    "an impossible load": (usage(loads={"n1": 1e6}), "metrics: node load", (W, W, W, W)),
+    "all overloaded": (usage(loads={"n1": 9.0, "n2": 9.0, "n3": 1.0}), "metrics: node load", (W, W, W, W)),
     "HPA": (in_cluster(autoscalers=[make_autoscaler()]), "objects: HPAs", (O, O, O, O)),
     "no eviction": (in_cluster(budgets=[make_budget(disruptions_allowed=0)]), "objects: PDBs", (O, O, O, W)),
     "odd": ({"unreadable": ["Pod shop/x: no spec"]}, "objects: readable", (W, W, W, W)),
     "out of sight": ({"problems": [("webhook", "looked", "forbidden")]}, "webhook: looked", (W, W, W, W)),
     "out of reach": ({"problems": [("cluster", "API server", "gone")]}, "cluster: API server", (R, R, R, R)),
 }
+
+
+SAYS_WHAT_TO_DO_ANYWAY = ("nothing runs", "HPA", "never an eviction", "two PDBs")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -154,7 +174,7 @@ def test_each_shortcoming_is_as_bad_as_the_mode_makes_it_and_has_its_fix(case):
         found = item(check(mode, **facts), place)
         assert found.level is level, mode
         assert found.finding
-        assert bool(found.fix) == (level is not Level.OK) or case in ("nothing runs", "HPA")
+        assert bool(found.fix) == (level is not Level.OK) or case in SAYS_WHAT_TO_DO_ANYWAY
 
 
 def test_an_older_server_without_evictions_is_red_only_where_pods_are_evicted():
@@ -181,3 +201,22 @@ def test_many_are_counted_and_a_few_named():
     budgets = [make_budget(f"b{number}", disruptions_allowed=0) for number in range(5)]
     found = item(check(Mode.FULL, **in_cluster(budgets=budgets)), "objects: PDBs")
     assert found.finding == "5 of 5 allow no eviction now: shop/b0, shop/b1, shop/b2 and 2 more"
+
+
+def test_each_other_autoscaler_is_named_with_what_it_does():
+    objects = beside(
+        autoscalers=(make_autoscaler("Deployment/web"),),
+        vertical_autoscalers=(VPA, replace(VPA, name="quiet", mode="Off")),
+        node_autoscaler=NodeAutoscaler.KARPENTER,
+    )
+    items = check(Mode.FULL, **objects)
+    found = item(items, "objects: VPAs").finding
+    assert found == "1 of 2 VPAs sizes pods, which cruise leaves alone: shop/web (InPlaceOrRecreate)"
+    found = item(items, "objects: HPAs").finding
+    assert found == "1 HPA on utilisation, whose resource is left alone: shop/web (cpu of Deployment/web)"
+    assert item(items, "objects: node autoscaler").finding.startswith("Karpenter: ")
+
+
+def test_a_taint_that_cruise_cannot_take_off_comes_with_the_command_that_does():
+    found = item(check(Mode.OBSERVE, **in_cluster(nodes=[*NODES[:2], TAINTED])), "objects: taints")
+    assert found.fix == "kubectl taint nodes n3 cruise.io/overloaded:NoSchedule-"

@@ -207,9 +207,9 @@ def test_objects_in_the_way_are_named(measured: Measured, vertical: None):
     kubeconfig = str(stage.plane.kubeconfig())
     ended = measured.command("check", "--mode", "full", "--format", "json", kubeconfig=kubeconfig)
     found = items(ended)
-    assert found["objects: VPAs"]["level"] == "red"
+    assert found["objects: VPAs"]["level"] == "warn"
     assert f"{stage.namespace}/web" in found["objects: VPAs"]["finding"]
     assert found["objects: limit ranges"]["level"] == "warn"
     assert stage.namespace in found["objects: limit ranges"]["finding"]
-    assert found["objects: PDBs"]["level"] == "warn"
-    assert f"{stage.namespace}/Deployment/web" in found["objects: HPAs"]["finding"]
+    assert found["objects: strict PDBs"]["level"] == "warn"
+    assert f"{stage.namespace}/web (cpu of Deployment/web)" in found["objects: HPAs"]["finding"]

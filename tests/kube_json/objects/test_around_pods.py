@@ -14,6 +14,7 @@ from cruise.kube_json.objects.around_pods import (
     decode_autoscaler,
     decode_budget,
     decode_limit_range,
+    decode_vertical_autoscaler,
     decode_workload,
 )
 from cruise.kube_json.wire import object_json
@@ -25,11 +26,13 @@ from tests.builders import (
     make_budget_json,
     make_deployment_json,
     make_limit_range_json,
+    make_metadata,
     make_replica_set_json,
     make_workload_json,
 )
 
 CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
 def workload_object(document: Json) -> object_json.WorkloadObject:
@@ -208,3 +211,42 @@ def test_a_limit_range_is_refused_by_place():
     assert str(refused.value) == (
         'LimitRange shop/limits: spec.limits[1].min.memory: "1.5Gx" is not a quantity; write e.g. 500m, 2 or 1.5Gi'
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "mode", "changes_pods", "is_own"),
+    [
+        ({"targetRef": TARGET}, "", True, False),
+        ({"targetRef": TARGET, "updatePolicy": {}}, "", True, False),
+        ({"targetRef": TARGET, "updatePolicy": {"updateMode": "Off"}}, "Off", False, False),
+        ({"targetRef": TARGET, "updatePolicy": {"updateMode": "Initial"}}, "Initial", True, False),
+        ({"targetRef": TARGET, "recommenders": [{"name": "default"}]}, "", True, False),
+        ({"targetRef": TARGET, "recommenders": [{"name": "cruise"}]}, "", False, True),
+    ],
+)
+def test_what_a_vertical_autoscaler_does(spec, mode, changes_pods, is_own):
+    document = {"kind": "VerticalPodAutoscaler", "metadata": {"namespace": "shop", "name": "web"}, "spec": spec}
+    found = decode_vertical_autoscaler(msgspec.convert(document, object_json.VerticalAutoscalerObject))
+    assert (found.namespace, found.name, found.target) == ("shop", "web", WorkloadRef("Deployment", "web"))
+    assert (found.mode, found.changes_pods, found.is_own, found.target_api) == (mode, changes_pods, is_own, "apps/v1")
+
+
+def test_a_vertical_autoscaler_without_a_target_changes_no_pods():
+    document = {"kind": "VerticalPodAutoscaler", "metadata": {"name": "web"}}
+    found = decode_vertical_autoscaler(msgspec.convert(document, object_json.VerticalAutoscalerObject))
+    assert (found.namespace, found.target, found.changes_pods) == ("default", None, False)
+
+
+def test_a_workload_names_what_controls_it():
+    document = {"kind": "Deployment", "metadata": make_metadata("web-connect", owner="KafkaConnect/web")}
+    found = decode_workload(msgspec.convert(document, object_json.DeploymentObject))
+    assert found.controller == WorkloadRef("KafkaConnect", "web")
+
+
+@pytest.mark.parametrize(("expected", "desired", "never"), [(3, 3, True), (3, 2, False), (0, 0, False), (2, 5, True)])
+def test_a_budget_that_asks_for_all_its_pods_never_allows_an_eviction(expected, desired, never):
+    document = make_budget_json(selector={"matchLabels": {"app": "web"}}, disruptions_allowed=0)
+    document["status"] |= {"expectedPods": expected, "desiredHealthy": desired}
+    found = decode_budget(msgspec.convert(document, object_json.BudgetObject))
+    assert found is not None
+    assert found.never_allows is never

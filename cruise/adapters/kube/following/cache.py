@@ -14,12 +14,27 @@ from cruise.adapters.kube.following.pod_shelf import PodShelf
 from cruise.adapters.kube.following.shelf import Keeper, Key, KindShelf, Shelf
 from cruise.adapters.kube.following.storage_shelves import ClassShelf, StorageShelves
 from cruise.domain.annotations import MODE, OPERATING_SYSTEM
-from cruise.domain.cluster import Autoscaler, DisruptionBudget, LimitRangeItem, Node, Snapshot, Workload, WorkloadRef
+from cruise.domain.cluster import (
+    PLAIN_KINDS,
+    Autoscaler,
+    DisruptionBudget,
+    LimitRangeItem,
+    Node,
+    Snapshot,
+    VerticalAutoscaler,
+    Workload,
+    WorkloadRef,
+)
 from cruise.domain.colocation import Surroundings
 from cruise.domain.policy import Mode
 from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json.objects.annotations import StringMaps, with_name
-from cruise.kube_json.objects.around_pods import decode_autoscaler, decode_budget, decode_limit_range
+from cruise.kube_json.objects.around_pods import (
+    decode_autoscaler,
+    decode_budget,
+    decode_limit_range,
+    decode_vertical_autoscaler,
+)
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import autoscaler_of
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS
@@ -30,6 +45,9 @@ from cruise.kube_json.wire.object_json import AnyObject
 log = structlog.get_logger()
 
 T = TypeVar("T")
+
+Target = tuple[str, WorkloadRef]
+"""Namespace and what an autoscaler targets there."""
 
 _OFF: Mapping[str, str] = {MODE.name: MODE.write(Mode.OFF)}
 # Every pod of a cluster may be odd in the same way.
@@ -49,6 +67,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "Node": ("nodes", "windows", "names", "node autoscaler"),
     "PodDisruptionBudget": ("budgets",),
     "HorizontalPodAutoscaler": ("autoscalers", "annotations"),
+    "VerticalPodAutoscaler": ("vertical autoscalers", "annotations"),
     "LimitRange": ("limit ranges", "annotations"),
     "Namespace": ("annotations", "surroundings"),
     "PersistentVolumeClaim": ("surroundings",),
@@ -92,6 +111,10 @@ class Cache:
         self._autoscalers: Shelf[object_json.AutoscalerObject, Autoscaler] = Shelf(
             decode_autoscaler, partial(self._changed, "HorizontalPodAutoscaler")
         )
+        self._vertical: Shelf[object_json.VerticalAutoscalerObject, VerticalAutoscaler] = Shelf(
+            decode_vertical_autoscaler, partial(self._changed, "VerticalPodAutoscaler")
+        )
+        self._scales: Mapping[Target, LabelSelector] = {}
         self._limit_ranges: Shelf[object_json.LimitRangeObject, tuple[LimitRangeItem, ...]] = Shelf(
             decode_limit_range, partial(self._changed, "LimitRange")
         )
@@ -103,6 +126,7 @@ class Cache:
             "Node": self._nodes,
             "PodDisruptionBudget": self._budgets,
             "HorizontalPodAutoscaler": self._autoscalers,
+            "VerticalPodAutoscaler": self._vertical,
             "LimitRange": self._limit_ranges,
             "Namespace": self._namespaces,
             "PriorityClass": self._classes.shelf,
@@ -126,6 +150,20 @@ class Cache:
         for odd in self._odd.values():
             yield from odd.values()
 
+    def scale_targets(self) -> dict[Target, str]:
+        """Return what autoscalers target whose pods do not name it, each with its group and version."""
+        found = {(one.namespace, one.target): one.target_api for one in self._autoscalers.values.values()}
+        for one in self._vertical.values.values():
+            if one.changes_pods and one.target is not None:
+                found[one.namespace, one.target] = one.target_api
+        return {target: api for target, api in found.items() if target[1].kind not in PLAIN_KINDS}
+
+    def use_scales(self, scales: Mapping[Target, LabelSelector]) -> None:
+        """Take over what the scales of targets select."""
+        if scales != self._scales:
+            self._scales = dict(scales)
+            self.version += 1
+
     def snapshot(self) -> Snapshot:
         """Return everything as it is now; later changes do not touch what was returned."""
         nodes = self._part("nodes", lambda: tuple(_sorted(self._nodes.values)))
@@ -139,6 +177,8 @@ class Cache:
             workloads=workloads,
             budgets=self._part("budgets", self._all_budgets),
             autoscalers=self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values))),
+            vertical_autoscalers=self._part("vertical autoscalers", lambda: tuple(_sorted(self._vertical.values))),
+            scales=self._scales,
             limit_ranges=self._part("limit ranges", self._all_limit_ranges),
             namespace_annotations=self._part("annotations", self._all_annotations),
             oom_kills=tuple(self.pods.shown_kills()),

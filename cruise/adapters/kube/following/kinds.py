@@ -11,13 +11,15 @@ class Kind:
 
     One that is `optional` may be absent or forbidden, and then has no objects. Few may: unseen, an
     autoscaler, a budget, bounds or a protective annotation would be violated. A claim that is not seen is known from
-    its pod, which then stays where it is.
+    its pod, which then stays where it is. One that is `optional` and `read_if_served` may be absent, and not forbidden
+    where the server has it.
     """
 
     plural: str
     path: str
     shape: type[object_json.AnyObject]
     optional: bool = False
+    read_if_served: bool = False
 
 
 REPLICA_SETS = Kind("replicasets", "/apis/apps/v1/replicasets", object_json.ReplicaSetObject)
@@ -38,6 +40,13 @@ ADMISSION_KINDS: tuple[Kind, ...] = (
         "horizontalpodautoscalers",
         "/apis/autoscaling/v2/horizontalpodautoscalers",
         object_json.AutoscalerObject,
+    ),
+    Kind(
+        "verticalpodautoscalers",
+        "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers",
+        object_json.VerticalAutoscalerObject,
+        optional=True,
+        read_if_served=True,
     ),
     Kind("limitranges", "/api/v1/limitranges", object_json.LimitRangeObject),
     Kind("namespaces", "/api/v1/namespaces", object_json.NamespaceObject),

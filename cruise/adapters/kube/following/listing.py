@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 from cruise.adapters.kube.following.kinds import Kind
 from cruise.adapters.kube.http.client import KubeClient
+from cruise.errors import CruiseError, NotFound, Refused
 from cruise.kube_json.reading.stream import Page, StreamDecoder
 from cruise.kube_json.wire.object_json import AnyObject
 
@@ -23,3 +24,22 @@ async def list_pages(
         resume = page.resume
         if not resume:
             return
+
+
+async def may_be_without(client: KubeClient, kind: Kind, error: Exception) -> bool:
+    """Tell whether a refusal means that a kind has no objects for cruise."""
+    forbidden = isinstance(error, Refused) and error.cause == "Forbidden"
+    if not kind.optional or not (forbidden or isinstance(error, NotFound)):
+        return False
+    # Rights are looked at first: what does not exist is forbidden too.
+    return not (forbidden and kind.read_if_served and await _may_be_served(client, kind))
+
+
+async def _may_be_served(client: KubeClient, kind: Kind) -> bool:
+    try:
+        await client.get(kind.path.rpartition("/")[0])
+    except NotFound:
+        return False
+    except CruiseError:
+        return True
+    return True

@@ -1,13 +1,15 @@
 """A cluster read once, by lists alone: a report needs no watches and no more than read rights."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.adapters.kube.asking.node_autoscaling import ask_for_node_autoscaler
 from cruise.adapters.kube.following.cache import Cache
 from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, Kind
-from cruise.adapters.kube.following.listing import list_pages
+from cruise.adapters.kube.following.listing import list_pages, may_be_without
+from cruise.adapters.kube.following.scales import ScaleReader
 from cruise.adapters.kube.following.shelf import Key, key_of
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.cluster import Snapshot
@@ -39,6 +41,7 @@ async def look(client: KubeClient, on_read: Callable[[str, int], None]) -> Look:
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
+    await ScaleReader(client, cache, time.monotonic).read_due()
     snapshot = cache.snapshot()
     if snapshot.node_autoscaler is None:
         snapshot = replace(snapshot, node_autoscaler=await ask_for_node_autoscaler(client))
@@ -51,13 +54,11 @@ async def _list(client: KubeClient, kind: Kind, cache: Cache, on_read: Callable[
             await _list_once(client, kind, cache, on_read)
         except Expired:
             continue
-        except NotFound as error:
-            if kind.optional:
+        except (NotFound, Refused) as error:
+            if await may_be_without(client, kind, error):
                 return
-            raise BadInput(f"the cluster has no {kind.plural}: {error}") from error
-        except Refused as error:
-            if kind.optional and error.cause == "Forbidden":
-                return
+            if isinstance(error, NotFound):
+                raise BadInput(f"the cluster has no {kind.plural}: {error}") from error
             hint = "; deploy/rbac/observe.yaml has all rights that are needed" if error.cause == "Forbidden" else ""
             raise BadInput(f"{kind.plural} cannot be listed: {error}{hint}") from error
         return

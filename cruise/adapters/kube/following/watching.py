@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import structlog
 
 from cruise.adapters.kube.following.kinds import Kind
-from cruise.adapters.kube.following.listing import list_pages
+from cruise.adapters.kube.following.listing import list_pages, may_be_without
 from cruise.adapters.kube.following.shelf import Key, KindShelf, key_of
 from cruise.adapters.kube.following.watch_lines import WatchLines
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.throttling import Backoff
-from cruise.errors import BadInput, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
+from cruise.errors import BadInput, CruiseError, Expired, NotFound, Throttled, Unavailable
 from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder
 from cruise.kube_json.wire.object_json import AnyObject
 
@@ -37,8 +37,9 @@ class Timing:
     error. Where watches end sooner than that, by whatever is in between, a list proves it every `unproved_seconds`.
     A watch without an event for `grace_seconds` longer than it should last is dead. What fails within `steady_seconds`
     makes the next wait longer; one that the server ends is opened anew no sooner than `least_seconds` after it was
-    opened. After `relist_failures` in a row the version is suspected to be one that the server never had: the kind is
-    listed anew.
+    opened. A kind that is forbidden is looked for again after `absent_wait_seconds`, one that the server does not have
+    after `missing_wait_seconds`. After `relist_failures` in a row the version is suspected to be one that the server
+    never had: the kind is listed anew.
     """
 
     page_size: int = 500
@@ -51,6 +52,7 @@ class Timing:
     first_wait_seconds: float = 0.5
     longest_wait_seconds: float = 30.0
     absent_wait_seconds: float = 300.0
+    missing_wait_seconds: float = 10.0
     relist_failures: int = 5
     events_in_a_row: int = 100
 
@@ -109,7 +111,8 @@ class KindWatch:
             except (CruiseError, BadInput) as error:
                 if self._clock() - began >= timing.steady_seconds:
                     waits.reset()
-                wait = self._wait_after(error, waits)
+                without = await may_be_without(self._client, self.kind, error)
+                wait = self._do_without(error) if without else self._wait_after(error, waits)
             else:
                 waits.reset()
                 # A server that ends its watches early, again and again, is left in peace a little.
@@ -121,9 +124,6 @@ class KindWatch:
         return self.version is None or unproved or failures >= self._timing.relist_failures
 
     def _wait_after(self, error: CruiseError, waits: Backoff) -> float:
-        if self.kind.optional and (isinstance(error, NotFound) or _is_forbidden(error)):
-            self._do_without(error)
-            return self._timing.absent_wait_seconds * random.uniform(0.8, 1.2)
         asked = None
         match error:
             case Expired() | BadInput():
@@ -214,13 +214,17 @@ class KindWatch:
     def _trusts_watch(self, now: float) -> bool:
         return self._opened_at is not None and now - self._opened_at >= self._timing.trust_seconds
 
-    def _do_without(self, error: CruiseError) -> None:
+    def _do_without(self, error: CruiseError) -> float:
+        """Go on as if there were no objects; return when to look again: what is not served may be installed."""
         if self.problem != str(error):
             self.problem = str(error)
             log.warning("doing without a kind", kind=self.kind.plural, because=self.problem)
         self._shelf.keep_only(set())
         self.absent = True
         self.listed.set()
+        timing = self._timing
+        seconds = timing.missing_wait_seconds if isinstance(error, NotFound) else timing.absent_wait_seconds
+        return seconds * random.uniform(0.8, 1.2)
 
     def _report_problem(self, error: CruiseError) -> None:
         if self.problem != str(error):
@@ -240,7 +244,3 @@ def _leave_to_counting() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-def _is_forbidden(error: CruiseError) -> bool:
-    return isinstance(error, Refused) and error.cause == "Forbidden"

@@ -5,9 +5,7 @@ import json
 
 import pytest
 
-from cruise.adapters.kube.asking.surroundings import registration, vertical_autoscalers, who_asks
-from cruise.domain.cluster import WorkloadRef
-from cruise.domain.preflight import VerticalAutoscaler
+from cruise.adapters.kube.asking.surroundings import registration, who_asks
 from cruise.errors import Refused, Unavailable
 from tests.adapters.kube.answering_server import Answer, asking, status
 
@@ -27,28 +25,7 @@ async def test_servers_without_a_kind_have_none_of_it(tmp_path):
         _,
     ):
         assert await who_asks(client) is None
-        assert await vertical_autoscalers(client) == ()
         assert await registration(client, "cruise") is None
-
-
-async def test_modes_and_targets_are_read_as_they_are_written(tmp_path):
-    def vertical(name: str, **spec: object) -> object:
-        return {"metadata": {"namespace": "shop", "name": name}, "spec": spec}
-
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    items = [
-        vertical("off", targetRef=target, updatePolicy={"updateMode": "Off"}),
-        vertical("default", targetRef=target),
-        vertical("odd", updatePolicy={}),
-    ]
-    async with asking(tmp_path, lambda asked: answer({"items": items})) as (client, _):
-        found = await vertical_autoscalers(client)
-    web = WorkloadRef("Deployment", "web")
-    assert found == [
-        VerticalAutoscaler("shop", "off", web, "Off"),
-        VerticalAutoscaler("shop", "default", web, ""),
-        VerticalAutoscaler("shop", "odd", None, ""),
-    ]
 
 
 async def test_every_webhook_of_a_registration_counts(tmp_path):
@@ -64,8 +41,6 @@ async def test_every_webhook_of_a_registration_counts(tmp_path):
 
 
 UNREADABLE = [
-    (vertical_autoscalers, [], "cannot be read"),
-    (vertical_autoscalers, {"items": {}}, "cannot be read"),
     (who_asks, 7, "cannot be read"),
     (lambda client: registration(client, "cruise"), {"webhooks": 1}, "cannot be read"),
     (lambda client: registration(client, "cruise"), {"webhooks": [{"clientConfig": {"caBundle": "*"}}]}, "not base64"),
@@ -81,6 +56,6 @@ async def test_what_cannot_be_read_is_said_to_be(tmp_path, question, document, e
 
 async def test_a_refusal_stays_one(tmp_path):
     async with asking(tmp_path, lambda asked: status(403, "forbidden", reason="Forbidden")) as (client, _):
-        for question in (who_asks(client), vertical_autoscalers(client), registration(client, "cruise")):
+        for question in (who_asks(client), registration(client, "cruise")):
             with pytest.raises(Refused):
                 await question

@@ -269,6 +269,22 @@ async def test_kind_that_may_be_absent_is_done_without(tmp_path, code, reason):
         await eventually(there, "it is there by now")
 
 
+async def test_a_kind_that_is_forbidden_and_served_is_not_done_without(tmp_path):
+    server = Loopback()
+    wanted = replace(ODDITIES, read_if_served=True)
+    server.objects[wanted.path] = {}
+    server.objects["/apis/example.com/v1"] = {}
+    server.faults[wanted.path, "list"] += [refuse(403, "Forbidden")] * 1000
+    async with following_loopback(server, tmp_path, kinds=[wanted], synced=False) as cluster:
+        await eventually(cluster.problems, "the refusal is told")
+        with pytest.raises(Unavailable, match="oddities: not listed yet: "):
+            await cluster.snapshot()
+        # Without the group there can be none of the kind.
+        server.faults["/apis/example.com/v1", "list"] += [refuse(404, "NotFound")] * 1000
+        await asyncio.wait_for(cluster.synced(), 10)
+        assert (await cluster.snapshot()).limit_ranges == {}
+
+
 @pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (403, "Forbidden")])
 async def test_nothing_is_decided_without_a_kind_that_is_needed(tmp_path, code, reason):
     server = Loopback()

@@ -1,0 +1,109 @@
+"""Which pods the targets of autoscalers have, asked of their `scale` where the pods do not name their target."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from cruise.adapters.kube.following.cache import Cache, Target
+from cruise.adapters.kube.http.answers import decoded
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.scheduling import LabelSelector
+from cruise.errors import BadInput, CruiseError, NotFound, Throttled, Unavailable
+from cruise.kube_json.objects.selectors import parse_selector
+
+log = structlog.get_logger()
+
+_LOOK_SECONDS = 1.0
+# A target's selector changes seldom; who has none may get one soon.
+_KNOWN_SECONDS = 300.0
+_UNKNOWN_SECONDS = 30.0
+_AT_ONCE = 4
+
+
+class _Resource(msgspec.Struct):
+    name: str
+    kind: str = ""
+
+
+class _Resources(msgspec.Struct):
+    resources: tuple[_Resource, ...] = ()
+
+
+class _ScaleStatus(msgspec.Struct):
+    selector: str = ""
+
+
+class _Scale(msgspec.Struct):
+    status: _ScaleStatus = msgspec.field(default_factory=_ScaleStatus)
+
+
+class ScaleReader:
+    """Reads the scales of targets and keeps the cache up to date; a target that cannot be read is not known."""
+
+    def __init__(self, client: KubeClient, cache: Cache, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._cache = cache
+        self._clock = clock
+        self._selectors: dict[Target, LabelSelector] = {}
+        self._due_at: dict[Target, float] = {}
+        self._plurals: dict[tuple[str, str], str] = {}
+        self._said = False
+
+    async def run(self) -> None:
+        """Read what is due until cancelled."""
+        while True:
+            await self.read_due()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def read_due(self) -> None:
+        """Read the targets that are new, and those that were read long ago."""
+        targets = self._cache.scale_targets()
+        for gone in self._due_at.keys() - targets.keys():
+            del self._due_at[gone]
+            self._selectors.pop(gone, None)
+        now = self._clock()
+        due = sorted(target for target in targets if self._due_at.get(target, now) <= now)
+        for start in range(0, len(due), _AT_ONCE):
+            await asyncio.gather(*(self._read(target, targets[target]) for target in due[start : start + _AT_ONCE]))
+        self._cache.use_scales(self._selectors)
+
+    async def _read(self, target: Target, api: str) -> None:
+        namespace, ref = target
+        try:
+            found = await self._selector_of(namespace, ref, api)
+        except (Throttled, Unavailable):
+            self._due_at[target] = self._clock() + _UNKNOWN_SECONDS
+        except CruiseError as error:
+            self._selectors.pop(target, None)
+            self._plurals.pop((api, ref.kind), None)
+            if not self._said:
+                place = f"{namespace}/{ref}"
+                log.warning("the pods of an autoscaler's target are not known", target=place, why=str(error))
+            self._said = True
+            self._due_at[target] = self._clock() + _UNKNOWN_SECONDS
+        else:
+            self._selectors[target] = found
+            self._due_at[target] = self._clock() + _KNOWN_SECONDS
+
+    async def _selector_of(self, namespace: str, ref: WorkloadRef, api: str) -> LabelSelector:
+        group = f"/apis/{api}" if "/" in api else f"/api/{api or 'v1'}"
+        plural = self._plurals.get((api, ref.kind))
+        if plural is None:
+            served = decoded(await self._client.get(group), _Resources, f"what {api} serves").resources
+            plural = self._plurals[api, ref.kind] = _plural_of(ref.kind, served)
+        path = f"{group}/namespaces/{quote(namespace, safe='')}/{plural}/{quote(ref.name, safe='')}/scale"
+        text = decoded(await self._client.get(path), _Scale, f"the scale of {ref}").status.selector
+        if not text:
+            raise BadInput("its scale has no selector")
+        return parse_selector(text)
+
+
+def _plural_of(kind: str, served: Iterable[_Resource]) -> str:
+    for one in served:
+        if one.kind == kind and "/" not in one.name:
+            return one.name
+    raise NotFound(f"no kind {kind} is served")

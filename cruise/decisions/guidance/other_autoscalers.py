@@ -1,0 +1,144 @@
+"""What other autoscalers do to pods: HPAs that scale by utilisation, VPAs that size.
+
+Their pods are those that their target controls, and those that its scale selects. Where neither is known of a target,
+it may be any pod of its namespace that cannot be shown to be another's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cruise.domain.cluster import PLAIN_KINDS, Autoscaler, Pod, Snapshot, VerticalAutoscaler, WorkloadRef
+from cruise.domain.details import Detail
+from cruise.domain.resources import ResourceName
+from cruise.domain.scheduling import LabelSelector
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Claimed(NamedTuple):
+    """What others do to a pod: `scaled` are the resources on whose utilisation an HPA acts.
+
+    `scaled_by` and `sized_by` are details that name the HPA and the VPA, empty where there is none.
+    """
+
+    scaled: frozenset[ResourceName] = frozenset()
+    scaled_by: str = ""
+    sized_by: str = ""
+
+
+UNCLAIMED = Claimed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """One autoscaler; `is_plain` where pods name the target as their controller."""
+
+    name: str
+    target: WorkloadRef
+    scaled: frozenset[ResourceName]
+    sizes: bool
+    is_plain: bool
+    selector: LabelSelector | None
+
+
+class OtherAutoscalers:
+    """The autoscalers of one snapshot; pods that are alike share what is found for them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._claims: dict[str, list[_Claim]] = {}
+        for namespace, claim in _claims_of(snapshot):
+            self._claims.setdefault(namespace, []).append(claim)
+        # In these the labels of pods matter as well.
+        self._by_labels = {
+            namespace for namespace, claims in self._claims.items() if not all(one.is_plain for one in claims)
+        }
+        self._found: dict[tuple[str, WorkloadRef | None, str | None, str | None, Labels], Claimed] = {}
+
+    def of(self, pod: Pod) -> Claimed:
+        """Return what others do to a pod."""
+        if pod.namespace not in self._claims:
+            return UNCLAIMED
+        labels = tuple(sorted(pod.labels.items())) if pod.namespace in self._by_labels else ()
+        key = (pod.namespace, pod.workload, pod.owner_kind, pod.owner_name, labels)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._look(pod)
+        return found
+
+    def _look(self, pod: Pod) -> Claimed:
+        scaled: frozenset[ResourceName] = frozenset()
+        scaled_by = sized_by = ""
+        chain = self._chain_of(pod)
+        for claim in self._claims[pod.namespace]:
+            surely = claim.target in chain.controllers
+            if claim.selector is not None:
+                surely = surely or claim.selector.selects(pod.labels)
+            if not surely and (claim.is_plain or claim.selector is not None or not _may_own(claim.target, pod, chain)):
+                continue
+            if claim.sizes:
+                detail = Detail.SIZED_BY_VPA if surely else Detail.MAY_BE_SIZED_BY_VPA
+                sized_by = sized_by or detail.of(claim.name)
+            else:
+                detail = Detail.UTILISATION_TARGETED if surely else Detail.UTILISATION_MAY_BE_TARGETED
+                scaled |= claim.scaled
+                scaled_by = scaled_by or detail.of(claim.name)
+        return Claimed(scaled, scaled_by, sized_by)
+
+    def _chain_of(self, pod: Pod) -> "_Chain":
+        if pod.workload is None:
+            return _Chain((), is_whole=True)
+        direct = WorkloadRef(pod.owner_kind or "", pod.owner_name or "")
+        workload = self._snapshot.workloads.get((pod.namespace, pod.workload))
+        if workload is None:
+            return _Chain((direct, pod.workload), is_whole=False)
+        if workload.controller is None:
+            return _Chain((direct, pod.workload), is_whole=True)
+        return _Chain((direct, pod.workload, workload.controller), is_whole=False)
+
+
+class _Chain(NamedTuple):
+    """Who controls a pod, from its owner up as far as is known; `is_whole` where nothing controls the last."""
+
+    controllers: tuple[WorkloadRef, ...]
+    is_whole: bool
+
+
+def _may_own(target: WorkloadRef, pod: Pod, chain: _Chain) -> bool:
+    """Tell whether a target whose pods are not known may have a pod.
+
+    It may where it is not known what controls the pod's topmost controller, save where that is another of the target's
+    own kind; and where nothing does, but names tell otherwise: some operators own what they create without saying so.
+    """
+    if not chain.controllers:
+        return False
+    top = chain.controllers[-1]
+    if not chain.is_whole:
+        return top.kind != target.kind
+    return f"{top.name}-".startswith(f"{target.name}-") or target.name in pod.labels.values()
+
+
+def _claims_of(snapshot: Snapshot) -> Iterator[tuple[str, _Claim]]:
+    for one in snapshot.autoscalers:
+        if one.utilisation_of:
+            yield one.namespace, _claim(one, one.target, snapshot, one.utilisation_of)
+    for vertical in snapshot.vertical_autoscalers:
+        if vertical.changes_pods and vertical.target is not None:
+            yield vertical.namespace, _claim(vertical, vertical.target, snapshot)
+
+
+def _claim(
+    one: Autoscaler | VerticalAutoscaler,
+    target: WorkloadRef,
+    snapshot: Snapshot,
+    scaled: frozenset[ResourceName] = frozenset(),
+) -> _Claim:
+    return _Claim(
+        one.name,
+        target,
+        scaled,
+        isinstance(one, VerticalAutoscaler),
+        target.kind in PLAIN_KINDS,
+        snapshot.scales.get((one.namespace, target)),
+    )

@@ -1,0 +1,185 @@
+"""HPAs and VPAs: which pods are theirs, surely or perhaps, and what is then left alone."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.admission.admission import Leave, decide_admission
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
+from cruise.decisions.guidance.other_autoscalers import UNCLAIMED, OtherAutoscalers
+from cruise.domain.actions import Hold, Reason
+from cruise.domain.cluster import Autoscaler, Pod, Snapshot, VerticalAutoscaler, Workload, WorkloadRef
+from cruise.domain.details import Detail
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import ResourceName
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from tests.builders import (
+    NOW,
+    make_autoscaler,
+    make_node,
+    make_pod,
+    make_ref,
+    make_snapshot,
+    make_statistic,
+    make_table,
+    make_workload,
+)
+
+FULL = Policy(mode=Mode.FULL)
+WEB = make_ref("Deployment/web")
+VPA = VerticalAutoscaler("shop", "web", WEB, "InPlaceOrRecreate")
+# As the operators that come with these kinds do it.
+CONNECT = make_pod("web-connect-0", workload="StrimziPodSet/web-connect", labels={"strimzi.io/cluster": "web"})
+CONFIG = make_pod("web-3-x2x4z", workload="ReplicationController/web-3", labels={"deploymentconfig": "web"})
+CPU = frozenset({ResourceName.CPU})
+
+
+def snapshot(
+    *pods: Pod,
+    autoscalers: Iterable[Autoscaler] = (),
+    vertical: Iterable[VerticalAutoscaler] = (),
+    workloads: Iterable[Workload] | None = None,
+    scales: dict[str, LabelSelector] | None = None,
+) -> Snapshot:
+    found = make_snapshot(pods, [make_node()], workloads, autoscalers=autoscalers)
+    selectors = {("shop", make_ref(target)): selector for target, selector in (scales or {}).items()}
+    return replace(found, vertical_autoscalers=tuple(vertical), scales=selectors)
+
+
+def verdict(pod: Pod, world: Snapshot) -> Touchable | Hold:
+    rows = [make_statistic(pod.name, workload=str(pod.workload))]
+    return Eligibility(world, make_table(*rows), {}, FULL, NOW).of(pod)
+
+
+def label(key: str, value: str) -> LabelSelector:
+    return LabelSelector((Requirement(key, Operator.IN, (value,)),))
+
+
+@pytest.mark.parametrize(("target", "pod"), [("KafkaConnect/web", CONNECT), ("DeploymentConfig/web", CONFIG)])
+def test_pods_of_a_kind_that_is_not_read_are_found_by_its_scale(target: str, pod: Pod) -> None:
+    [(key, value)] = pod.labels.items()
+    other = replace(pod, name="other", uid="other", labels={key: "other"})
+    world = snapshot(pod, other, autoscalers=[make_autoscaler(target)], scales={target: label(key, value)})
+    found = verdict(pod, world)
+    assert isinstance(found, Touchable)
+    assert (found.manages_cpu, found.manages_memory) == (False, True)
+    found = verdict(other, world)
+    assert isinstance(found, Touchable)
+    assert found.manages_cpu
+
+
+@pytest.mark.parametrize(("target", "pod"), [("KafkaConnect/web", CONNECT), ("DeploymentConfig/web", CONFIG)])
+def test_without_its_scale_every_pod_that_it_could_own_is_held(target: str, pod: Pod) -> None:
+    both = make_autoscaler(target, "shop", ResourceName.CPU, ResourceName.MEMORY)
+    world = snapshot(pod, autoscalers=[both])
+    assert verdict(pod, world) == Hold(
+        "shop", pod.name, Reason.AUTOSCALED, Detail.UTILISATION_MAY_BE_TARGETED.of("web")
+    )
+
+
+NOT_OWNED = {
+    "a Deployment that nothing controls, of another name": (
+        make_pod(workload="Deployment/shop"),
+        [make_workload("Deployment/shop")],
+    ),
+    "another of the same kind": (make_pod(workload="KafkaConnect/other"), []),
+    "of an operator of the same kind": (
+        make_pod(workload="Deployment/other-connect"),
+        [replace(make_workload("Deployment/other-connect"), controller=make_ref("KafkaConnect/other"))],
+    ),
+    "in another namespace": (make_pod(namespace="data", workload="StrimziPodSet/web"), []),
+    "a bare pod": (make_pod(workload=None), []),
+}
+MAY_BE_OWNED = {
+    "a Deployment named after it": (
+        make_pod(workload="Deployment/web-connect"),
+        [make_workload("Deployment/web-connect")],
+    ),
+    "a Deployment whose pods are labelled after it": (
+        make_pod(workload="Deployment/x", labels={"strimzi.io/cluster": "web"}),
+        [make_workload("Deployment/x")],
+    ),
+    "of another operator's kind": (make_pod(workload="StrimziPodSet/any"), []),
+    "a Deployment that such a kind controls": (
+        make_pod(workload="Deployment/any"),
+        [replace(make_workload("Deployment/any"), controller=make_ref("Cluster/any"))],
+    ),
+    "a Deployment that was not seen": (make_pod(workload="Deployment/any"), []),
+}
+
+
+@pytest.mark.parametrize("case", NOT_OWNED)
+def test_what_is_surely_anothers_is_sized(case: str) -> None:
+    pod, workloads = NOT_OWNED[case]
+    world = snapshot(pod, autoscalers=[make_autoscaler("KafkaConnect/web")], workloads=workloads)
+    assert OtherAutoscalers(world).of(pod) == UNCLAIMED
+
+
+@pytest.mark.parametrize("case", MAY_BE_OWNED)
+def test_what_may_be_its_own_is_not(case: str) -> None:
+    pod, workloads = MAY_BE_OWNED[case]
+    world = snapshot(pod, autoscalers=[make_autoscaler("KafkaConnect/web")], workloads=workloads)
+    assert OtherAutoscalers(world).of(pod).scaled == CPU
+
+
+def test_what_a_target_controls_is_its_own_at_any_height() -> None:
+    pod = make_pod(workload="Deployment/web-connect", owner_kind="ReplicaSet", owner_name="web-connect-5d")
+    owned = replace(make_workload("Deployment/web-connect"), controller=make_ref("KafkaConnect/web"))
+    for target in ("ReplicaSet/web-connect-5d", "Deployment/web-connect", "KafkaConnect/web"):
+        world = snapshot(pod, autoscalers=[make_autoscaler(target)], workloads=[owned])
+        assert OtherAutoscalers(world).of(pod).scaled_by == Detail.UTILISATION_TARGETED.of("web")
+
+
+def test_a_plain_kind_has_its_own_pods_and_no_others() -> None:
+    pods = make_pod(workload="Deployment/web"), make_pod("web-x", workload="StrimziPodSet/web")
+    world = snapshot(*pods, autoscalers=[make_autoscaler("Deployment/web")])
+    assert [OtherAutoscalers(world).of(pod).scaled for pod in pods] == [CPU, frozenset()]
+
+
+def test_an_hpa_that_targets_no_utilisation_claims_nothing() -> None:
+    scaler = Autoscaler("shop", "web", make_ref("KafkaConnect/web"), frozenset())
+    assert OtherAutoscalers(snapshot(CONNECT, autoscalers=[scaler])).of(CONNECT) == UNCLAIMED
+
+
+@pytest.mark.parametrize("mode", ["", "Auto", "Recreate", "Initial", "InPlaceOrRecreate", "InPlace"])
+def test_a_pod_that_a_vpa_sizes_is_held_and_created_as_it_is_sent(mode: str) -> None:
+    pod = make_pod()
+    world = snapshot(pod, vertical=[replace(VPA, mode=mode)])
+    detail = Detail.SIZED_BY_VPA.of("web")
+    assert verdict(pod, world) == Hold("shop", "web-1", Reason.OTHER_AUTOSCALER, detail)
+    statistics = make_table(make_statistic(""))
+    eligibility = Eligibility(world, statistics, {}, FULL, NOW)
+    created = replace(pod, node=None, phase="Pending")
+    decision = decide_admission(created, eligibility, statistics, world.nodes, (), FULL)
+    assert decision == Leave(Reason.OTHER_AUTOSCALER, detail)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        replace(VPA, mode="Off"),
+        replace(VPA, is_own=True),
+        replace(VPA, target=None),
+        replace(VPA, target=make_ref("Deployment/other")),
+        replace(VPA, namespace="data"),
+    ],
+)
+def test_a_vpa_that_sizes_nothing_of_it_holds_nothing(harmless: VerticalAutoscaler) -> None:
+    assert isinstance(verdict(make_pod(), snapshot(make_pod(), vertical=[harmless])), Touchable)
+
+
+def test_a_vpa_on_a_kind_that_is_not_read_holds_what_it_may_size() -> None:
+    vertical = replace(VPA, target=WorkloadRef("KafkaConnect", "web"))
+    assert verdict(CONNECT, snapshot(CONNECT, vertical=[vertical])) == Hold(
+        "shop", CONNECT.name, Reason.OTHER_AUTOSCALER, Detail.MAY_BE_SIZED_BY_VPA.of("web")
+    )
+    known = {"KafkaConnect/web": label("strimzi.io/cluster", "else")}
+    assert isinstance(verdict(CONNECT, snapshot(CONNECT, vertical=[vertical], scales=known)), Touchable)
+
+
+def test_a_vpa_beside_an_hpa_holds_the_pod_whole() -> None:
+    world = snapshot(make_pod(), autoscalers=[make_autoscaler()], vertical=[VPA])
+    found = verdict(make_pod(), world)
+    assert isinstance(found, Hold)
+    assert found.reason is Reason.OTHER_AUTOSCALER

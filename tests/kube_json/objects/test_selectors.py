@@ -1,0 +1,38 @@
+"""Selectors as a scale's status states them."""
+
+import pytest
+
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.errors import BadInput
+from cruise.kube_json.objects.selectors import parse_selector
+
+
+@pytest.mark.parametrize(
+    ("text", "selected", "others"),
+    [
+        ("app=web", {"app": "web"}, {"app": "db"}),
+        ("app==web,tier=front", {"app": "web", "tier": "front"}, {"app": "web"}),
+        ("app!=web", {}, {"app": "web"}),
+        ("tier in (a, b),app=web", {"tier": "b", "app": "web"}, {"tier": "c", "app": "web"}),
+        ("tier notin (a,b)", {"tier": "c"}, {"tier": "a"}),
+        ("example.com/one", {"example.com/one": ""}, {}),
+        ("!example.com/one", {}, {"example.com/one": ""}),
+        ("app=", {"app": ""}, {"app": "web"}),
+    ],
+)
+def test_a_selector_selects_what_kubernetes_selects_by_it(text, selected, others):
+    found = parse_selector(text)
+    assert found.selects(selected)
+    assert not found.selects(others)
+
+
+def test_its_parts_are_requirements():
+    assert parse_selector("strimzi.io/cluster=web") == LabelSelector(
+        (Requirement("strimzi.io/cluster", Operator.IN, ("web",)),)
+    )
+
+
+@pytest.mark.parametrize("text", ["app = = x", "a>1", "(a)", "app=web x"])
+def test_what_is_none_is_refused(text):
+    with pytest.raises(BadInput, match="no label selector"):
+        parse_selector(text)
