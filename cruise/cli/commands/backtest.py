@@ -207,6 +207,7 @@ def _terms(options: "ReplayOptions", half: HalfName | None, settings: "Settings"
         options.risk,
         half.value if half is not None else None,
         prices,
+        options.policy.rules.name,
     )
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from cruise.decisions.pareto import find_dominated
 from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore, ResourceScore
+from cruise.domain.rules import DEFAULT_RULES
 from cruise.interfaces.shapes import Shape, camel, shape
 
 COST_NOTE = "an estimate: the nodes' time at the prices that are set"
@@ -29,7 +30,10 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
-    """What a replay was run under, besides its nodes; `half` is tune, report or None for every series."""
+    """What a replay was run under, besides its nodes; `half` is tune, report or None for every series.
+
+    `rules` is the name of those that cruise decides by.
+    """
 
     pass_seconds: int
     arrivals: str
@@ -37,6 +41,7 @@ class ReplayTerms:
     risk: float
     half: str | None = None
     prices: Prices | None = None
+    rules: str = DEFAULT_RULES.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from cruise.decisions.pareto import AXES, NEVER_RIVALS
 from cruise.domain.backtest import BacktestResult, PolicyScore
+from cruise.domain.rules import DEFAULT_RULES
 from cruise.interfaces.amounts import cores_text, count_text, memory_text, percent_text, rate_text
 from cruise.interfaces.backtest.report import ReplayTerms
 
@@ -45,9 +46,10 @@ def terms_line(terms: ReplayTerms) -> str:
     half = {None: "", "tune": "; only the half of the series to tune on"}.get(
         terms.half, "; only the half of the series to report on"
     )
+    rules = "" if terms.rules == DEFAULT_RULES.name else f"; rules {terms.rules}"
     return (
         f"a pass every {seconds_text(terms.pass_seconds)}; pods arrive with {arrivals}; "
-        f"seed {terms.seed}, risk {terms.risk:g}{half}"
+        f"seed {terms.seed}, risk {terms.risk:g}{rules}{half}"
     )
 
 

@@ -122,6 +122,7 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
         "risk": 0.01,
         "half": None,
         "prices": {"coreHour": 0.02, "gibibyteHour": 0.005},
+        "rules": "default",
     }
     month = found["policies"]["as-requested"]["estimatedCostPerMonth"]
     assert month == pytest.approx(730 * (16 * 0.02 + 64 * 0.005), rel=1e-4)
@@ -134,6 +135,16 @@ def test_cruise_decides_by_the_settings_at_hand(capsys, trace, monkeypatch):
     assert usual["cruise"]["resizesPerContainerDay"] > 0
     assert patient["cruise"]["resizesPerContainerDay"] == 0
     assert patient["oracle"] == usual["oracle"]
+
+
+def test_rules_of_the_first_design_are_chosen_by_an_option_or_a_setting(capsys, trace, monkeypatch):
+    chosen = answer(capsys, "--trace", trace, "--rules", "seeds")
+    assert chosen["terms"]["rules"] == "seeds"
+    monkeypatch.setenv("CRUISE_RULES", "seeds")
+    assert answer(capsys, "--trace", trace) == chosen
+    assert main(["backtest", "--trace", trace, "--policy", "as-requested"]) == 0
+    assert "risk 0.001, rules seeds" in " ".join(capsys.readouterr().out.split()).replace(";", ",")
+    assert answer(capsys, "--trace", trace, "--rules", "default")["terms"]["rules"] == "default"
 
 
 def test_without_memory_its_figures_are_null(capsys, tmp_path):

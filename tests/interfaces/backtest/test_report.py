@@ -82,6 +82,7 @@ def test_the_terms_are_told():
         "risk": 0.01,
         "half": "tune",
         "prices": {"coreHour": 0.03, "gibibyteHour": 0.004},
+        "rules": "default",
     }
     assert document(make_result())["terms"]["prices"] is None
 

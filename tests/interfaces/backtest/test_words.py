@@ -25,6 +25,10 @@ def test_a_recording_is_told_by_its_size_and_its_nodes():
 @pytest.mark.parametrize(
     ("terms", "expected"),
     [
+        (
+            ReplayTerms(300, "first-sample", 0, 1e-3, rules="seeds"),
+            "pods arrive with their first sample; seed 0, risk 0.001; rules seeds",
+        ),
         (ReplayTerms(300, "first-sample", 0, 1e-3), "pods arrive with their first sample; seed 0, risk 0.001"),
         (
             ReplayTerms(300, "start", 3, 0.01, "tune"),
