@@ -35,7 +35,7 @@ START = END - 8 * DAY
 HORIZON = (END // 3600 - 168) * 3600
 NOW = datetime.fromtimestamp(END + 30, UTC)
 READING = UsageReading(longest_chunk_seconds=12 * 3600)
-SERIES = re.compile(r"\((\w+)\{.*pod=~(\".*\")\}\)$")
+SERIES = re.compile(r"\b(\w+)\{.*pod=~(\".*\")\}$")
 
 
 def snapshot() -> Snapshot:

@@ -17,7 +17,8 @@ from cruise.domain.usage import ContainerKey, CounterTail
 class Counting:
     """How counters are read: the step, the most cores that one container can use, and whether holes are filled.
 
-    Where they are not, every step counts as scraped and stands for itself, as in the design that this one began with.
+    Where they are, several series of one container have to agree as well. Where they are not, every step counts as
+    scraped and stands for itself, as in the design that this one began with.
     """
 
     step_seconds: int
@@ -50,6 +51,14 @@ class CountersBefore:
             return CountersBefore()
         rows = {id_: row for row, id_ in enumerate(zip(tail.keys, tail.series, strict=True))}
         return CountersBefore(tail, rows, {key: key for key in tail.keys})
+
+    def latest(self, ids: Sequence[SeriesKey], waiting: bool) -> Float64Array:
+        """Return the CPU or waiting counter of each series, NaN for one that was not there."""
+        if self.tail is None:
+            return np.full(len(ids), np.nan)
+        counters = self.tail.cpu_waiting_seconds if waiting else self.tail.cpu_seconds
+        rows = np.fromiter((self.rows.get(id_, -1) for id_ in ids), np.int64, len(ids))
+        return np.where(rows >= 0, np.append(counters, np.nan)[rows], np.nan)
 
     def missing(self, ids: Sequence[SeriesKey], containers: Mapping[ContainerKey, int], pods: str) -> list[SeriesKey]:
         """Return the series that were there before and are not among the `ids`, of the pods whose names match."""
@@ -139,8 +148,8 @@ class CounterRows:
 
     def demand(
         self, observed: BoolArray, scrapes: Scrapes, owners: Int64Array, containers: int, counting: Counting
-    ) -> Float64Array:
-        """Return the CPU demand of each series in millicores, use × (1 + pressure), NaN where unknown."""
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return the CPU use of each series in millicores, and its demand: use × (1 + pressure); NaN where unknown."""
         step, spreading = counting.step_seconds, counting.spreading
         ran = by_owner(np.logical_or, observed, owners, containers)
         absent_at = self._absent_at(observed, scrapes, ran, owners)
@@ -149,7 +158,8 @@ class CounterRows:
         absent_at = self._absent_at(with_pressure, scrapes, ran, owners)
         waited = growth_by_step(self.waiting, with_pressure, absent_at, step, spreading)
         pressure = np.clip(np.nan_to_num(waited / step), 0.0, 1.0)
-        return used / step * 1000 * (1 + pressure)
+        use = used / step * 1000
+        return use, use * (1 + pressure)
 
     def tail(self, observed: BoolArray, scrapes: Scrapes, at: int, counting: Counting) -> CounterTail:
         """Return what the next read continues from: the value of each series' last scrape, and when that was."""

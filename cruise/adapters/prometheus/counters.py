@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.adapters.prometheus.counter_rows import CounterRows, CountersBefore, Counting, targets_of_missing
+from cruise.adapters.prometheus.doubts import Doubts, without_doubtful
 from cruise.adapters.prometheus.folding import SeriesKey, by_owner, folded, nodes_of, owners_of
 from cruise.adapters.prometheus.matrix import Matrix
 from cruise.adapters.prometheus.scrapes import Targets, moved
@@ -48,11 +49,12 @@ def usage_of(
     the kernel's silence, not a measurement. The block begins before the `times` where a scrape tells of steps that
     the read before could not know.
     """
-    ids, cpu, nodes = folded(answers.cpu_seconds, before.containers)
+    doubts = Doubts(before, counting)
+    ids, cpu, nodes, cpu_doubt = folded(answers.cpu_seconds, before.containers, doubts.of_cpu)
     containers: dict[ContainerKey, int] = {}
     cpu_owners = owners_of(ids, containers)
-    waiting, reported = _pressure(answers.cpu_waiting_seconds, ids, len(times), before, pressured_nodes)
-    memory_ids, memory, memory_nodes = folded(answers.memory_bytes, before.containers)
+    waiting, reported, waiting_doubt = _pressure(answers.cpu_waiting_seconds, ids, len(times), doubts, pressured_nodes)
+    memory_ids, memory, memory_nodes, memory_doubt = folded(answers.memory_bytes, before.containers, doubts.of_memory)
     memory_owners = owners_of(memory_ids, containers)
     block_keys = list(containers)
 
@@ -66,13 +68,22 @@ def usage_of(
     observed, scrapes = rows.observed((memory_targets, moved(memory, memory[:, 0])), len(targets), counting)
 
     count = len(block_keys)
-    demand = rows.demand(observed, scrapes, owners, len(containers), counting)
-    demand = by_owner(np.fmax, demand, owners, len(containers))[:count]
+    use, demand = rows.demand(observed, scrapes, owners, len(containers), counting)
+    doubts.unknown_starts(rows, owners, use, demand)
+    use, demand = (by_owner(np.fmax, one, owners, len(containers))[:count] for one in (use, demand))
+    memory_of_containers = by_owner(np.fmax, memory, memory_owners, count)
+    doubtful = doubts.of_containers(
+        rows, owners, count, [(cpu_doubt, cpu_owners), (waiting_doubt, cpu_owners), (memory_doubt, memory_owners)]
+    )
+    if doubtful is not None:
+        for one in (use, demand):
+            one[:, rows.lead :][doubtful] = np.nan
+            one[doubtful.any(axis=1), : rows.lead] = np.nan
+        memory_of_containers[doubtful] = np.nan
     # Steps before the read that it is the first to know of.
     told = ~np.isnan(demand[:, : rows.lead]).all(axis=0)
     earlier = rows.lead - int(told.argmax()) if told.any() else 0
     step = counting.step_seconds
-    memory_of_containers = by_owner(np.fmax, memory, memory_owners, count)
     block = SampleBlock(
         keys=block_keys,
         times=np.concatenate((times[0] - step * np.arange(earlier, 0, -1), times)),
@@ -80,8 +91,11 @@ def usage_of(
         memory_bytes=np.column_stack((np.full((count, earlier), np.nan), memory_of_containers)),
         psi_known=by_owner(np.logical_or, reported[:, None], cpu_owners, count)[:, 0],
         nodes=nodes_of(memory_nodes, memory_owners, count),
+        cpu_use_millicores=use[:, rows.lead - earlier :].astype(np.float32),
+        refused=None if doubtful is None else np.column_stack((np.zeros((count, earlier), dtype=np.bool_), doubtful)),
     )
-    return block, rows.tail(observed, scrapes, int(times[-1]), counting)
+    tail = rows.tail(observed, scrapes, int(times[-1]), counting)
+    return block, tail if doubtful is None else without_doubtful(tail, block.keys, doubtful)
 
 
 def joined_tail(tails: Sequence[CounterTail], at: int) -> CounterTail:
@@ -99,12 +113,15 @@ def joined_tail(tails: Sequence[CounterTail], at: int) -> CounterTail:
 
 
 def _pressure(
-    matrix: Matrix, ids: Sequence[SeriesKey], columns: int, before: CountersBefore, pressured_nodes: set[str]
-) -> tuple[Float64Array, BoolArray]:
-    """Return the waiting counters of the series `ids`, NaN where absent, and for which of them they mean something."""
+    matrix: Matrix, ids: Sequence[SeriesKey], columns: int, doubts: Doubts, pressured_nodes: set[str]
+) -> tuple[Float64Array, BoolArray, BoolArray | None]:
+    """Return the waiting counters of the series `ids`, NaN where absent, and for which of them they mean something.
+
+    Last comes where several series of one disagree, if any do.
+    """
     waiting = np.full((len(ids), columns), np.nan)
     reported = np.zeros(len(ids), dtype=np.bool_)
-    waiting_ids, values, nodes = folded(matrix, before.containers)
+    waiting_ids, values, nodes, disagree = folded(matrix, doubts.before.containers, doubts.of_waiting)
     counted: BoolArray = np.logical_or.reduce(values > 0, axis=1)
     pressured_nodes.update(node for node, some in zip(nodes, counted, strict=True) if some and node)
     row_of = {id_: row for row, id_ in enumerate(ids)}
@@ -113,4 +130,8 @@ def _pressure(
     found = places >= 0
     waiting[places[found]] = values[found]
     reported[places[found]] = measured[found]
-    return waiting, reported
+    doubtful = None
+    if disagree is not None:
+        doubtful = np.zeros(waiting.shape, dtype=np.bool_)
+        doubtful[places[found]] = disagree[found]
+    return waiting, reported, doubtful

@@ -1,25 +1,34 @@
 """Series into containers: what is of one container becomes one row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cruise.adapters.prometheus.matrix import Matrix
-from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey
 
 # The end of a runtime's id is what differs between a container and its restarted self.
 SERIES_LENGTH = 24
 
 SeriesKey = tuple[ContainerKey, str]
+# Folds the values of some series and of a second one of each, a row each, and tells where they disagree.
+FoldTwins = Callable[[Sequence[SeriesKey], Float64Array, Float64Array], tuple[Float64Array, BoolArray]]
+
+
+def larger_of_twins(
+    ids: Sequence[SeriesKey], values: Float64Array, others: Float64Array
+) -> tuple[Float64Array, BoolArray]:
+    """Take the larger value, and doubt none."""
+    return np.fmax(values, others), np.zeros(values.shape, dtype=np.bool_)
 
 
 def folded(
-    matrix: Matrix, known: Mapping[ContainerKey, ContainerKey]
-) -> tuple[list[SeriesKey], Float64Array, list[str]]:
-    """Return the series by container and id, each once, with their values and nodes.
+    matrix: Matrix, known: Mapping[ContainerKey, ContainerKey], fold_twins: FoldTwins = larger_of_twins
+) -> tuple[list[SeriesKey], Float64Array, list[str], BoolArray | None]:
+    """Return the series by container and id, each once, with their values, nodes, and where twins disagree, if any do.
 
     Keys that are `known` are taken from there, so that they are in memory once.
     """
@@ -39,9 +48,18 @@ def folded(
             twins.append((place, row))
             nodes[place] = nodes[place] or name.node
     values = matrix.values if len(keep) == len(matrix.series) else matrix.values[keep]
-    for place, row in twins:
-        values[place] = np.fmax(values[place], matrix.values[row])
-    return list(rows), values, nodes
+    ids, doubtful = list(rows), None
+    while twins:
+        # One twin of each series at a time.
+        one_each = dict(reversed(twins))
+        places = list(one_each)
+        chosen = [ids[place] for place in places]
+        values[places], disagree = fold_twins(chosen, values[places], matrix.values[list(one_each.values())])
+        if disagree.any():
+            doubtful = np.zeros(values.shape, dtype=np.bool_) if doubtful is None else doubtful
+            doubtful[places] |= disagree
+        twins = [(place, row) for place, row in twins if one_each[place] != row]
+    return ids, values, nodes, doubtful
 
 
 def owners_of(ids: Sequence[SeriesKey], containers: dict[ContainerKey, int]) -> Int64Array:

@@ -17,7 +17,7 @@ from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, sele
 from cruise.adapters.prometheus.pinning import find_pins
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
-from cruise.domain.arrays import Int64Array
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import CounterTail, LoadSample, SampleBlock
 from cruise.errors import BadInput, CruiseError, Unavailable
@@ -136,6 +136,13 @@ def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:
     def widened(block: SampleBlock, rows: NDArray[T]) -> NDArray[T]:
         return np.column_stack((np.full((len(rows), len(longest) - len(block.times)), np.nan, rows.dtype), rows))
 
+    def refused_of(block: SampleBlock) -> BoolArray:
+        refused = np.zeros((len(block.keys), len(longest)), dtype=np.bool_)
+        if block.refused is not None:
+            refused[:, len(longest) - len(block.times) :] = block.refused
+        return refused
+
+    uses = [(block, block.cpu_use_millicores) for block in blocks]
     nothing = np.empty((0, len(longest)))
     return SampleBlock(
         keys=[key for block in blocks for key in block.keys],
@@ -146,4 +153,10 @@ def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:
         memory_bytes=np.concatenate([nothing, *(widened(block, block.memory_bytes) for block in blocks)]),
         psi_known=np.concatenate([np.zeros(0, dtype=np.bool_), *(block.psi_known for block in blocks)]),
         nodes=[node for block in blocks for node in block.nodes],
+        cpu_use_millicores=np.concatenate(
+            [nothing.astype(np.float32), *(widened(block, use) for block, use in uses if use is not None)]
+        ),
+        refused=np.concatenate([refused_of(block) for block in blocks])
+        if any(block.refused is not None for block in blocks)
+        else None,
     )

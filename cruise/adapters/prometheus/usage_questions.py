@@ -19,14 +19,15 @@ Piece = tuple[SampleBlock, CounterTail]
 class UsageQuestions:
     """Queries a server; blocks, and may be shared by threads. It remembers on which nodes pressure was ever seen.
 
-    Twins of a series are folded by the server, or else here. The server does it anew at each step, which over a day
-    costs it four times the reading; over few steps the labels that it then leaves out would be most of the answer.
+    Twins of a series come whole, so that it shows whether they agree. Where samples need not be plausible, the server
+    may fold them: over few steps the labels that it then leaves out would be most of the answer, but it does so anew at
+    each step, which over a day costs it four times the reading.
     """
 
     def __init__(self, settings: PrometheusSettings, client: PrometheusClient, server_folds: bool = True) -> None:
         self.settings = settings
         self._client = client
-        self._query = usage_query if server_folds else usage_selector
+        self._query = usage_query if server_folds and not settings.plausible else usage_selector
         self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
         self._pressured_nodes: set[str] = set()
 

@@ -31,7 +31,7 @@ EMPTY = Answer(body=b'{"status":"success","data":{"resultType":"matrix","result"
 
 def asked(request: Request) -> tuple[str, str, int, int]:
     """The metric, the pods' expression, and the first and last time of a query."""
-    found = re.search(r"\((\w+)\{.*pod=~\"(.*)\"\}\)$", request.form["query"])
+    found = re.search(r"\b(\w+)\{.*pod=~\"(.*)\"\}$", request.form["query"])
     assert found is not None
     return found.group(1), found.group(2), int(request.form["start"]), int(request.form["end"])
 

@@ -106,7 +106,16 @@ async def statistics(address: str, *, minutes_apart: int = 5) -> dict[str, Stati
     return {key.pod: table.row(row) for key, row in table.row_of_container.items()}
 
 
-async def test_what_a_pods_own_exporter_says_of_another_pod_is_not_read(prometheus: str) -> None:
-    known = (await statistics(prometheus))["job-1"]
-    assert (known.cpu_peak_millicores, known.refused_percent) == (100, 0)
-    assert known.memory_peak_bytes == 100 * MEBIBYTE
+@pytest.mark.parametrize("minutes_apart", [5, 1, 60])
+async def test_of_every_container_the_statistics_are_true_or_it_is_held(prometheus: str, minutes_apart: int) -> None:
+    known = await statistics(prometheus, minutes_apart=minutes_apart)
+    assert known.keys() == {one.pod for one in VICTIM}
+    for pod, statistic in known.items():
+        held = statistic.refused_percent > 10
+        assert held == (pod in ("labels-1", "id-1", "memory-1")), (pod, statistic)
+        figures = (statistic.cpu_base_millicores, statistic.cpu_peak_millicores)
+        mebibytes = (statistic.memory_base_bytes / MEBIBYTE, statistic.memory_peak_bytes / MEBIBYTE)
+        for figure in (*figures, *mebibytes):
+            # What is held may be known of less, and never of more.
+            assert figure <= 110, (pod, statistic)
+            assert held or figure >= 90, (pod, statistic)
