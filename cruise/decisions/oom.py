@@ -73,7 +73,7 @@ def decide_oom_reaction(
     hold = _why_hold(record, pod, scene.last_reaction_at, policy, now)
     if hold is not None or pod is None:
         return hold or Hold(record.namespace, record.pod, Reason.GONE)
-    verdict = eligibility.of(pod)
+    verdict = eligibility.of(pod, killed=True)
     if isinstance(verdict, Hold):
         return verdict
     if scene.node is None or not verdict.manages_memory:

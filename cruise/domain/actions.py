@@ -32,6 +32,7 @@ class Reason(StrEnum):
     STALE_STATISTICS = "stale-statistics"
     IMPLAUSIBLE_USAGE = "implausible-usage"
     NEW_WORKLOAD = "new-workload"
+    NEW_REVISION = "new-revision"
     AUTOSCALED = "hpa"
     OTHER_AUTOSCALER = "other-autoscaler"
     RESIZE_UNSUPPORTED = "resize-unsupported"

@@ -1,7 +1,7 @@
 """Usage as it is read (minute samples, columnar) and as it is summed up (statistics, one row a container)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.revisions import Revisions
 
 
 class ContainerKey(NamedTuple):
@@ -122,10 +123,11 @@ FIGURES = tuple(column.name for column in fields(StatisticColumns))
 class StatisticsTable(StatisticColumns):
     """Statistics with their keys, one row a key.
 
-    Rows whose base is not known yet are not in the table.
+    Rows whose base is not known yet are not in the table. `revisions` is None where they are not followed.
     """
 
     keys: Sequence[StatisticKey]
+    revisions: Revisions | None = None
     row_of_container: Mapping[ContainerKey, int] = field(default_factory=dict)
     row_of_workload: Mapping[PeakKey, int] = field(default_factory=dict)
 
@@ -148,11 +150,13 @@ class StatisticsTable(StatisticColumns):
 
     def chosen(self, rows: Int64Array) -> "StatisticsTable":
         """Return a table of some rows, in their order."""
-        return StatisticsTable.of_columns(self.take(rows), [self.keys[row] for row in rows.tolist()])
+        table = StatisticsTable.of_columns(self.take(rows), [self.keys[row] for row in rows.tolist()])
+        return replace(table, revisions=self.revisions)
 
     def joined(self, others: "StatisticsTable") -> "StatisticsTable":
         """Return these rows and then others; they have no key in common."""
-        return StatisticsTable.of_columns(self.followed_by(others), [*self.keys, *others.keys])
+        table = StatisticsTable.of_columns(self.followed_by(others), [*self.keys, *others.keys])
+        return replace(table, revisions=self.revisions)
 
     def row(self, index: int) -> "Statistic":
         """Return one row as a plain statistic, for explanations and single decisions."""

@@ -26,6 +26,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.STALE_STATISTICS: "its statistics are too old to act on",
     Reason.IMPLAUSIBLE_USAGE: "over a tenth of its latest samples cannot be true, so its usage is not known",
     Reason.NEW_WORKLOAD: "its workload has too little history",
+    Reason.NEW_REVISION: "its template states other resources than the one before: it waits for samples of its own",
     Reason.AUTOSCALED: "an autoscaler targets its utilisation",
     Reason.OTHER_AUTOSCALER: "another autoscaler sizes it",
     Reason.RESIZE_UNSUPPORTED: "its node's kubelet cannot resize in place",

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
 from cruise.domain.details import Detail
+from cruise.domain.original_resources import amounts_json
 from cruise.domain.resources import Amounts
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.once.changes import ContainerChange, Pods, changes_json, changes_of
 from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
 from cruise.interfaces.reasons import detail_words, in_words
 from cruise.interfaces.shapes import Shape, shape
-from cruise.kube_json.objects.original_resources import amounts_json
 
 _MOST_ROWS = 200
 _WAITS = (Reason.WAITING_FOR_ROOM, Reason.THROTTLED, Reason.CHANGED_SINCE, Reason.COOLING_DOWN)

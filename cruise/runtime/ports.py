@@ -67,14 +67,15 @@ class Store(Protocol):
     async def write_statistics(self, table: StatisticsTable) -> None:
         """Replace the statistics of the table's containers and workloads; others stay.
 
-        A container of a pod has one row, whatever workload it is written under.
+        A container of a pod has one row, whatever workload it is written under. The table's revisions are added to
+        those that are known, each with the earliest beginning and the latest sight.
         """
 
     async def read_statistics(self) -> StatisticsTable:
-        """Return all statistics."""
+        """Return all statistics, with all revisions."""
 
     async def workload_statistics(self) -> StatisticsTable:
-        """Return the rows of workloads alone, without a pod: what admission decides from."""
+        """Return the rows of workloads alone, without a pod, and all revisions: what admission decides from."""
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         """Return the statistics that may speak for one pod, in two indexed look-ups.

@@ -11,9 +11,9 @@ from cruise.decisions.revert import Sizes, decide_reverts
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod
+from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES
-from cruise.kube_json.objects.original_resources import parse_original_resources
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.writing.writer import Writer
 

@@ -45,6 +45,7 @@ from cruise.domain.packing import (
 from cruise.domain.policy import Bounds, EvictionRanking, Mode
 from cruise.domain.resources import Amounts, ResourceName, Resources
 from cruise.domain.retention import RETENTION
+from cruise.domain.revisions import Revisions, Run, WorkloadContainer
 from cruise.domain.scheduling import LabelSelector, NodeSelectorTerm, Operator, Requirement, Taint, TaintEffect
 from cruise.domain.unplaced import Finding, Occupants, Pattern, Unplaced
 from cruise.domain.usage import (
@@ -180,6 +181,26 @@ async def test_a_container_of_a_pod_that_changes_its_workload_keeps_one_row(stor
     table = await store.read_statistics()
     assert [table.row(0)] == [statistic("web-0", "Deployment/web", cpu_base=99)]
     assert len(table.keys) == 1
+
+
+def revisions(**runs: Run) -> StatisticsTable:
+    """A table without rows, with revisions of one container."""
+    return replace(StatisticsTable.of_rows([]), revisions=Revisions({WorkloadContainer("shop", "Job/x", "app"): runs}))
+
+
+@pytest.mark.smoke
+async def test_revisions_keep_their_earliest_beginning_and_their_latest_sight(store):
+    assert (await store.read_statistics()).revisions is None
+    await store.write_statistics(revisions(a=Run(100, 200), b=Run(150, 160)))
+    await store.write_statistics(revisions(a=Run(120, 220), c=Run(300, 300)))
+    await store.write_statistics(revisions(a=Run(90, 210)))
+    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0")]))
+    for table in (await store.read_statistics(), await store.workload_statistics()):
+        assert table.revisions == revisions(a=Run(90, 220), b=Run(150, 160), c=Run(300, 300)).revisions
+    await store.prune(datetime.fromtimestamp(210, UTC) + RETENTION.statistics)
+    assert (await store.read_statistics()).revisions == revisions(a=Run(90, 220), c=Run(300, 300)).revisions
+    await store.prune(datetime.fromtimestamp(301, UTC) + RETENTION.statistics)
+    assert (await store.read_statistics()).revisions is None
 
 
 @pytest.mark.smoke

@@ -11,8 +11,8 @@ import pytest
 
 from cruise.app.webhook.serving import CertificateTimes
 from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.policy import Mode
-from cruise.kube_json.objects.original_resources import parse_original_resources
 from tests.builders import make_amounts, make_statistic
 from tests.controlplane import manifests
 from tests.controlplane.api import until

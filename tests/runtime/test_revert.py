@@ -3,10 +3,10 @@
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.details import Detail
+from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts
 from cruise.domain.sizes import spec_targets
-from cruise.kube_json.objects.original_resources import format_original_resources
 from cruise.runtime.revert import revert_pass
 from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster

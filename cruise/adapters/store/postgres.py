@@ -16,6 +16,7 @@ from cruise.adapters.store import (
     packing_plans,
     peaks,
     refusals,
+    revisions,
     statistic_rows,
     usage,
 )
@@ -80,6 +81,7 @@ class PostgresStore:
         kept = RETENTION
         async with self._database.transaction() as connection:
             await statistic_rows.prune(connection, int((now - kept.statistics).timestamp()))
+            await revisions.prune(connection, int((now - kept.statistics).timestamp()))
             await usage.prune(
                 connection,
                 blocks_until=int((now - kept.sample_blocks).timestamp()),

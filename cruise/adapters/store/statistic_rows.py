@@ -5,6 +5,7 @@ half of each page is free, so that new versions stay beside the old ones and no 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.collection import uncollected
+from cruise.adapters.store import revisions
 from cruise.adapters.store.connection import driver_in_transaction
 from cruise.adapters.store.tables import pod_statistic, workload_statistic
 from cruise.domain.usage import FIGURES, StatisticColumns, StatisticKey, StatisticsTable
@@ -37,6 +39,8 @@ async def write(connection: AsyncConnection, table: StatisticsTable) -> None:
     await connection.execute(select(func.pg_advisory_xact_lock(STATISTICS_LOCK)))
     await _upsert(connection, pod_statistic, _POD_KEY, table, list(pods.values()))
     await _upsert(connection, workload_statistic, _WORKLOAD_KEY, table, list(workloads.values()))
+    if table.revisions is not None:
+        await revisions.write(connection, table.revisions)
 
 
 async def _upsert(
@@ -84,7 +88,8 @@ async def _fetched(connection: AsyncConnection, statement: Select[Any] | Compoun
     driver = await driver_in_transaction(connection)
     compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     with uncollected():
-        return _table(await driver.fetch(str(compiled)))
+        found = _table(await driver.fetch(str(compiled)))
+    return replace(found, revisions=await revisions.of_workloads(connection))
 
 
 async def read_of_pod(

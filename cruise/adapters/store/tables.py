@@ -59,6 +59,19 @@ workload_statistic = _statistics(
     "workload_statistic", _key("namespace"), _key("workload"), _key("identity"), _key("container")
 )
 
+# Revisions of workloads, told by what their containers state; times in Unix seconds.
+revision = Table(
+    "revision",
+    metadata,
+    _key("namespace"),
+    _key("workload"),
+    _key("container"),
+    _key("identity"),
+    _key("stated"),
+    Column("since", BigInteger, nullable=False),
+    Column("seen", BigInteger, nullable=False),
+)
+
 # What hourly peaks belong to, identified by a number of four bytes: there are 192 rows of peaks for each.
 peak_key = Table(
     "peak_key",

@@ -132,7 +132,9 @@ class StoreFollower:
 
 def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:
     """Return the known table where the other one is equal."""
-    same = known.keys == read.keys and all(
-        np.array_equal(getattr(known, name), getattr(read, name)) for name in FIGURES
+    same = (
+        known.revisions == read.revisions
+        and known.keys == read.keys
+        and all(np.array_equal(getattr(known, name), getattr(read, name)) for name in FIGURES)
     )
     return known if same else read

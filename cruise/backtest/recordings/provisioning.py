@@ -14,9 +14,9 @@ from cruise.adapters.prometheus.kube_state import KubeState
 from cruise.backtest.recordings.recording import RecordedContainer
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot, WorkloadRef
+from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.resources import Resources
 from cruise.domain.usage import ContainerKey
-from cruise.kube_json.objects.original_resources import parse_original_resources
 
 # What Kubernetes draws the generated ends of names from: neither vowels nor what is easily mistaken for one.
 _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"

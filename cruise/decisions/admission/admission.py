@@ -23,17 +23,22 @@ from cruise.domain.usage import Statistic, StatisticsTable
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The pod is created as it is, with the reason."""
+    """The pod is created as it is, with the reason; `new_revision` is as for `Mutate`."""
 
     reason: Reason
     detail: str = ""
+    new_revision: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Mutate:
-    """The pod is created with other resources: the whole requests and limits of each sized container."""
+    """The pod is created with other resources: the whole requests and limits of each sized container.
+
+    `new_revision` tells that they are not less than what the template states, which no pod before it did.
+    """
 
     containers: tuple[ContainerTarget, ...]
+    new_revision: bool = False
 
 
 def decide_admission(
@@ -66,28 +71,30 @@ def decide_admission(
     if reason is not None:
         return Leave(reason)
     known = [statistics.row(row) for row in rows if row is not None]
-    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, quotas, nodes, policy)
+    new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
+    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, quotas, nodes, policy, new_revision)
     # Where nodes are ordered for pods, none of today says how large a pod may be.
     lasting = policy.rules.lasting_templates
     if not (lasting and eligibility.nodes_autoscale):
         targets = within_largest_node(pod, targets, managed, nodes, keeps_template=lasting)
-    decision = _judged(pod, sized, targets, limit_ranges)
+    decision = _judged(pod, sized, Mutate(tuple(targets), new_revision), limit_ranges)
     if quotas and isinstance(decision, Mutate) and breaks_quota(pod, decision.containers, quotas):
         return Leave(Reason.QUOTA)
     return decision
 
 
 def _judged(
-    pod: Pod, sized: Sequence[Container], targets: Sequence[ContainerTarget], limit_ranges: Sequence[LimitRangeItem]
+    pod: Pod, sized: Sequence[Container], mutation: Mutate, limit_ranges: Sequence[LimitRangeItem]
 ) -> Mutate | Leave:
     """Leave the pod where the API server would refuse the sizes, or where they change nothing."""
+    targets = mutation.containers
     if limit_ranges and breaks_limit_range(pod, targets, limit_ranges):
         return Leave(Reason.LIMIT_RANGE)
     if becomes_guaranteed(pod, targets):
         return Leave(Reason.QOS_CHANGE)
     if all(_unchanged(container, target) for container, target in zip(sized, targets, strict=True)):
-        return Leave(Reason.SETTLED)
-    return Mutate(tuple(targets))
+        return Leave(Reason.SETTLED, new_revision=mutation.new_revision)
+    return mutation
 
 
 def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
@@ -107,6 +114,7 @@ def _targets(
     quotas: Sequence[Quota],
     nodes: Sequence[Node],
     policy: Policy,
+    new_revision: bool,
 ) -> list[ContainerTarget]:
     targets = []
     cpu_limit_demanded = _demands_cpu_limit(limit_ranges)
@@ -117,23 +125,27 @@ def _targets(
         cpu, cpu_limit = requests.cpu_millicores, limits.cpu_millicores
         memory, memory_limit = requests.memory_bytes, limits.memory_bytes
         if ResourceName.CPU in managed:
-            cpu = _clamp(statistic.cpu_peak_millicores, bounds.whole[0], bounds.whole[1])
+            cpu = max(statistic.cpu_peak_millicores, (cpu or 0) if new_revision else 0)
+            cpu = _clamp(cpu, bounds.whole[0], bounds.whole[1])
             if cpu_limit_counted and cpu_limit is not None:
                 # Without one the API server would refuse the container, and a larger one would use up the quota.
                 cpu_limit = max(cpu, min(cpu_limit, _cpu_limit(cpu, bounds, nodes)))
             else:
                 cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
         if ResourceName.MEMORY in managed:
-            memory = _memory_request(statistic, bounds)
+            stated = memory_limit
+            memory = _memory_request(statistic, bounds, (memory or 0) if new_revision else 0)
             memory_limit = limit_at_admission(statistic, memory, memory_limit, bounds, policy)
+            if new_revision and stated is not None:
+                memory_limit = max(memory_limit, min(stated, bounds.whole[5]))
         # Built whole: to replace fields one by one takes several times as long, at every admission.
         requests, limits = Amounts(cpu, memory), Amounts(cpu_limit, memory_limit)
         targets.append(ContainerTarget(container.name, container.role, requests, limits))
     return targets
 
 
-def _memory_request(statistic: Statistic, bounds: ContainerBounds) -> int:
-    peak = max(statistic.memory_peak_bytes, statistic.oom_memory_bytes)
+def _memory_request(statistic: Statistic, bounds: ContainerBounds, stated: int) -> int:
+    peak = max(statistic.memory_peak_bytes, statistic.oom_memory_bytes, stated)
     return _clamp(whole_mebibytes(peak), bounds.whole[2], bounds.whole[3])
 
 

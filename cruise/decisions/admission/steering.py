@@ -52,7 +52,8 @@ def steered(
     note = {STEERED: write_steered((one.replaces, one.node))}
     placement = undeterred(created.placement, taints)
     marked = replace(created, annotations={**created.annotations, **note}, placement=placement)
-    may_size = isinstance(decision, Mutate) or decision.reason is Reason.SETTLED
+    # What was planned is for the revision that the pod before it was of.
+    may_size = (isinstance(decision, Mutate) or decision.reason is Reason.SETTLED) and not decision.new_revision
     if not one.containers or not may_size:
         return marked
     planned = {target.container: target for target in one.containers}

@@ -2,25 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
 
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
+from cruise.decisions.usage.estimation import OWN_SECONDS
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
+from cruise.decisions.usage.revisions import shown_revisions
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
 from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName, is_extended
+from cruise.domain.revisions import Revisions
 from cruise.domain.usage import StatisticsTable
 
 Annotations = tuple[tuple[str, str], ...]
 FIRST_RESIZING_KUBELET = (1, 33)
 
+# Which revisions still run is noted once an hour.
+_LATELY = timedelta(hours=3)
+# What may be said of statistics that are another revision's.
+_OF_ANOTHER_REVISION = (None, Reason.STALE_STATISTICS)
 _HOLD_BY_MODE = {Mode.OFF: Reason.MODE_OFF, Mode.OBSERVE: Reason.MODE_OBSERVE, Mode.INITIAL: Reason.MODE_INITIAL}
 
 
@@ -75,6 +82,9 @@ class Eligibility:
         self._policy = policy
         self._oldest_seconds = int((now - policy.max_age).timestamp())
         self._newest_start_seconds = int((now - policy.new_workload_age).timestamp())
+        self._now = now
+        self._revisions = statistics.revisions
+        self._has_own_samples_since = now - timedelta(seconds=OWN_SECONDS)
         self._updated_at = statistics.updated_at.tolist()
         self._history_since = statistics.history_since.tolist()
         refused = np.flatnonzero(statistics.refused_percent > MOST_REFUSED_PERCENT) if policy.rules.plausible else ()
@@ -88,8 +98,11 @@ class Eligibility:
         self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._groups: dict[tuple[str, WorkloadRef | None, Annotations, Claimed], _Group] = {}
 
-    def of(self, pod: Pod) -> Touchable | Hold:
-        """Tell whether a bound pod may be resized, and under which guidance, or why it is left alone."""
+    def of(self, pod: Pod, *, killed: bool = False) -> Touchable | Hold:
+        """Tell whether a bound pod may be resized, and under which guidance, or why it is left alone.
+
+        One that was `killed` for lack of memory need not wait for more samples: the kill says enough.
+        """
         group = self._group_of(pod)
         reason = _why_over(pod) if pod.phase != "Running" or pod.terminating else None
         reason = reason or group.held or self._why_unfit(pod)
@@ -107,7 +120,7 @@ class Eligibility:
             return Hold(pod.namespace, pod.name, Reason.OTHER_AUTOSCALER, group.claimed.sized_by)
         if not group.managed:
             return Hold(pod.namespace, pod.name, Reason.AUTOSCALED, group.claimed.scaled_by)
-        return self._with_statistics(pod, guidance, group)
+        return self._with_statistics(pod, guidance, group, killed=killed)
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
         """Resolve the overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""
@@ -139,6 +152,35 @@ class Eligibility:
         """Tell what is wrong with a pod's statistics: missing, stale, implausible, or of a workload that is too new."""
         return self._why_rows_forbid(rows, self._group_of(pod))
 
+    def is_new_revision(self, pod: Pod, age: timedelta) -> bool:
+        """Tell whether the pod's template states other resources than the revision before it, which is younger.
+
+        Then the workload's statistics tell of another revision's use.
+        """
+        if not self._policy.rules.revisions:
+            return False
+        revisions = self._known_revisions()
+        return revisions.is_new(pod, revisions.stated_by(pod), int((self._now - age).timestamp()))
+
+    def _waits_for_own_samples(self, pod: Pod, rows: Sequence[int | None]) -> bool:
+        """Tell whether a pod has too few samples of its own, and its workload's are, or may be, another revision's."""
+        since = self._has_own_samples_since
+        is_young = pod.created_at is not None and pod.created_at > since
+        borrows = not all(row is not None and self._statistics.keys[row].pod for row in rows)
+        if not (is_young or borrows) or not self._policy.rules.revisions:
+            return False
+        if self.is_new_revision(pod, self._now - since):
+            return True
+        # With a sample it would have the base of the pods that state the same; a workload's row is about all of them.
+        revisions = self._known_revisions()
+        seen_since = int((self._now - _LATELY).timestamp())
+        return borrows and revisions.is_one_of_several(pod, revisions.stated_by(pod), seen_since)
+
+    def _known_revisions(self) -> Revisions:
+        if self._revisions is None:
+            self._revisions = shown_revisions(self._snapshot.pods, self._statistics)
+        return self._revisions
+
     def _why_rows_forbid(self, rows: Sequence[int | None], group: "_Group") -> Reason | None:
         reason = Reason.NEW_WORKLOAD if group.is_new else None
         if self._implausible and not self._implausible.isdisjoint(rows):
@@ -152,11 +194,13 @@ class Eligibility:
                 reason = Reason.NEW_WORKLOAD
         return reason if rows else Reason.NO_STATISTICS
 
-    def _with_statistics(self, pod: Pod, guidance: Guidance, group: "_Group") -> Touchable | Hold:
+    def _with_statistics(self, pod: Pod, guidance: Guidance, group: "_Group", *, killed: bool) -> Touchable | Hold:
         sized = pod.sized_containers
         find = self._statistics.find
         rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in sized]
         reason = self._why_rows_forbid(rows, group)
+        if reason in _OF_ANOTHER_REVISION and not killed and self._waits_for_own_samples(pod, rows):
+            reason = Reason.NEW_REVISION
         if reason is not None:
             lacking = ", ".join(container.name for container, row in zip(sized, rows, strict=True) if row is None)
             return Hold(pod.namespace, pod.name, reason, lacking)

@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.decisions.usage.peaks import Peaks, estimate_peaks
 from cruise.decisions.usage.percentiles import largest_of_groups, percentile_of_rows
-from cruise.decisions.usage.usage_columns import KnownPeaks, LiveContainers, RecentUsage
+from cruise.decisions.usage.usage_columns import KnownPeaks, LiveContainers, MixedRevisions, RecentUsage
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import PeakKey, StatisticColumns, StatisticKey, StatisticsTable
 
@@ -16,6 +16,8 @@ MEMORY_BASE_SECONDS = 1800
 BASE_SHARE = 0.75
 # Of a window's samples, before a pod is judged by them alone.
 ENOUGH = 0.8
+# So old is the youngest pod that has enough of them.
+OWN_SECONDS = int(ENOUGH * MEMORY_BASE_SECONDS)
 # A counter's growth comes with the rounding error of large numbers: below this share it is not rounded up.
 CPU_ROUNDING = 1e-6
 
@@ -56,7 +58,8 @@ def estimate_statistics(
     """Estimate the statistics of all live containers, and of all workloads with live containers or known peaks.
 
     A container whose last sample is older than `max_age_seconds` has no row. One with too few samples to be judged by
-    them alone takes its workload's base, or has no row where that is not known either, or where samples have ceased.
+    them alone takes its workload's base, over the pods that state the same resources, or has no row where that is not
+    known either, or where samples have ceased.
     Containers come in the order of `live`, then workloads sorted by key.
     """
     if not known.keys:
@@ -65,7 +68,7 @@ def estimate_statistics(
     for number, key in enumerate(known.keys) if oom_memory else ():
         oom[number] = oom_memory.get(key, 0)
     gauged = gauge_usage(recent, known, live.rows, oom, at, step, max_age_seconds, new_workload_seconds)
-    chosen, containers = estimate_containers(gauged, live.rows)
+    chosen, containers = estimate_containers(gauged, live.rows, live.mixed)
     numbers, workloads = estimate_workloads(gauged, _resting(known, live))
     keys = [known.keys[number] for number in numbers.tolist()]
     shared = [place for place, key in enumerate(keys) if not is_bare(key)]
@@ -98,16 +101,20 @@ def gauge_usage(
     return Gauged(at, recent, known, is_live, _bases(recent, is_live, step), peaks)
 
 
-def estimate_containers(gauged: Gauged, live_rows: Int64Array) -> tuple[Int64Array, StatisticColumns]:
+def estimate_containers(
+    gauged: Gauged, live_rows: Int64Array, mixed: MixedRevisions | None = None
+) -> tuple[Int64Array, StatisticColumns]:
     """Return which of the live containers can be judged, as places in `live_rows`, and their statistics."""
     recent, bases = gauged.recent, gauged.bases
+    groups, count = gauged.known.parent[recent.number], len(gauged.known.keys)
+    if mixed is not None:
+        bases, groups, count = _apart(bases, groups, count, live_rows, mixed)
     cpu, memory = bases.cpu, bases.memory
     lacking = np.isnan(cpu) | np.isnan(memory)
     if (lacking & gauged.is_live).any():
-        parents = gauged.known.parent[recent.number]
-        of_workload = _bases_of(bases, parents, len(gauged.known.keys))
-        cpu = np.where(np.isnan(cpu), of_workload.cpu[parents], cpu)
-        memory = np.where(np.isnan(memory), of_workload.memory[parents], memory)
+        of_group = _bases_of(bases, groups, count)
+        cpu = np.where(np.isnan(cpu), of_group.cpu[groups], cpu)
+        memory = np.where(np.isnan(memory), of_group.memory[groups], memory)
     # A container that was measured well until a moment ago is better spoken for by what was known then.
     ceased = lacking & (recent.newest < gauged.at)
     usable = np.append(gauged.is_live & ~ceased & ~np.isnan(cpu) & ~np.isnan(memory), False)
@@ -122,6 +129,19 @@ def estimate_containers(gauged: Gauged, live_rows: Int64Array) -> tuple[Int64Arr
         recent.psi_known[rows],
     )
     return chosen, columns
+
+
+def _apart(
+    bases: Bases, groups: Int64Array, count: int, live_rows: Int64Array, mixed: MixedRevisions
+) -> tuple[Bases, Int64Array, int]:
+    """Return bases without those of pods that are too young for one of their own, and each revision as a group."""
+    cpu, memory, groups = bases.cpu.copy(), bases.memory.copy(), groups.copy()
+    sampled = live_rows >= 0
+    young = live_rows[sampled & mixed.young]
+    cpu[young] = memory[young] = np.nan
+    told_apart = sampled & (mixed.groups >= 0)
+    groups[live_rows[told_apart]] = count + mixed.groups[told_apart]
+    return Bases(cpu, memory), groups, count + int(mixed.groups.max(initial=0)) + 1
 
 
 def estimate_workloads(gauged: Gauged, resting: BoolArray) -> tuple[Int64Array, StatisticColumns]:

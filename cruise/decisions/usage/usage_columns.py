@@ -49,8 +49,24 @@ class KnownPeaks:
 
 
 @dataclass(frozen=True, slots=True)
+class MixedRevisions:
+    """Live containers of workloads whose pods state different resources, one entry each.
+
+    `groups` has the same number for those of a workload's container that state the same, -1 for any other container;
+    `young` tells which belong to pods that are too young to be judged by themselves.
+    """
+
+    groups: Int64Array
+    young: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
 class LiveContainers:
-    """The containers of the pods that exist, and the row of each in `RecentUsage`, -1 where it was never seen."""
+    """The containers of the pods that exist, and the row of each in `RecentUsage`, -1 where it was never seen.
+
+    `mixed` is None where all pods of each workload state the same resources.
+    """
 
     keys: Sequence[StatisticKey]
     rows: Int64Array
+    mixed: MixedRevisions | None = None

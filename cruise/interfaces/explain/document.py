@@ -10,11 +10,11 @@ from cruise.decisions.explaining.explanation import Explanation, HeldContainer, 
 from cruise.decisions.explaining.past import Past
 from cruise.decisions.explaining.size_steps import ContainerSteps, RequestSteps
 from cruise.domain.actions import Hold
+from cruise.domain.original_resources import amounts_json
 from cruise.domain.overrides import Statement
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.interfaces.reasons import detail_words, in_words, source_words
 from cruise.interfaces.shapes import Shape, shape
-from cruise.kube_json.objects.original_resources import amounts_json
 from cruise.kube_json.patches.resize_patch import resize_patch
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from cruise.domain.cluster import Pod
+from cruise.domain.original_resources import amounts_json
 from cruise.domain.resources import Amounts
 from cruise.domain.scheduling import Toleration
 from cruise.errors import BadInput
-from cruise.kube_json.objects.original_resources import amounts_json
 
 Json = dict[str, Any]
 Operation = dict[str, Any]

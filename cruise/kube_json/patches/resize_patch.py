@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cruise.domain.actions import ContainerTarget, ResizePod
 from cruise.domain.cluster import ContainerRole
-from cruise.kube_json.objects.original_resources import amounts_json
+from cruise.domain.original_resources import amounts_json
 
 JsonObject = dict[str, object]
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -138,7 +139,9 @@ class _Reading:
         of_containers, of_workloads = index_of_containers(self._keys), index_of_workloads(self._keys)
         if len(of_containers) + len(of_workloads) < len(self._keys):
             _refuse_duplicates(self._keys)
-        columns = {name: np.ascontiguousarray(amounts[:, at]) for at, name in enumerate(_COLUMN_OF.values())}
+        columns: dict[str, Any] = {
+            name: np.ascontiguousarray(amounts[:, at]) for at, name in enumerate(_COLUMN_OF.values())
+        }
         return StatisticsTable(
             keys=self._keys,
             updated_at=np.ascontiguousarray(times[:, 0]),

@@ -12,12 +12,12 @@ from cruise.decisions.admission.steering import steered
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.original_resources import format_original_resources
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Steering
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.usage import StatisticsTable
-from cruise.kube_json.objects.original_resources import format_original_resources
 
 
 class Admitter:
@@ -83,10 +83,17 @@ def _next_change(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy
         (
             statistics.updated_at + (policy.max_age.total_seconds() + 1),
             statistics.history_since + young_seconds,
+            np.array(_starts(statistics), dtype=np.float64) + young_seconds,
             np.array([at.timestamp() for at in _creations(snapshot)], dtype=np.float64) + young_seconds,
         )
     )
     return float(np.min(moments[moments > now_seconds], initial=math.inf))
+
+
+def _starts(statistics: StatisticsTable) -> list[int]:
+    """Return when the revisions of workloads that have had several began."""
+    runs = statistics.revisions.runs if statistics.revisions is not None else {}
+    return [run.since for of_container in runs.values() if len(of_container) > 1 for run in of_container.values()]
 
 
 def _creations(snapshot: Snapshot) -> Iterator[datetime]:

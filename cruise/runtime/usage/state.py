@@ -55,6 +55,9 @@ class UsageState:
     refusals: Refusals = field(default_factory=Refusals)
     restored: bool = False
     settling: Settling = field(default_factory=Settling)
+    revisions_seen_hour: int = 0
+    """The clock hour (since the Unix epoch) in which it was noted last which revisions still run."""
+    has_originals: bool = False
 
     async def statistics(self, store: Store) -> StatisticsTable:
         """Return the table of the last usage pass; until there is one, the store's, which is read once."""

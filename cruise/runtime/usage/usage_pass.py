@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
 import structlog
 
 from cruise.decisions.usage.attribution import Attribution
-from cruise.decisions.usage.estimation import estimate_statistics
+from cruise.decisions.usage.estimation import OWN_SECONDS, estimate_statistics
+from cruise.decisions.usage.revisions import Learned, Originals, learn_revisions, mixed_revisions
 from cruise.decisions.usage.statistics_table import container_of, with_earlier, with_refusals
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.decisions.usage.usage_columns import LiveContainers
 from cruise.domain.cluster import ContainerRole, Snapshot
 from cruise.domain.policy import Policy
+from cruise.domain.revisions import NO_REVISIONS, Revisions
 from cruise.domain.usage import PeakKey, StatisticKey, StatisticsTable
 from cruise.runtime.ports import SnapshotSource, Store, UsageSource
 from cruise.runtime.usage.reading import ReadingProgress, UsageReader, UsageReading
@@ -63,7 +66,9 @@ async def usage_pass(
     if reading.measures_settle:
         state.settling.learn((progress.tail for progress in state.progress.values()), at)
     state.windows.advance(at)
-    live = live_containers(snapshot, state.windows)
+    earlier = await state.statistics(store)
+    learned = await _learn_revisions(store, state, snapshot, earlier, at) if policy.rules.revisions else None
+    live = live_containers(snapshot, state.windows, learned.revisions if learned else None, at)
     table = await asyncio.to_thread(
         estimate_statistics,
         state.windows.recent(),
@@ -75,27 +80,47 @@ async def usage_pass(
         int(policy.max_age.total_seconds()),
         int(policy.new_workload_age.total_seconds()),
     )
-    earlier = await state.statistics(store)
     table = with_refusals(table, earlier, state.refusals.shares(at, reading.step_seconds), live.keys)
-    await store.write_statistics(table)
+    await store.write_statistics(replace(table, revisions=learned.news) if learned else table)
     state.table = with_earlier(table, earlier, live.keys)
+    if learned:
+        state.table, state.has_originals = replace(state.table, revisions=learned.revisions), True
     log.info("usage pass", containers=len(table.row_of_container), workloads=len(table.row_of_workload))
     return state.table
 
 
-def live_containers(snapshot: Snapshot, windows: UsageWindows) -> LiveContainers:
+def live_containers(
+    snapshot: Snapshot, windows: UsageWindows, revisions: Revisions | None = None, at: int = 0
+) -> LiveContainers:
     """Return the containers of all pods on nodes that are not over, in the snapshot's order, init containers left out.
 
-    A pod without a node has no usage, nor does it make its workload one of which samples are missing.
+    A pod without a node has no usage, nor does it make its workload one of which samples are missing. Workloads with
+    several `revisions` are told apart as of `at`.
     """
+    pods = [pod for pod in snapshot.pods if pod.node is not None and not pod.terminal]
     keys = [
         StatisticKey(pod.namespace, pod.name, str(pod.workload) if pod.workload else "", container.name, pod.identity)
-        for pod in snapshot.pods
-        if pod.node is not None and not pod.terminal
+        for pod in pods
         for container in pod.containers
         if container.role is not ContainerRole.INIT
     ]
-    return LiveContainers(keys, windows.rows_of([container_of(key) for key in keys]) if keys else np.empty(0, np.int64))
+    rows = windows.rows_of([container_of(key) for key in keys]) if keys else np.empty(0, np.int64)
+    return LiveContainers(keys, rows, mixed_revisions(pods, revisions, at, OWN_SECONDS) if revisions else None)
+
+
+async def _learn_revisions(
+    store: Store, state: UsageState, snapshot: Snapshot, earlier: StatisticsTable, at: int
+) -> Learned:
+    """Learn from the pods; those that a former process resized are known from the store, which is asked once."""
+    originals: Originals = {}
+    if not state.has_originals:
+        originals = {
+            uid: {target.container: (target.requests, target.limits) for target in one.containers}
+            for uid, one in (await store.original_sizes()).items()
+        }
+    hour = at // 3600
+    refresh, state.revisions_seen_hour = hour != state.revisions_seen_hour, hour
+    return learn_revisions(earlier.revisions or NO_REVISIONS, snapshot.pods, originals, at, refresh=refresh)
 
 
 async def oom_memory(store: Store, now: datetime) -> dict[PeakKey, int]:

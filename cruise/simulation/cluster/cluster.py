@@ -128,6 +128,10 @@ class SimulatedCluster:
         """The nodes' names, sorted, then those that were added; one that was removed stays."""
         return self._state.node_names
 
+    def roll_out(self, workload: SimulatedWorkload, changed: SimulatedWorkload) -> None:
+        """Give a workload another template: its pods are of the old one until they end."""
+        self._controllers.roll_out(workload, changed)
+
     def advance(self, to: datetime) -> None:
         """Let simulated time pass; it makes no difference in how many calls. Raises ValueError for the past."""
         end, step = seconds(to), self._behaviour.step_seconds

@@ -28,7 +28,8 @@ class Controllers:
         quotas: Quotas,
     ) -> None:
         self._state = state
-        self._workloads = workloads
+        self._workloads = list(workloads)
+        self._replaced: list[SimulatedWorkload] = []
         self._limit_ranges = limit_ranges
         self._quotas = quotas
         self._start = start = state.timeline.now
@@ -44,6 +45,14 @@ class Controllers:
         """Look at a workload at the next reconciliation: one of its pods ended. A bare pod has no controller."""
         if workload.ref is not None:
             self._dirty[self._number[id(workload)]] = None
+
+    def roll_out(self, workload: SimulatedWorkload, changed: SimulatedWorkload) -> None:
+        """Create pods by a changed template from now on; those that exist stay until they end."""
+        number = self._number[id(workload)]
+        # Its pods still name it, and no other object may have its id.
+        self._replaced.append(workload)
+        self._workloads[number] = changed
+        self._number[id(changed)] = number
 
     def look_at_daemons(self) -> None:
         """Look at every DaemonSet at the next reconciliation: a node changed."""

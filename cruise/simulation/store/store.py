@@ -15,6 +15,7 @@ from cruise.domain.headroom import DayScores
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.resources import ResourceName
 from cruise.domain.retention import RETENTION
+from cruise.domain.revisions import NO_REVISIONS
 from cruise.domain.usage import (
     HourlyPeaks,
     OomRecord,
@@ -50,7 +51,9 @@ class MemoryStore:
         self._paused = False
 
     async def write_statistics(self, table: StatisticsTable) -> None:
-        self._statistics = _merged(self._statistics, table)
+        known = self._statistics.revisions
+        revisions = known if table.revisions is None else (known or NO_REVISIONS).merged(table.revisions)
+        self._statistics = replace(_merged(self._statistics, table), revisions=revisions)
 
     async def read_statistics(self) -> StatisticsTable:
         return self._statistics
@@ -170,6 +173,9 @@ class MemoryStore:
         rows = [row for row, at in enumerate(self._statistics.updated_at.tolist()) if at >= int(oldest)]
         if len(rows) < len(self._statistics.keys):
             self._statistics = self._statistics.chosen(np.array(rows, dtype=np.int64))
+        if self._statistics.revisions is not None:
+            seen = self._statistics.revisions.seen_since(int(oldest))
+            self._statistics = replace(self._statistics, revisions=seen if seen.runs else None)
         self._blocks = list(await self.recent_blocks(int((now - kept.sample_blocks).timestamp())))
         read_since = int((now - kept.partitions).timestamp())
         self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, NodeAutoscaler, Pod, QosClass
+from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.revisions import Revisions, Run, WorkloadContainer, stated_by
 from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import OVERLOADED, Placement, Taint, TaintEffect, Toleration
 from cruise.simulation.cluster.api_server import check_creation
@@ -380,3 +383,58 @@ def test_the_limit_of_a_template_falls_only_on_a_long_history_or_one_of_unknown_
     pod = new_pod(make_container(memory_limit_mib=900))
     [target] = mutated(pod, use(memory_mib=300, max_mib=350, history_since=since))
     assert target.limits == make_amounts(None, limit_mib)
+
+
+# ---- revisions ----
+
+OLD_TEMPLATE = make_pod(containers=[make_container(cpu=500, memory_mib=1024)])
+NEW_TEMPLATE = new_pod(make_container(cpu=2000, memory_mib=6144, cpu_limit=4000, memory_limit_mib=8192, settled=False))
+OF_WEB = WorkloadContainer("shop", "Deployment/web", "app")
+# What the old revision needs.
+PEAK = use(cpu=400, memory_mib=1000)
+
+
+def in_revision(pod: Pod, minutes: int | None, policy=INITIAL, rows=(PEAK,)) -> Mutate | Leave:
+    """Decide where pods like this one have run for some minutes, None for not at all, and others for long."""
+    runs = {stated_by(OLD_TEMPLATE)[0]: Run(0, NOW_SECONDS)}
+    if minutes is not None:
+        runs[stated_by(NEW_TEMPLATE)[0]] = Run(NOW_SECONDS - 60 * minutes, NOW_SECONDS)
+    table = replace(make_table(*rows), revisions=Revisions({OF_WEB: runs}))
+    whole = make_snapshot([], nodes=ONE_NODE, workloads=[make_workload()])
+    return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, ONE_NODE, (), policy)
+
+
+def sizes_in_revision(pod: Pod, minutes: int | None, **more) -> ContainerTarget:
+    decision = in_revision(pod, minutes, **more)
+    assert isinstance(decision, Mutate)
+    [target] = decision.containers
+    return target
+
+
+@pytest.mark.parametrize("minutes", [None, 0, 29])
+def test_a_new_revision_gets_what_it_states_as_long_as_its_use_is_not_known(minutes):
+    target = sizes_in_revision(NEW_TEMPLATE, minutes)
+    assert (target.requests, target.limits) == (make_amounts(2000, 6144), make_amounts(None, 8192))
+    seeds = sizes_in_revision(NEW_TEMPLATE, minutes, policy=replace(INITIAL, rules=SEEDS))
+    assert seeds.requests == make_amounts(400, 1000)
+
+
+def test_a_revision_that_is_known_gets_the_peak():
+    assert sizes_in_revision(NEW_TEMPLATE, 30).requests == make_amounts(400, 1000)
+    # Those of the one before it, which a rollout still starts, are as they were.
+    old = new_pod(make_container(cpu=500, memory_mib=1024, settled=False))
+    assert sizes_in_revision(old, 0).requests == make_amounts(400, 1000)
+
+
+def test_a_new_revision_that_states_less_gets_the_peak():
+    smaller = new_pod(make_container(cpu=100, memory_mib=128, settled=False))
+    assert sizes_in_revision(smaller, None).requests == make_amounts(400, 1000)
+
+
+def test_deciding_again_on_a_pod_of_a_new_revision_changes_nothing():
+    decision = in_revision(NEW_TEMPLATE, None)
+    assert isinstance(decision, Mutate)
+    kept = {ORIGINAL_RESOURCES: format_original_resources(original_amounts(NEW_TEMPLATE, decision))}
+    created = admitted(NEW_TEMPLATE, decision, kept)
+    assert in_revision(created, None) == Leave(Reason.SETTLED, new_revision=True)
+    assert in_revision(created, 0) == Leave(Reason.SETTLED, new_revision=True)

@@ -12,6 +12,7 @@ from cruise.domain.cluster import Pod, QosClass, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName
+from cruise.domain.revisions import PodRevision, Revisions, Run, WorkloadContainer, stated_by
 from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.domain.usage import Statistic
@@ -400,3 +401,62 @@ def test_a_pod_is_held_where_over_a_tenth_of_a_window_cannot_be_true(percent, ex
     # What is implausible is said before what is old, and the seeds know no such reason.
     assert reason(pod, *rows) is (expected or Reason.STALE_STATISTICS)
     assert isinstance(verdict(pod, *fresh, policy=replace(FULL, rules=SEEDS)), Touchable)
+
+
+# ---- revisions ----
+
+YOUNG = NOW - timedelta(minutes=10)
+LARGER = [make_container(cpu=2000, memory_mib=6144)]
+
+
+def decided(*pods: Pod, rows=None, policy=FULL, revisions=None) -> list[Reason | None]:
+    table = make_table(*(rows or [make_statistic_for(pods[0]), make_statistic("")]))
+    found = Eligibility(make_snapshot(pods), replace(table, revisions=revisions), {}, policy, NOW)
+    verdicts = [found.of(pod) for pod in pods]
+    return [one.reason if isinstance(one, Hold) else None for one in verdicts]
+
+
+def test_a_pod_whose_template_states_other_resources_waits_for_its_own_samples():
+    old, new = make_pod("web-1"), make_pod("web-2", containers=LARGER, created_at=YOUNG)
+    assert decided(old, new) == [None, Reason.NEW_REVISION]
+    assert decided(old, new, policy=replace(FULL, new_workload_age=timedelta(0))) == [None, Reason.NEW_REVISION]
+    assert decided(old, new, policy=replace(FULL, rules=SEEDS)) == [None, None]
+    # One that states the same as others need not, nor one that has samples.
+    assert decided(old, make_pod("web-2", created_at=YOUNG)) == [None, None]
+    assert decided(old, new, rows=[make_statistic_for(old), make_statistic_for(new)]) == [None, None]
+
+
+def test_a_revision_that_has_run_for_long_enough_is_none_to_wait_for():
+    old, new = make_pod("web-1"), make_pod("web-2", containers=LARGER, created_at=YOUNG)
+    key = WorkloadContainer("shop", "Deployment/web", "app")
+
+    def since(minutes: int) -> Revisions:
+        began = NOW_SECONDS - 60 * minutes
+        runs = {stated_by(old)[0]: Run(0, seen), stated_by(new)[0]: Run(began, NOW_SECONDS)}
+        return Revisions({key: runs})
+
+    own = [make_statistic_for(old), make_statistic_for(new)]
+    seen = NOW_SECONDS
+    assert decided(old, new, rows=own, revisions=since(23)) == [None, Reason.NEW_REVISION]
+    assert decided(old, new, rows=own, revisions=since(24)) == [None, None]
+    # Where both still run, what is known of the workload is of both: it waits for the usage pass to tell them apart.
+    assert decided(old, new, revisions=since(24)) == [None, Reason.NEW_REVISION]
+    seen = NOW_SECONDS - 4 * 3600
+    assert decided(old, new, revisions=since(24)) == [None, None]
+
+
+def test_the_replacement_of_a_single_replica_waits_also_where_its_name_has_statistics():
+    new = make_pod("db-0", containers=LARGER, workload="StatefulSet/db", identity="0", created_at=YOUNG)
+    key = WorkloadContainer("shop", "StatefulSet/db", "app")
+    revisions = Revisions({key: {stated_by(make_pod())[0]: Run(0, NOW_SECONDS)}})
+    assert decided(new, revisions=revisions) == [Reason.NEW_REVISION]
+    # What was resized since is known as it was created.
+    same = Revisions(revisions.runs, {new.uid: PodRevision(stated_by(make_pod()), ran=True)})
+    assert decided(new, revisions=same) == [None]
+
+
+def test_a_kill_says_enough_of_a_new_revision():
+    old, new = make_pod("web-1"), make_pod("web-2", containers=LARGER, created_at=YOUNG)
+    found = eligibility_of(make_snapshot([old, new]), make_statistic_for(old), make_statistic(""))
+    assert isinstance(found.of(new), Hold)
+    assert isinstance(found.of(new, killed=True), Touchable)

@@ -1,7 +1,7 @@
 """Statistics of a few containers whose last hour and earlier peaks are given minute by minute."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.usage.estimation import estimate_statistics
-from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, LiveContainers, RecentUsage
+from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, LiveContainers, MixedRevisions, RecentUsage
 from cruise.domain.usage import PeakKey, StatisticKey, StatisticsTable
 
 AT = 1_767_268_200  # 11:50
@@ -47,6 +47,7 @@ class Scene:
     earlier: Mapping[PeakKey, Earlier] = field(default_factory=dict)
     oom: Mapping[PeakKey, int] = field(default_factory=dict)
     turn: int = 0
+    mixed: MixedRevisions | None = None
 
     def estimate(self) -> StatisticsTable:
         keys = list(dict.fromkeys([one.key for one in self.containers] + list(self.earlier)))
@@ -81,6 +82,7 @@ class Scene:
                     if one.live
                 ],
                 np.array([row for row, one in enumerate(self.containers) if one.live], dtype=np.int64),
+                self.mixed,
             ),
             self.oom,
             AT,
@@ -270,3 +272,39 @@ def test_a_workload_whose_live_pod_has_no_samples_is_not_at_rest():
         {WEB._replace(workload="CronJob/report"): Earlier(cpu=700, memory=900, first_hour=AT // 3600 - 100)},
     ).estimate()
     assert of_workload(table, WEB._replace(workload="CronJob/report")) is None
+
+
+def mixed(*entries: tuple[int, bool]) -> MixedRevisions:
+    groups, young = zip(*entries, strict=True)
+    return MixedRevisions(np.array(groups), np.array(young))
+
+
+def test_a_pod_with_few_samples_takes_the_base_of_pods_that_state_the_same():
+    containers = [
+        Measured("old", [100.0] * 60, [1e6] * 60),
+        Measured("new", [900.0] * 60, [9e6] * 60),
+        Measured("next", [5.0], [5.0]),
+    ]
+    whole = Scene(containers, {WEB: OLD})
+    assert of_pod(whole.estimate(), "next").cpu_base_millicores == 900
+    apart = replace(whole, mixed=mixed((0, False), (1, False), (0, True)))
+    assert of_pod(apart.estimate(), "next").cpu_base_millicores == 100
+    assert of_pod(apart.estimate(), "new").cpu_base_millicores == 900
+    # Peaks are the workload's, whatever its pods state.
+    assert {of_pod(apart.estimate(), name).cpu_peak_millicores for name in ("old", "new", "next")} == {900}
+
+
+def test_the_first_pod_of_a_revision_has_no_base_of_another_one():
+    containers = [Measured("old", [100.0] * 60, [1e6] * 60), Measured("new", [900.0], [9e6])]
+    apart = Scene(containers, {WEB: OLD}, mixed=mixed((0, False), (1, True)))
+    assert of_pod(apart.estimate(), "new") is None
+
+
+def test_samples_of_the_pod_that_had_the_name_before_are_not_a_new_pods():
+    containers = [
+        Measured("db-0", [100.0] * 59 + [900.0], [1e6] * 59 + [9e6]),
+        Measured("db-1", [100.0] * 60, [1e6] * 60),
+    ]
+    apart = Scene(containers, {WEB: OLD}, mixed=mixed((1, True), (0, False)))
+    assert of_pod(apart.estimate(), "db-0") is None
+    assert of_pod(apart.estimate(), "db-1").cpu_base_millicores == 100

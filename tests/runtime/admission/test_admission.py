@@ -8,8 +8,8 @@ from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
 from cruise.domain.cluster import LimitRangeItem, Pod
+from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.policy import Mode, Policy
-from cruise.kube_json.objects.original_resources import parse_original_resources
 from cruise.runtime.admission.admission import Admitter
 from tests.builders import (
     NOW,

@@ -11,7 +11,7 @@ from cruise.decisions.admission.admission import Mutate
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import LimitRangeItem, WorkloadRef
-from cruise.kube_json.objects.original_resources import parse_original_resources
+from cruise.domain.original_resources import parse_original_resources
 from cruise.kube_json.objects.owners import NO_OWNERS, OwnerKey, Owners
 from cruise.kube_json.objects.pod import decode_pod
 from cruise.runtime.admission.admission import Admitter

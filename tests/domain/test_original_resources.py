@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.quantity import LARGEST
-from cruise.domain.resources import Amounts
-from cruise.kube_json.objects.original_resources import (
+from cruise.domain.original_resources import (
     amounts_json,
     format_original_resources,
     parse_original_resources,
 )
+from cruise.domain.quantity import LARGEST
+from cruise.domain.resources import Amounts
 from tests.builders import make_amounts
 
 numbers = st.none() | st.integers(0, 10**7) | st.integers(0, LARGEST)
