@@ -66,6 +66,7 @@ class Reason(StrEnum):
     RECORDED = "recorded"
     PACKING = "packing"
     # nodes
+    CROWDED = "crowded"
     OVERSUBSCRIBED = "oversubscribed"
     # why something is done
     RIGHTSIZED = "rightsized"

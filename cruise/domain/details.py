@@ -23,6 +23,12 @@ class Detail(StrEnum):
     QUOTA_REFUSES = "quota-refuses"
     VOLUME_UNKNOWN = "volume-unknown"
     UNMANAGED = "unmanaged"
+    JOB = "job"
+    REPLICA_NOT_READY = "replica-not-ready"
+    REFUSED_BEFORE = "refused-before"
+    NOWHERE_TO_GO = "nowhere-to-go"
+    LOWER_PRIORITY_STAYS = "lower-priority-stays"
+    SPARED = "spared"
     # why an OOM kill has no other consequence
     NO_EVICTIONS = "no-evictions"
     NODE_UNKNOWN = "node-unknown"

@@ -8,6 +8,7 @@ from functools import partial
 
 from cruise.app.serve.activity import Activity
 from cruise.app.serve.jobs import GRACE, Jobs
+from cruise.decisions.eviction.earlier import NOTHING_SEEN
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.cluster import Pod
 from cruise.domain.policy import Mode, Policy
@@ -120,6 +121,8 @@ class Controller:
         self._load_writer, self._node_writer = of_taints(), of_pods(exclusions=exclusions)
         self._usage = UsageState()
         self._headroom = PassHeadroom(self._usage)
+        # A new leader evicts nobody before its second look.
+        self._earlier = NOTHING_SEEN
         self._reactor = OomReactor(cluster, store, policy, of_pods(), exclusions, self._usage)
         self._plan_execution = PlanExecution(
             cluster, store, policy, of_pods(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
@@ -168,7 +171,9 @@ class Controller:
             usage=self._usage,
             headroom=self._headroom,
             writer=self._node_writer,
+            earlier=self._earlier,
         )
+        self._earlier = done.seen
         self.activity.add_pass(done)
         self._packing_due = True
         self.activity.paused = await self._store.paused()

@@ -19,7 +19,8 @@ from cruise.backtest.policies.touchable_pods import TouchablePods
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, Kill, KillReaction, Sizes
 from cruise.backtest.replay.resize_room import held_to_room
-from cruise.decisions.sizing.fitting import Contenders, Fit, contenders_of, crowded_nodes, fit_nodes
+from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
+from cruise.decisions.sizing.fitting import Circumstances, Fit, crowds_of, fit_nodes, shortages
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.node_sizes import size_nodes
 from cruise.decisions.sizing.recommendation import demand_table
@@ -46,6 +47,7 @@ class CruisePasses:
         self._kills = KillReactions(count, self._pods, self._statistics, self._known, self._disruptions, self._policy)
         self._born = np.zeros(count, dtype=np.int64)
         self._admitter: tuple[int, Admitter] | None = None
+        self._earlier = NOTHING_SEEN
 
     @property
     def name(self) -> str:
@@ -95,7 +97,7 @@ class CruisePasses:
             table=demand_table(candidates, stated, statistics, row_of[chosen], self._policy),
         )
         headroom = self._headroom.of_pass(view.at, row_of, len(statistics.updated_at), self._known.own_rows)
-        sized = size_nodes(columns, fit_nodes(columns, self._contenders(view, columns)), headroom)
+        sized = size_nodes(columns, self._fit(view, columns), headroom)
         staying = sized.fit.stays[columns.candidates.pod_of]
         self._headroom.expect(view.at, chosen[staying], columns.node_of[staying], sized.sums)
         rests = self._kills.rests(view)[chosen]
@@ -127,12 +129,20 @@ class CruisePasses:
         self._admitter = None
         return self._kills.react(kill, view)
 
-    def _contenders(self, view: ClusterView, columns: NodeColumns) -> Contenders:
-        crowded = crowded_nodes(columns)
-        if not crowded:
-            return {}
+    def _fit(self, view: ClusterView, columns: NodeColumns) -> Fit:
+        """Decide the fit; nodes are added for what is pending, so that evicted pods have somewhere to go."""
+        short = shortages(columns)
+        names = [node.name for node in columns.nodes]
+        earlier, self._earlier = (
+            self._earlier,
+            Earlier(frozenset((names[at], one) for at in short for one in short[at])),
+        )
+        if not short:
+            return fit_nodes(columns, {}, short)
+        demand = columns.node_total(self._known.columns.cpu_base_millicores[columns.table.rows]).astype(np.int64)
         eligibility = self._pods.eligibility(view, UNKNOWN, self._policy)
-        return {node: contenders_of(columns, node, eligibility) for node in crowded}
+        crowds = crowds_of(columns, eligibility, self._policy.rules, Circumstances(demand, earlier), short)
+        return fit_nodes(columns, crowds, short)
 
     def _evictions(self, view: ClusterView, fit: Fit, chosen: Int64Array, rests: BoolArray) -> Int64Array:
         """Return the containers to evict of those marked: within the budgets, and not while a kill is answered."""

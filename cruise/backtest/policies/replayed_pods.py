@@ -5,7 +5,7 @@ from datetime import datetime
 import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Sizes
+from cruise.backtest.replay.policy import ClusterView, Sizes
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES
 from cruise.domain.arrays import Int64Array
@@ -85,8 +85,9 @@ class ReplayedPods:
         return Snapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
 
     def eligibility(self, view: ClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
-        """Return the rules on which pods may be touched; pods do not matter to one another there."""
-        return Eligibility(self.snapshot(view, NO_CONTAINERS), statistics, {}, policy, utc(view.at))
+        """Return the rules on which pods may be touched; of other pods, those without a node matter to evictions."""
+        waiting = np.flatnonzero((view.node >= ELSEWHERE) & (view.node < 0))
+        return Eligibility(self.snapshot(view, waiting), statistics, {}, policy, utc(view.at))
 
     def _pod(
         self,

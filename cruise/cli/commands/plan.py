@@ -43,7 +43,10 @@ def plan(
 ) -> None:
     """Plan every node from files: what each container gets, which pods are evicted, what is left alone.
 
-    Nothing is contacted and nothing is changed. The snapshot is what this prints:
+    Nothing is contacted and nothing is changed. A snapshot shows one moment: what a node is short of in it is taken to
+    have been short a pass before as well, which is when the controller begins to evict.
+
+    The snapshot is what this prints:
 
       kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,ns -A -o json
 
@@ -55,6 +58,7 @@ def plan(
       cruise plan --snapshot cluster.json --usage usage.json --format json
     """
     from cruise.cli.inputs.files import collector_off, is_large, load_snapshot, load_usage
+    from cruise.decisions.admission.replacing import replacements
     from cruise.decisions.sizing.node_plans import decide_node_plans
     from cruise.interfaces.plan.document import plan_json
 
@@ -64,7 +68,10 @@ def plan(
         wanted = _wanted(node, cluster)
         statistics, at = load_usage(usage, cluster, at)
         with busy(f"deciding {len(cluster.nodes):,} nodes", is_large(snapshot)):
-            plans = decide_node_plans(cluster, statistics, policy, at, nodes=wanted)
+            # All of them, since a pod that goes may take the room that another one would need.
+            plans = decide_node_plans(cluster, statistics, policy, at, replacements=replacements)
+        if wanted is not None:
+            plans = [one for one in plans if one.node in wanted]
         if format is Format.JSON:
             write_document(plan_json(plans))
         else:

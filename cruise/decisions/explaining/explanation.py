@@ -1,19 +1,21 @@
 """Why a pod has, gets or keeps its numbers: its node's pass, with every step that the pass returns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
-from cruise.decisions.eviction.ranking import Contender, rank_for_eviction
+from cruise.decisions.admission.replacing import replacements
+from cruise.decisions.eviction.ranking import rank_for_eviction
 from cruise.decisions.explaining.size_steps import ContainerSteps, steps_of
-from cruise.decisions.guidance.eligibility import Eligibility, Touchable
-from cruise.decisions.sizing.fitting import contenders_of
+from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.sizing.fitting import Crowd
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, SizedNodes, plans_of, size_snapshot
-from cruise.domain.actions import EvictPod, Hold, RefusedTarget, ResizePod
+from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.details import Detail
@@ -48,12 +50,13 @@ class Ranked:
     """One pod in the order of eviction for a resource.
 
     `goes` is the resource on whose account it goes, which may be the other one, None where it stays; `immovable` is
-    the detail that forbids it, None where it may.
+    the detail that forbids it or spares it, None where it may go.
     """
 
     namespace: str
     pod: str
     ranking: EvictionRanking
+    priority: int
     headroom: int
     base: int
     goes: ResourceName | None
@@ -80,6 +83,7 @@ class NodeExplanation:
     staying_headroom: Resources
     rules: Mapping[ResourceName, str]
     fits: bool
+    reason: Reason | None
     sized_pods: int
     held_pods: int
     spikes: Mapping[ResourceName, Spike | None]
@@ -148,15 +152,21 @@ def explain(
             held=_held(pod, statistics),
             admission=admission,
         )
-    found = size_snapshot(
+    size = partial(
+        size_snapshot,
         snapshot,
         eligibility,
         statistics,
         policy,
         refused=refused,
-        nodes=frozenset({node.name}),
         headroom=headroom,
+        replacements=replacements,
     )
+    found = size(nodes=frozenset({node.name}))
+    if found.sized.fit.short and policy.rules.careful_evictions:
+        # Where its pods can go depends on the pods of other nodes that go before them.
+        found = size()
+        found = replace(found, rooms=[room for room in found.rooms if room.node.name == node.name])
     [plan] = plans_of(found, policy, refused or {}, now)
     own = next((at for at, one in enumerate(found.sized.columns.candidates.pods) if one.pod is pod), None)
     name = (pod.namespace, pod.name)
@@ -173,7 +183,7 @@ def explain(
         ranking=eligibility.evictability.ranking_of(pod, known) if known is not None else None,
         unmovable=eligibility.evictability.why_protected(pod),
         hold=hold,
-        node=_node(plan, found, eligibility, headroom),
+        node=_node(plan, found, headroom),
         steps=steps_of(found.sized, own, statistics, items) if own is not None and sized else (),
         held=() if sized else _held(pod, statistics),
         resize=resize,
@@ -197,36 +207,28 @@ def _held(pod: Pod, statistics: StatisticsTable) -> tuple[HeldContainer, ...]:
     return tuple(found)
 
 
-def _node(plan: NodePlan, found: SizedNodes, eligibility: Eligibility, headroom: Headroom) -> NodeExplanation:
+def _node(plan: NodePlan, found: SizedNodes, headroom: Headroom) -> NodeExplanation:
     columns, [room] = found.sized.columns, found.rooms
-    contenders = contenders_of(columns, room.number, eligibility)
+    pods, crowd = columns.pods_of(room.number), found.crowds.get(room.number)
     return NodeExplanation(
         name=plan.node,
         allocatable=plan.allocatable,
         fixed=plan.allocatable - plan.available,
         available=plan.available,
-        base=Resources(*(int(columns.base[resource].sum()) for resource in ResourceName)),
-        headroom=Resources(*(int(columns.spike[resource].max(initial=0)) for resource in ResourceName)),
+        base=Resources(*(int(columns.base_of_nodes[resource][room.number]) for resource in ResourceName)),
+        headroom=Resources(*(int(columns.spike_of_nodes[resource][room.number]) for resource in ResourceName)),
         staying_base=plan.base,
         staying_headroom=plan.headroom,
         rules={resource: headroom.rule(resource) for resource in ResourceName},
         fits=plan.fits,
-        sized_pods=len(contenders),
+        reason=plan.reason,
+        sized_pods=len(pods),
         held_pods=len(room.holds),
         spikes={resource: _spike(plan, resource) for resource in ResourceName},
         rankings={
-            resource: _ranking(contenders, columns.candidates.pods, plan, eligibility, resource)
-            if plan.evict or not plan.fits
-            else ()
+            resource: _ranking(crowd, pods, found, plan, resource) if crowd is not None else ()
             for resource in (ResourceName.MEMORY, ResourceName.CPU)
         },
-    )
-
-
-def _why_it_stays(pod: Touchable, eligibility: Eligibility, resource: ResourceName) -> str | None:
-    managed = pod.manages_cpu if resource is ResourceName.CPU else pod.manages_memory
-    return eligibility.evictability.why_kept(pod.pod, pod.guidance) or (
-        None if managed else Detail.UNMANAGED.of(resource)
     )
 
 
@@ -240,26 +242,25 @@ def _spike(plan: NodePlan, resource: ResourceName) -> Spike | None:
 
 
 def _ranking(
-    contenders: Sequence[Contender],
-    touchable: Sequence[Touchable],
-    plan: NodePlan,
-    eligibility: Eligibility,
-    resource: ResourceName,
+    crowd: Crowd, pods: Sequence[int], found: SizedNodes, plan: NodePlan, resource: ResourceName
 ) -> tuple[Ranked, ...]:
     """Return the candidates in their order, then those that may not go."""
     gone = {(one.namespace, one.pod): one.resource for one in plan.evict}
-    candidates = rank_for_eviction(contenders, resource)
-    others = [index for index in range(len(contenders)) if index not in set(candidates)]
+    candidates = rank_for_eviction(crowd.contenders, resource)
+    others = [index for index in range(len(crowd.contenders)) if index not in set(candidates)]
     return tuple(
         Ranked(
             contender.namespace,
             contender.name,
             contender.ranking,
+            contender.priority,
             contender.headroom.of(resource),
             contender.base.of(resource),
             gone.get((contender.namespace, contender.name)),
-            _why_it_stays(touchable[index], eligibility, resource),
+            crowd.why_kept[index]
+            or (Detail.UNMANAGED.of(resource) if resource not in contender.candidate_for else None)
+            or found.sized.fit.kept.get(pods[index]),
         )
         for index in [*candidates, *others]
-        for contender in [contenders[index]]
+        for contender in [crowd.contenders[index]]
     )

@@ -38,7 +38,7 @@ class RequestSteps:
 
     `largest` is the headroom that the node's pods share and `total` the sum of all headrooms over the pods that stay;
     with `by_base` no container has any, and `largest × base / total` is shared, `total` being the sum of the bases.
-    `clamped` is what rounding, the bounds and, on a node that does not fit, the ban on growing leave; `trimmed` is
+    `clamped` is what rounding, the bounds and, unless it `may_grow`, the ban on growing leave; `trimmed` is
     what was taken back so that the node's sum fits, and `final` the target. `written` is what the pass writes, less
     where pods that keep their sizes leave no room to grow, None where it writes nothing. Where the
     resource is not managed, `final` is the request as it is.
@@ -58,6 +58,7 @@ class RequestSteps:
     lower: Bound
     upper: Bound
     clamped: int
+    may_grow: bool
     trimmed: int
     final: int
     written: int | None
@@ -161,6 +162,7 @@ def _request(
         lower=lower,
         upper=upper,
         clamped=clamped,
+        may_grow=bool(sized.fit.fits[resource][node]),
         trimmed=clamped - final,
         final=final,
         written=int(sized.written.of(resource)[at]) if sized.rightsized[columns.candidates.pod_of[at]] else None,

@@ -90,7 +90,7 @@ class Eligibility:
         refused = np.flatnonzero(statistics.refused_percent > MOST_REFUSED_PERCENT) if policy.rules.plausible else ()
         self._implausible = frozenset(int(row) for row in refused)
         self._others = OtherAutoscalers(snapshot)
-        self.evictability = Evictability(snapshot)
+        self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes

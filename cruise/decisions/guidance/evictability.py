@@ -6,18 +6,21 @@ from cruise.domain.annotations import PROTECTIVE, Guidance
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot, WorkloadRef
 from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Mode
+from cruise.domain.rules import DEFAULT_RULES, Rules
 
 
 class Evictability:
     """The rules on evictions for one snapshot; pods with the same labels share what is found for them."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> None:
         self._snapshot = snapshot
+        self._careful = rules.careful_evictions
         self._budgets: dict[str, list[DisruptionBudget]] = {}
         for budget in snapshot.budgets:
             self._budgets.setdefault(budget.namespace, []).append(budget)
         self._covering: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[DisruptionBudget, ...]] = {}
         self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
+        self._unready: dict[tuple[str, WorkloadRef], str] | None = None
 
     def ranking_of(self, pod: Pod, guidance: Guidance) -> EvictionRanking:
         """Return the stated ranking; by default medium for StatefulSets and single replicas, low for the rest."""
@@ -33,7 +36,19 @@ class Evictability:
             return Detail.RANKING_NEVER
         if guidance.mode < Mode.FULL:
             return Detail.MODE_WITHOUT_EVICTIONS.of(guidance.mode.label)
+        if self._careful and pod.owner_kind == "Job" and guidance.ranking is not EvictionRanking.LOW:
+            return Detail.JOB
         return self.why_protected(pod)
+
+    def why_not_now(self, pod: Pod) -> str | None:
+        """Return the detail that forbids an eviction for the moment: a disruption budget, or a replica not ready."""
+        if not self._careful:
+            return None
+        budget = self.exhausted_budget(pod)
+        if budget is not None:
+            return Detail.BUDGET_EXHAUSTED.of(f"PodDisruptionBudget {budget}")
+        unready = self._unready_replica(pod)
+        return None if unready is None else Detail.REPLICA_NOT_READY.of(unready)
 
     def why_protected(self, pod: Pod) -> str | None:
         """Return the detail that protects a pod from eviction whatever its guidance; None where nothing does."""
@@ -50,6 +65,15 @@ class Evictability:
     def exhausted_budget(self, pod: Pod) -> str | None:
         """Return the PodDisruptionBudget that allows no eviction of the pod now, None if none forbids it."""
         return next((budget.name for budget in self._budgets_of(pod) if budget.disruptions_allowed < 1), None)
+
+    def _unready_replica(self, pod: Pod) -> str | None:
+        """Return the first replica of the pod's workload that waits for a node or does not serve, None without one."""
+        if self._unready is None:
+            self._unready = {}
+            for one in self._snapshot.pods:
+                if one.workload is not None and not (one.ready and one.node is not None) and _counts(one):
+                    self._unready.setdefault((one.namespace, one.workload), one.name)
+        return None if pod.workload is None else self._unready.get((pod.namespace, pod.workload))
 
     def _budgets_of(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
         if pod.namespace not in self._budgets:
@@ -72,6 +96,11 @@ class Evictability:
                 if pod.workload is not None and not pod.terminal
             )
         return self._pods_of_workload[namespace, ref]
+
+
+def _counts(pod: Pod) -> bool:
+    """Tell whether a pod is one of its workload's replicas still."""
+    return not pod.terminal and not pod.terminating
 
 
 def covers(budget: DisruptionBudget, pod: Pod) -> bool:

@@ -29,6 +29,20 @@ def breaks_quota(pod: Pod, targets: Sequence[ContainerTarget], quotas: Sequence[
     )
 
 
+def grants(pod: Pod, quotas: Sequence[Quota]) -> bool:
+    """Tell whether every quota has room for one more such pod: the one that leaves counts until it is gone."""
+    need = counted_requests(pod)
+    limits = [container.limits.resources for container in pod.containers]
+    cpu, memory = sum(one.cpu_millicores for one in limits), sum(one.memory_bytes for one in limits)
+    return all(
+        (quota.requests_left.cpu_millicores is None or need.cpu_millicores <= quota.requests_left.cpu_millicores)
+        and (quota.requests_left.memory_bytes is None or need.memory_bytes <= quota.requests_left.memory_bytes)
+        and (quota.limits_left.cpu_millicores is None or cpu <= quota.limits_left.cpu_millicores)
+        and (quota.limits_left.memory_bytes is None or memory <= quota.limits_left.memory_bytes)
+        for quota in quotas
+    )
+
+
 def _limits(pod: Pod) -> Resources:
     return sum((container.limits.resources for container in pod.sized_containers), NO_RESOURCES)
 

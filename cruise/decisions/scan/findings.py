@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.scan.pending import PendingPod, explain_pending
 from cruise.decisions.scan.risks import Risk, rank_risks
 from cruise.decisions.scan.waste import Prices, Totals, WorkloadWaste, estimate_waste
@@ -50,7 +51,7 @@ class Findings:
 def scan(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, prices: Prices, now: datetime) -> Findings:
     """Look at a cluster; the recommendations are those of mode `full`, whatever the policy's mode."""
     policy = replace(policy, mode=Mode.FULL)
-    plans = decide_node_plans(snapshot, statistics, policy, now)
+    plans = decide_node_plans(snapshot, statistics, policy, now, replacements=replacements)
     workloads, totals = estimate_waste(snapshot, statistics, plans)
     return Findings(
         at=now,

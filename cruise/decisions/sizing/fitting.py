@@ -1,23 +1,26 @@
 """The fit of nodes in columns: which hold their pods, and which pods have to go where they do not.
 
-All nodes are decided together; only a node that does not hold its pods is looked at pod by pod.
+All nodes are decided together; only a node that does not hold its pods is looked at pod by pod. Section 4.3 and 4.4
+of the rules; ADR 0032 has the scenes.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cruise.decisions.eviction.ranking import Contender, decide_evictions
-from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
+from cruise.decisions.eviction.ranking import FREELY, Contender, Exits, Terms, decide_evictions
+from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.domain.actions import EvictPod, Reason
-from cruise.domain.arrays import BoolArray
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
+from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking
+from cruise.domain.requests import counted_requests
 from cruise.domain.resources import ResourceName, Resources
-
-Contenders = Mapping[int, Sequence[Contender]]
+from cruise.domain.rules import Rules
 
 _MANAGED = {
     (cpu, memory): frozenset(r for r, managed in zip(ResourceName, (cpu, memory), strict=True) if managed)
@@ -49,40 +52,95 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
+class Crowd:
+    """The pods of a crowded node as the fit compares them, in the order of `NodeColumns.pods_of`.
+
+    `why_kept` has for each of them the detail that forbids its eviction, None for a candidate. `terms` are what the
+    evictions are decided by.
+    """
+
+    contenders: Sequence[Contender]
+    why_kept: Sequence[str | None]
+    terms: Terms = FREELY
+
+
+Crowds = Mapping[int, Crowd]
+ExitsOf = Callable[[Sequence[Pod]], Exits]
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """Which nodes hold the pods that stay on them, and which pods stay.
 
-    `fits` has an entry a node, `stays` an entry a pod; `evicted` has the nodes with evictions, in marking order.
+    `fits` has an entry a node for each resource, `stays` an entry a pod; `evicted` has the nodes with evictions, in
+    marking order. `short` has what a node has too little of before anyone goes, and `unfit` what no eviction that may
+    be would mend, by node; `kept` has why pods stay that might have gone, by pod.
     """
 
-    fits: BoolArray
+    fits: Mapping[ResourceName, BoolArray]
     stays: BoolArray
     evicted: Mapping[int, tuple[Eviction, ...]]
+    short: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
+    unfit: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
+    kept: Mapping[int, str] = field(default_factory=dict)
 
 
-def crowded_nodes(columns: NodeColumns) -> list[int]:
-    """Return the nodes that have no room for the bases of their pods and the largest single headroom.
+def shortages(columns: NodeColumns) -> dict[int, frozenset[ResourceName]]:
+    """Return what each node has too little of for the bases of its pods and the largest single headroom.
 
     Whatever a headroom model wants, pods fit where there is room for one of them at a time at its peak: a headroom
     moves with every pass, and pods that were evicted for it are missed when it has shrunk again.
     """
-    crowded = np.zeros(len(columns.nodes), dtype=np.bool_)
+    found: dict[int, frozenset[ResourceName]] = {}
     for resource in ResourceName:
         need = columns.base_of_nodes[resource] + columns.spike_of_nodes[resource]
-        crowded |= need > columns.available[resource]
-    nodes: list[int] = np.flatnonzero(crowded).tolist()
-    return nodes
+        for node in np.flatnonzero(need > columns.available[resource]).tolist():
+            found[node] = found.get(node, frozenset()) | {resource}
+    return dict(sorted(found.items()))
 
 
-def contenders_of(columns: NodeColumns, node: int, eligibility: Eligibility) -> list[Contender]:
-    """Return the pods of a node as the fit compares them, in the order of `columns.pods_of`."""
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known of crowded nodes beside the columns.
+
+    `cpu_demand` is what the pods of each node demand at P75, in millicores. `apart` has by node the pods that take no
+    part in the sums. `exits` tells where the pods of a node go, None anywhere.
+    """
+
+    cpu_demand: Int64Array
+    earlier: Earlier = SAME_AGAIN
+    apart: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
+    exits: ExitsOf | None = None
+
+
+def crowds_of(
+    columns: NodeColumns,
+    eligibility: Eligibility,
+    rules: Rules,
+    around: Circumstances,
+    short: Mapping[int, frozenset[ResourceName]],
+) -> Crowds:
+    """Return the pods of the nodes that are short of something, and what is to be mended there."""
+    return {node: _crowd(columns, node, eligibility, rules, around, short[node]) for node in short}
+
+
+def _crowd(
+    columns: NodeColumns,
+    node: int,
+    eligibility: Eligibility,
+    rules: Rules,
+    around: Circumstances,
+    short: frozenset[ResourceName],
+) -> Crowd:
     pods = columns.pods_of(node)
     base, spike = columns.base, columns.spike
     amounts = (of_pods[resource][pods].tolist() for of_pods in (base, spike) for resource in ResourceName)
-    found = []
+    found, why = [], []
     for at, cpu, memory, cpu_headroom, memory_headroom in zip(pods, *amounts, strict=True):
         touchable = columns.candidates.pods[at]
+        kept = _why_kept(touchable, eligibility, around.earlier)
         managed = _MANAGED[touchable.manages_cpu, touchable.manages_memory]
+        why.append(kept)
         found.append(
             Contender(
                 touchable.pod.namespace,
@@ -90,23 +148,73 @@ def contenders_of(columns: NodeColumns, node: int, eligibility: Eligibility) -> 
                 eligibility.evictability.ranking_of(touchable.pod, touchable.guidance),
                 Resources(cpu, memory),
                 Resources(cpu_headroom, memory_headroom),
-                frozenset() if eligibility.evictability.why_kept(touchable.pod, touchable.guidance) else managed,
+                frozenset() if kept else managed,
+                touchable.pod.priority if rules.careful_evictions else 0,
             )
         )
-    return found
+    if not rules.careful_evictions:
+        return Crowd(found, why, Terms(each_by_itself=rules.fit_by_resource))
+    terms = Terms(
+        mend=_to_mend(columns, node, around, short),
+        each_by_itself=rules.fit_by_resource,
+        lowest_apart=_lowest_apart(around.apart.get(node, ())),
+    )
+    if around.exits is not None:
+        terms = replace(terms, exits=around.exits([columns.candidates.pods[at].pod for at in pods]))
+    return Crowd(found, why, terms)
 
 
-def fit_nodes(columns: NodeColumns, contenders: Contenders) -> Fit:
-    """Decide the fit and the evictions of all nodes; `contenders` are the pods of those that are crowded, by node."""
-    fits = np.ones(len(columns.nodes), dtype=np.bool_)
+def _why_kept(touchable: Touchable, eligibility: Eligibility, earlier: Earlier) -> str | None:
+    rules = eligibility.evictability
+    kept = rules.why_kept(touchable.pod, touchable.guidance) or rules.why_not_now(touchable.pod)
+    if kept is None and touchable.pod.uid in earlier.refused:
+        return Detail.REFUSED_BEFORE
+    return kept
+
+
+def _to_mend(
+    columns: NodeColumns, node: int, around: Circumstances, short: frozenset[ResourceName]
+) -> frozenset[ResourceName]:
+    """Return what evictions are to mend: what was short a pass ago as well, of CPU only where it is really contended.
+
+    Demand has the pressure in it already: time that containers waited for CPU counts as use.
+    """
+    again = frozenset(resource for resource in short if around.earlier.was_short(columns.nodes[node].name, resource))
+    if around.cpu_demand[node] > columns.nodes[node].allocatable.cpu_millicores:
+        return again
+    return again - {ResourceName.CPU}
+
+
+def _lowest_apart(pods: Sequence[Pod]) -> dict[ResourceName, int]:
+    """Return for each resource the lowest priority of the pods that take some of it."""
+    lowest: dict[ResourceName, int] = {}
+    for pod in pods:
+        counted = counted_requests(pod)
+        for resource in ResourceName:
+            if counted.of(resource):
+                lowest[resource] = min(pod.priority, lowest.get(resource, pod.priority))
+    return lowest
+
+
+def fit_nodes(columns: NodeColumns, crowds: Crowds, short: Mapping[int, frozenset[ResourceName]]) -> Fit:
+    """Decide the fit and the evictions of all nodes; `crowds` has those that are `short` of something."""
+    fits = {resource: np.ones(len(columns.nodes), dtype=np.bool_) for resource in ResourceName}
     stays = np.ones(len(columns.candidates.pods), dtype=np.bool_)
     evicted: dict[int, tuple[Eviction, ...]] = {}
-    for node, of_node in contenders.items():
+    unfit: dict[int, frozenset[ResourceName]] = {}
+    kept: dict[int, str] = {}
+    for node, crowd in crowds.items():
         room = Resources(*(int(columns.available[resource][node]) for resource in ResourceName))
-        marked = decide_evictions(of_node, room)
-        fits[node] = marked is not None
-        if marked:
-            pods = columns.pods_of(node)
-            evicted[node] = tuple(Eviction(pods[at.index], of_node[at.index].ranking, at.resource) for at in marked)
+        leaving = decide_evictions(crowd.contenders, room, crowd.terms)
+        pods = columns.pods_of(node)
+        kept |= {pods[at]: detail for at, detail in leaving.kept.items()}
+        if leaving.unfit:
+            unfit[node] = leaving.unfit
+        for resource in leaving.over:
+            fits[resource][node] = False
+        if leaving.marked:
+            evicted[node] = tuple(
+                Eviction(pods[at.index], crowd.contenders[at.index].ranking, at.resource) for at in leaving.marked
+            )
             stays[[eviction.index for eviction in evicted[node]]] = False
-    return Fit(fits, stays, evicted)
+    return Fit(fits, stays, evicted, short, unfit, kept)

@@ -1,15 +1,17 @@
 """One pass over nodes: what fits, which pods must go, what every other container gets, and what is done about it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
 
+from cruise.decisions.eviction.destinations import Destinations, Replacement, Spare
+from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.causes import Cause, Refusals
 from cruise.decisions.sizing.container_sizes import ContainerSize, ContainerSizes
-from cruise.decisions.sizing.fitting import contenders_of, crowded_nodes, fit_nodes
+from cruise.decisions.sizing.fitting import Circumstances, Crowds, crowds_of, fit_nodes, shortages
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_columns import NodeColumns, columns_of
@@ -18,7 +20,7 @@ from cruise.decisions.sizing.recommendation import recommend
 from cruise.decisions.sizing.resize import withdraw_pending
 from cruise.decisions.sizing.rooms import Room, rooms_of
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.arrays import whole_numbers
+from cruise.domain.arrays import Int64Array, whole_numbers
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
@@ -33,12 +35,17 @@ _HELD = {
 }
 
 
+# What finds the replacements of evicted pods, for one snapshot; None where evictions need not know them.
+Replacements = Callable[[Snapshot, Eligibility, StatisticsTable, Policy], Replacement | None]
+
+
 @dataclass(frozen=True, slots=True)
 class NodePlan:
     """What to do on one node.
 
-    `fits` tells whether the surviving pods' bases and the shared headroom fit `available`; where they do not,
-    `reason` is `oversubscribed` and nothing grows. `evict` is in marking order, `resize` has the shrinks first,
+    `fits` tells whether the surviving pods' bases and the largest headroom fit `available`; what does not fit does not
+    grow, and `reason` is `oversubscribed` where no eviction would mend it, `crowded` where none is due. `short` is
+    what the node was short of before anyone goes. `evict` is in marking order, `resize` has the shrinks first,
     `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those of the survivors,
     `counted` is what kube-scheduler counts on the node now, `extras` what the headroom model summed up of CPU and of
     memory over the containers of `targets`.
@@ -57,14 +64,16 @@ class NodePlan:
     extras: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     resize: tuple[ResizePod, ...] = ()
     hold: tuple[Hold, ...] = ()
+    short: frozenset[ResourceName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class SizedNodes:
-    """What a pass sized: the rooms of the nodes, and every step of the sizes in columns."""
+    """What a pass sized: the rooms of the nodes, the crowded ones' pods, and every step of the sizes in columns."""
 
     rooms: Sequence[Room]
     sized: Sized
+    crowds: Crowds = field(default_factory=dict)
 
 
 def decide_node_plans(
@@ -77,13 +86,26 @@ def decide_node_plans(
     refused: Mapping[str, RefusedTarget] | None = None,
     nodes: frozenset[str] | None = None,
     headroom: Headroom = SHARED_MAX,
+    earlier: Earlier = SAME_AGAIN,
+    replacements: Replacements | None = None,
 ) -> list[NodePlan]:
     """Decide every node of a snapshot, or only `nodes`; sorted by node name.
 
-    `headroom` is prepared for the rows of `statistics`.
+    `headroom` is prepared for the rows of `statistics`. `earlier` is what the pass before saw. Without `replacements`
+    every evicted pod is taken to have somewhere to go.
     """
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
-    found = size_snapshot(snapshot, eligibility, statistics, policy, refused=refused, nodes=nodes, headroom=headroom)
+    found = size_snapshot(
+        snapshot,
+        eligibility,
+        statistics,
+        policy,
+        refused=refused,
+        nodes=nodes,
+        headroom=headroom,
+        earlier=earlier,
+        replacements=replacements,
+    )
     return plans_of(found, policy, refused or {}, now)
 
 
@@ -96,6 +118,8 @@ def size_snapshot(
     refused: Mapping[str, RefusedTarget] | None = None,
     nodes: frozenset[str] | None = None,
     headroom: Headroom = SHARED_MAX,
+    earlier: Earlier = SAME_AGAIN,
+    replacements: Replacements | None = None,
 ) -> SizedNodes:
     """Put the touchable pods of a snapshot, or of some `nodes`, into columns, and size them."""
     rooms = rooms_of(snapshot, eligibility, nodes)
@@ -106,9 +130,45 @@ def size_snapshot(
         counted={ResourceName.CPU: whole_numbers(rooms.own_cpu), ResourceName.MEMORY: whole_numbers(rooms.own_memory)},
         table=recommend(rooms.touchable, statistics, snapshot.limit_ranges, policy),
     )
-    fit = fit_nodes(columns, {node: contenders_of(columns, node, eligibility) for node in crowded_nodes(columns)})
+    short = shortages(columns)
+    crowds: Crowds = {}
+    if short:
+        spare = _spare(columns, rooms.rooms)
+        replacement = replacements(snapshot, eligibility, statistics, policy) if replacements is not None else None
+        around = Circumstances(
+            cpu_demand=_cpu_demand(columns, rooms.rooms, short, statistics),
+            earlier=earlier,
+            apart={node: rooms.rooms[node].apart for node in short},
+            exits=None if replacement is None else Destinations(snapshot, replacement, spare).of_node,
+        )
+        crowds = crowds_of(columns, eligibility, policy.rules, around, short)
+    fit = fit_nodes(columns, crowds, short)
     refusals = Refusals(snapshot.limit_ranges, refused or {})
-    return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals))
+    return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals), crowds)
+
+
+def _cpu_demand(
+    columns: NodeColumns, rooms: Sequence[Room], short: Iterable[int], statistics: StatisticsTable
+) -> Int64Array:
+    """Return what the pods of each node demand of CPU at P75; those apart count on the nodes that are short alone."""
+    demand = columns.node_total(statistics.cpu_base_millicores[columns.table.rows]).astype(np.int64)
+    for node in short:
+        for pod in rooms[node].apart:
+            for container in () if pod.terminal else pod.sized_containers:
+                row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+                demand[node] += 0 if row is None else int(statistics.cpu_base_millicores[row])
+    return demand
+
+
+def _spare(columns: NodeColumns, rooms: Sequence[Room]) -> dict[str, Spare]:
+    """Return what each node could give to more pods: of CPU beside the bases, of memory beside the headroom as well."""
+    cpu = columns.available[ResourceName.CPU] - columns.base_of_nodes[ResourceName.CPU]
+    memory = columns.available[ResourceName.MEMORY] - columns.base_of_nodes[ResourceName.MEMORY]
+    memory = memory - columns.spike_of_nodes[ResourceName.MEMORY]
+    return {
+        room.node.name: Spare(room.node.allocatable - room.counted, Resources(*unneeded))
+        for room, *unneeded in zip(rooms, cpu.tolist(), memory.tolist(), strict=True)
+    }
 
 
 def plans_of(found: SizedNodes, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime) -> list[NodePlan]:
@@ -150,11 +210,12 @@ def _plan(room: Room, sized: Sized, resizes: Sequence[ResizePod | None], holds: 
     # The pods of a room are in the order of their names already, and sorting keeps it.
     own.sort(key=lambda resize: resize.grows)
     held = [*room.holds, *(hold for hold in map(holds.__getitem__, pods) if hold is not None)]
-    fits = bool(sized.fit.fits[node])
+    fits = all(bool(fits[node]) for fits in sized.fit.fits.values())
+    reason = Reason.OVERSUBSCRIBED if node in sized.fit.unfit else Reason.CROWDED
     return NodePlan(
         node=room.node.name,
         fits=fits,
-        reason=None if fits else Reason.OVERSUBSCRIBED,
+        reason=None if fits else reason,
         available=room.available,
         base=Resources(int(cpu.base[node]), int(memory.base[node])),
         headroom=Resources(int(cpu.headroom[node]), int(memory.headroom[node])),
@@ -165,4 +226,5 @@ def _plan(room: Room, sized: Sized, resizes: Sequence[ResizePod | None], holds: 
         resize=tuple(own),
         hold=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),
         extras=(tuple(cpu.extras[node].tolist()), tuple(memory.extras[node].tolist())),
+        short=sized.fit.short.get(node, frozenset()),
     )

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.domain.actions import Hold
-from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Resources
 
@@ -15,11 +15,12 @@ _NAME = attrgetter("namespace", "name")
 
 @dataclass(slots=True)
 class Room:
-    """What a node has left for touchable pods, added up pod by pod."""
+    """What a node has left for touchable pods, added up pod by pod; `apart` are those that are left alone."""
 
     node: Node
     number: int
     holds: list[Hold] = field(default_factory=list)
+    apart: list[Pod] = field(default_factory=list)
     counted_cpu: int = 0
     counted_memory: int = 0
     taken_cpu: int = 0
@@ -70,6 +71,7 @@ def rooms_of(snapshot: Snapshot, eligibility: Eligibility, nodes: frozenset[str]
         verdict = eligibility.of(pod)
         if isinstance(verdict, Hold):
             room.holds.append(verdict)
+            room.apart.append(pod)
             room.taken_cpu += cpu
             room.taken_memory += memory
         else:

@@ -30,7 +30,7 @@ class Shares:
 
     `share` is `weight` / `total` of the node's headroom: by the containers' own headrooms, and on the nodes of
     `by_base`, where no container has any, by their bases. `rounded` is base + share in whole units, and `clamped` is
-    within the bounds and, on a node that does not fit, no more than now.
+    within the bounds and, where the node has too little of the resource, no more than now.
     """
 
     share: Float64Array
@@ -81,5 +81,5 @@ def share_headroom(columns: NodeColumns, fit: Fit, headroom: Int64Array, resourc
     wanted: Float64Array = demand.raw_base + share
     rounded = round_up(wanted, unit)
     clamped = np.minimum(np.maximum(rounded, demand.lower), demand.upper)
-    clamped = np.where(fit.fits[node_of], clamped, np.minimum(clamped, demand.current))
+    clamped = np.where(fit.fits[resource][node_of], clamped, np.minimum(clamped, demand.current))
     return Shares(share, total, by_base, rounded, np.where(demand.managed, clamped, demand.current))

@@ -25,7 +25,7 @@ def trim_to_room(columns: NodeColumns, fit: Fit, sizes: Sizes) -> None:
         for floor in (whole, least):
             sums = np.where(fit.stays, columns.candidates.pod_sum(resource, final), 0)
             excess = columns.node_sum(sums) - columns.available[resource]
-            for node in np.flatnonzero((excess > 0) & fit.fits).tolist():
+            for node in np.flatnonzero((excess > 0) & fit.fits[resource]).tolist():
                 pods = [pod for pod in columns.pods_of(node) if fit.stays[pod]]
                 _cut(columns, resource, final, floor, dict.fromkeys(pods, int(excess[node])), int(excess[node]))
 

@@ -30,7 +30,7 @@ def grid(columns: int) -> Table:
     return rows
 
 
-def container_steps(steps: ContainerSteps, policy: Policy, now: datetime, node_fits: bool) -> RenderableType:
+def container_steps(steps: ContainerSteps, policy: Policy, now: datetime) -> RenderableType:
     """Return the steps of one container as rows of name and formula."""
     rows = grid(2)
     rows.columns[0].no_wrap, rows.columns[0].overflow = True, "ellipsis"
@@ -38,7 +38,7 @@ def container_steps(steps: ContainerSteps, policy: Policy, now: datetime, node_f
     rows.add_row("  statistic", Text(f"{whose}, {_freshness(steps.statistic, policy, now)}"))
     for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):
         rows.add_row()
-        _request(rows, resource, request, node_fits)
+        _request(rows, resource, request)
         if resource is _MEMORY:
             _memory_limit(rows, steps.memory_limit, policy)
         elif steps.cpu_limit.current:
@@ -67,7 +67,7 @@ def _freshness(statistic: Statistic, policy: Policy, now: datetime) -> str:
     return ", ".join(parts)
 
 
-def _request(rows: Table, resource: ResourceName, steps: RequestSteps, node_fits: bool) -> None:
+def _request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
     name = "CPU" if resource is _CPU else "memory"
 
     def amount(value: float) -> str:
@@ -86,7 +86,7 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps, node_fits
     exact = f"{amount(steps.base)} + {amount(steps.share)} = {amount(steps.base + steps.share)}"
     rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
     if steps.clamped != steps.rounded or steps.lower.source != "floor" or steps.upper.value is not None:
-        rows.add_row("  bounds", _bounds(steps, amount(steps.clamped), resource, node_fits))
+        rows.add_row("  bounds", _bounds(steps, amount(steps.clamped), resource))
     if steps.trimmed:
         rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of what is written fits the node")
     if steps.written not in (None, steps.final):
@@ -102,14 +102,14 @@ def _share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
     return f"{share}; by base, as no container on the node has headroom of its own" if steps.by_base else share
 
 
-def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName, node_fits: bool) -> str:
+def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName) -> str:
     low = f"{exact_text(resource, steps.lower.value or 0)} ({steps.lower.source})"
     high = "none" if steps.upper.value is None else f"{exact_text(resource, steps.upper.value)} ({steps.upper.source})"
     text = f"from {low} to {high} → {clamped}"
     return (
         text
-        if node_fits
-        else f"{text}; the node does not fit, so nothing grows above {exact_text(resource, steps.current)}"
+        if steps.may_grow
+        else f"{text}; the node is short of it, so nothing grows above {exact_text(resource, steps.current)}"
     )
 
 

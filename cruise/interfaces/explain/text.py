@@ -42,7 +42,7 @@ def explanation_text(explanation: Explanation, policy: Policy, now: datetime) ->
         yield from _node(explanation.node)
     for steps in explanation.steps:
         yield _heading(f"Container {steps.container}")
-        yield container_steps(steps, policy, now, explanation.node is None or explanation.node.fits)
+        yield container_steps(steps, policy, now)
     if explanation.held:
         yield from _held(explanation.held, now)
     if explanation.resize is not None:
@@ -152,9 +152,11 @@ def _spikes(node: NodeExplanation) -> Iterator[RenderableType]:
 
 
 def _ranking(resource: ResourceName, ranking: Sequence[Ranked], node: NodeExplanation) -> Iterator[RenderableType]:
-    yield _heading(f"Order of eviction for {resource}: low before medium before high, then the largest headroom")
-    if not node.fits:
-        yield Text("  Not even with every candidate gone would the node fit: no pod goes, and nothing grows.")
+    yield _heading(
+        f"Order of eviction for {resource}: low before medium before high, then priority, then the largest headroom"
+    )
+    if node.reason is not None:
+        yield Text(f"  {in_words(node.reason)}")
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for justify in ("right", "left", "left", "right", "left"):
         rows.add_column(justify=justify, overflow="fold", no_wrap=justify == "right")

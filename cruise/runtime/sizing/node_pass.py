@@ -9,11 +9,13 @@ from datetime import datetime
 
 import structlog
 
+from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.admission.unscheduled import decide_unscheduled
+from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.actions import Action, Hold, Outcome, RefusedTarget, ResizePod
+from cruise.domain.actions import Action, EvictPod, Hold, Outcome, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
@@ -43,6 +45,16 @@ class NodePass:
     waiting: Sequence[Hold] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def seen(self) -> Earlier:
+        """What the next pass is to know of this one."""
+        refused = (
+            outcome.action.uid
+            for outcome in self.outcomes
+            if isinstance(outcome.action, EvictPod) and outcome.verdict is Verdict.REFUSED
+        )
+        return Earlier(frozenset((plan.node, one) for plan in self.plans for one in plan.short), frozenset(refused))
+
 
 async def node_pass(
     cluster: Cluster,
@@ -53,8 +65,11 @@ async def node_pass(
     usage: UsageState | None = None,
     headroom: PassHeadroom | None = None,
     writer: Writer | None = None,
+    earlier: Earlier = SAME_AGAIN,
 ) -> NodePass:
     """Rightsize every node once.
+
+    `earlier` is what the pass before saw; without it, what nodes are short of now was so then as well.
 
     `usage` has the statistics of the process's last usage pass; without it they are read from the store. `headroom`
     prepares the policy's headroom model; without it, headroom is shared by the largest single one. In mode `observe`
@@ -62,7 +77,7 @@ async def node_pass(
     where the cluster or the store is out of reach: then the pass is dropped whole.
     """
     steps = _Steps(
-        cluster, store, policy, now, usage or UsageState(), headroom, writer or Writer(cluster, store, policy)
+        cluster, store, policy, now, usage or UsageState(), headroom, writer or Writer(cluster, store, policy), earlier
     )
     seconds = {}
     for name, step in ORDER:
@@ -83,6 +98,7 @@ class _Steps:
     usage: UsageState
     headroom: PassHeadroom | None
     writer: Writer
+    earlier: Earlier
     snapshot: Snapshot = field(init=False)
     statistics: StatisticsTable = field(init=False)
     model: Headroom = field(init=False)
@@ -118,6 +134,8 @@ class _Steps:
                 refused=self.refused,
                 nodes=nodes,
                 headroom=self.model,
+                earlier=self.earlier,
+                replacements=replacements,
             )
 
         # In a thread, since it takes seconds in a large cluster: Leases are to be renewed, and kills to be answered.

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from cruise.domain.actions import EvictPod, Outcome, Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
 from cruise.domain.packing import Allowance
 from cruise.domain.policy import Policy
 from cruise.runtime.ports import Store
@@ -43,16 +43,17 @@ class EvictionBudgets:
         self._policy = policy
         self._pass_began = pass_began
         self._alive: set[str] = set()
-        self._disrupted: Counter[tuple[str, WorkloadRef | None]] = Counter()
+        self._disrupted: dict[tuple[str, WorkloadRef | None], set[str]] = {}
         self._youngest_unsized: dict[tuple[str, WorkloadRef | None, str | None], datetime] = {}
         for pod in snapshot.pods if evicting else ():
             if pod.created_at is not None and ORIGINAL_RESOURCES not in pod.annotations:
                 place = (pod.namespace, pod.workload, pod.node)
                 self._youngest_unsized[place] = max(pod.created_at, self._youngest_unsized.get(place, pod.created_at))
-            if pod.terminating or pod.phase == "Pending":
-                self._disrupted[(pod.namespace, pod.workload)] += pod.workload is not None
-            else:
+            down = pod.terminating or pod.phase == "Pending"
+            if not down:
                 self._alive.add(pod.uid)
+            if pod.workload is not None and (down or _is_unready(pod, policy)):
+                self._disrupted.setdefault((pod.namespace, pod.workload), set()).add(pod.uid)
 
     def over_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> Reason | None:
         """Return the budget that an eviction would overdraw; `spent` are the evictions of the last hour."""
@@ -69,14 +70,17 @@ class EvictionBudgets:
         if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
             return Reason.BUDGET_NODE
         workload = (action.namespace, action.workload)
-        disrupted = self._disrupted[workload] + sum((one.namespace, one.workload) == workload for one in recent)
-        return Reason.BUDGET_WORKLOAD if disrupted >= policy.max_evictions_per_workload else None
+        # What does not serve already loses nothing by its own eviction.
+        disrupted = self._disrupted.get(workload, set()) - {action.uid}
+        disrupted |= {one.uid for one in recent if (one.namespace, one.workload) == workload}
+        return Reason.BUDGET_WORKLOAD if len(disrupted) >= policy.max_evictions_per_workload else None
 
     def allowance(self, spent: Sequence[Outcome]) -> Allowance:
         """Return what is left of the budgets for a whole plan; `spent` are the evictions of the last hour."""
         policy = self._policy
         spent = [line for line in spent if line.action.node is not None]
-        on_node, of_workload = Counter[str](), Counter(self._disrupted)
+        on_node = Counter[str]()
+        of_workload = Counter({workload: len(uids) for workload, uids in self._disrupted.items()})
         for one in self._recent(spent):
             on_node[one.node or ""] += 1
             of_workload[one.namespace, one.workload] += 1
@@ -111,3 +115,7 @@ class EvictionBudgets:
             return False
         youngest = self._youngest_unsized.get((evicted.namespace, evicted.workload, evicted.node))
         return youngest is not None and youngest > line.at
+
+
+def _is_unready(pod: Pod, policy: Policy) -> bool:
+    return policy.rules.careful_evictions and not pod.ready and not pod.terminal

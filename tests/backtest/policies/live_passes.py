@@ -9,8 +9,9 @@ import numpy as np
 
 from cruise.backtest.policies.replayed_pods import ReplayedPods, sizes_of
 from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, KillReaction, Sizes
+from cruise.decisions.eviction.earlier import NOTHING_SEEN
 from cruise.domain.actions import EvictPod, ResizePod
-from cruise.domain.cluster import OomKill, Pod
+from cruise.domain.cluster import NodeAutoscaler, OomKill, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import ContainerKey, LoadSample, SampleBlock
@@ -41,6 +42,7 @@ class LivePasses:
         self.seconds = 0.0
         self.state = UsageState()
         self.headroom = PassHeadroom(self.state)
+        self.earlier = NOTHING_SEEN
         exclusions = Exclusions()
         self.writer = Writer(
             self.cluster, self.store, self.policy, grows=RecentGrows(lambda: self.seconds), exclusions=exclusions
@@ -75,7 +77,7 @@ class LivePasses:
 
     async def _pass(self, now):
         await usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
-        await node_pass(
+        done = await node_pass(
             self.cluster,
             self.store,
             self.policy,
@@ -83,7 +85,9 @@ class LivePasses:
             usage=self.state,
             headroom=self.headroom,
             writer=self.writer,
+            earlier=self.earlier,
         )
+        self.earlier = done.seen
 
     def killed(self, kill, view):
         at = datetime.fromtimestamp(kill.at, UTC)
@@ -151,7 +155,8 @@ class FleetCluster:
         assert self._view is not None
         there = [i for i in range(len(self.names)) if self._view.node[i] >= -1 and i not in self._evicted]
         pods = sorted((self.pod_of(index) for index in there), key=lambda pod: (pod.namespace, pod.name))
-        return replace(self._snapshot, pods=tuple(pods))
+        # A replay adds nodes for what waits.
+        return replace(self._snapshot, pods=tuple(pods), node_autoscaler=NodeAutoscaler.CLUSTER_AUTOSCALER)
 
     async def pod(self, namespace, name):
         index = self._index.get((namespace, name))

@@ -26,6 +26,8 @@ def recording(seed, hours, step, containers=9, workloads=6):
     swing = 1 + 0.6 * np.sin(2 * np.pi * at / 86400 + random.uniform(0, 6, containers))
     cpu = random.uniform(50, 400, containers) * swing * random.lognormal(0, 0.3, (times, containers))
     cpu *= np.where(random.random((times, containers)) < 0.02, 6, 1)
+    # Samples above what any node here has would be refused.
+    cpu = np.minimum(cpu, 1400)
     memory = random.uniform(50, 300, containers) * MEBIBYTE * random.lognormal(0, 0.05, (times, containers))
     memory *= 1 + np.cumsum(random.random((times, containers)) < 3 / times, axis=0) * random.uniform(0, 1.5, containers)
     for late in range(0, containers, 4):

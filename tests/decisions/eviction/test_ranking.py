@@ -1,15 +1,18 @@
 """Laws of the eviction order and of sparing."""
 
 import random
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.eviction.ranking import Contender, Marked, decide_evictions, rank_for_eviction
+from cruise.decisions.eviction.ranking import Contender, Leaving, Marked, Terms, decide_evictions, rank_for_eviction
+from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 BOTH = frozenset(ResourceName)
+TOGETHER = Terms(each_by_itself=False)
 
 
 def contender(
@@ -19,8 +22,9 @@ def contender(
     headroom: tuple[int, int] = (0, 0),
     ranking: EvictionRanking = EvictionRanking.LOW,
     candidate_for: frozenset[ResourceName] = BOTH,
+    priority: int = 0,
 ) -> Contender:
-    return Contender("shop", name, ranking, Resources(*base), Resources(*headroom), candidate_for)
+    return Contender("shop", name, ranking, Resources(*base), Resources(*headroom), candidate_for, priority)
 
 
 def need_of(contenders: list[Contender]) -> Resources:
@@ -43,15 +47,15 @@ contenders = st.lists(
         candidate_for=st.sampled_from(
             [BOTH, frozenset(), frozenset({ResourceName.CPU}), frozenset({ResourceName.MEMORY})]
         ),
+        priority=st.sampled_from([0, 0, 0, 10, 1000]),
     ),
     max_size=8,
 )
 rooms = st.tuples(st.integers(0, 4000), st.integers(0, 4000)).map(lambda pair: Resources(*pair))
 
 
-def names(pods: list[Contender], marked: list[Marked] | None) -> list[str]:
-    assert marked is not None
-    return [pods[mark.index].name for mark in marked]
+def names(pods: list[Contender], leaving: Leaving) -> list[str]:
+    return [pods[mark.index].name for mark in leaving.marked]
 
 
 def test_low_goes_before_medium_before_high() -> None:
@@ -86,27 +90,111 @@ def test_a_pod_that_need_not_have_gone_is_spared() -> None:
 
 def test_nobody_goes_where_even_all_would_not_suffice() -> None:
     pods = [contender("stays", base=(0, 500), candidate_for=frozenset()), contender("could-go")]
-    assert decide_evictions(pods, Resources(1000, 400)) is None
+    leaving = decide_evictions(pods, Resources(1000, 400))
+    assert (leaving.marked, leaving.unfit) == ((), {ResourceName.MEMORY})
+    assert decide_evictions(pods, Resources(1000, 400), TOGETHER).unfit == BOTH
 
 
 def test_memory_is_settled_before_cpu() -> None:
     pods = [contender("cpu", base=(900, 10), headroom=(9, 0)), contender("memory", base=(10, 900), headroom=(0, 9))]
-    marked = decide_evictions(pods, Resources(500, 500))
-    assert marked == [Marked(1, ResourceName.MEMORY), Marked(0, ResourceName.CPU)]
+    leaving = decide_evictions(pods, Resources(500, 500))
+    assert list(leaving.marked) == [Marked(1, ResourceName.MEMORY), Marked(0, ResourceName.CPU)]
 
 
-@given(contenders, rooms)
+def test_a_resource_that_cannot_fit_keeps_nobody_from_going_for_the_other_one() -> None:
+    pods = [contender("stays", base=(0, 500), candidate_for=frozenset()), contender("goes", base=(900, 0))]
+    leaving = decide_evictions(pods, Resources(500, 400))
+    assert (names(pods, leaving), leaving.unfit) == (["goes"], {ResourceName.MEMORY})
+    assert decide_evictions(pods, Resources(500, 400), TOGETHER).marked == ()
+
+
+def test_only_what_is_to_be_mended_is() -> None:
+    pods = [contender("a", base=(900, 900))]
+    leaving = decide_evictions(pods, Resources(500, 1000), Terms(mend=frozenset({ResourceName.MEMORY})))
+    assert leaving == Leaving((), over=frozenset({ResourceName.CPU}))
+
+
+def test_within_a_ranking_the_lower_priority_goes_first() -> None:
+    pods = [contender("above", priority=1000, headroom=(0, 90)), contender("below", headroom=(0, 10))]
+    assert names(pods, decide_evictions(pods, Resources(1000, 195))) == ["below"]
+
+
+def test_nobody_goes_before_a_pod_of_lower_priority_whatever_the_rankings() -> None:
+    pods = [contender("low", priority=1000), contender("medium", ranking=EvictionRanking.MEDIUM)]
+    assert names(pods, decide_evictions(pods, Resources(1000, 150))) == ["medium"]
+    assert names(pods, decide_evictions(pods, Resources(1000, 50))) == ["medium", "low"]
+
+
+def test_nobody_goes_on_account_of_a_pod_of_lower_priority_that_stays() -> None:
+    # A small pod of a tenant claims 900 and may never go; three others of high priority are not to make room for it.
+    tenant = contender("tenant", base=(0, 900), candidate_for=frozenset())
+    pods = [tenant, *(contender(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
+    leaving = decide_evictions(pods, Resources(1000, 1000))
+    assert (leaving.marked, leaving.unfit) == ((), {ResourceName.MEMORY})
+    assert set(leaving.kept.values()) == {Detail.LOWER_PRIORITY_STAYS}
+    apart = Terms(lowest_apart={ResourceName.MEMORY: 10})
+    assert decide_evictions(pods[1:], Resources(1000, 700), apart).marked == ()
+    assert len(decide_evictions(pods[1:], Resources(1000, 700)).marked) == 1
+
+
+class Places:
+    """Room for a few replacements, and which have it."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.taken: list[int] = []
+
+    def leave(self, index: int) -> bool:
+        if len(self.taken) == self.room:
+            return False
+        self.taken.append(index)
+        return True
+
+    def come_back(self, index: int) -> None:
+        self.taken.remove(index)
+
+
+def test_nobody_goes_that_has_nowhere_to_go() -> None:
+    pods = [contender(name, base=(0, 100)) for name in "abc"]
+    leaving = decide_evictions(pods, Resources(1000, 150), Terms(exits=Places(1)))
+    assert (leaving.marked, leaving.unfit) == ((), {ResourceName.MEMORY})
+    places = Places(2)
+    assert names(pods, decide_evictions(pods, Resources(1000, 150), Terms(exits=places))) == ["a", "b"]
+    assert places.taken == [0, 1]
+
+
+@given(contenders, rooms, st.integers(0, 4))
+def test_a_place_is_taken_for_each_that_goes_and_for_no_other(
+    pods: list[Contender], room: Resources, places: int
+) -> None:
+    exits = Places(places)
+    leaving = decide_evictions(pods, room, Terms(exits=exits))
+    assert sorted(exits.taken) == sorted(mark.index for mark in leaving.marked)
+    gone = {mark.index for mark in leaving.marked}
+    for mark in leaving.marked:
+        staying = [one for at, one in enumerate(pods) if at not in gone and one.base.of(mark.resource)]
+        assert all(one.priority >= pods[mark.index].priority for one in staying)
+        assert mark.resource not in leaving.over
+
+
+def equal(pods: list[Contender]) -> list[Contender]:
+    """The same pods, all of the same priority."""
+    return [replace(pod, priority=0) for pod in pods]
+
+
+@given(contenders.map(equal), rooms)
 def test_what_stays_fits_and_no_eviction_is_in_vain(pods: list[Contender], room: Resources) -> None:
-    marked = decide_evictions(pods, room)
-    if marked is None:
+    leaving = decide_evictions(pods, room, TOGETHER)
+    if leaving.unfit:
+        assert leaving.marked == ()
         forced = [pod for pod in pods if not pod.candidate_for]
         one_resource_short = [[pod for pod in pods if resource not in pod.candidate_for] for resource in ResourceName]
         assert not all(need_of(staying).fits_in(room) for staying in [forced, *one_resource_short])
         return
-    gone = {mark.index for mark in marked}
+    gone = {mark.index for mark in leaving.marked}
     staying = [pod for index, pod in enumerate(pods) if index not in gone]
     assert need_of(staying).fits_in(room)
-    for mark in marked:
+    for mark in leaving.marked:
         assert mark.resource in pods[mark.index].candidate_for
         assert not need_of([*staying, pods[mark.index]]).fits_in(room)
 
@@ -116,6 +204,5 @@ def test_the_order_of_the_input_decides_nothing(pods: list[Contender], room: Res
     shuffled = list(pods)
     chance.shuffle(shuffled)
     one, other = decide_evictions(pods, room), decide_evictions(shuffled, room)
-    assert (one is None) == (other is None)
-    if one is not None and other is not None:
-        assert [pods[m.index] for m in one] == [shuffled[m.index] for m in other]
+    assert one.unfit == other.unfit
+    assert [pods[m.index] for m in one.marked] == [shuffled[m.index] for m in other.marked]

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import Leave, Mutate
+from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.explaining.explanation import Explanation, Fate, explain
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import decide_node_plans
@@ -63,7 +64,7 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
 @given(clusters())
 def test_the_dead_band_and_the_fate_agree_with_the_plan(cluster):
     snapshot, statistics = cluster
-    plans = decide_node_plans(snapshot, statistics, FULL, NOW)
+    plans = decide_node_plans(snapshot, statistics, FULL, NOW, replacements=replacements)
     resized = {(resize.namespace, resize.pod) for plan in plans for resize in plan.resize}
     evicted = {(eviction.namespace, eviction.pod) for plan in plans for eviction in plan.evict}
     held = {(hold.namespace, hold.pod): hold.reason for plan in plans for hold in plan.hold}
@@ -97,7 +98,7 @@ def test_the_dead_band_and_the_fate_agree_with_the_plan(cluster):
 @given(clusters())
 def test_the_sums_of_a_node_add_up(cluster):
     snapshot, statistics = cluster
-    plans = {plan.node: plan for plan in decide_node_plans(snapshot, statistics, FULL, NOW)}
+    plans = {plan.node: plan for plan in decide_node_plans(snapshot, statistics, FULL, NOW, replacements=replacements)}
     for explanation in explain_all(snapshot, statistics):
         node = explanation.node
         if node is None:
@@ -186,8 +187,9 @@ def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
         make_pod("kept", annotations={"cruise.io/eviction-ranking": "never"}),
     ]
     peaks = {"spiky": 900, "calm": 300, "agent": 400, "kept": 200}
-    table = make_table(*(make_statistic_for(pod, cpu_base=200, cpu_peak=peaks[pod.name]) for pod in pods))
-    snapshot = make_snapshot(pods, nodes=[make_node(cpu=1300)])
+    rows = [make_statistic_for(pod, cpu_base=400, cpu_peak=200 + peaks[pod.name]) for pod in pods]
+    table = make_table(*rows)
+    snapshot = make_snapshot(pods, nodes=[make_node(cpu=1500), make_node("n2")])
     explanation = explain(pods[0], snapshot, table, FULL, NOW)
     assert explanation.fate is Fate.EVICTED
     assert explanation.eviction is not None
@@ -200,7 +202,7 @@ def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
         ("agent", None, Detail.DAEMON_SET),
         ("kept", None, Detail.RANKING_NEVER),
     ]
-    assert node.base + node.headroom == make_resources(800 + 700, 4 * 64 + 36)
+    assert node.base + node.headroom == make_resources(1600 + 700, 4 * 64 + 36)
 
 
 def test_a_held_pod_keeps_its_reason_and_what_is_known_of_it():

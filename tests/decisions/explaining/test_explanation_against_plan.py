@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.explaining.explanation import explain
 from cruise.decisions.explaining.size_steps import ContainerSteps
 from cruise.decisions.sizing.headroom.model import Headroom
@@ -36,7 +37,7 @@ UNITS = {"cpu": 1, "memory": MEBIBYTE}
 
 def check_against_plan(snapshot: Snapshot, table: StatisticsTable, headroom: Headroom) -> int:
     """Compare every step of every container with the plan; return how many containers shared headroom by base."""
-    plans = decide_node_plans(snapshot, table, FULL, NOW, headroom=headroom)
+    plans = decide_node_plans(snapshot, table, FULL, NOW, headroom=headroom, replacements=replacements)
     targets = {target[:3]: target for plan in plans for target in plan.targets}
     written = written_by(plans)
     explained = {
@@ -59,12 +60,12 @@ def check_against_plan(snapshot: Snapshot, table: StatisticsTable, headroom: Hea
             assert steps.cpu.written == (patch.requests.cpu_millicores or 0)
             assert steps.memory.written == (patch.requests.memory_bytes or 0)
         assert node is not None
-        check_steps(steps, node.fits)
+        check_steps(steps)
         by_base += steps.cpu.by_base or steps.memory.by_base
     return by_base
 
 
-def check_steps(container: ContainerSteps, fits: bool) -> None:
+def check_steps(container: ContainerSteps) -> None:
     """Each step of a request follows from the one before."""
     for steps, unit in ((container.cpu, 1), (container.memory, MEBIBYTE)):
         if not steps.managed:
@@ -77,7 +78,7 @@ def check_steps(container: ContainerSteps, fits: bool) -> None:
         assert steps.rounded % unit == 0
         clamped = max(steps.rounded, steps.lower.value or 0)
         clamped = clamped if steps.upper.value is None else min(clamped, steps.upper.value)
-        assert steps.clamped == (clamped if fits else min(clamped, steps.current))
+        assert steps.clamped == (clamped if steps.may_grow else min(clamped, steps.current))
         assert steps.final == steps.clamped - steps.trimmed
 
 

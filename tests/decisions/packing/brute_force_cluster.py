@@ -7,13 +7,13 @@ required affinity has an order in which each pod finds its neighbours, and if cr
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from cruise.decisions.packing.judging.board import Board, PodKey, key_of
-from cruise.decisions.packing.judging.filters import refuse_by_ports, refuse_by_volumes
 from cruise.decisions.packing.judging.leaving import Leaving
-from cruise.decisions.packing.judging.neighbours import refuse_by_affinity, refuse_by_anti_affinity, starts_its_group
 from cruise.decisions.packing.judging.objections import FULL_POLICY
-from cruise.decisions.packing.judging.replay import Scheduler, waits_for_a_node
 from cruise.decisions.packing.judging.sizing import Demand
+from cruise.decisions.scheduling.board import Board, PodKey, key_of
+from cruise.decisions.scheduling.filters import refuse_by_ports, refuse_by_volumes
+from cruise.decisions.scheduling.neighbours import refuse_by_affinity, refuse_by_anti_affinity, starts_its_group
+from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.policy import EvictionRanking

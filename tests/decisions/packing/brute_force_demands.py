@@ -5,9 +5,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from cruise.decisions.packing.judging import Demand
-from cruise.decisions.packing.judging.board import key_of
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.objections import FULL_POLICY
+from cruise.decisions.scheduling.board import key_of
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass, Snapshot
 from cruise.domain.policy import Mode
 from cruise.domain.requests import counted_requests

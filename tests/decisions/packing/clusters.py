@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from cruise.decisions.packing.judging.board import Board
-from cruise.decisions.packing.judging.replay import Scheduler
+from cruise.decisions.scheduling.board import Board
+from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.cluster import (
     Container,
     ContainerRole,

@@ -9,6 +9,7 @@ from cruise.domain.actions import Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import ContainerRole, Node, Pod, QosClass, ResizePending, ResizeState
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
+from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector
 from tests.builders import (
     NOW,
@@ -26,6 +27,7 @@ from tests.builders import (
 )
 
 FULL = Policy(mode=Mode.FULL)
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 
 
 def plan_of(pods, rows, node: Node | None = None, policy=FULL, refused=None, **more) -> NodePlan:
@@ -120,7 +122,7 @@ def test_an_empty_node_and_no_node_at_all():
 
 def test_a_node_with_more_counted_than_it_has_is_oversubscribed():
     bare, pod = make_pod("bare", workload=None, containers=[make_container(cpu=5000)]), make_pod("web")
-    plan = plan_of([bare, pod], [use(pod, cpu=(300, 300))])
+    plan = plan_of([bare, pod], [use(pod, cpu=(300, 300))], policy=SEEDS_IN_FULL)
     assert plan.available.cpu_millicores == -1000
     assert (plan.fits, plan.reason) == (False, Reason.OVERSUBSCRIBED)
     assert plan.evict == ()
@@ -192,13 +194,14 @@ def test_who_never_goes(fields):
     assert (plan.fits, plan.reason, plan.evict) == (False, Reason.OVERSUBSCRIBED, ())
 
 
-def test_one_disruption_budget_forbids_nothing_here():
+def test_by_the_first_design_one_disruption_budget_forbids_nothing_here():
     # Whether it allows the eviction is the API server's to say, at the moment of the eviction.
     pod = make_pod()
     plan = plan_of(
         [pod],
         [use(pod, cpu=(900, 900))],
         node=make_node(cpu=500),
+        policy=SEEDS_IN_FULL,
         budgets=[make_budget(disruptions_allowed=0), make_budget("elsewhere", namespace="other")],
     )
     assert evicted(plan) == [("web-1", ResourceName.CPU)]
@@ -246,7 +249,7 @@ def test_a_pod_goes_only_for_a_resource_that_cruise_manages():
 # ---- oversubscribed ----
 
 
-def test_an_oversubscribed_node_grows_nothing_and_shrinks_what_may_shrink():
+def test_by_the_first_design_an_oversubscribed_node_grows_nothing_and_shrinks_what_may_shrink():
     agent = make_pod("agent", workload="DaemonSet/agent", containers=[make_container(cpu=2000, memory_mib=2000)])
     hungry = make_pod("hungry", workload="DaemonSet/hungry", containers=[make_container(cpu=100, memory_mib=100)])
     idle = make_pod("idle", containers=[make_container(cpu=1000, memory_mib=1000)], workload="DaemonSet/idle")
@@ -257,6 +260,7 @@ def test_an_oversubscribed_node_grows_nothing_and_shrinks_what_may_shrink():
             use(hungry, cpu=(2500, 2500), memory=(500, 500)),
             use(idle, cpu=(100, 200), memory=(100, 100)),
         ],
+        policy=SEEDS_IN_FULL,
     )
     assert plan.reason is Reason.OVERSUBSCRIBED
     assert {t.pod: (t.cpu_millicores, t.memory_bytes // MEBIBYTE) for t in plan.targets} == {
@@ -273,7 +277,7 @@ def test_without_a_request_nothing_is_added_on_an_oversubscribed_node():
         containers=[make_container(cpu=None), make_container("b", cpu=None, memory_mib=None)],
     )
     rows = [use(pod, cpu=(5000, 5000)), use(pod, container="b")]
-    plan = plan_of([pod], rows, node=make_node())
+    plan = plan_of([pod], rows, node=make_node(), policy=SEEDS_IN_FULL)
     # Nor a limit, which the API server would make the request.
     assert [
         (t.container, t.cpu_millicores, t.memory_bytes // MEBIBYTE, t.memory_limit_bytes // MEBIBYTE)
@@ -404,7 +408,7 @@ def test_every_pod_of_a_node_is_evicted_held_or_sized_and_one_of_these_only():
         make_pod("kept", annotations={"cruise.io/eviction-ranking": "high"}),
         make_pod("guaranteed", qos=QosClass.GUARANTEED),
         make_pod("leaving", terminating=True),
-        make_pod("pending", node=None),
+        make_pod("pending", node=None, workload="Deployment/other"),
     ]
     plan = plan_of(
         pods,

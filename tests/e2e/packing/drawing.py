@@ -8,8 +8,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cruise.decisions.packing.judging.board import Board
-from cruise.decisions.packing.judging.replay import Scheduler
+from cruise.decisions.scheduling.board import Board
+from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.controlplane.api import Json

@@ -1,7 +1,7 @@
 """Single pods put before the real scheduler and the judge alike."""
 
-from cruise.decisions.packing.judging.board import Board
-from cruise.decisions.packing.judging.replay import Scheduler
+from cruise.decisions.scheduling.board import Board
+from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.cluster import Snapshot
 from cruise.domain.scheduling import Taint, TaintEffect
 from tests.controlplane.api import Json, until

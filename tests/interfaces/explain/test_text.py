@@ -111,9 +111,9 @@ def test_a_held_pod_says_why_and_shows_what_it_has():
 def test_an_evicted_pod_has_its_place_in_the_ranking():
     pods = [make_pod("spiky"), make_pod("calm"), make_pod("agent", workload="DaemonSet/agent")]
     rows = [
-        make_statistic_for(pod, cpu_base=300, cpu_peak=peak) for pod, peak in zip(pods, (900, 400, 350), strict=True)
+        make_statistic_for(pod, cpu_base=400, cpu_peak=peak) for pod, peak in zip(pods, (1000, 500, 450), strict=True)
     ]
-    text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000)]))
+    text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000), make_node("n2")]))
     assert "to be evicted" in text
     lines = text[text.index("Order of eviction for cpu") :].splitlines()
     assert "1." in lines[1]
@@ -124,7 +124,7 @@ def test_an_evicted_pod_has_its_place_in_the_ranking():
 def test_on_a_node_that_cannot_fit_nothing_grows():
     pod = make_pod("agent", workload="DaemonSet/agent")
     text = text_of(explained([pod], make_statistic_for(pod, cpu_base=900), nodes=[make_node(cpu=500)]))
-    assert "Not even with every candidate gone" in text
+    assert "not even with every candidate gone" in text
     assert "nothing grows above 100m" in text
 
 

@@ -45,7 +45,7 @@ def test_a_wide_terminal_adds_needs_and_reasons():
 
 def test_evictions_and_what_does_not_fit_are_told():
     pods = [make_pod("calm"), make_pod("spiky")]
-    rows = [make_statistic_for(pods[0]), make_statistic_for(pods[1], cpu_peak=900)]
+    rows = [make_statistic_for(pods[0]), make_statistic_for(pods[1], cpu_base=600, cpu_peak=900)]
     text = table(pods, *rows, nodes=[make_node(cpu=500)])
     assert "shop/spiky" in text
     lonely = make_pod("agent", workload="DaemonSet/agent")
@@ -83,7 +83,7 @@ def test_a_node_in_full_has_every_container_and_every_fate():
     rows = [
         make_statistic_for(pods[0], cpu_base=50, cpu_peak=100),
         make_statistic_for(pods[1], cpu_base=50, cpu_peak=120, memory_peak_mib=78, memory_7d_max_mib=100),
-        make_statistic_for(pods[3], cpu_base=100, cpu_peak=3000),
+        make_statistic_for(pods[3], cpu_base=2900, cpu_peak=3000),
     ]
     plans, by_name = decided(pods, *rows, nodes=[make_node(cpu=1000)])
     text = shown(lambda console: node_table(plans[0], by_name))

@@ -15,6 +15,7 @@ from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.policy import Bounds, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
+from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from cruise.errors import Unavailable
@@ -26,6 +27,8 @@ from tests.simulation.faults import Faults, FaultyCluster
 from tests.simulation.scenes import START, amounts, cluster, container, node, pods, resize, run, template, workload
 
 FULL = Policy(mode=Mode.FULL)
+# By the first design a pod is evicted wherever it can go: what follows an eviction shows on one node.
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 NOW = int(START.timestamp())
 LONG_AGO = START.replace(day=1)
 
@@ -80,7 +83,7 @@ async def test_what_was_held_back_is_distinguished_from_what_was_left_alone() ->
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
     structlog.reset_defaults()
     with capture_logs() as logs:
-        done = await node_pass(world, store, replace(FULL, max_evictions_per_hour=0), START)
+        done = await node_pass(world, store, replace(SEEDS_IN_FULL, max_evictions_per_hour=0), START)
     assert [(o.verdict, o.reason) for o in done.outcomes if isinstance(o.action, EvictPod)] == [
         (Verdict.HELD, Reason.BUDGET_HOUR)
     ]
@@ -92,7 +95,7 @@ async def test_what_was_held_back_is_distinguished_from_what_was_left_alone() ->
 async def test_a_pod_that_could_not_be_evicted_keeps_its_place_in_the_sums() -> None:
     world = cluster(workload(created_at=START.replace(day=1), replicas=3), [node(mebibytes=8192)])
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
-    done = await node_pass(world, store, replace(FULL, max_evictions_per_hour=0), START)
+    done = await node_pass(world, store, replace(SEEDS_IN_FULL, max_evictions_per_hour=0), START)
     grown = [o for o in done.outcomes if isinstance(o.action, ResizePod) and o.verdict is Verdict.DONE]
     run(world, 60)
     (figure,) = world.node_figures()
@@ -108,7 +111,7 @@ async def test_the_order_is_shrinks_then_evictions_then_grows_over_all_nodes() -
     await store.write_statistics(
         StatisticsTable.of_rows([statistic(pod, uses[pod.labels["app"]], 512) for pod in await pods(world)])
     )
-    actions = ordered((await node_pass(world, store, Policy(), START)).plans)
+    actions = ordered((await node_pass(world, store, Policy(rules=SEEDS), START)).plans)
     kinds = [
         "evict" if isinstance(one, EvictPod) else "grow" if one.growth != NO_RESOURCES else "shrink"
         for one in actions
@@ -196,7 +199,7 @@ async def test_a_budget_that_refuses_leaves_the_pod_and_the_sums_as_they_are() -
     budget = BudgetRule("shop", "all", LabelSelector(), min_available=3)
     world = cluster(workload(created_at=LONG_AGO, replicas=3), [node(mebibytes=8192)], budgets=[budget])
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
-    done = await node_pass(world, store, FULL, START)
+    done = await node_pass(world, store, SEEDS_IN_FULL, START)
     assert (Verdict.REFUSED, Reason.DISRUPTION_BUDGET) in [(o.verdict, o.reason) for o in done.outcomes]
     run(world, 60)
     (figure,) = world.node_figures()

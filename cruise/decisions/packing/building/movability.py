@@ -1,15 +1,14 @@
 """Which running pods may be evicted for a plan, why the others stay, and what an eviction weighs."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.quotas import grants
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Unreadable
-from cruise.domain.cluster import Pod, Quota, Snapshot
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Policy
-from cruise.domain.requests import counted_requests
 
 _WEIGHTS = {EvictionRanking.LOW: 1, EvictionRanking.MEDIUM: 2, EvictionRanking.HIGH: 3}
 
@@ -67,17 +66,3 @@ class Movability:
         rules = self._eligibility.evictability
         kept = rules.why_protected(pod) or rules.why_kept(pod, guidance)
         return Mobility(kept, 1 if kept else _WEIGHTS[rules.ranking_of(pod, guidance)])
-
-
-def grants(pod: Pod, quotas: Sequence[Quota]) -> bool:
-    """Tell whether every quota has room for one more such pod: the one that leaves counts until it is gone."""
-    need = counted_requests(pod)
-    limits = [container.limits.resources for container in pod.containers]
-    cpu, memory = sum(one.cpu_millicores for one in limits), sum(one.memory_bytes for one in limits)
-    return all(
-        (quota.requests_left.cpu_millicores is None or need.cpu_millicores <= quota.requests_left.cpu_millicores)
-        and (quota.requests_left.memory_bytes is None or need.memory_bytes <= quota.requests_left.memory_bytes)
-        and (quota.limits_left.cpu_millicores is None or cpu <= quota.limits_left.cpu_millicores)
-        and (quota.limits_left.memory_bytes is None or memory <= quota.limits_left.memory_bytes)
-        for quota in quotas
-    )

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from cruise.decisions.packing.judging.board import PodKey, key_of
-from cruise.decisions.packing.judging.replay import waits_for_a_node
+from cruise.decisions.scheduling.board import PodKey, key_of
+from cruise.decisions.scheduling.scheduler import waits_for_a_node
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes

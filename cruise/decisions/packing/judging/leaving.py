@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
-from cruise.decisions.packing.judging.lookup import SelectorIndex
+from cruise.decisions.scheduling.lookup import SelectorIndex
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides, resolve_overrides
@@ -78,9 +78,10 @@ class Leaving:
         if self.mode_of(pod) is not Mode.FULL:
             return f"its mode is {self.mode_of(pod).label}"
         guidance = self.guidance_of(pod)
-        if isinstance(guidance, Guidance) and guidance.ranking is EvictionRanking.NEVER:
-            return "its ranking is never"
-        return None
+        ranking = guidance.ranking if isinstance(guidance, Guidance) else None
+        if pod.owner_kind == "Job" and self._policy.rules.careful_evictions and ranking is not EvictionRanking.LOW:
+            return "a Job would lose its work"
+        return "its ranking is never" if ranking is EvictionRanking.NEVER else None
 
     def _why_not_created_again(self, pod: Pod) -> str | None:
         """Say why the API server, or what is known of its volumes, would keep a replacement from running."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from cruise.decisions.packing.judging.accounts import find_wrong_accounts
-from cruise.decisions.packing.judging.board import PodKey, key_of
 from cruise.decisions.packing.judging.leaving import Leaving, find_broken_budgets, find_overdrawn
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.decisions.packing.judging.sizing import Demand, find_lack_of_headroom
+from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import UNLIMITED, Allowance, Proposal

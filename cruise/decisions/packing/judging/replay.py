@@ -1,43 +1,14 @@
 """A plan stage by stage, as the API server and kube-scheduler would see it."""
 
-from collections.abc import Iterator
 from itertools import chain
 
-from cruise.decisions.packing.judging.board import Board, PodKey, key_of
-from cruise.decisions.packing.judging.filters import (
-    refuse_by_attach_limits,
-    refuse_by_node,
-    refuse_by_ports,
-    refuse_by_room,
-    refuse_by_volumes,
-)
 from cruise.decisions.packing.judging.leaving import Leaving
-from cruise.decisions.packing.judging.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
 from cruise.decisions.packing.judging.sizing import find_growth, find_removals, find_wrong_sizes, sized
+from cruise.decisions.scheduling.board import Board, PodKey, key_of
+from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
 from cruise.domain.actions import ResizePod
-from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage
-
-
-class Scheduler:
-    """All of kube-scheduler's filters over one board."""
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._spreads = Spreads(board)
-
-    def refuse(self, pod: Pod, node: Node) -> Iterator[str]:
-        """Say everything that keeps the pod from the node, as things stand on the board."""
-        filters = (
-            refuse_by_node,
-            refuse_by_room,
-            refuse_by_ports,
-            refuse_by_volumes,
-            refuse_by_attach_limits,
-            refuse_by_affinity,
-            refuse_by_anti_affinity,
-        )
-        return chain(*(filter_of(self._board, pod, node) for filter_of in filters), self._spreads.refuse(pod, node))
 
 
 class Replay:
@@ -202,8 +173,3 @@ class Replay:
 
     def _object(self, where: str, key: PodKey, what: str) -> None:
         self.objections.append(f"{where}pod {key[0]}/{key[1]} {what}")
-
-
-def waits_for_a_node(pod: Pod) -> bool:
-    """Tell whether a pod is pending and kube-scheduler may place it."""
-    return pod.node is None and not (pod.terminal or pod.terminating or pod.scheduling_gated)

@@ -6,7 +6,7 @@ from functools import reduce
 
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import breaks_quota
-from cruise.decisions.packing.judging.board import Board, PodKey, key_of
+from cruise.decisions.scheduling.board import Board, PodKey, key_of
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.qos import qos_class

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.packing.judging.board import Board
 from cruise.decisions.packing.judging.sizing import (
     Demand,
     find_growth,
@@ -13,6 +12,7 @@ from cruise.decisions.packing.judging.sizing import (
     find_wrong_sizes,
     sized,
 )
+from cruise.decisions.scheduling.board import Board
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, QosClass, Quota
 from cruise.domain.requests import counted_requests

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from cruise.decisions.packing.judging.board import Board
+from cruise.decisions.scheduling.board import Board
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import PodTerm, SpreadConstraint
 from cruise.domain.scheduling import Placement

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.packing.judging.lookup import LabelIndex, SelectorIndex, needed_labels
+from cruise.decisions.scheduling.lookup import LabelIndex, SelectorIndex, needed_labels
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 
 keys, values = st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b", "c"])

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.packing.judging.board import Board
-from cruise.decisions.packing.judging.neighbours import (
+from cruise.decisions.scheduling.board import Board
+from cruise.decisions.scheduling.neighbours import (
     Spreads,
     refuse_by_affinity,
     refuse_by_anti_affinity,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cruise.decisions.packing.judging.board import Board
+from cruise.decisions.scheduling.board import Board
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import Claim
 from cruise.domain.requests import counted_requests

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from cruise.decisions.packing.judging.lookup import LabelIndex, Labels, SelectorIndex
+from cruise.decisions.scheduling.lookup import LabelIndex, Labels, SelectorIndex
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.colocation import PodTerm, Surroundings
 from cruise.domain.scheduling import LabelSelector

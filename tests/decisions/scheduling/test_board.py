@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from cruise.decisions.packing.judging.board import Board, key_of
+from cruise.decisions.scheduling.board import Board, key_of
 from cruise.domain.colocation import PodConstraints, PodTerm
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from tests.builders import make_pod, make_snapshot

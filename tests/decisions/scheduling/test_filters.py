@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.packing.judging.board import Board
-from cruise.decisions.packing.judging.filters import (
+from cruise.decisions.scheduling.board import Board
+from cruise.decisions.scheduling.filters import (
     refuse_by_attach_limits,
     refuse_by_node,
     refuse_by_ports,

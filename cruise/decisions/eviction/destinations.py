@@ -1,0 +1,166 @@
+"""Where the replacements of evicted pods can go: kube-scheduler's own rules, on the cluster as the pass leaves it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cruise.decisions.eviction.ranking import Exits
+from cruise.decisions.scheduling.board import Board, PodKey, key_of
+from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
+from cruise.domain.annotations import HOSTNAME
+from cruise.domain.arrays import Int64Array
+from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, Resources
+
+# The pod as it would be created anew; None where the API server would refuse it.
+Replacement = Callable[[Pod], Pod | None]
+
+
+class Spare(NamedTuple):
+    """What a node could give to more pods: what kube-scheduler counts as free, and what its own pods do not need."""
+
+    free: Resources
+    unneeded: Resources
+
+
+class _Gone(NamedTuple):
+    """A pod that has left, and the node of its replacement; None for one that a node is added for."""
+
+    pod: Pod
+    source: str
+    target: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _ExitsOfNode:
+    destinations: "Destinations"
+    pods: Sequence[Pod]
+
+    def leave(self, index: int) -> bool:
+        return self.destinations.leave(self.pods[index])
+
+    def come_back(self, index: int) -> None:
+        self.destinations.come_back(self.pods[index])
+
+
+class Destinations:
+    """The places that the evictions of one pass take, one after the other, over all nodes.
+
+    `spare` has the nodes that may take replacements: no more than what kube-scheduler counts as free there, and than
+    what the node's own pods leave once they have what they need. What is pending already goes first. Nothing is looked
+    up before the first pod is to leave.
+    """
+
+    def __init__(self, snapshot: Snapshot, replacement: Replacement, spare: Mapping[str, Spare]) -> None:
+        self._snapshot = snapshot
+        self._replacement = replacement
+        self._spare = spare
+        self._gone: dict[PodKey, _Gone] = {}
+        self._places: _Places | None = None
+
+    def of_node(self, pods: Sequence[Pod]) -> Exits:
+        """Return the exits of one node's pods."""
+        return _ExitsOfNode(self, pods)
+
+    def leave(self, pod: Pod) -> bool:
+        """Take a pod off its node and give its replacement a place; False, and nothing is done, where there is none."""
+        fresh = self._replacement(pod)
+        if fresh is None or pod.node is None:
+            return False
+        places = self._places = self._places or _Places(self._snapshot, self._spare)
+        places.remove(pod)
+        target = places.put(fresh)
+        if target is None and (self._snapshot.node_autoscaler is None or self._is_pinned(fresh)):
+            places.add(pod, pod.node)
+            return False
+        self._gone[key_of(pod)] = _Gone(pod, pod.node, target)
+        return True
+
+    def come_back(self, pod: Pod) -> None:
+        """Put a pod back onto its node."""
+        gone = self._gone.pop(key_of(pod))
+        if self._places is not None:
+            if gone.target is not None:
+                self._places.remove_from(gone.target, pod)
+            self._places.add(pod, gone.source)
+
+    def _is_pinned(self, pod: Pod) -> bool:
+        """Tell whether the pod cannot run on a node that is yet to come, or cannot run at all."""
+        claims = self._snapshot.surroundings.claims
+        for name in pod.constraints.claims:
+            claim = claims.get((pod.namespace, name))
+            if claim is None or not (claim.bound or claim.waits):
+                return True
+            if claim.terms and all(any(one.key == HOSTNAME for one in term.expressions) for term in claim.terms):
+                return True
+        return any(key == HOSTNAME for key, _ in pod.placement.node_selector)
+
+
+class _Places:
+    """The board of a pass, with what is free on each node in columns."""
+
+    def __init__(self, snapshot: Snapshot, of_nodes: Mapping[str, Spare]) -> None:
+        rooms = [of_nodes.get(node.name, Spare(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes]
+        self._board = Board(snapshot)
+        self._scheduler = Scheduler(self._board)
+        self._nodes = snapshot.nodes
+        self._number = {node.name: number for number, node in enumerate(snapshot.nodes)}
+        self._whole = np.maximum(_columns([node.allocatable for node in snapshot.nodes]), 1)
+        self._free, self._spare = _columns([room.free for room in rooms]), _columns([room.unneeded for room in rooms])
+        self._put_pending(snapshot)
+
+    def put(self, pod: Pod, *, whatever_others_need: bool = False) -> str | None:
+        """Bind a pod that waits to the node with the most room that takes it; None where none does."""
+        need = counted_requests(pod)
+        free = self._free if whatever_others_need else np.minimum(self._free, self._spare)
+        room = free - (need.cpu_millicores, need.memory_bytes)
+        holding = np.flatnonzero((room >= 0).all(axis=1))
+        shares = (room[holding] / self._whole[holding]).min(axis=1)
+        for number in holding[np.argsort(-shares, kind="stable")].tolist():
+            node: Node = self._nodes[number]
+            if next(self._scheduler.refuse(pod, node), None) is None:
+                self.add(pod, node.name)
+                self._take(number, need, 1)
+                return node.name
+        return None
+
+    def add(self, pod: Pod, node: str) -> None:
+        """Put a pod on a node."""
+        self._board.add(pod, node)
+        self._count(node, counted_requests(pod), -1)
+
+    def remove(self, pod: Pod) -> None:
+        """Take a pod off its node."""
+        if pod.node is not None:
+            self._board.remove(key_of(pod))
+            self._count(pod.node, counted_requests(pod), 1)
+
+    def remove_from(self, node: str, pod: Pod) -> None:
+        """Take the replacement of a pod off its node."""
+        need = counted_requests(self._board.remove(key_of(pod)))
+        self._count(node, need, 1)
+        self._take(self._number[node], need, -1)
+
+    def _put_pending(self, snapshot: Snapshot) -> None:
+        """Give the pods that wait already the places that they will have, as far as there are any."""
+        hopeless: set[tuple[object, ...]] = set()
+        for pod in sorted(filter(waits_for_a_node, snapshot.pods), key=lambda pod: -pod.priority):
+            # Replicas share what they are made of: where one finds no place, the others need not be tried.
+            kind = (pod.namespace, id(pod.labels), id(pod.placement), id(pod.constraints), counted_requests(pod))
+            if kind not in hopeless and self.put(pod, whatever_others_need=True) is None:
+                hopeless.add(kind)
+
+    def _count(self, node: str, amount: Resources, step: int) -> None:
+        number = self._number.get(node)
+        if number is not None:
+            self._free[number] += (step * amount.cpu_millicores, step * amount.memory_bytes)
+
+    def _take(self, number: int, amount: Resources, step: int) -> None:
+        self._spare[number] -= (step * amount.cpu_millicores, step * amount.memory_bytes)
+
+
+def _columns(amounts: Sequence[Resources]) -> Int64Array:
+    return np.array([(one.cpu_millicores, one.memory_bytes) for one in amounts], dtype=np.int64).reshape(-1, 2)

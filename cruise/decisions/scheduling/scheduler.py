@@ -1,0 +1,41 @@
+"""Whether kube-scheduler would let a pod onto a node: all of its filters over one board."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from cruise.decisions.scheduling.board import Board
+from cruise.decisions.scheduling.filters import (
+    refuse_by_attach_limits,
+    refuse_by_node,
+    refuse_by_ports,
+    refuse_by_room,
+    refuse_by_volumes,
+)
+from cruise.decisions.scheduling.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
+from cruise.domain.cluster import Node, Pod
+
+
+class Scheduler:
+    """All of kube-scheduler's filters over one board."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._spreads = Spreads(board)
+
+    def refuse(self, pod: Pod, node: Node) -> Iterator[str]:
+        """Say everything that keeps the pod from the node, as things stand on the board."""
+        filters = (
+            refuse_by_node,
+            refuse_by_room,
+            refuse_by_ports,
+            refuse_by_volumes,
+            refuse_by_attach_limits,
+            refuse_by_affinity,
+            refuse_by_anti_affinity,
+        )
+        return chain(*(filter_of(self._board, pod, node) for filter_of in filters), self._spreads.refuse(pod, node))
+
+
+def waits_for_a_node(pod: Pod) -> bool:
+    """Tell whether a pod is pending and kube-scheduler may place it."""
+    return pod.node is None and not (pod.terminal or pod.terminating or pod.scheduling_gated)

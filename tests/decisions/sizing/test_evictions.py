@@ -1,0 +1,217 @@
+"""Scenes of evictions: who goes, who is left because it would not help, and what a shortage holds back."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from cruise.decisions.admission.replacing import replacements
+from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.domain.actions import Reason
+from cruise.domain.cluster import Node, NodeAutoscaler, Pod
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.rules import SEEDS
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.domain.usage import Statistic, StatisticKey
+from tests.builders import (
+    NOW,
+    make_budget,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
+
+FULL = Policy(mode=Mode.FULL)
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
+GUARDED = LabelSelector((Requirement("app", Operator.IN, ("guarded",)),))
+
+
+def rows_of(pod: Pod, cpu: tuple[int, int] = (100, 100), memory: tuple[int, int] = (100, 100)) -> list[Statistic]:
+    """Base and peak of CPU (m) and memory (MiB), of the pod and of its workload."""
+    own = make_statistic_for(
+        pod,
+        cpu_base=cpu[0],
+        cpu_peak=cpu[1],
+        memory_base_mib=memory[0],
+        memory_peak_mib=memory[1],
+    )
+    return [own, replace(own, key=StatisticKey(pod.namespace, "", pod.workload_name, "app", ""))]
+
+
+def single(name: str, cpu: int, memory: int = 100, **fields) -> Pod:
+    """A single replica of a Deployment of its own."""
+    size = make_container(cpu=cpu, memory_mib=memory)
+    return make_pod(name, workload=f"Deployment/{name}", containers=[size], **fields)
+
+
+def plans_of(
+    pods: Sequence[Pod],
+    rows: Iterable[Statistic],
+    nodes: Sequence[Node],
+    policy: Policy = FULL,
+    earlier: Earlier = SAME_AGAIN,
+    **more,
+) -> dict[str, NodePlan]:
+    autoscaler = more.pop("node_autoscaler", None)
+    snapshot = replace(make_snapshot(pods, nodes=nodes, **more), node_autoscaler=autoscaler)
+    plans = decide_node_plans(snapshot, make_table(*rows), policy, NOW, earlier=earlier, replacements=replacements)
+    return {plan.node: plan for plan in plans}
+
+
+def gone(plan: NodePlan) -> list[str]:
+    return [one.pod for one in plan.evict]
+
+
+def four_singles() -> tuple[list[Pod], list[Statistic]]:
+    pods = [single(name, 1000) for name in ("a", "b", "c", "d")]
+    return pods, [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))]
+
+
+def test_nobody_goes_where_there_is_nowhere_to_go():
+    pods, rows = four_singles()
+    alone = [make_node(cpu=4000)]
+    assert gone(plans_of(pods, rows, alone, SEEDS_IN_FULL)["n1"]) == ["a"]
+    plan = plans_of(pods, rows, alone)["n1"]
+    assert (gone(plan), plan.fits, plan.reason) == ([], False, Reason.OVERSUBSCRIBED)
+    assert all(not resize.grows for resize in plan.resize)
+
+
+def test_one_goes_where_another_node_has_room_for_it():
+    pods, rows = four_singles()
+    plans = plans_of(pods, rows, [make_node(cpu=4000), make_node("n2", cpu=4000)])
+    assert (gone(plans["n1"]), plans["n1"].fits) == (["a"], True)
+
+
+def test_a_place_is_given_once_over_all_nodes():
+    # Two nodes are short alike, and the third has room for one more pod.
+    pods, rows = four_singles()
+    others = [replace(pod, name=f"{pod.name}2", uid=f"{pod.uid}2", node="n2") for pod in pods]
+    others = [replace(pod, workload=replace(pod.workload, name=pod.name)) for pod in others if pod.workload]
+    rows += [row for pod in others for row in rows_of(pod, cpu=(1050, 1050))]
+    nodes = [make_node(cpu=4000), make_node("n2", cpu=4000), make_node("n3", cpu=1500)]
+    plans = plans_of([*pods, *others], rows, nodes)
+    assert [gone(plan) for plan in plans.values()] == [["a"], [], []]
+    assert plans["n2"].reason is Reason.OVERSUBSCRIBED
+
+
+def test_a_pod_that_waits_already_has_the_room_first():
+    pods, rows = four_singles()
+    nodes = [make_node(cpu=4000), make_node("n2", cpu=1500)]
+    waiting = single("waits", 1000, node=None, phase="Pending", ready=False)
+    assert gone(plans_of([*pods, waiting], rows, nodes)["n1"]) == []
+
+
+def test_the_place_holds_the_replacement_at_admission_size():
+    # It asks for its peak of 2,000 m when it is created anew, though 1,050 m are its base.
+    pods, _ = four_singles()
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(1050, 2000))]
+    assert gone(plans_of(pods, rows, [make_node(cpu=4000), make_node("n2", cpu=1999)])["n1"]) == []
+    assert gone(plans_of(pods, rows, [make_node(cpu=4000), make_node("n2", cpu=4200)])["n1"]) == ["a", "b"]
+
+
+def test_where_nodes_are_added_there_is_always_somewhere_to_go():
+    pods, rows = four_singles()
+    plans = plans_of(pods, rows, [make_node(cpu=4000)], node_autoscaler=NodeAutoscaler.KARPENTER)
+    assert gone(plans["n1"]) == ["a"]
+
+
+def test_a_lower_priority_goes_before_a_higher_one():
+    # The first design goes by headroom alone.
+    above, below = single("above", 500, 900, priority=1000), single("below", 500, 900)
+    rows = [*rows_of(above, memory=(900, 1500)), *rows_of(below, memory=(900, 1000))]
+    nodes = [make_node(memory_mib=2000), make_node("n2")]
+    assert gone(plans_of([above, below], rows, nodes, SEEDS_IN_FULL)["n1"]) == ["above"]
+    assert gone(plans_of([above, below], rows, nodes)["n1"]) == ["below"]
+
+
+def test_a_pod_of_lower_priority_that_is_left_alone_lets_no_higher_one_go():
+    pod, pinned = (
+        single("app", 500, 900, priority=10),
+        single("pinned", 100, 900, annotations={"cruise.io/mode": "off"}),
+    )
+    nodes = [make_node(memory_mib=2000), make_node("n2")]
+    plan = plans_of([pod, pinned], rows_of(pod, memory=(1200, 1200)), nodes)["n1"]
+    assert (gone(plan), plan.reason) == ([], Reason.OVERSUBSCRIBED)
+
+
+def test_a_jobs_pod_goes_only_where_low_is_stated():
+    job = replace(single("job", 100, 900), workload=None)
+    job = replace(job, workload=make_pod(workload="Job/job").workload, owner_kind="Job")
+    app = single("app", 100, 900)
+    rows = [*rows_of(job, memory=(1500, 1600)), *rows_of(app, memory=(900, 900))]
+    nodes = [make_node(memory_mib=2000), make_node("n2")]
+    more = {"workloads": ()}
+    assert gone(plans_of([job, app], rows, nodes, SEEDS_IN_FULL, **more)["n1"]) == ["job"]
+    assert gone(plans_of([job, app], rows, nodes, **more)["n1"]) == ["app"]
+    low = replace(job, annotations={"cruise.io/eviction-ranking": "low"})
+    assert gone(plans_of([low, app], rows, nodes, **more)["n1"]) == ["job"]
+
+
+def test_the_last_ready_replica_stays_while_its_sibling_is_not_ready():
+    ready = make_pod("web-1", containers=[make_container(memory_mib=900)])
+    sibling = make_pod("web-2", node="n2", ready=False)
+    rows = [*rows_of(ready, memory=(2500, 2500)), *rows_of(sibling)]
+    nodes = [make_node(memory_mib=2000), make_node("n2"), make_node("n3")]
+    assert gone(plans_of([ready, sibling], rows, nodes, SEEDS_IN_FULL)["n1"]) == ["web-1"]
+    assert gone(plans_of([ready, sibling], rows, nodes)["n1"]) == []
+    assert gone(plans_of([ready, replace(sibling, ready=True)], rows, nodes)["n1"]) == ["web-1"]
+
+
+def test_a_candidate_whose_budget_allows_none_stands_back_for_the_next():
+    guarded = single("guarded", 100, 900, labels={"app": "guarded"})
+    others = [single(f"other-{number}", 100, 200) for number in range(6)]
+    rows = rows_of(guarded, memory=(900, 1000))
+    rows += [row for pod in others for row in rows_of(pod, memory=(200, 210))]
+    nodes = [make_node(memory_mib=2150), make_node("n2")]
+    budgets = [make_budget(selector=GUARDED, disruptions_allowed=0)]
+    pods = [guarded, *others]
+    assert gone(plans_of(pods, rows, nodes, SEEDS_IN_FULL, budgets=budgets)["n1"]) == ["guarded"]
+    assert gone(plans_of(pods, rows, nodes, budgets=budgets)["n1"]) == ["other-0"]
+
+
+def test_a_refused_eviction_marks_the_next_candidate_in_the_next_pass():
+    pods, rows = four_singles()
+    nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
+    refused = Earlier(None, frozenset({pods[0].uid}))
+    assert gone(plans_of(pods, rows, nodes, earlier=refused)["n1"]) == ["b"]
+
+
+# ---- each resource by itself ----
+
+
+def test_cpu_that_does_not_fit_holds_back_no_memory():
+    # 3,600 m of base and a headroom of 500 m are more than 4,000 m; nobody demands more than there is at P75.
+    pods = [single("a", 1000, 100), single("b", 1000, 100)]
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(1800, 2300), memory=(500, 500))]
+    nodes = [make_node(cpu=4000), make_node("n2")]
+    assert gone(plans_of(pods, rows, nodes, SEEDS_IN_FULL)["n1"]) == ["a"]
+    plan = plans_of(pods, rows, nodes)["n1"]
+    assert (gone(plan), plan.fits, plan.reason) == ([], False, Reason.CROWDED)
+    assert {(one.cpu_millicores, one.memory_bytes // MEBIBYTE) for one in plan.targets} == {(1000, 500)}
+    assert [resize.growth.memory_bytes // MEBIBYTE for resize in plan.resize] == [400, 400]
+
+
+def test_memory_marks_for_eviction_at_the_second_look():
+    pods = [single("a", 100, 900), single("b", 100, 900)]
+    rows = [row for pod in pods for row in rows_of(pod, memory=(1100, 1100))]
+    nodes = [make_node(memory_mib=2000), make_node("n2")]
+    first = plans_of(pods, rows, nodes, earlier=NOTHING_SEEN)["n1"]
+    assert (gone(first), first.reason, first.short) == ([], Reason.CROWDED, {ResourceName.MEMORY})
+    assert all(not resize.growth.memory_bytes for resize in first.resize)
+    seen = Earlier(frozenset({("n1", ResourceName.MEMORY)}))
+    assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]
+    elsewhere = Earlier(frozenset({("n2", ResourceName.MEMORY), ("n1", ResourceName.CPU)}))
+    assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
+
+
+def test_what_pods_apart_use_counts_where_cpu_is_contended():
+    pods = [single("a", 1000), single("b", 1000)]
+    apart = single("apart", 500, annotations={"cruise.io/mode": "off"})
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(1800, 1800))]
+    nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
+    calm = plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(300, 300))], nodes)["n1"]
+    assert (gone(calm), calm.reason) == ([], Reason.CROWDED)
+    assert gone(plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(500, 900))], nodes)["n1"]) == ["a"]
