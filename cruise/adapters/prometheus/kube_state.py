@@ -62,14 +62,30 @@ class _Reader:
         self._settings = settings
         self._client = client
         self._found = KubeState()
+        self._job = ""
 
     def read(self, start: int, end: int) -> KubeState:
         # Hours that every read agrees on.
         for first in range(start // HOUR * HOUR, end, DAY):
             last = min(first + DAY - HOUR, end)
+            self._job = self._find_job(first, last + HOUR)
             self._owners(first, last + HOUR)
             self._requests(first, last)
         return self._found
+
+    def _find_job(self, first: int, last: int) -> str:
+        """Return the matcher of the job that tells of the most pods: any pod may expose such series."""
+        settings = self._settings
+        if settings.kube_state_matchers or not settings.plausible:
+            return ""
+        decode = series_decoder({"job": "job"}, settings.accept_partial)
+        series = selector("kube_pod_owner", settings.matchers)
+        found = decode(patiently(partial(self._client.series, [series], first - LOOK_BACK_SECONDS, last)))
+        jobs = Counter(one.job for one in found)
+        return f"job={quoted(jobs.most_common(1)[0][0])}" if jobs else ""
+
+    def _selector(self, family: str, *matchers: str) -> str:
+        return selector(family, *matchers, self._settings.matchers, self._settings.kube_state_matchers, self._job)
 
     def _owners(self, first: int, last: int) -> None:
         for one in self._lines("kube_pod_owner", first, last):
@@ -88,7 +104,7 @@ class _Reader:
         for name in ("namespace", "pod"):
             labels |= {name: name, f"exported_{name}": f"exported_{name}"}
         decode = series_decoder(labels, self._settings.accept_partial)
-        series = selector(family, matchers, self._settings.matchers)
+        series = self._selector(family, matchers)
         for one in decode(patiently(partial(self._client.series, [series], first - LOOK_BACK_SECONDS, last))):
             # Where there is no owner, the labels say so in angle brackets.
             owned = one.kind and one.owner and not one.owner.startswith("<")
@@ -115,7 +131,7 @@ class _Reader:
         for start in range(first, last + 1, points * HOUR):
             end = min(start + (points - 1) * HOUR, last // HOUR * HOUR)
             for piece in listing.pieces(points, self._settings):
-                series = selector(REQUESTS, wanted, f"{labels.pod}=~{quoted(piece)}", self._settings.matchers)
+                series = self._selector(REQUESTS, wanted, f"{labels.pod}=~{quoted(piece)}")
                 by = ", ".join((labels.namespace, labels.pod, labels.container, labels.id))
                 query = f"max by ({by}) ({series})"
                 body = patiently(partial(self._client.query_range, query, start, end, HOUR))

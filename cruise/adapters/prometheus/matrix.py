@@ -46,6 +46,7 @@ class NodeLoad:
     node: str
     instance: str
     value: float
+    job: str = ""
 
 
 class MatrixDecoder:
@@ -93,9 +94,9 @@ class NodeLoadDecoder:
     """Decodes the instant answer to the query for load averages."""
 
     def __init__(self, node_label: str, accept_partial: bool = False) -> None:
-        fields = [("instance", str, "")]
+        fields = [("instance", str, ""), ("job", str, "")]
         names = {"node": node_label}
-        if node_label not in ("", "instance"):
+        if node_label not in ("", "instance", "job"):
             fields.append(("node", str, ""))
         metric = msgspec.defstruct("Metric", fields, rename=names, gc=False)
         row = msgspec.defstruct("Row", [("metric", metric), ("value", tuple[float, float])], gc=False)
@@ -104,7 +105,7 @@ class NodeLoadDecoder:
     def loads(self, body: bytes) -> list[NodeLoad]:
         """Return the readings. Raises BadInput and Unavailable as `MatrixDecoder.matrix` does."""
         return [
-            NodeLoad(getattr(row.metric, "node", ""), row.metric.instance, row.value[1])
+            NodeLoad(getattr(row.metric, "node", ""), row.metric.instance, row.value[1], row.metric.job)
             for rows in self._batches(body)
             for row in rows
         ]

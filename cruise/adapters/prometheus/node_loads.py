@@ -5,17 +5,20 @@ A few questions, each one sample or a few a node, and the later ones only for no
 1. when the 1-minute load averages were taken, and what they are, by their node label or the host of `instance`; in
    this order, so that a sample that comes in between counts at the next look and not twice;
 2. where they are known by addresses alone, as node-exporter's often are, the names that the same exporters report;
+   `node_exporters` says which of all these are believed;
 3. for nodes without a load average, the root control group (`id="/"`) from cAdvisor: the cores in use × (1 + the share
    of time in which a task waited for one). Without pressure figures it is at most the node's cores, so that it can
    calm a node but not call it overloaded. Some installations drop these series: then the node has no reading.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.matrix import NodeLoad, NodeLoadDecoder
+from cruise.adapters.prometheus.node_exporters import Instance, believed, node_of
 from cruise.adapters.prometheus.queries import (
     node_load_query,
     node_load_time_query,
@@ -47,22 +50,22 @@ class NodeLoadReader:
         """
         taken = self._averages.loads(self._client.query(node_load_time_query(self._settings), at))
         readings = self._averages.loads(self._client.query(node_load_query(self._settings), at)) if taken else []
-        loads = _samples(readings, taken)
-        missing = nodes.keys() - loads.keys()
-        addressed = [reading for reading in readings if _node_of(reading) not in nodes]
-        if missing and addressed:
+        named = {node_of(reading) for reading in readings}
+        if nodes.keys() - named and named - nodes.keys():
             names = self._names_of_instances(at)
-            loads |= _samples(_renamed(addressed, names), _renamed(taken, names))
-            missing -= loads.keys()
+            readings, taken = _renamed(readings, names, nodes), _renamed(taken, names, nodes)
+        trusted = believed(readings, nodes)
+        loads = _samples(trusted.of(readings), trusted.of(taken))
+        missing = nodes.keys() - loads.keys() - trusted.disputed
         if missing and self._settings.labels.id:
             loads |= self._root_groups(at, {node: nodes[node] for node in missing})
         return loads
 
-    def _names_of_instances(self, at: int) -> Mapping[str, str]:
+    def _names_of_instances(self, at: int) -> Mapping[Instance, str]:
         """Return the name that each exporter reports; one of two names is none."""
-        reported: dict[str, set[str]] = {}
+        reported: dict[Instance, set[str]] = {}
         for one in self._names.loads(self._client.query(node_name_query(self._settings), at)):
-            reported.setdefault(one.instance, set()).add(one.node)
+            reported.setdefault((one.job, one.instance), set()).add(one.node)
         return {instance: next(iter(names)) for instance, names in reported.items() if len(names) == 1}
 
     def _root_groups(self, at: int, nodes: Mapping[str, float]) -> dict[str, LoadSample]:
@@ -93,8 +96,12 @@ def cores_of(snapshot: Snapshot) -> dict[str, float]:
     }
 
 
-def _renamed(readings: Iterable[NodeLoad], names: Mapping[str, str]) -> list[NodeLoad]:
-    return [NodeLoad(names[one.instance], one.instance, one.value) for one in readings if one.instance in names]
+def _renamed(readings: Iterable[NodeLoad], names: Mapping[Instance, str], nodes: Collection[str]) -> list[NodeLoad]:
+    """Give what is not known as a node the name that its exporter reports, if it does."""
+    return [
+        one if node_of(one) in nodes else replace(one, node=names.get((one.job, one.instance), one.node))
+        for one in readings
+    ]
 
 
 def _samples(readings: Iterable[NodeLoad], taken: Iterable[NodeLoad]) -> dict[str, LoadSample]:
@@ -105,11 +112,7 @@ def _samples(readings: Iterable[NodeLoad], taken: Iterable[NodeLoad]) -> dict[st
 def _by_node(readings: Iterable[NodeLoad]) -> dict[str, float]:
     values: dict[str, float] = {}
     for reading in readings:
-        name = _node_of(reading)
+        name = node_of(reading)
         if name and np.isfinite(reading.value):
             values[name] = max(reading.value, values.get(name, 0.0))
     return values
-
-
-def _node_of(reading: NodeLoad) -> str:
-    return reading.node or reading.instance.rpartition(":")[0] or reading.instance

@@ -2,8 +2,8 @@
 
 Servers name the jobs that scrape cAdvisor in many ways, and any pod may expose series of the same metrics. So the
 labels of the target, `job` and `metrics_path`, are taken from the server itself: for some of the running containers it
-is looked up who reports them. An exporter that reports a few is left out, and so is one beside which cAdvisor reports
-as many.
+is looked up who reports them. An exporter that reports a few is left out. Of two that report as many it cannot be told
+which one is right, whatever they are called: both are read, and have to agree.
 """
 
 import re
@@ -87,13 +87,16 @@ def find_pins(settings: PrometheusSettings, client: PrometheusClient, snapshot: 
 def choose(exporters: Sequence[Exporter]) -> tuple[tuple[Exporter, ...], tuple[Exporter, ...]]:
     """Return the exporters to read and those to leave out.
 
-    Of those that report nearly all that any does, the ones that look most like cAdvisor; then each that alone reports a
-    tenth of what is left.
+    Those that report nearly all that any does; then each that alone reports a tenth of what is left. A job is read from
+    one path: kubelets have less of the same containers under others than under cAdvisor's.
     """
-    ordered = sorted(exporters, key=lambda one: (_rank(one), -len(one.containers), one.target))
+    ordered = sorted(exporters, key=lambda one: ("cadvisor" not in one.target[1], one.target))
     most = max((len(one.containers) for one in ordered), default=0)
-    large = [one for one in ordered if one.containers and len(one.containers) >= NEARLY_ALL * most]
-    read = [one for one in large if _rank(one) == _rank(large[0])]
+    read: list[Exporter] = []
+    for one in ordered:
+        large = len(one.containers) >= NEARLY_ALL * most
+        if large and not any(one.target[0] == other.target[0] for other in read):
+            read.append(one)
     everything = frozenset[ContainerKey]().union(*(one.containers for one in ordered))
     known = frozenset[ContainerKey]().union(*(one.containers for one in read))
     for one in sorted(ordered, key=lambda one: -len(one.containers - known)):
@@ -139,11 +142,3 @@ def _exporters(
             if key in wanted:
                 found.setdefault(tuple(row.metric.get(name, "") for name in TARGET_LABELS), set()).add(key)
     return [Exporter(target, frozenset(containers)) for target, containers in found.items()]
-
-
-def _rank(exporter: Exporter) -> int:
-    """Return 0 for what is called cAdvisor, 1 for a kubelet, 2 for anything else."""
-    job, path = exporter.target
-    if "cadvisor" in path or "cadvisor" in job.lower():
-        return 0
-    return 1 if "kubelet" in job.lower() else 2

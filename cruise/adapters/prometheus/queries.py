@@ -39,18 +39,18 @@ def selector(metric: str, *matchers: str) -> str:
 
 def node_load_query(settings: PrometheusSettings) -> str:
     """Return the query for the 1-minute load averages of all nodes."""
-    return _by_node(settings.node_load_label, selector(settings.metrics.node_load, settings.matchers))
+    return _by_exporter(settings.node_load_label, _node_exporters(settings, settings.metrics.node_load))
 
 
 def node_load_time_query(settings: PrometheusSettings) -> str:
     """Return the query for when each load average was taken: an answer's own time is that of the question."""
-    series = selector(settings.metrics.node_load, settings.matchers)
-    return _by_node(settings.node_load_label, f"timestamp({series})")
+    series = _node_exporters(settings, settings.metrics.node_load)
+    return _by_exporter(settings.node_load_label, f"timestamp({series})")
 
 
 def node_name_query(settings: PrometheusSettings) -> str:
     """Return the query for the names that node exporters report of their machines."""
-    return f"max by (nodename, instance) ({selector('node_uname_info', settings.matchers)})"
+    return _by_exporter("nodename", _node_exporters(settings, "node_uname_info"))
 
 
 def root_group_query(settings: PrometheusSettings, metric: str) -> str:
@@ -65,7 +65,16 @@ def root_group_time_query(settings: PrometheusSettings, metric: str) -> str:
 
 
 def _root_group(settings: PrometheusSettings, metric: str) -> str:
-    return selector(metric, f'{settings.labels.id}="/"', settings.matchers)
+    return selector(metric, f'{settings.labels.id}="/"', *cadvisor_matchers(settings, metric))
+
+
+def _node_exporters(settings: PrometheusSettings, metric: str) -> str:
+    return selector(metric, settings.matchers, settings.node_load_matchers)
+
+
+def _by_exporter(label: str, values: str) -> str:
+    """Keep what tells exporters apart: replicas of a server scrape the same ones."""
+    return f"max by ({', '.join(filter(None, dict.fromkeys((label, 'instance', 'job'))))}) ({values})"
 
 
 def _by_node(label: str, values: str) -> str:

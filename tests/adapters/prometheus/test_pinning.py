@@ -27,13 +27,13 @@ def test_what_reports_most_containers_is_read_and_a_pods_own_exporter_is_not(job
     assert choose([spoofed, real]) == ((real,), (spoofed,))
 
 
-def test_an_exporter_that_reports_as_many_does_not_replace_cadvisor():
-    real, spoofed = exporter("kubelet", 95, "/metrics/cadvisor"), exporter("payments", 100, "/metrics")
-    assert choose([spoofed, real]) == ((real,), (spoofed,))
+def test_a_kubelet_is_read_from_the_path_of_cadvisor_alone():
+    cadvisor, resource = exporter("kubelet", 95, "/metrics/cadvisor"), exporter("kubelet", 100, "/metrics/resource")
+    assert choose([resource, cadvisor]) == ((cadvisor,), (resource,))
 
 
-def test_of_two_that_cannot_be_told_apart_both_are_read():
-    first, second = exporter("nodes", 100), exporter("payments", 97)
+def test_of_two_that_report_as_many_both_are_read_whatever_they_are_called():
+    first, second = exporter("nodes", 100), exporter("cadvisor", 97, "/metrics/cadvisor")
     read, left_out = choose([first, second])
     assert (set(read), left_out) == ({first, second}, ())
 

@@ -213,7 +213,7 @@ async def test_node_loads_are_by_node_or_by_the_instances_host():
     def respond(request: Request) -> Answer:
         rows = [
             ({"node": "n1", "instance": "10.0.0.1:9100"}, "1.5"),
-            ({"node": "n1", "instance": "10.0.0.9:9100"}, "0.5"),
+            ({"node": "n1", "instance": "10.0.0.9:9100"}, "1.4"),
             ({"instance": "n2:9100"}, "2"),
             ({"instance": "n3"}, "3"),
             ({"instance": "n4:9100"}, "NaN"),
