@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cruise.adapters.webhook_tls.certificates import make_key_pair
-from tests.controlplane.api import Api, Json, until
+from tests.controlplane.api import Api, Json
 from tests.deploy.installing import NAMESPACE, grant, remove
+from tests.e2e.live.custom_kinds import create_vertical, vertical_autoscalers
 from tests.e2e.live.manifests import autoscaler
 from tests.e2e.live.measured import Measured, measure, refused
 from tests.e2e.live.programs import Ended
@@ -154,44 +155,13 @@ def test_a_webhook_is_looked_at_with_its_certificate(measured: Measured):
 
 @pytest.fixture
 def vertical(admin: Api) -> Iterator[None]:
-    """The kind of VerticalPodAutoscalers, as their project defines it but for the schema."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    names = {"plural": "verticalpodautoscalers", "singular": "verticalpodautoscaler", "kind": "VerticalPodAutoscaler"}
-    definition: Json = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "verticalpodautoscalers.autoscaling.k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"},
-        },
-        "spec": {
-            "group": "autoscaling.k8s.io",
-            "scope": "Namespaced",
-            "names": names,
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
-    admin.apply(definition)
-
-    def established() -> bool:
-        found = admin.read("customresourcedefinitions.apiextensions.k8s.io", None, definition["metadata"]["name"])
-        conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions") or ()}
-        return conditions.get("Established") == "True"
-
-    until(established, "VerticalPodAutoscalers are served")
-    yield
-    remove(admin, definition)
+    with vertical_autoscalers(admin):
+        yield
 
 
 def test_objects_in_the_way_are_named(measured: Measured, vertical: None):
     stage = measured.stage
-    vpa = {
-        "apiVersion": "autoscaling.k8s.io/v1",
-        "kind": "VerticalPodAutoscaler",
-        "metadata": {"namespace": stage.namespace, "name": "web"},
-        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
-    }
-    stage.admin.request("POST", f"/apis/autoscaling.k8s.io/v1/namespaces/{stage.namespace}/verticalpodautoscalers", vpa)
+    create_vertical(stage.admin, stage.namespace, "web")
     limits = {"type": "Container", "min": {"cpu": "100m"}, "max": {"cpu": "100m"}}
     place = {"namespace": stage.namespace, "name": "fixed"}
     stage.create(

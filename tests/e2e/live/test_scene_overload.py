@@ -1,6 +1,9 @@
 """The overload taint: put on and taken off with hysteresis, and nobody else's is touched."""
 
+import json
+
 from tests.controlplane.api import until
+from tests.e2e.live import programs
 from tests.e2e.live.manifests import app
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
@@ -36,9 +39,13 @@ def test_a_node_is_tainted_while_it_is_overloaded(stage: Stage):
         until(lambda: OWN not in taints(stage, busy), "the taint is gone")
         # Without readings nothing changes either.
         assert taints(stage, busy) == [FOREIGN]
+        stage.usage.loads[busy] = 5.0
+        until(lambda: OWN in taints(stage, busy), "it is tainted again")
+    # Nobody follows the one that ended.
+    assert taints(stage, busy) == [FOREIGN]
     assert taints(stage, calm) == []
     written = [(resource, target, code) for _, resource, target, code in stage.deeds() if resource == "nodes"]
-    assert written == [("nodes", busy, 200), ("nodes", busy, 200)]
+    assert written == [("nodes", busy, 200)] * 4
 
 
 def test_mode_resize_taints_nothing(stage: Stage):
@@ -50,6 +57,61 @@ def test_mode_resize_taints_nothing(stage: Stage):
     with stage.serving("resize", **OFTEN) as serving:
         until(lambda: seen(serving.get("/metrics")[1]) >= 4, "several readings")
         assert taints(stage, busy) == []
+
+
+def test_few_nodes_are_tainted_and_every_taint_comes_off(stage: Stage):
+    nodes = [stage.node(f"n{number}") for number in range(10)]
+    stage.create(app("Deployment", stage.namespace, "web", "100m", "128Mi"))
+    stage.running(1)
+    stage.measure({"web": Use(cores=0.1, mebibytes=100)})
+    # Of four cores each; four nodes of ten are overloaded.
+    calm = dict.fromkeys(nodes, 1.0)
+    busy = calm | {node: 5.0 + number for number, node in enumerate(nodes[:4])}
+    most = max(1, len(stage.admin.items("nodes")) // 5)
+    heaviest = set(nodes[4 - most : 4])
+
+    def tainted() -> set[str]:
+        return {node for node in nodes if OWN in taints(stage, node)}
+
+    stage.usage.loads.update(busy)
+    stage.mark()
+    with stage.serving("full", **OFTEN) as serving:
+        until(lambda: tainted() == heaviest, "the most loaded are tainted")
+        looked = seen(serving.get("/metrics")[1])
+        until(lambda: seen(serving.get("/metrics")[1]) >= looked + 4, "more readings")
+        assert tainted() == heaviest
+        stage.command("pause", mode="full")
+        stage.usage.loads.update(calm)
+        until(lambda: not tainted(), "the taints come off while paused")
+        stage.usage.loads.update(dict.fromkeys(nodes, 50.0))
+        stage.command("resume", mode="full")
+        until(lambda: 'reason="too-many-at-once"} 1' in serving.get("/metrics")[1], "all nodes seem to be overloaded")
+        assert tainted() == set()
+        stage.usage.loads.update(busy)
+        until(lambda: tainted() == heaviest, "they are tainted again")
+        serving.kill()
+    written = [target for _, resource, target, _ in stage.deeds() if resource == "nodes"]
+    assert sorted(written) == sorted([*heaviest] * 3)
+
+    stage.mark()
+    with stage.serving("observe", **OFTEN) as serving:
+        remedy = f"kubectl taint nodes {' '.join(sorted(heaviest))} cruise.io/overloaded:NoSchedule-"
+        until(lambda: json.loads(serving.get("/api/v1/status")[1])["nodeLoad"], "the loads are read")
+        until(lambda: json.loads(serving.get("/api/v1/status")[1])["nodeLoad"]["remedy"] == remedy, "the status tells")
+        looked = seen(serving.get("/metrics")[1])
+        until(lambda: seen(serving.get("/metrics")[1]) >= looked + 3, "more readings")
+        checked = stage.command("check", "--format", "json", mode="observe")
+        assert remedy in {one["fix"] for one in json.loads(checked.out)["items"]}
+    # It is refused once for each, and asked again in an hour.
+    refusals = [(target, code) for _, resource, target, code in stage.deeds() if resource == "nodes"]
+    assert len(refusals) <= len(heaviest)
+    assert {code for _, code in refusals} == {403}
+
+    # The mode is lowered, and the rights are still there.
+    stage.mark()
+    with programs.serving({**stage.settings("full", **OFTEN), "mode": "observe"}, stage._directory):
+        until(lambda: not tainted(), "no taint outlives the mode")
+    assert {(resource, code) for _, resource, _, code in stage.deeds()} == {("nodes", 200)}
 
 
 def seen(metrics: str) -> int:

@@ -1,0 +1,85 @@
+"""Kinds that a scene defines: those of VerticalPodAutoscalers, and one with a scale, as operators bring them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.controlplane.api import Api, Json, until
+from tests.deploy.installing import remove
+
+VERTICAL = "/apis/autoscaling.k8s.io/v1"
+SCALED = "/apis/scenes.example.com/v1"
+
+
+def _definition(group: str, kind: str, **version: object) -> Json:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    singular = kind.lower()
+    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"}
+    one = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, **version}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{singular}s.{group}", "annotations": approved},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": f"{singular}s", "singular": singular, "kind": kind},
+            "versions": [one],
+        },
+    }
+
+
+@contextmanager
+def _defined(admin: Api, definition: Json) -> Iterator[None]:
+    admin.apply(definition)
+
+    def established() -> bool:
+        found = admin.read("customresourcedefinitions.apiextensions.k8s.io", None, definition["metadata"]["name"])
+        conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions") or ()}
+        return conditions.get("Established") == "True"
+
+    try:
+        until(established, f"{definition['metadata']['name']} are served")
+        yield
+    finally:
+        remove(admin, definition)
+
+
+@contextmanager
+def vertical_autoscalers(admin: Api) -> Iterator[None]:
+    """Have VerticalPodAutoscalers, as their project defines them but for the schema."""
+    with _defined(admin, _definition("autoscaling.k8s.io", "VerticalPodAutoscaler")):
+        yield
+
+
+@contextmanager
+def engines(admin: Api) -> Iterator[None]:
+    """Have Engines, which can be scaled and say which pods they have."""
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    scale["labelSelectorPath"] = ".status.selector"
+    with _defined(admin, _definition("scenes.example.com", "Engine", subresources={"scale": scale})):
+        yield
+
+
+def create_vertical(admin: Api, namespace: str, deployment: str, mode: str | None = None) -> None:
+    """Create a VerticalPodAutoscaler on a Deployment."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment}
+    spec: Json = {"targetRef": target} | ({"updatePolicy": {"updateMode": mode}} if mode else {})
+    body = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"namespace": namespace, "name": deployment},
+        "spec": spec,
+    }
+    admin.request("POST", f"{VERTICAL}/namespaces/{namespace}/verticalpodautoscalers", body)
+
+
+def create_engine(admin: Api, namespace: str, name: str, selector: str) -> None:
+    """Create an Engine whose pods are those that a selector selects."""
+    body = {
+        "apiVersion": "scenes.example.com/v1",
+        "kind": "Engine",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"replicas": 1},
+        "status": {"replicas": 1, "selector": selector},
+    }
+    admin.request("POST", f"{SCALED}/namespaces/{namespace}/engines", body)

@@ -1,0 +1,65 @@
+"""Autoscalers beside cruise on a real control plane: what they size or scale by is never written."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.controlplane.api import Api, until
+from tests.e2e.live.custom_kinds import create_engine, create_vertical, engines, vertical_autoscalers
+from tests.e2e.live.manifests import app, autoscaler
+from tests.e2e.live.programs import Running
+from tests.e2e.live.sizes import requests
+from tests.e2e.live.stage import Stage
+from tests.e2e.live.usage import Use
+
+USE = Use(cores=0.1, mebibytes=100)
+FAST = {"pass_interval": "2s"}
+
+
+@pytest.fixture
+def with_engines(admin: Api) -> Iterator[None]:
+    with engines(admin):
+        yield
+
+
+def holds(serving: Running) -> dict[str, str]:
+    """Why the last pass holds pods, by pod."""
+    status, body = serving.get("/api/v1/nodes")
+    if status != 200:
+        return {}
+    return {hold["pod"]: hold["reason"] for plan in json.loads(body)["items"] for hold in plan["hold"]}
+
+
+def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stage: Stage, with_engines: None):
+    ns, admin = stage.namespace, stage.admin
+    stage.node(cpu="16", memory="32Gi")
+    # Nothing of the pod tells that it is the Engine's, save the Engine's own scale.
+    stage.create(*(app("Deployment", ns, name, "700m", "1Gi") for name in ("pistons", "rival", "free")))
+    create_engine(admin, ns, "main", "app=pistons")
+    scaler = autoscaler(ns, "main")
+    scaler["spec"]["scaleTargetRef"] = {"apiVersion": "scenes.example.com/v1", "kind": "Engine", "name": "main"}
+    stage.create(scaler)
+    stage.running(3)
+    stage.measure(dict.fromkeys(("pistons", "rival", "free"), USE))
+    stage.mark()
+    with stage.serving("resize", **FAST) as serving:
+        until(lambda: all(requests(stage.pod(one)).cpu < 300 for one in ("rival", "free")), "these two are sized")
+        until(lambda: requests(stage.pod("pistons")).memory < 1 << 30, "its memory is sized")
+        assert requests(stage.pod("pistons")).cpu == 700
+        with vertical_autoscalers(admin):
+            create_vertical(admin, ns, "rival")
+            rival = stage.pod("rival")["metadata"]["name"]
+            until(lambda: holds(serving).get(rival) == "other-autoscaler", "the VPA is seen")
+            stage.mark()
+            # All three would have to grow now.
+            admin.patch(
+                "namespaces", None, ns, {"metadata": {"annotations": {"cruise.io/cpu-min": "450m"}}}, kind="merge"
+            )
+            until(lambda: requests(stage.pod("free")).cpu >= 450, "what nobody else sizes has grown")
+            after = {target for verb, resource, target, _ in stage.deeds()}
+            assert after == {f"{ns}/{stage.pod('free')['metadata']['name']}/resize"}, after
+            assert requests(stage.pod("rival")).cpu < 300
+            assert requests(stage.pod("pistons")).cpu == 700
+            explained = stage.command("explain", f"{ns}/{rival}", mode="resize")
+            assert "another autoscaler sizes it (VPA rival)" in " ".join(explained.out.split())
