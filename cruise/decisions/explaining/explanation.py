@@ -11,6 +11,7 @@ from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.eviction.ranking import rank_for_eviction
 from cruise.decisions.explaining.size_steps import ContainerSteps, steps_of
 from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.guidance.other_autoscalers import UNCLAIMED, Claimed
 from cruise.decisions.sizing.fitting import Crowd
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
@@ -103,7 +104,8 @@ class Explanation:
     """One pod's fate and all that led to it.
 
     `steps` has its containers where it is sized, `held` where it is not; `hold` why it is left alone or held back;
-    `admission` what a pod in its place would be created with, for a pod that is pending.
+    `admission` what a pod in its place would be created with, for a pod that is pending; `claimed` what other
+    autoscalers do to it.
     """
 
     pod: Pod
@@ -119,6 +121,7 @@ class Explanation:
     resize: ResizePod | None = None
     eviction: EvictPod | None = None
     admission: Mutate | Leave | None = None
+    claimed: Claimed = UNCLAIMED
 
 
 def explain(
@@ -151,6 +154,7 @@ def explain(
             unmovable=None,
             held=_held(pod, statistics),
             admission=admission,
+            claimed=eligibility.claimed(pod),
         )
     size = partial(
         size_snapshot,
@@ -188,6 +192,7 @@ def explain(
         held=() if sized else _held(pod, statistics),
         resize=resize,
         eviction=eviction,
+        claimed=eligibility.claimed(pod),
     )
 
 

@@ -21,7 +21,9 @@ def budget_items(snapshot: Snapshot, mode: Mode) -> Iterator[CheckItem]:
     closed = [_name(one) for one in budgets if one.disruptions_allowed <= 0 and not one.never_allows]
     yield _closed(closed, len(budgets), level, mode)
     if never:
-        words = f"{count_of(never, 'PDB')} can never allow an eviction, as they ask for all replicas: {named(never)}"
+        words = (
+            f"{count_of(never, 'PDB')} can never allow an eviction, since all replicas are asked for: {named(never)}"
+        )
         fix = (
             "lower minAvailable, or set maxUnavailable 1; those pods are resized and never evicted, by no drain either"
         )

@@ -9,6 +9,7 @@ from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, HeldContainer, NodeExplanation
 from cruise.decisions.explaining.past import Past
 from cruise.decisions.explaining.size_steps import ContainerSteps, RequestSteps
+from cruise.decisions.guidance.other_autoscalers import Claimed
 from cruise.domain.actions import Hold
 from cruise.domain.original_resources import amounts_json
 from cruise.domain.overrides import Statement
@@ -31,6 +32,7 @@ def explanation_json(explanation: Explanation, now: datetime, past: Past | None)
         "hold": _hold(explanation.hold),
         "overrides": [_statement(one) for one in explanation.statements],
         "guidance": shape(explanation.guidance),
+        "autoscaled": _autoscaled(explanation.claimed),
         "evictionRanking": shape(explanation.ranking),
         "unmovable": explanation.unmovable and detail_words(explanation.unmovable),
         "eviction": shape(explanation.eviction.resource) if explanation.eviction is not None else None,
@@ -48,6 +50,13 @@ def stored_json(namespace: str, pod: str, statistics: StatisticsTable, past: Pas
     rows = [_statistic(statistics.row(row)) for row in range(len(statistics.keys))]
     document = {"namespace": namespace, "pod": pod, "statistics": rows, "past": _past(past)}
     return msgspec.json.encode(document) + b"\n"
+
+
+def _autoscaled(claimed: Claimed) -> Shape:
+    """Return which resources are left alone for an HPA, None where there is none."""
+    if not claimed.scaled:
+        return None
+    return {"resources": [*sorted(one.value for one in claimed.scaled)], "why": detail_words(claimed.scaled_by)}
 
 
 def _statement(one: Statement) -> Shape:

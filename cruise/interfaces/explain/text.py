@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, Fate, HeldContainer, NodeExplanation, Ranked, Spike
+from cruise.decisions.guidance.other_autoscalers import Claimed
 from cruise.domain.overrides import Statement
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Amounts, ResourceName
@@ -36,6 +37,8 @@ def explanation_text(explanation: Explanation, policy: Policy, now: datetime) ->
     yield _fate(explanation)
     yield _heading("Overrides")
     yield _statements(explanation.statements)
+    if explanation.claimed.scaled:
+        yield _left_to_autoscaler(explanation.claimed)
     if explanation.ranking is not None:
         yield _eviction_standing(explanation)
     if explanation.node is not None:
@@ -85,6 +88,11 @@ def _statements(statements: Sequence[Statement]) -> Table:
         note = source if statement.holds else f"{source}, overruled"
         rows.add_row(f"  {statement.setting}", statement.value, note, style=None if statement.holds else "dim strike")
     return rows
+
+
+def _left_to_autoscaler(claimed: Claimed) -> Text:
+    names = " and ".join(sorted(resource.value for resource in claimed.scaled))
+    return Text(f"  {names} left alone: {detail_words(claimed.scaled_by)}", style="dim")
 
 
 def _eviction_standing(explanation: Explanation) -> Text:

@@ -11,7 +11,7 @@ from cruise.decisions.explaining.past import past_of
 from cruise.decisions.sizing.headroom.joint_peak import JointPeak
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
-from cruise.domain.cluster import LimitRangeItem, ResizePending, ResizeState
+from cruise.domain.cluster import LimitRangeItem, ResizePending, ResizeState, VerticalAutoscaler
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import HourlyPeaks, OomRecord, PeakKey
@@ -22,6 +22,7 @@ from tests.builders import (
     NOW,
     NOW_SECONDS,
     make_amounts,
+    make_autoscaler,
     make_container,
     make_node,
     make_pod,
@@ -219,3 +220,21 @@ def test_the_store_alone_shows_statistics_and_past():
 def test_a_past_of_nothing_shows_nothing():
     nothing = replace(past(), outcomes=(), kills=(), profiles=())
     assert shown(lambda console: past_text(nothing, NOW)) == ""
+
+
+def test_what_is_left_to_an_autoscaler_is_said_with_its_name():
+    pod = make_pod()
+    found = explained([pod], make_statistic_for(pod), autoscalers=[make_autoscaler(name="by-load")])
+    assert "cpu left alone: HPA by-load targets utilisation of what cruise may size" in text_of(found)
+    document = json.loads(explanation_json(found, NOW, None))
+    assert document["autoscaled"]["resources"] == ["cpu"]
+    assert json.loads(explanation_json(explained([pod], make_statistic_for(pod)), NOW, None))["autoscaled"] is None
+
+
+def test_a_pod_that_a_vpa_sizes_is_left_to_it():
+    pod = make_pod()
+    snapshot = make_snapshot([pod])
+    vertical = VerticalAutoscaler("shop", "sizer", make_ref("Deployment/web"), "Recreate")
+    snapshot = replace(snapshot, vertical_autoscalers=(vertical,))
+    found = explain(pod, snapshot, make_table(make_statistic_for(pod)), FULL, NOW)
+    assert "other-autoscaler: another autoscaler sizes it (VPA sizer)" in text_of(found)
