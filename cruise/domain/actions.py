@@ -183,12 +183,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RefusedTarget:
-    """A resize that the kubelet or the server refused: not sent again unchanged for this pod."""
+    """A resize that the kubelet or the server refused: not sent again unchanged for this pod.
+
+    `room` is what the node had for the pod then: for a resize that was put off, what its other pods left; for one
+    that cannot be done, all of its allocatable. None where it is not known.
+    """
 
     pod_uid: str
     containers: tuple[ContainerTarget, ...]
     reason: Reason
     at: datetime
+    room: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,7 @@ class Policy:
     oom_cooldown: timedelta = timedelta(minutes=5)
     oom_reaction: OomReaction = OomReaction.RESIZE_THEN_EVICT
     deferred_patience: timedelta = timedelta(minutes=5)
+    deferred_memory: timedelta = timedelta(minutes=10)
     max_evictions_per_node: int = 1
     max_evictions_per_workload: int = 1
     max_evictions_per_hour: int = 20

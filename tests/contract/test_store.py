@@ -493,18 +493,21 @@ async def test_a_kill_is_remembered_once(store):
     assert list(await store.oom_records(NOW)) == [first]
 
 
-@given(containers=st.lists(targets, max_size=3).map(tuple), reason=reasons, at=times, uid=names)
+rooms = st.none() | st.builds(Resources, st.integers(-(10**6), 10**6), st.integers(-(2**60), 2**60))
+
+
+@given(containers=st.lists(targets, max_size=3).map(tuple), reason=reasons, at=times, uid=names, room=rooms)
 @FEW_EXAMPLES
-async def test_a_refused_target_is_remembered_until_the_next_one(open_empty, containers, reason, at, uid):
+async def test_a_refused_target_is_remembered_until_the_next_one(open_empty, containers, reason, at, uid, room):
     async with open_empty() as store:
         await store.remember_refused([])
         await store.remember_refused(
             [RefusedTarget(uid, (), Reason.REFUSED, NOW), RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW)]
         )
-        await store.remember_refused([RefusedTarget(uid, containers, reason, at)])
+        await store.remember_refused([RefusedTarget(uid, containers, reason, at, room)])
         refused = await store.refused_targets()
     assert refused == {
-        uid: RefusedTarget(uid, containers, reason, at),
+        uid: RefusedTarget(uid, containers, reason, at, room),
         f"{uid}-other": RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW),
     }
 

@@ -174,6 +174,9 @@ refused_target = Table(
     Column("at", DateTime(timezone=True), nullable=False),
     Column("reason", Text, nullable=False),
     Column("containers", JSONB, nullable=False),
+    # What the node had for the pod then; null where it is not known.
+    Column("room_cpu_millicores", BigInteger),
+    Column("room_memory_bytes", BigInteger),
 )
 
 # What pods asked for before their first resize; `at` is the time of the last one.

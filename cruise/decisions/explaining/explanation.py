@@ -162,6 +162,7 @@ def explain(
         eligibility,
         statistics,
         policy,
+        now,
         refused=refused,
         headroom=headroom,
         replacements=replacements,

@@ -17,8 +17,8 @@ from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_columns import NodeColumns, columns_of
 from cruise.decisions.sizing.node_sizes import Sized, size_nodes
 from cruise.decisions.sizing.recommendation import recommend
-from cruise.decisions.sizing.resize import withdraw_pending
-from cruise.decisions.sizing.rooms import Room, rooms_of
+from cruise.decisions.sizing.resize import is_forgotten, withdraw_pending
+from cruise.decisions.sizing.rooms import Room, Rooms, rooms_of
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.arrays import Int64Array, whole_numbers
 from cruise.domain.cluster import Snapshot
@@ -100,6 +100,7 @@ def decide_node_plans(
         eligibility,
         statistics,
         policy,
+        now,
         refused=refused,
         nodes=nodes,
         headroom=headroom,
@@ -114,6 +115,7 @@ def size_snapshot(
     eligibility: Eligibility,
     statistics: StatisticsTable,
     policy: Policy,
+    now: datetime,
     *,
     refused: Mapping[str, RefusedTarget] | None = None,
     nodes: frozenset[str] | None = None,
@@ -143,8 +145,24 @@ def size_snapshot(
         )
         crowds = crowds_of(columns, eligibility, policy.rules, around, short)
     fit = fit_nodes(columns, crowds, short)
-    refusals = Refusals(snapshot.limit_ranges, refused or {})
+    refusals = Refusals(snapshot.limit_ranges, _still_refused(rooms, refused or {}, policy, now))
     return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals), crowds)
+
+
+def _still_refused(
+    rooms: Rooms, refused: Mapping[str, RefusedTarget], policy: Policy, now: datetime
+) -> Mapping[str, RefusedTarget]:
+    """Return the refusals that still stand."""
+    standing = dict(refused)
+    for touchable, number in zip(rooms.touchable, rooms.room_of, strict=True) if refused else ():
+        pod, room = touchable.pod, rooms.rooms[number]
+        earlier = refused.get(pod.uid)
+        if earlier is None:
+            continue
+        left = room.available_beside(pod)
+        if is_forgotten(earlier, left, room.node.allocatable, policy, now):
+            del standing[pod.uid]
+    return standing
 
 
 def _cpu_demand(

@@ -104,6 +104,22 @@ def was_refused(targets: Sequence[ContainerTarget], earlier: RefusedTarget, band
     return not band.leaves_any(then, fallen)
 
 
+def is_forgotten(
+    earlier: RefusedTarget, room: Resources, allocatable: Resources, policy: Policy, now: datetime
+) -> bool:
+    """Tell whether a refusal no longer says anything, so that the same may be asked for again.
+
+    One that a kubelet put off stands until the node has more room for the pod than it had then, and for a few minutes
+    at most; one that the node cannot do, until the node is another. `room` is what the node's other pods leave.
+    """
+    if not policy.rules.fit_by_resource:
+        return False
+    if earlier.reason is Reason.RESIZE_DEFERRED:
+        more = earlier.room is not None and not room.fits_in(earlier.room)
+        return more or now - earlier.at >= policy.deferred_memory
+    return earlier.reason is Reason.RESIZE_INFEASIBLE and earlier.room is not None and earlier.room != allocatable
+
+
 def _sum(targets: Sequence[ContainerTarget]) -> Resources:
     total = Resources()
     for target in targets:

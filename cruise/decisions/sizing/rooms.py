@@ -36,6 +36,10 @@ class Room:
         """What kube-scheduler counts on the node now."""
         return Resources(self.counted_cpu, self.counted_memory)
 
+    def available_beside(self, pod: Pod) -> Resources:
+        """Return what the other pods leave of the node for one of its pods."""
+        return self.node.allocatable - self.counted + counted_requests(pod)
+
 
 @dataclass(frozen=True, slots=True)
 class Rooms:

@@ -239,7 +239,8 @@ class ActionRunner:
             self._remember(action, spec_targets(decided_on), why)
 
     def _remember(self, action: ResizePod, containers: Sequence[ContainerTarget], why: Reason) -> None:
-        self._to_remember.append(RefusedTarget(action.uid, tuple(containers), why, self._now))
+        room = self._guards.room_at_refusal(action, why)
+        self._to_remember.append(RefusedTarget(action.uid, tuple(containers), why, self._now, room))
 
     def _outcome(self, action: Action, verdict: Verdict, reason: Reason, detail: str = "") -> Outcome:
         return Outcome(self._now, action, verdict, reason, detail)

@@ -90,6 +90,10 @@ class Guards:
         others.pop(action.uid, None)
         return action.growth.growth_fits_in(self._rooms.left_on(action.node, others))
 
+    def room_at_refusal(self, action: ResizePod, why: Reason) -> Resources | None:
+        """Return what the node had for a pod whose resize was refused, as a refusal is remembered."""
+        return self._rooms.at_refusal(action, why)
+
     def part_without_growth(self, action: ResizePod) -> ResizePod | None:
         """Return the part of a rightsizing or a revert that needs no room, None where there is none worth a patch."""
         decided_on = self.decided_on(action)
@@ -145,7 +149,9 @@ class _Rooms:
     """What the nodes of a plan's grows have left."""
 
     def __init__(self, actions: Sequence[Action], snapshot: Snapshot) -> None:
-        growing = {one.node for one in actions if isinstance(one, ResizePod) and one.grows}
+        growing = {
+            one.node for one in actions if isinstance(one, ResizePod) and (one.grows or one.reason is Reason.WITHDRAWN)
+        }
         self._allocatable = {node.name: node.allocatable for node in snapshot.nodes if node.name in growing}
         self._counted: dict[str, Resources] = {}
         self._pods: dict[str, Pod] = {}
@@ -153,6 +159,15 @@ class _Rooms:
             if pod.node in growing and pod.node is not None:
                 self._counted[pod.node] = self._counted.get(pod.node, NO_RESOURCES) + counted_requests(pod)
                 self._pods[pod.uid] = pod
+
+    def at_refusal(self, action: ResizePod, why: Reason) -> Resources | None:
+        """Return all that the node has where it cannot do a resize, else what its other pods left."""
+        allocatable, pod = self._allocatable.get(action.node or ""), self._pods.get(action.uid)
+        if allocatable is None or action.node is None or why is Reason.RESIZE_INFEASIBLE:
+            return allocatable
+        if pod is None or why is not Reason.RESIZE_DEFERRED:
+            return None
+        return allocatable - self._counted[action.node] + counted_requests(pod)
 
     def left_on(self, node: str, grows: Mapping[str, Grow]) -> Resources:
         """Return what a node has left once the grows that the snapshot does not show are done."""

@@ -12,7 +12,8 @@ from cruise.domain.actions import ContainerTarget, Reason, RefusedTarget, Resize
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod, ResizePending, ResizeState
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
-from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.rules import SEEDS
 from cruise.domain.sizes import with_sizes
 from tests.builders import (
     NOW,
@@ -21,12 +22,14 @@ from tests.builders import (
     make_container,
     make_node,
     make_pod,
+    make_resources,
     make_snapshot,
     make_statistic_for,
     make_table,
 )
 
 FULL = Policy(mode=Mode.FULL)
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 
 
 def plan_of(
@@ -46,9 +49,9 @@ def plan_of(
         )
         for container in pod.containers
     ]
-    node = more.pop("node", make_node())
+    node, policy = more.pop("node", make_node()), more.pop("policy", FULL)
     snapshot = make_snapshot([pod], nodes=[node], **more)
-    [plan] = decide_node_plans(snapshot, make_table(*rows), FULL, NOW, refused=refused)
+    [plan] = decide_node_plans(snapshot, make_table(*rows), policy, NOW, refused=refused)
     return plan
 
 
@@ -251,8 +254,9 @@ def test_a_resize_in_progress_may_be_followed_by_another():
 # ---- refused targets ----
 
 
-def refusal(pod: Pod, reason: Reason, **values) -> dict[str, RefusedTarget]:
-    return {pod.uid: RefusedTarget(pod.uid, (target(**values),), reason, NOW - timedelta(hours=1))}
+def refusal(pod: Pod, reason: Reason, minutes: float = 5, room: Resources | None = None, **values):
+    asked = (target(**values),)
+    return {pod.uid: RefusedTarget(pod.uid, asked, reason, NOW - timedelta(minutes=minutes), room)}
 
 
 @pytest.mark.parametrize("reason", [Reason.RESIZE_INFEASIBLE, Reason.RESIZE_DEFERRED])
@@ -284,6 +288,36 @@ def test_what_the_server_refused_is_not_asked_again_as_it_was(cpu, memory_mib, h
     known = refusal(pod, Reason.REFUSED, cpu=900, memory_mib=500, memory_limit_mib=1000)
     plan = plan_of(pod, cpu, memory_mib, limit_mib=500, refused=known)
     assert bool(plan.resize) is not held
+
+
+@pytest.mark.parametrize(
+    ("minutes", "cpu", "memory_mib", "held"),
+    [
+        (9.9, 4000, 16384, True),
+        (10, 4000, 16384, False),
+        (1, 3999, 16384, False),  # 1 m is free beside what was
+        (1, 4000, 16383, False),
+        (1, 4001, 16385, True),
+    ],
+)
+def test_what_the_kubelet_put_off_is_asked_again_once_there_is_more_room(minutes, cpu, memory_mib, held):
+    # Alone on its node, which once had `cpu` and `memory_mib` for it.
+    pod = make_pod(containers=[of()])
+    room = make_resources(cpu, memory_mib)
+    known = refusal(pod, Reason.RESIZE_DEFERRED, minutes, room, cpu=900, memory_mib=500)
+    assert bool(plan_of(pod, 900, 500, refused=known).resize) is not held
+    # By the first design it is held for a day.
+    assert hold_of(plan_of(pod, 900, 500, refused=known, policy=SEEDS_IN_FULL)) is Reason.REFUSED
+
+
+def test_what_the_node_cannot_do_is_asked_again_once_the_node_is_another():
+    pod = make_pod(containers=[of()])
+    same, other = make_resources(4000, 16384), make_resources(2000, 16384)
+    hours = 60 * 10
+    known = refusal(pod, Reason.RESIZE_INFEASIBLE, hours, same, cpu=900, memory_mib=500)
+    assert hold_of(plan_of(pod, 900, 500, refused=known)) is Reason.REFUSED
+    known = refusal(pod, Reason.RESIZE_INFEASIBLE, hours, other, cpu=900, memory_mib=500)
+    assert plan_of(pod, 900, 500, refused=known).resize
 
 
 def test_a_refused_shrink_does_not_forbid_a_later_grow():

@@ -423,6 +423,9 @@ async def test_a_withdrawal_remembers_the_refused_target(cpu, state, why):
     known = (await store.refused_targets())[pod.uid]
     assert (known.containers, known.reason) == (spec_targets(waiting), why)
     assert known.containers[0].requests.cpu_millicores == cpu
+    # What the other pod left, and for what the node cannot do all that it has.
+    deferred = state is ResizePending.DEFERRED
+    assert known.room == (resources(3500, 8192 - 512) if deferred else resources(4000, 8192))
 
 
 async def test_a_taint_on_a_node_that_is_gone_is_held():
