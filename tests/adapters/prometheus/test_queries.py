@@ -1,4 +1,11 @@
-from cruise.adapters.prometheus.queries import node_load_query, node_name_query, quoted, root_group_query, usage_query
+from cruise.adapters.prometheus.queries import (
+    node_load_query,
+    node_name_query,
+    quoted,
+    root_group_query,
+    usage_query,
+    usage_selector,
+)
 from cruise.adapters.prometheus.settings import Labels, PrometheusSettings
 
 
@@ -21,8 +28,10 @@ def test_further_matchers_and_other_labels_are_used():
 
 
 def test_node_load_is_known_by_its_label_or_by_instance():
-    assert node_load_query(settings(matchers='cluster="a"')) == 'max by (node, instance) (node_load1{cluster="a"})'
-    assert node_load_query(settings(node_load_label="")) == "max by (instance) (node_load1{})"
+    assert node_load_query(settings(matchers='cluster="a"')) == 'max by (node, instance, job) (node_load1{cluster="a"})'
+    assert node_load_query(settings(node_load_label="", node_load_matchers='job="node-exporter"')) == (
+        'max by (instance, job) (node_load1{job="node-exporter"})'
+    )
 
 
 def test_strings_are_escaped():
@@ -40,5 +49,13 @@ def test_a_root_group_is_asked_for_as_it_is_now():
 
 def test_a_node_is_named_as_its_exporter_names_it():
     assert node_name_query(settings(matchers='cluster="a"')) == (
-        'max by (nodename, instance) (node_uname_info{cluster="a"})'
+        'max by (nodename, instance, job) (node_uname_info{cluster="a"})'
     )
+
+
+def test_a_family_has_matchers_of_its_own_beside_those_of_all():
+    narrowed = settings(matchers='cluster="a"', cadvisor_matchers='job="kubelet"', pins={"cpu_total": 'path="/x"'})
+    ending = 'cluster="a",job="kubelet"'
+    assert usage_selector(narrowed, "cpu_total").endswith(f'{ending},path="/x"}}')
+    assert usage_selector(narrowed, "memory").endswith(f"{ending}}}")
+    assert f'{ending},path="/x"}}' in root_group_query(narrowed, "cpu_total")
