@@ -1,5 +1,6 @@
 """What follows an out-of-memory kill: what it teaches, and what is done at once."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -8,10 +9,10 @@ from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.sizing.dead_band import dead_band_of
-from cruise.decisions.sizing.memory_limit import limit_after_kill
+from cruise.decisions.sizing.memory_limit import ceiling_of, limit_after_kill
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused, withdrawn_target
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import NO_RESIZE, LimitRangeItem, Node, OomKill, Pod
+from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, OomKill, Pod, Quota
 from cruise.domain.details import Detail
 from cruise.domain.policy import Mode, OomReaction, Policy
 from cruise.domain.requests import counted_requests
@@ -23,14 +24,26 @@ NEWLY = timedelta(hours=1)
 """How long after a kill it is still acted on: a pod's status may show one of weeks ago to a cruise that is new."""
 
 
+OWN_FROM = 0.25
+"""From which share of its limit on a container's use explains its kill; under that, the node ran out of memory."""
+PEAK_MARGIN = 1.5
+"""Up to how much more than was observed a kill teaches: use between two observations is not seen."""
+
+
 def learn_from(kill: OomKill, statistic: Statistic | None) -> OomRecord:
-    """Return what a kill teaches: the limit at the kill, or without a limit the last observed peak."""
-    if kill.memory_limit_bytes is not None:
-        lesson = kill.memory_limit_bytes
+    """Return what a kill teaches: the limit at the kill, or what was observed with a margin where that is less.
+
+    0 where use was far below the limit: then the node ran out of memory, which says nothing of the container.
+    """
+    known = 0 if statistic is None else max(statistic.memory_peak_bytes, statistic.oom_memory_bytes)
+    observed = max(kill.last_working_set_bytes or 0, known)
+    limit = kill.memory_limit_bytes
+    if limit is None:
+        lesson = observed
+    elif not observed:
+        lesson = limit
     else:
-        observed = [kill.last_working_set_bytes or 0]
-        observed += [statistic.memory_peak_bytes] if statistic is not None else []
-        lesson = max(observed)
+        lesson = min(limit, math.ceil(observed * PEAK_MARGIN)) if observed >= limit * OWN_FROM else 0
     return OomRecord(
         namespace=kill.namespace,
         pod=kill.pod,
@@ -52,7 +65,8 @@ class Scene:
     """What is known around a killed container: its pod's node, statistics by container, and what went before.
 
     `room` is what the node's allocatable leaves over what kube-scheduler counts; `refused` is what was refused for the
-    pod, `last_reaction_at` that of the same pod and container.
+    pod, `last_reaction_at` that of the same pod and container. `quotas` are those of its namespace, and
+    `original_limits` the memory limits before cruise resized the pod, by container, None where it never did.
     """
 
     node: Node | None
@@ -61,6 +75,8 @@ class Scene:
     limit_ranges: Sequence[LimitRangeItem] = ()
     refused: RefusedTarget | None = None
     last_reaction_at: datetime | None = None
+    quotas: Sequence[Quota] = ()
+    original_limits: Mapping[str, int] | None = None
 
 
 def decide_oom_reaction(
@@ -76,11 +92,9 @@ def decide_oom_reaction(
     verdict = eligibility.of(pod, killed=True)
     if isinstance(verdict, Hold):
         return verdict
-    if scene.node is None or not verdict.manages_memory:
-        # A pod on a node whose room is unknown is not evicted for lack of room.
-        known = scene.node is not None
-        reason = Reason.MEMORY_UNMANAGED if known else Reason.NODE_NOT_READY
-        return Hold(pod.namespace, pod.name, reason, "" if known else Detail.NODE_UNKNOWN)
+    of_node = record.memory_limit_bytes is not None and not record.oom_memory_bytes
+    if scene.node is None or not verdict.manages_memory or of_node:
+        return _left_alone(verdict, scene)
     if policy.oom_reaction is OomReaction.EVICT:
         return _evict(verdict, eligibility)
     granted = _as_granted(verdict)
@@ -107,6 +121,16 @@ def _why_hold(
     return None
 
 
+def _left_alone(verdict: Touchable, scene: Scene) -> Hold:
+    namespace, name = verdict.pod.namespace, verdict.pod.name
+    if scene.node is None:
+        # A pod on a node whose room is unknown is not evicted for lack of room.
+        return Hold(namespace, name, Reason.NODE_NOT_READY, Detail.NODE_UNKNOWN)
+    if not verdict.manages_memory:
+        return Hold(namespace, name, Reason.MEMORY_UNMANAGED)
+    return Hold(namespace, name, Reason.RECORDED, Detail.NODE_RAN_OUT)
+
+
 def _as_granted(verdict: Touchable) -> Touchable:
     """Return a pod whose resize waits with what its kubelet has granted in place of what its spec requests."""
     if verdict.pod.resize.pending is None:
@@ -125,15 +149,25 @@ def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy)
     bounds = container_bounds(verdict.guidance, container.name, scene.limit_ranges, policy.floor)
     now_requested, now_limit = container.requests.memory_bytes or 0, container.limits.memory_bytes
     request = max(min(max(whole_mebibytes(record.oom_memory_bytes), bounds.whole[2]), bounds.whole[3]), now_requested)
-    limit = limit_after_kill(record, statistic, request, now_limit, scene.node, bounds, policy)
+    ceiling = _ceiling(verdict, container, scene, policy)
+    limit = limit_after_kill(record, statistic, request, now_limit, scene.node, bounds, policy, ceiling)
     if request == now_requested and limit == now_limit:
-        return Hold(pod.namespace, pod.name, Reason.CAPPED, Detail.NOTHING_GROWS)
+        at_ceiling = now_limit is not None and now_limit >= ceiling
+        detail = Detail.LIMIT_AT_CEILING.of(container.name) if at_ceiling else Detail.NOTHING_GROWS
+        return Hold(pod.namespace, pod.name, Reason.CAPPED, detail)
     return ContainerTarget(
         container.name,
         container.role,
         replace(container.requests, memory_bytes=request),
         replace(container.limits, memory_bytes=limit),
     )
+
+
+def _ceiling(verdict: Touchable, container: Container, scene: Scene, policy: Policy) -> int:
+    """Return what the container's memory limit may rise to."""
+    limits = scene.original_limits if verdict.template_limits is None else verdict.template_limits
+    stated = container.limits.memory_bytes if limits is None else limits.get(container.name)
+    return ceiling_of(stated, None if scene.node is None else scene.node.allocatable.memory_bytes, policy)
 
 
 def _grown(

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     WAITING_FOR_ROOM = "waiting-for-room"
     RESIZE_DEFERRED = "resize-deferred"
     RESIZE_INFEASIBLE = "resize-infeasible"
+    MEMORY_GROWS = "memory-grows"
     SETTLED = "settled"
     PAUSED = "paused"
     MODE = "mode"

@@ -85,6 +85,7 @@ class Pod:
     `containers` holds init containers and sidecars in spec order, then the main ones. `annotations` is trimmed to
     the keys that decisions read. `identity` tells pods of one workload apart where their usage differs by nature:
     the ordinal of a StatefulSet pod, the node of a DaemonSet pod, empty otherwise.
+    `priority_class` is the name of its PriorityClass, empty where it has none.
     `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
     Never. `ready` is its condition Ready: whether it serves.
     """
@@ -118,6 +119,7 @@ class Pod:
     scheduling_gated: bool = False
     constraints: PodConstraints = UNCONSTRAINED
     preempts: bool = True
+    priority_class: str = ""
 
     @property
     def terminal(self) -> bool:
@@ -169,6 +171,7 @@ class Workload:
 
     `node_autoscaler` is which one its pods are, None for the pods of any other workload.
     `controller` is what controls it in turn, such as an operator's custom resource.
+    `memory_limits` are those that its pod template states, by container; None where the template is not known.
     """
 
     namespace: str
@@ -178,6 +181,7 @@ class Workload:
     created_at: datetime | None = None
     node_autoscaler: NodeAutoscaler | None = None
     controller: WorkloadRef | None = None
+    memory_limits: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +263,24 @@ class LimitRangeItem:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaScope:
+    """One condition on the pods that a ResourceQuota counts: a scope by name, or a requirement on a PriorityClass."""
+
+    name: str
+    operator: str = "Exists"
+    values: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
-    """What a ResourceQuota still grants to new pods, never negative; None for what it does not count."""
+    """What a ResourceQuota still grants to new pods, never negative; None for what it does not count.
+
+    It counts the pods for which all of its scopes hold.
+    """
 
     requests_left: Amounts = NO_AMOUNTS
     limits_left: Amounts = NO_AMOUNTS
+    scopes: tuple[QuotaScope, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

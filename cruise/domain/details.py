@@ -34,6 +34,8 @@ class Detail(StrEnum):
     NODE_UNKNOWN = "node-unknown"
     KILLED_LONG_AGO = "killed-long-ago"
     NOTHING_GROWS = "nothing-grows"
+    LIMIT_AT_CEILING = "limit-at-ceiling"
+    NODE_RAN_OUT = "node-ran-out"
     # other reasons
     UTILISATION_TARGETED = "utilisation-targeted"
     UTILISATION_MAY_BE_TARGETED = "utilisation-may-be-targeted"

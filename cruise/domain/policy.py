@@ -100,6 +100,7 @@ class Policy:
     new_workload_age: timedelta = timedelta(minutes=30)
     memory_limit_history: timedelta = timedelta(days=28)
     memory_limit_factor: float = 2.0  # of the largest use seen
+    memory_limit_ceiling: float = 2.0  # of the limit that the pod template states
     working_set_margin: float = 1.2  # of the working set now, which a memory limit must stay above
     oom_cooldown: timedelta = timedelta(minutes=5)
     oom_reaction: OomReaction = OomReaction.RESIZE_THEN_EVICT

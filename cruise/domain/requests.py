@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cruise.domain.cluster import Container, ContainerRole, Pod, ResizePending
-from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 
 
 def counted_container(container: Container, infeasible: bool = False) -> Resources:
@@ -46,6 +46,33 @@ def counted_requests(pod: Pod) -> Resources:
         cpu = cpu if stated.cpu_millicores is None else stated.cpu_millicores
         memory = memory if stated.memory_bytes is None else stated.memory_bytes
     return Resources(cpu + pod.overhead.cpu_millicores, memory + pod.overhead.memory_bytes)
+
+
+def counted_limits(pod: Pod) -> Resources:
+    """Return what a ResourceQuota counts of a pod's limits.
+
+    They add up as requests do: main containers and sidecars together, an init container beside the sidecars before it
+    as a floor. Overhead is added to a resource that has a limit, and pod-level limits take the place of the sum.
+    Source: PodLimits in k8s.io/component-helpers/resource.
+    """
+    if pod.terminal:
+        return NO_RESOURCES
+    running, sidecars, floor = NO_RESOURCES, NO_RESOURCES, NO_RESOURCES
+    for container in pod.containers:
+        own = container.limits.resources
+        if container.role is ContainerRole.INIT:
+            floor = floor.at_least(own + sidecars)
+            continue
+        running += own
+        if container.role is ContainerRole.SIDECAR:
+            sidecars += own
+    whole = running.at_least(floor)
+    if pod.pod_limits is not None:
+        whole = pod.pod_limits.filled_from(Amounts(whole.cpu_millicores, whole.memory_bytes)).resources
+    return Resources(
+        whole.cpu_millicores + (pod.overhead.cpu_millicores if whole.cpu_millicores else 0),
+        whole.memory_bytes + (pod.overhead.memory_bytes if whole.memory_bytes else 0),
+    )
 
 
 def init_floor(pod: Pod, sidecar_requests: Mapping[str, Resources]) -> Resources:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cruise.domain.actions import Announcement, ContainerTarget, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import Container, Pod
+from cruise.domain.details import Detail, code_of
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.resources import NO_AMOUNTS, Amounts
 from cruise.interfaces.reasons import detail_words
@@ -30,7 +31,8 @@ def announcements_of(
 ) -> list[Announcement]:
     """Return what to tell, sorted by namespace and pod, one line a pod at most.
 
-    Told is what was done or refused, and annotations that cannot be read; never what was only observed or waits.
+    Told is what was done or refused, annotations that cannot be read, and memory that meets a limit which does not
+    rise any more; never what was only observed or waits.
     `pods` are the pods as they were before.
     """
     found: dict[PodKey, Announcement] = {}
@@ -40,11 +42,22 @@ def announcements_of(
             found.setdefault((announcement.namespace, announcement.pod), announcement)
     for hold in holds:
         pod = pods.get((hold.namespace, hold.pod))
-        if hold.reason is Reason.UNREADABLE_ANNOTATION and pod is not None:
-            message = _shortened(f"not resized: annotation of the {hold.detail}")
-            event = Announcement(hold.namespace, hold.pod, pod.uid, hold.reason, message, True)
+        message = _of_hold(hold)
+        if message is not None and pod is not None:
+            event = Announcement(hold.namespace, hold.pod, pod.uid, hold.reason, _shortened(message), True)
             found.setdefault((hold.namespace, hold.pod), event)
     return [found[key] for key in sorted(found)]
+
+
+def _of_hold(hold: Hold) -> str | None:
+    """Return what a pod's owner has to know of a hold, None where there is nothing to do about it."""
+    if hold.reason is Reason.UNREADABLE_ANNOTATION:
+        return f"not resized: annotation of the {hold.detail}"
+    if hold.reason is Reason.MEMORY_GROWS:
+        return f"{hold.detail}: memory only grows, and its limit does not follow; it will be killed there"
+    if hold.reason is Reason.CAPPED and code_of(hold.detail) is Detail.LIMIT_AT_CEILING:
+        return f"ran out of memory: {detail_words(hold.detail)}"
+    return None
 
 
 def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | None:

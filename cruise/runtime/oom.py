@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 import structlog
 
 from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.guidance.template_limits import template_limits_of
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
-from cruise.decisions.usage.statistics_table import with_lesson
+from cruise.decisions.usage.lessons import lessons_of, with_lesson
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import ContainerRole, Node, OomKill, Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
+from cruise.domain.usage import OomRecord, PeakKey, Statistic, StatisticsTable
 from cruise.errors import Conflict, CruiseError, Throttled
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
@@ -34,11 +35,15 @@ _MOST_KNOWN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What followed one kill: the decision, and how it ended (None where nothing was tried)."""
+    """What followed one kill: the decision, and how it ended (None where nothing was tried).
+
+    `pod` is the pod as it was read right before, None where it was gone.
+    """
 
     record: OomRecord
     decision: ResizePod | EvictPod | Hold
     outcome: Outcome | None
+    pod: Pod | None = None
 
 
 class OomReactor:
@@ -140,18 +145,21 @@ class OomReactor:
         record = learn_from(kill, statistics.row(row) if row is not None else None)
         snapshot = around(await self._cluster.snapshot(), kill)
         pod = await self._cluster.pod(kill.namespace, kill.pod)
-        decision = await self._decide(record, pod, snapshot, with_lesson(statistics, record), now)
+        # The successor of a pod that is gone has another name.
+        gone = pod is None or pod.uid != kill.pod_uid or pod.terminal
+        shared = gone or await self._is_shared(record, now)
+        decision = await self._decide(record, pod, snapshot, with_lesson(statistics, record, shared=shared), now)
         outcome = None
         if isinstance(decision, EvictPod):
-            # The pod comes back at once, and shall be admitted with what was learnt.
-            await self._teach(kill, record)
+            # The pod comes back at once under another name, and shall be admitted with what was learnt.
+            await self._teach(kill, record, shared=True)
         if not isinstance(decision, Hold):
             fresh = _with_fresh(snapshot, pod)
             [outcome] = await self._writer.apply([decision], fresh, now)
             if outcome.verdict is Verdict.DONE:
                 self._remember(kill, now)
         if isinstance(decision, ResizePod | Hold):
-            await self._teach(kill, record)
+            await self._teach(kill, record, shared=shared)
         if outcome is not None and outcome.verdict is not Verdict.DONE and outcome.reason in _AGAIN:
             raise _AGAIN[outcome.reason](outcome.detail or "the pod changed while it was decided on")
         await self._store.record_oom(record)
@@ -164,18 +172,24 @@ class OomReactor:
             reason=(outcome or decision).reason.value,
             verdict=outcome.verdict.value if outcome is not None else "held",
         )
-        return Reaction(record, decision, outcome)
+        return Reaction(record, decision, outcome, pod)
 
     async def _statistics_for(self, kill: OomKill) -> StatisticsTable:
         workload = str(kill.workload) if kill.workload is not None else ""
         return await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
 
-    async def _teach(self, kill: OomKill, record: OomRecord) -> None:
+    async def _is_shared(self, record: OomRecord, now: datetime) -> bool:
+        """Tell whether a kill teaches its whole workload: there was one before."""
+        earlier = await self._store.oom_records(now - _TEACHES_FOR, (record.namespace, record.workload))
+        key = PeakKey(record.namespace, record.workload, record.container, "")
+        return key in lessons_of([*earlier, record]).of_keys
+
+    async def _teach(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
         """Write what a kill teaches into the statistics as they are now, stored and in memory."""
         statistics = await self._statistics_for(kill)
         if statistics.keys:
-            await self._store.write_statistics(with_lesson(statistics, record))
-        self._usage.teach(record)
+            await self._store.write_statistics(with_lesson(statistics, record, shared=shared))
+        self._usage.teach(record, shared=shared)
 
     def _remember(self, kill: OomKill, now: datetime) -> None:
         """Note a reaction, and forget those that have cooled down."""
@@ -209,8 +223,20 @@ class OomReactor:
             limit_ranges=snapshot.limit_ranges.get(record.namespace, ()),
             refused=refused.get(record.pod_uid),
             last_reaction_at=await self._last_reaction(record, now),
+            quotas=snapshot.quotas.get(record.namespace, ()),
+            original_limits=await self._original_limits(pod, snapshot),
         )
         return decide_oom_reaction(record, pod, scene, eligibility, policy, now)
+
+    async def _original_limits(self, pod: Pod | None, snapshot: Snapshot) -> Mapping[str, int] | None:
+        """Return the memory limits that a pod had before it was resized, where its template is not known."""
+        if pod is None or template_limits_of(pod, snapshot) is not None:
+            return None
+        original = (await self._store.original_sizes(pod.uid)).get(pod.uid)
+        if original is None:
+            return None
+        limits = {target.container: target.limits.memory_bytes for target in original.containers}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     async def _last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
         """Return when this container was last reacted to, after a restart from the audit."""

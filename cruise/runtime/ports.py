@@ -113,8 +113,8 @@ class Store(Protocol):
     async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         """Tell whether a kill is remembered."""
 
-    async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
-        """Return the kills finished since a time, oldest first."""
+    async def oom_records(self, since: datetime, of: tuple[str, str] | None = None) -> Sequence[OomRecord]:
+        """Return the kills finished since a time, oldest first: all, or those of a namespace's workload."""
 
     async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         """Append to the audit."""
@@ -152,8 +152,8 @@ class Store(Protocol):
         The first sizes of a pod uid stay; its time becomes the latest.
         """
 
-    async def original_sizes(self) -> Mapping[str, OriginalSizes]:
-        """Return the remembered original sizes by pod uid."""
+    async def original_sizes(self, pod_uid: str | None = None) -> Mapping[str, OriginalSizes]:
+        """Return the remembered original sizes by pod uid, of all pods or of one."""
 
     async def save_packing(self, plan: PackingPlan) -> None:
         """Store a plan of the packer, or how far it is carried out now; its proposal does not change.

@@ -102,6 +102,7 @@ class Settings:
     look_ahead: timedelta = _setting(_PAUSE, _POLICY.look_ahead)
     new_workload_age: timedelta = _setting(_PAUSE, _POLICY.new_workload_age)
     memory_limit_history: timedelta = _setting(_PAUSE, _POLICY.memory_limit_history)
+    memory_limit_ceiling: float = _setting(forms.positive("2"), _POLICY.memory_limit_ceiling)
     deferred_patience: timedelta = _setting(_DURATION, _POLICY.deferred_patience)
     oom_cooldown: timedelta = _setting(_PAUSE, _POLICY.oom_cooldown)
     oom_reaction: OomReaction = _setting(_OOM_REACTION, _POLICY.oom_reaction)

@@ -8,9 +8,12 @@ import pytest
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
+from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Mode, OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
+from cruise.domain.rules import SEEDS
 from cruise.domain.usage import OomRecord
 from tests.builders import (
     NOW,
@@ -20,13 +23,16 @@ from tests.builders import (
     make_container,
     make_node,
     make_pod,
+    make_ref,
     make_resources,
     make_snapshot,
     make_statistic_for,
     make_table,
+    make_workload,
 )
 
 FULL = Policy(mode=Mode.FULL)
+SEEDED = replace(FULL, rules=SEEDS)
 AMPLE = make_resources(1000, 8192)
 
 
@@ -121,6 +127,56 @@ def test_without_limit_or_statistics_the_last_working_set_teaches():
     assert learn_from(kill_of(bare, None, None), None).oom_memory_bytes == 0
 
 
+def test_a_kill_far_below_the_limit_was_the_nodes_and_teaches_nothing():
+    pod = pod_of(900, 16 * 1024)
+    seen = make_statistic_for(pod, memory_peak_mib=900)
+    record = learn_from(kill_of(pod, 16 * 1024, 900), seen)
+    assert record.oom_memory_bytes == 0
+    decision = react(pod, record, statistic={"memory_peak_mib": 900, "memory_7d_max_mib": 900})
+    assert decision == Hold(pod.namespace, pod.name, Reason.RECORDED, Detail.NODE_RAN_OUT)
+
+
+def test_a_kill_teaches_no_more_than_half_as_much_again_as_was_observed():
+    pod = pod_of(300, 1024)
+    record = learn_from(kill_of(pod, 1024, 400), make_statistic_for(pod, memory_peak_mib=300))
+    assert record.oom_memory_bytes == 600 * MEBIBYTE
+
+
+# ---- the ceiling of the limit ----
+
+
+def limits_in_template(limit_mib: int | None):
+    stated = {} if limit_mib is None else {"app": limit_mib * MEBIBYTE}
+    return {"workloads": [replace(make_workload(), memory_limits=stated)]}
+
+
+@pytest.mark.parametrize(
+    ("template_mib", "limit_mib", "next_mib"),
+    [(1024, 1024, 2048), (1024, 1536, 2048), (4096, 1024, 2048), (None, 1024, 2048), (None, 10_000, 16_384)],
+)
+def test_a_kill_lifts_a_limit_to_twice_the_templates_and_to_no_more_than_the_node_has(
+    template_mib, limit_mib, next_mib
+):
+    pod = pod_of(limit_mib // 2, limit_mib)
+    record = learn_from(kill_of(pod, limit_mib, limit_mib), None)
+    target = grown(pod, record, room=make_resources(8000, 99_999), statistic={}, **limits_in_template(template_mib))
+    assert target.limits.memory_bytes == next_mib * MEBIBYTE
+
+
+def test_at_its_ceiling_a_killed_pod_is_left_for_a_person_to_decide():
+    pod = pod_of(2048, 2048)
+    record = learn_from(kill_of(pod, 2048, 2048), None)
+    decision = react(pod, record, **limits_in_template(1024))
+    assert decision == Hold(pod.namespace, pod.name, Reason.CAPPED, Detail.LIMIT_AT_CEILING.of("app"))
+
+
+def test_what_was_raised_before_does_not_raise_the_ceiling():
+    pod = replace(pod_of(2048, 2048), workload=make_ref("Rollout/web"))
+    record = learn_from(kill_of(pod, 2048, 2048), None)
+    noted = replace(pod, annotations={ORIGINAL_RESOURCES: '{"app":{"limits":{"memory":"1Gi"}}}'})
+    assert held(noted, record) is Reason.CAPPED
+
+
 # ---- grow in place ----
 
 
@@ -131,12 +187,12 @@ def test_the_request_grows_to_the_limit_at_the_kill_and_the_limit_to_twice_that(
 
 
 def test_a_larger_seven_day_maximum_counts_for_the_limit():
-    target = grown(pod_of(), statistic={"memory_7d_max_mib": 400})
+    target = grown(pod_of(), statistic={"memory_7d_max_mib": 400}, policy=SEEDED)
     assert (target.requests.memory_bytes, target.limits.memory_bytes) == (256 * MEBIBYTE, 800 * MEBIBYTE)
 
 
 def test_the_limit_is_never_under_what_is_used_now_and_never_falls():
-    assert grown(pod_of(), statistic={"memory_last_mib": 500}).limits.memory_bytes == 600 * MEBIBYTE
+    assert grown(pod_of(), statistic={"memory_last_mib": 500}, policy=SEEDED).limits.memory_bytes == 600 * MEBIBYTE
     large = pod_of(limit_mib=2048)
     record = learn_from(kill_of(large, limit_mib=256), None)
     assert grown(large, record).limits.memory_bytes == 2048 * MEBIBYTE

@@ -10,7 +10,7 @@ from tests.deploy.installing import MODES, NAMESPACE, SERVE, WEBHOOK, documents,
 
 READ = ("get", "list", "watch")
 READ_BY_SERVE = {
-    "": ("limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods"),
+    "": ("limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "resourcequotas"),
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
     "autoscaling.k8s.io": ("verticalpodautoscalers",),

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cruise.decisions.usage.statistics_table import with_lesson
+from cruise.decisions.oom import learn_from
+from cruise.decisions.usage.lessons import with_lesson
 from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill, Pod
@@ -52,8 +53,8 @@ def statistic(
         cpu_base_millicores=100,
         cpu_peak_millicores=200,
         memory_base_bytes=100 * MEBIBYTE,
-        memory_peak_bytes=150 * MEBIBYTE,
-        memory_7d_max_bytes=160 * MEBIBYTE,
+        memory_peak_bytes=350 * MEBIBYTE,
+        memory_7d_max_bytes=360 * MEBIBYTE,
         oom_memory_bytes=oom_mebibytes * MEBIBYTE,
     )
 
@@ -105,7 +106,16 @@ async def test_a_kill_is_recorded_taught_and_answered_in_place():
     )
     [here] = (await only_pod(world)).containers
     assert (here.requests, here.limits) == (amounts(100, 512), amounts(None, 1024))
-    # What was learnt is known at once, to the pod and to all that its workload starts.
+    # What was learnt is known at once, to the pod; its workload waits for a second kill.
+    assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE, 0]
+
+
+async def test_a_second_kill_teaches_the_whole_workload():
+    world = leaking()
+    store, kill = await store_for(world), await killed(world)
+    earlier = replace(kill, pod="web-1", pod_uid="uid-1", finished_at=START - timedelta(days=6))
+    await store.record_oom(learn_from(earlier, None))
+    await reacted(world, store, kill)
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
 
 
@@ -145,7 +155,7 @@ async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
     assert isinstance(reaction.decision, Hold)
     assert reaction.decision.reason is Reason.COOLING_DOWN
     assert reaction.decision.until == first_at + FULL.oom_cooldown
-    assert reaction.record.oom_memory_bytes == 1024 * MEBIBYTE
+    assert reaction.record.oom_memory_bytes == 768 * MEBIBYTE
     assert len(await store.oom_records(START)) == 2
     run(world, 600)
     await store.write_statistics(StatisticsTable.of_rows([statistic(await only_pod(world), world.now)]))
@@ -283,13 +293,13 @@ def test_a_lesson_is_for_the_same_workload_container_and_identity():
         (row("db-0", "StatefulSet/db", identity="0", namespace="other"), 100),
         (row("bare", ""), 100),
     ]
-    table = with_lesson(StatisticsTable.of_rows([one for one, _ in rows]), record)
+    table = with_lesson(StatisticsTable.of_rows([one for one, _ in rows]), record, shared=False)
     assert [value // MEBIBYTE for value in table.oom_memory_bytes.tolist()] == [lesson for _, lesson in rows]
     # A pod without a controller teaches itself alone.
-    alone = with_lesson(table, replace(record, pod="bare-2", workload="", identity=""))
+    alone = with_lesson(table, replace(record, pod="bare-2", workload="", identity=""), shared=False)
     assert alone.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
     # A smaller lesson does not undo a larger one.
-    smaller = with_lesson(table, replace(record, oom_memory_bytes=1))
+    smaller = with_lesson(table, replace(record, oom_memory_bytes=1), shared=False)
     assert smaller.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
 
 
@@ -336,7 +346,7 @@ async def test_a_kill_that_the_store_did_not_take_is_met_again_and_acted_on_once
     assert reaction.decision.reason is Reason.COOLING_DOWN
     assert world.tally.resizes_asked == 1
     assert len(await store.oom_records(START)) == 1
-    assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
+    assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE, 0]
 
 
 async def test_a_kill_that_the_cluster_did_not_take_is_acted_on_when_it_is_back():
@@ -398,7 +408,7 @@ async def test_an_old_kill_teaches_and_is_not_acted_on(age, acts):
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, replace(kill, finished_at=world.now - age))
     assert isinstance(reaction.decision, ResizePod if acts else Hold)
-    assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
+    assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE, 0]
     ancient = replace(kill, finished_at=world.now - timedelta(days=8))
     assert await OomReactor(world, store, FULL).react(ancient, world.now) is None
 

@@ -24,13 +24,17 @@ async def known(connection: AsyncConnection, pod_uid: str, container: str, finis
     return await connection.scalar(select(oom_record.c.pod_uid).filter_by(**key)) is not None
 
 
-async def finished_since(connection: AsyncConnection, since: datetime) -> Sequence[OomRecord]:
-    """Return the kills finished not before a time, oldest first."""
+async def finished_since(
+    connection: AsyncConnection, since: datetime, of: tuple[str, str] | None = None
+) -> Sequence[OomRecord]:
+    """Return the kills finished not before a time, oldest first: all, or those of a namespace's workload."""
     statement = (
         select(oom_record)
         .where(oom_record.c.finished_at >= since)
         .order_by(oom_record.c.finished_at, oom_record.c.pod_uid, oom_record.c.container)
     )
+    if of is not None:
+        statement = statement.filter_by(namespace=of[0], workload=of[1])
     return [OomRecord(**row) for row in (await connection.execute(statement)).mappings()]
 
 

@@ -45,11 +45,14 @@ async def remember(connection: AsyncConnection, originals: Sequence[OriginalSize
     await connection.execute(statement.on_conflict_do_update(index_elements=["pod_uid"], set_={"at": later}))
 
 
-async def of_pods(connection: AsyncConnection) -> dict[str, OriginalSizes]:
-    """Return the remembered sizes by pod uid."""
+async def of_pods(connection: AsyncConnection, pod_uid: str | None = None) -> dict[str, OriginalSizes]:
+    """Return the remembered sizes by pod uid, of all pods or of one."""
+    statement = select(original_size)
+    if pod_uid is not None:
+        statement = statement.where(original_size.c.pod_uid == pod_uid)
     return {
         row.pod_uid: OriginalSizes(row.pod_uid, row.namespace, row.pod, read_targets(row.containers), row.at)
-        for row in await connection.execute(select(original_size))
+        for row in await connection.execute(statement)
     }
 
 

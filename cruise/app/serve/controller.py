@@ -177,7 +177,7 @@ class Controller:
         self.activity.add_pass(done)
         self._packing_due = True
         self.activity.paused = await self._store.paused()
-        holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
+        holds = [*done.waiting, *(hold for plan in done.plans for hold in (*plan.hold, *plan.growing))]
         pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
         await self._hooks.announce(done.outcomes, holds, pods)
         return done
@@ -236,6 +236,9 @@ class Controller:
             if reaction.outcome is not None:
                 self.activity.add([reaction.outcome])
                 await self._hooks.announce([reaction.outcome], (), {})
+            elif isinstance(reaction.decision, Hold) and reaction.pod is not None:
+                pod = reaction.pod
+                await self._hooks.announce((), [reaction.decision], {(pod.namespace, pod.name): pod})
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""

@@ -53,7 +53,7 @@ class KillReactions:
         table = self._known.between_passes(container, view)
         statistic = table.row(0) if table.keys else None
         record = learn_from(_oom_kill(pod, kill, at), statistic)
-        self._statistics.learn(container, record.oom_memory_bytes, kill.at)
+        self._statistics.learn(container, record, kill.at)
         if statistic is not None:
             lesson = max(statistic.oom_memory_bytes, record.oom_memory_bytes)
             table = StatisticsTable.of_rows([replace(statistic, oom_memory_bytes=lesson)])
@@ -71,6 +71,8 @@ class KillReactions:
         decision = decide_oom_reaction(record, pod, scene, eligibility, self._policy, at)
         if not isinstance(decision, ResizePod | EvictPod):
             return KillReaction()
+        if isinstance(decision, EvictPod):
+            self._statistics.teach_workload(container, record.oom_memory_bytes)
         if isinstance(decision, EvictPod) and self._disruptions.spend(decision, view) is not None:
             return KillReaction()
         self._reacted_at[container] = (born, at)

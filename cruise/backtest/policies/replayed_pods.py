@@ -36,7 +36,14 @@ class ReplayedPods:
         self._numbers = np.array(
             [number_of[one.namespace, one.workload] for one in recording.containers], dtype=np.int64
         )
-        self._workloads = {key: Workload(*key, replicas=count) for key, count in replicas.items()}
+        limits: dict[tuple[str, WorkloadRef], dict[str, int]] = {key: {} for key in replicas}
+        for one in recording.containers:
+            stated = limits[one.namespace, one.workload]
+            if one.memory_limit_bytes:
+                stated[one.container] = max(one.memory_limit_bytes, stated.get(one.container, 0))
+        self._workloads = {
+            key: Workload(*key, replicas=count, memory_limits=limits[key]) for key, count in replicas.items()
+        }
 
     def note_admission(self, container: int, sized: bool) -> None:
         """Remember whether a container's new pod was created with other sizes than its template's."""

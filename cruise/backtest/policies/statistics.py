@@ -6,7 +6,7 @@ write to and to read from, and keys to be looked up.
 
 from collections import deque
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,12 @@ from cruise.decisions.usage.estimation import (
     is_bare,
     workload_statistic,
 )
+from cruise.decisions.usage.lessons import SingleLesson, single_lesson, taught_by_single_kills
 from cruise.decisions.usage.peaks import first_hour_of_history, numbered_peaks, peak_hours
 from cruise.decisions.usage.usage_columns import RecentUsage
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.policy import Policy
-from cruise.domain.usage import ContainerKey, PeakKey, StatisticColumns, StatisticsTable
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, StatisticColumns, StatisticsTable
 from cruise.runtime.usage.peaks import PeakNumbers
 from cruise.runtime.usage.windows import UsageWindows
 
@@ -57,8 +58,9 @@ class ReplayedStatistics:
         self._windows = UsageWindows(self._step, least_rows=max(1, len(numbers)))
         self._week = PeakWeek(len(self.keys))
         self._peaks = PeakNumbers()
-        self._kills: deque[tuple[int, int, int]] = deque()  # time, number, bytes, by time
+        self._kills: deque[_Taught] = deque()  # by time
         self._oom = np.zeros(len(self.keys), dtype=np.int64)
+        self._single: dict[int, SingleLesson] = {}
         self._of_containers = _Latest(len(numbers))
         self._of_workloads = _Latest(len(self.keys))
         self._table: StatisticsTable | None = None
@@ -95,13 +97,20 @@ class ReplayedStatistics:
         self._rows[containers] = -1
         self._of_containers.forget(containers)
 
-    def learn(self, container: int, oom_memory_bytes: int, at: int) -> None:
-        """Remember for 7 days what a kill taught about a container's key."""
-        number = int(self.numbers[container])
-        self._kills.append((at, number, oom_memory_bytes))
-        self._oom[number] = max(self._oom[number], oom_memory_bytes)
-        # What is known already learns it too, as the reactor teaches the stored statistics.
-        taught = self._of_workloads.columns.oom_memory_bytes
+    def learn(self, container: int, record: OomRecord, at: int) -> None:
+        """Remember for 7 days what a kill taught: its own pod, and after a second kill the workload."""
+        if not record.oom_memory_bytes:
+            return
+        number, birth = int(self.numbers[container]), self._births[container]
+        lesson = single_lesson(record.oom_memory_bytes, record.memory_limit_bytes)
+        self._kills.append(_Taught(at, number, container, birth, lesson))
+        self._count_kills(number)
+        if self._oom[number]:
+            self.teach_workload(container, record.oom_memory_bytes)
+
+    def teach_workload(self, container: int, oom_memory_bytes: int) -> None:
+        """Let a workload's next pod learn from a kill at once, as the reactor teaches the stored statistics."""
+        number, taught = int(self.numbers[container]), self._of_workloads.columns.oom_memory_bytes
         taught[number] = max(taught[number], oom_memory_bytes)
         self._table = None
 
@@ -126,7 +135,13 @@ class ReplayedStatistics:
         )
         chosen, containers = estimate_containers(gauged, self._rows[live])
         self._of_containers.forget(gone)
-        self._of_containers.put(live[chosen], containers)
+        self._of_containers.put(
+            live[chosen], taught_by_single_kills(containers, self.numbers[live[chosen]], self._single)
+        )
+        own = self._of_containers.columns.oom_memory_bytes
+        for kill in self._kills:
+            if self._births[kill.container] == kill.birth:
+                own[kill.container] = max(own[kill.container], kill.lesson.taught_bytes)
         resting = np.ones(len(self.keys), dtype=np.bool_)
         resting[self.numbers[live]] = False
         self._of_workloads.put(*estimate_workloads(gauged, resting))
@@ -169,9 +184,26 @@ class ReplayedStatistics:
             self._rows[found] = self._windows.rows_for([self._pods[container] for container in found.tolist()])
 
     def _forget_kills(self) -> None:
-        while self._kills and self._kills[0][0] < self.at - OOM_SECONDS:
-            _, forgotten, _ = self._kills.popleft()
-            self._oom[forgotten] = max((taught for _, number, taught in self._kills if number == forgotten), default=0)
+        while self._kills and self._kills[0].at < self.at - OOM_SECONDS:
+            self._count_kills(self._kills.popleft().number)
+
+    def _count_kills(self, number: int) -> None:
+        """Sort what is remembered of a key's kills into what all its containers learn and what only some do."""
+        known = [kill.lesson for kill in self._kills if kill.number == number]
+        self._oom[number] = max((one.taught_bytes for one in known), default=0) if len(known) > 1 else 0
+        self._single.pop(number, None)
+        if len(known) == 1:
+            self._single[number] = known[0]
+
+
+class _Taught(NamedTuple):
+    """What a kill taught about one of a container's pods."""
+
+    at: int
+    number: int
+    container: int
+    birth: int
+    lesson: SingleLesson
 
 
 class _Latest:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.memory_limit import lowers_memory_limits
-from cruise.decisions.sizing.node_sizes import Sized
+from cruise.decisions.sizing.node_sizes import Sized, ceilings_on
 from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import LimitRangeItem
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import ResourceName, whole_mebibytes
 from cruise.domain.usage import Statistic, StatisticsTable
 
 
@@ -70,8 +70,9 @@ class MemoryLimitSteps:
     """From the 7-day maximum to the memory limit, in bytes; 0 where there is no limit.
 
     `wanted` is 2 × the larger of 7-day maximum and OOM memory, `safe` 1.2 × the working set now, `cap` what the
-    LimitRanges leave (None: anything). `kept` tells that the kubelet cannot lower limits in place, `young` that the
-    history is too short to lower one. A container that gets no request gets no limit either.
+    LimitRanges leave (None: anything), `ceiling` what the limit may rise to now (None: anything). `kept` tells that the
+    kubelet cannot lower limits in place, `young` that the history is too short to lower one, `grows` that use only
+    grows, towards a limit that does not follow. A container that gets no request gets no limit either.
     """
 
     managed: bool
@@ -81,8 +82,10 @@ class MemoryLimitSteps:
     wanted: int
     safe: int
     cap: int | None
+    ceiling: int | None
     kept: bool
     young: bool
+    grows: bool
     final: int
     dead_band: DeadBandStep
 
@@ -182,11 +185,25 @@ def _memory_limit(sized: Sized, at: int, statistic: Statistic) -> MemoryLimitSte
         wanted=int(table.limit_demand.wanted[at]),
         safe=int(table.limit_demand.safe[at]),
         cap=None if cap >= UNBOUNDED else cap,
+        ceiling=_ceiling(sized, at),
         kept=not lowers_memory_limits(sized.columns.nodes[int(sized.columns.node_of[at])]),
         young=current > 0 and not bool(table.limit_demand.may_fall[at]),
+        grows=bool(sized.unchecked[at]),
         final=final,
         dead_band=_dead_band(sized, at, ResourceName.MEMORY, current, final),
     )
+
+
+def _ceiling(sized: Sized, at: int) -> int | None:
+    """Return what keeps a container's memory limit from what it should be, None where nothing does."""
+    ceiling, table = ceilings_on(sized.columns), sized.columns.table
+    if ceiling is None:
+        return None
+    demand, current, request = table.limit_demand, int(table.memory_limit[at]), int(sized.trimmed.memory_bytes[at])
+    wanted = whole_mebibytes(max(int(demand.wanted[at]), int(demand.safe[at]), request))
+    has_to = bool(demand.killed[at]) or request > current
+    highest = max(int((ceiling.at_all if has_to else ceiling.in_passing)[at]), current)
+    return highest if highest < wanted else None
 
 
 def _cpu_limit(sized: Sized, at: int) -> CpuLimitSteps:

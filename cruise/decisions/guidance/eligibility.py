@@ -9,6 +9,7 @@ import numpy as np
 
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
+from cruise.decisions.guidance.template_limits import template_limits_of
 from cruise.decisions.usage.estimation import OWN_SECONDS
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
 from cruise.decisions.usage.revisions import shown_revisions
@@ -36,7 +37,8 @@ class Touchable(NamedTuple):
 
     `sized` are the main containers and sidecars, in the pod's order. `stated` has four numbers for each of them: CPU
     request, memory request, CPU limit, memory limit, 0 for what is absent. `manages_cpu` and `manages_memory` tell
-    which resources are not left to the user or to an autoscaler.
+    which resources are not left to the user or to an autoscaler. `template_limits` are the memory limits that the pod
+    template states, by container, None where they are not known.
     """
 
     pod: Pod
@@ -46,6 +48,7 @@ class Touchable(NamedTuple):
     stated: tuple[int, ...]
     manages_cpu: bool
     manages_memory: bool
+    template_limits: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +219,8 @@ class Eligibility:
         if not manages_cpu and not manages_memory:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_RESTARTS, "resizePolicy RestartContainer")
         known = tuple([row for row in rows if row is not None])
-        return Touchable(pod, guidance, sized, known, tuple(stated), manages_cpu, manages_memory)
+        templates = template_limits_of(pod, self._snapshot)
+        return Touchable(pod, guidance, sized, known, tuple(stated), manages_cpu, manages_memory, templates)
 
     def _why_unfit(self, pod: Pod) -> Reason | None:
         """Tell what about the pod itself forbids a resize."""

@@ -10,6 +10,7 @@ _READ = (
     ("", "nodes"),
     ("", "namespaces"),
     ("", "limitranges"),
+    ("", "resourcequotas"),
     ("", "persistentvolumeclaims"),
     ("", "persistentvolumes"),
     ("storage.k8s.io", "storageclasses"),

@@ -1,6 +1,6 @@
 """Which containers are in danger as they are sized now: killed, about to be, throttled, or without any claim."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +17,7 @@ class RiskKind(StrEnum):
     """What threatens a container, worst first."""
 
     OOM_KILLED = "oom-killed"
+    MEMORY_GROWS = "memory-grows"
     MEMORY_NEAR_LIMIT = "memory-near-limit"
     MEMORY_UNDER_REQUESTED = "memory-under-requested"
     CPU_THROTTLED = "cpu-throttled"
@@ -64,8 +65,11 @@ def rank_risks(
     been killed, or to have no requests.
     """
     crowded = frozenset(plan.node for plan in plans if plan.evict or not plan.fits)
+    growing = {
+        (hold.namespace, hold.pod, name) for plan in plans for hold in plan.growing for name in hold.detail.split(", ")
+    }
     kills = _latest_kills(snapshot.oom_kills)
-    judge = _Judge(statistics, crowded, kills, policy, now)
+    judge = _Judge(statistics, crowded, growing, kills, policy, now)
     live = [pod for pod in snapshot.pods if pod.node is not None and not pod.terminal and not pod.terminating]
     counts: dict[tuple[str, str, str], int] = {}
     found: dict[tuple[RiskKind, str, str, str], Risk] = {}
@@ -109,6 +113,7 @@ class _Judge:
         self,
         statistics: StatisticsTable,
         crowded: frozenset[str],
+        growing: Collection[tuple[str, str, str]],
         kills: Mapping[tuple[str, str, str], OomKill],
         policy: Policy,
         now: datetime,
@@ -116,6 +121,7 @@ class _Judge:
         self._find = statistics.find
         self._oldest_seconds = int((now - policy.max_age).timestamp())
         self._crowded = crowded
+        self._growing = growing
         self._kills = kills
         self._excluded = policy.excluded_namespaces
         self._updated_at = statistics.updated_at.tolist()
@@ -156,7 +162,10 @@ class _Judge:
     ) -> Iterator[Risk]:
         requests, limits = container.requests, container.limits
         largest = max(self._memory_peak[row], self._memory_7d_max[row])
-        if limits.memory_bytes and largest >= NEAR_LIMIT * limits.memory_bytes:
+        namespace, _, name, pod = place
+        if limits.memory_bytes and (namespace, pod, name) in self._growing:
+            yield Risk(RiskKind.MEMORY_GROWS, *place, largest, limits.memory_bytes)
+        elif limits.memory_bytes and largest >= NEAR_LIMIT * limits.memory_bytes:
             yield Risk(RiskKind.MEMORY_NEAR_LIMIT, *place, largest, limits.memory_bytes)
         base = self._memory_base[row]
         if requests.memory_bytes and base > requests.memory_bytes:

@@ -1,7 +1,8 @@
 """The memory limit of a container: a multiple of the largest use seen, within what is safe and what may change.
 
 A limit is not reserved, so a lower one frees nothing, and what comes once a month is in no shorter history: it falls
-only on a long history.
+only on a long history. Nor does it follow use upwards for ever: a leak is to meet its limit before it meets the node's
+end. In passing it rises no further than the pod template states, and never above its ceiling.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import overload
 import numpy as np
 
 from cruise.decisions.guidance.container_bounds import ContainerBounds
-from cruise.domain.arrays import BoolArray, Int64Array, capped, round_up_whole
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, capped, round_up_whole
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, whole_mebibytes
@@ -19,6 +20,8 @@ from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
 
 # Kubernetes 1.34 is the first version whose kubelet lowers, and adds, memory limits in place.
 FIRST_KUBELET_LOWERING_MEMORY_LIMITS = (1, 34)
+AFTER_KILL = 1.5
+"""What a limit that was reached is multiplied with at least, within its ceiling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,46 +29,108 @@ class LimitDemand:
     """What containers need of their memory limits, one entry each, in bytes.
 
     `wanted` is the multiple of the largest use seen, `safe` the working set now with a margin; `may_fall` tells where
-    the history is long enough for a limit to be lowered.
+    the history is long enough for a limit to be lowered, `killed` where a kill has taught something, `rising` where use
+    is at its highest, and above its base.
     """
 
     wanted: Int64Array
     safe: Int64Array
     may_fall: BoolArray
+    killed: BoolArray
+    rising: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """How far memory limits may rise, one entry a container, in bytes: in passing, and at all."""
+
+    in_passing: Int64Array
+    at_all: Int64Array
+
+    def on(self, allocatable: Int64Array) -> "Ceilings":
+        """Return the same on nodes that have no more than `allocatable`, one entry a container."""
+        return Ceilings(np.minimum(self.in_passing, allocatable), np.minimum(self.at_all, allocatable))
 
 
 def limit_demand(statistics: StatisticColumns, rows: Int64Array, policy: Policy) -> LimitDemand:
     """Put together what the statistics at `rows` need of memory limits."""
-    largest = np.maximum(capped(statistics.memory_7d_max_bytes[rows]), capped(statistics.oom_memory_bytes[rows]))
+    lesson, largest = capped(statistics.oom_memory_bytes[rows]), capped(statistics.memory_7d_max_bytes[rows])
+    last = capped(statistics.memory_last_bytes[rows])
     return LimitDemand(
-        wanted=np.ceil(largest * policy.memory_limit_factor).astype(np.int64),
-        safe=np.ceil(capped(statistics.memory_last_bytes[rows]) * policy.working_set_margin).astype(np.int64),
-        may_fall=_may_fall(statistics.history_since[rows], statistics.updated_at[rows], policy),
+        wanted=np.ceil(np.maximum(largest, lesson) * policy.memory_limit_factor).astype(np.int64),
+        safe=np.ceil(last * policy.working_set_margin).astype(np.int64),
+        may_fall=_may_fall(statistics.history_since[rows], statistics.updated_at[rows], lesson, policy),
+        killed=lesson > 0,
+        rising=(last >= largest) & (last > capped(statistics.memory_base_bytes[rows])),
     )
 
 
+def ceilings(template: Int64Array, current: Int64Array, policy: Policy) -> Ceilings:
+    """Return how far limits of running containers may rise, their nodes apart.
+
+    `template` is what the pod template states, `UNBOUNDED` where it states none, negative where it is not known: such
+    a limit does not rise by itself, since what it is now may be what it was raised to.
+    """
+    most = np.minimum(template * policy.memory_limit_ceiling, UNBOUNDED).astype(np.int64) // MEBIBYTE * MEBIBYTE
+    known = template >= 0
+    return Ceilings(np.where(known, np.minimum(template, most), current), np.where(known, most, current))
+
+
+def ceiling_of(template: int | None, allocatable: int | None, policy: Policy) -> int:
+    """Return what one memory limit may rise to.
+
+    `template` is the limit that the pod template states, None where it states none; `allocatable` the memory of the
+    node that the pod is bound to, None where it is not bound.
+    """
+    if not policy.rules.ceiling:
+        return UNBOUNDED
+    most = UNBOUNDED if template is None else int(template * policy.memory_limit_ceiling) // MEBIBYTE * MEBIBYTE
+    return min(most, UNBOUNDED if allocatable is None else allocatable)
+
+
+def grows_unchecked(demand: LimitDemand, limits: Int64Array) -> BoolArray:
+    """Tell for each container whether its use is at its highest and so near a limit that does not rise with it."""
+    return demand.rising & (limits > 0) & (demand.safe > limits)
+
+
 @overload
-def _may_fall(history_since: int, updated_at: int, policy: Policy) -> bool: ...
+def _may_fall(history_since: int, updated_at: int, lesson: int, policy: Policy) -> bool: ...
 @overload
-def _may_fall(history_since: Int64Array, updated_at: Int64Array, policy: Policy) -> BoolArray: ...
-def _may_fall(history_since: int | Int64Array, updated_at: int | Int64Array, policy: Policy) -> bool | BoolArray:
-    """Tell whether a history is long enough for a limit to be lowered; one of unknown length (0) is."""
+def _may_fall(history_since: Int64Array, updated_at: Int64Array, lesson: Int64Array, policy: Policy) -> BoolArray: ...
+def _may_fall(
+    history_since: int | Int64Array, updated_at: int | Int64Array, lesson: int | Int64Array, policy: Policy
+) -> bool | BoolArray:
+    """Tell whether a history is long enough for a limit to be lowered; one of unknown length (0) is.
+
+    While a kill is remembered it is not: what was used then may be in no sample.
+    """
     long_enough = updated_at - history_since >= int(policy.memory_limit_history.total_seconds())
     falls: bool | BoolArray = (history_since == 0) | long_enough
-    return falls
+    return falls & (lesson == 0) if policy.rules.ceiling else falls
 
 
 def memory_limits(
-    demand: LimitDemand, current: Int64Array, request: Int64Array, most: Int64Array, lowers: BoolArray
+    demand: LimitDemand,
+    current: Int64Array,
+    request: Int64Array,
+    most: Int64Array,
+    lowers: BoolArray,
+    ceiling: Ceilings | None = None,
 ) -> Int64Array:
     """Return the memory limit of each container of a running pod, 0 for none.
 
-    `most` is what the LimitRanges leave, `lowers` tells where the kubelet lowers and adds limits in place.
+    `most` is what the LimitRanges leave, `lowers` tells where the kubelet lowers and adds limits in place. Without a
+    `ceiling` limits follow use wherever it goes.
     """
     stated = current > 0
     safe = np.maximum(demand.safe, request)
+    wanted = round_up_whole(np.maximum(demand.wanted, safe), MEBIBYTE)
+    if ceiling is not None:
+        has_to = demand.killed | (request > current)
+        highest = np.maximum(np.where(has_to, ceiling.at_all, ceiling.in_passing), current)
+        wanted = np.maximum(np.minimum(wanted, highest), request)
     # Where a LimitRange leaves no safe limit the value stays safe, and the pod is held for breaking the range.
-    wanted = np.minimum(round_up_whole(np.maximum(demand.wanted, safe), MEBIBYTE), np.maximum(most, safe))
+    wanted = np.minimum(wanted, np.maximum(most, safe))
     # The API server would make a limit without a request the request, and that may not grow here.
     wanted = np.where((request > 0) | stated, wanted, 0)
     least = np.where(stated & ~demand.may_fall, np.minimum(current, most), 0)
@@ -75,11 +140,18 @@ def memory_limits(
 
 
 def limit_at_admission(
-    statistic: Statistic, request: int, stated: int | None, bounds: ContainerBounds, policy: Policy
+    statistic: Statistic,
+    request: int,
+    stated: int | None,
+    bounds: ContainerBounds,
+    policy: Policy,
+    ceiling: int = UNBOUNDED,
 ) -> int:
     """Return the memory limit that a container is created with beside its `request`."""
-    wanted = _wanted(max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes), policy)
-    if stated is not None and not _may_fall(statistic.history_since, statistic.updated_at, policy):
+    wanted = min(_wanted(max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes), policy), ceiling)
+    if stated is not None and not _may_fall(
+        statistic.history_since, statistic.updated_at, statistic.oom_memory_bytes, policy
+    ):
         wanted = max(wanted, stated)
     return _bounded(wanted, request, bounds)
 
@@ -92,14 +164,19 @@ def limit_after_kill(
     node: Node | None,
     bounds: ContainerBounds,
     policy: Policy,
+    ceiling: int = UNBOUNDED,
 ) -> int | None:
-    """Return the memory limit of a killed container beside its `request`, never lower; None where it has none."""
+    """Return the memory limit of a killed container beside its `request`, never lower; None where it has none.
+
+    One that was reached rises, however little use was seen before: what came at once is in no sample.
+    """
     seen, working_set = (0, 0) if statistic is None else (statistic.memory_7d_max_bytes, statistic.memory_last_bytes)
     largest = max(record.oom_memory_bytes, seen)
     if stated is None and (not largest or (node is not None and not lowers_memory_limits(node))):
         return None
     safe = whole_mebibytes(math.ceil(working_set * policy.working_set_margin))
-    return max(_bounded(max(_wanted(largest, policy), safe), request, bounds), stated or 0)
+    reached = whole_mebibytes(math.ceil((record.memory_limit_bytes or 0) * AFTER_KILL)) if policy.rules.ceiling else 0
+    return max(_bounded(min(max(_wanted(largest, policy), safe, reached), ceiling), request, bounds), stated or 0)
 
 
 def _wanted(largest: int, policy: Policy) -> int:

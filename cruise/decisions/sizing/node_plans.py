@@ -47,6 +47,7 @@ class NodePlan:
     grow, and `reason` is `oversubscribed` where no eviction would mend it, `crowded` where none is due. `short` is
     what the node was short of before anyone goes. `evict` is in marking order, `resize` has the shrinks first,
     `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those of the survivors,
+    `growing` are pods whose memory only grows, towards a limit that does not follow, whatever else is done about them;
     `counted` is what kube-scheduler counts on the node now, `extras` what the headroom model summed up of CPU and of
     memory over the containers of `targets`.
     """
@@ -65,6 +66,7 @@ class NodePlan:
     resize: tuple[ResizePod, ...] = ()
     hold: tuple[Hold, ...] = ()
     short: frozenset[ResourceName] = frozenset()
+    growing: tuple[Hold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,23 @@ def _spare(columns: NodeColumns, rooms: Sequence[Room]) -> dict[str, Spare]:
 def plans_of(found: SizedNodes, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime) -> list[NodePlan]:
     """Return what to do on each node."""
     resizes, holds = _resizes(found.sized, policy, refused, now)
-    return [_plan(room, found.sized, resizes, holds) for room in found.rooms]
+    growing = _growing(found.sized)
+    return [_plan(room, found.sized, resizes, holds, growing) for room in found.rooms]
+
+
+def _growing(sized: Sized) -> Mapping[int, Sequence[Hold]]:
+    """Return the pods whose memory only grows, by the index of their node."""
+    columns, found = sized.columns, dict[int, list[Hold]]()
+    names: dict[int, list[str]] = {}
+    for at in np.flatnonzero(sized.unchecked).tolist():
+        pod = int(columns.candidates.pod_of[at])
+        container = columns.candidates.pods[pod].sized[at - int(columns.candidates.first_container[pod])]
+        names.setdefault(pod, []).append(container.name)
+    for index, containers in names.items():
+        pod_there, node = columns.candidates.pods[index].pod, int(columns.node_of_pod[index])
+        hold = Hold(pod_there.namespace, pod_there.name, Reason.MEMORY_GROWS, ", ".join(containers))
+        found.setdefault(node, []).append(hold)
+    return found
 
 
 def _resizes(
@@ -221,7 +239,13 @@ def _resizes(
     return resizes, holds
 
 
-def _plan(room: Room, sized: Sized, resizes: Sequence[ResizePod | None], holds: Sequence[Hold | None]) -> NodePlan:
+def _plan(
+    room: Room,
+    sized: Sized,
+    resizes: Sequence[ResizePod | None],
+    holds: Sequence[Hold | None],
+    growing: Mapping[int, Sequence[Hold]],
+) -> NodePlan:
     node, table, pods = room.number, sized.columns.table, sized.columns.pods_of(room.number)
     cpu, memory = sized.sums[ResourceName.CPU], sized.sums[ResourceName.MEMORY]
     own = [resize for resize in map(resizes.__getitem__, pods) if resize is not None]
@@ -243,6 +267,7 @@ def _plan(room: Room, sized: Sized, resizes: Sequence[ResizePod | None], holds: 
         targets=ContainerSizes(sized, pods),
         resize=tuple(own),
         hold=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),
+        growing=tuple(growing.get(node, ())),
         extras=(tuple(cpu.extras[node].tolist()), tuple(memory.extras[node].tolist())),
         short=sized.fit.short.get(node, frozenset()),
     )

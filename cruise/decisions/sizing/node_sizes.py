@@ -8,7 +8,7 @@ import numpy as np
 from cruise.decisions.sizing.causes import NO_REFUSALS, Cause, Causes, Refusals, SizeColumns, find_causes
 from cruise.decisions.sizing.fitting import Fit
 from cruise.decisions.sizing.headroom.model import Headroom
-from cruise.decisions.sizing.memory_limit import lowers_memory_limits, memory_limits
+from cruise.decisions.sizing.memory_limit import Ceilings, grows_unchecked, lowers_memory_limits, memory_limits
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.sharing import NodeSums, Shares, share_headroom, sum_up
 from cruise.decisions.sizing.trimming import trim_growth, trim_to_room
@@ -38,6 +38,14 @@ class Sized:
     def rightsized(self) -> BoolArray:
         """Tell for each pod whether its sizes are written."""
         return np.asarray(self.causes == Cause.RIGHTSIZED)
+
+    @property
+    def unchecked(self) -> BoolArray:
+        """Tell for each container whether its memory only grows, towards a limit that does not follow."""
+        table = self.columns.table
+        if table.ceilings is None:
+            return np.zeros(len(table.rows), dtype=np.bool_)
+        return grows_unchecked(table.limit_demand, self.written.memory_limit_bytes) & table.memory.managed
 
     def growth(self, resource: ResourceName) -> Int64Array:
         """Return what each pod's requests, as kube-scheduler counts them, would rise by; 0 where they fall or stay."""
@@ -83,8 +91,16 @@ def _memory_limits(columns: NodeColumns, memory: Int64Array) -> Int64Array:
     table = columns.table
     most = columns.candidates.most_limit(ResourceName.MEMORY, memory)
     lowers = np.array([lowers_memory_limits(node) for node in columns.nodes], dtype=np.bool_)[columns.node_of]
-    limits = memory_limits(table.limit_demand, table.memory_limit, memory, most, lowers)
+    limits = memory_limits(table.limit_demand, table.memory_limit, memory, most, lowers, ceilings_on(columns))
     return np.where(table.memory.managed, limits, table.memory_limit)
+
+
+def ceilings_on(columns: NodeColumns) -> Ceilings | None:
+    """Return how far memory limits may rise on the nodes that the containers are on, None where anything goes."""
+    if columns.table.ceilings is None:
+        return None
+    memory = whole_numbers([node.allocatable.memory_bytes for node in columns.nodes])
+    return columns.table.ceilings.on(memory[columns.node_of])
 
 
 def _cpu_limits(columns: NodeColumns, cpu: Int64Array) -> Int64Array:

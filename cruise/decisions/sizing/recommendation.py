@@ -8,8 +8,8 @@ import numpy as np
 
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.candidate_columns import CandidateColumns, candidate_columns
-from cruise.decisions.sizing.memory_limit import LimitDemand, limit_demand
-from cruise.domain.arrays import BoolArray, Int64Array, capped
+from cruise.decisions.sizing.memory_limit import Ceilings, LimitDemand, ceilings, limit_demand
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, capped
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
@@ -41,7 +41,8 @@ class Demand:
 class DemandTable:
     """The demand of touchable pods, in the order of `candidates`; `rows` are the rows of their statistics.
 
-    `cpu_limit` and `memory_limit` are those in the spec, 0 where there is none.
+    `cpu_limit` and `memory_limit` are those in the spec, 0 where there is none; `ceilings` is None where limits have
+    none.
     """
 
     candidates: CandidateColumns
@@ -51,6 +52,7 @@ class DemandTable:
     cpu_limit: Int64Array
     memory_limit: Int64Array
     limit_demand: LimitDemand
+    ceilings: Ceilings | None = None
 
     def of(self, resource: ResourceName) -> Demand:
         """Return one resource's demand."""
@@ -80,6 +82,7 @@ def demand_table(
     cpu_peak = capped(statistics.cpu_peak_millicores[rows])
     memory_peak = np.maximum(capped(statistics.memory_peak_bytes[rows]), capped(statistics.oom_memory_bytes[rows]))
     cpu_base, memory_base = capped(statistics.cpu_base_millicores[rows]), capped(statistics.memory_base_bytes[rows])
+    of_limits = limit_demand(statistics, rows, policy)
     return DemandTable(
         candidates=candidates,
         rows=rows,
@@ -87,8 +90,26 @@ def demand_table(
         memory=_demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1]),
         cpu_limit=stated[:, 2],
         memory_limit=stated[:, 3],
-        limit_demand=limit_demand(statistics, rows, policy),
+        limit_demand=of_limits,
+        ceilings=_ceilings(candidates, stated[:, 3], of_limits, policy) if policy.rules.ceiling else None,
     )
+
+
+def _ceilings(candidates: CandidateColumns, current: Int64Array, demand: LimitDemand, policy: Policy) -> Ceilings:
+    """Return the ceilings of the limits that might rise; the templates of others are not looked at.
+
+    Where there is no limit the template states none, since none is ever removed in place.
+    """
+    template = np.where(current > 0, current, UNBOUNDED)
+    for at in np.flatnonzero((current > 0) & (demand.wanted > current)).tolist():
+        pod = int(candidates.pod_of[at])
+        touchable = candidates.pods[pod]
+        if touchable.template_limits is None:
+            template[at] = -1
+        else:
+            container = touchable.sized[at - int(candidates.first_container[pod])]
+            template[at] = min(touchable.template_limits.get(container.name, UNBOUNDED), UNBOUNDED)
+    return ceilings(template, current, policy)
 
 
 def _demand(

@@ -1,10 +1,10 @@
 """From usage samples to statistics: base, peaks and age of every container, in columns."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.usage.lessons import Lessons, SingleLesson, taught_by_own_kills, taught_by_single_kills
 from cruise.decisions.usage.peaks import Peaks, estimate_peaks
 from cruise.decisions.usage.percentiles import largest_of_groups, percentile_of_rows
 from cruise.decisions.usage.usage_columns import KnownPeaks, LiveContainers, MixedRevisions, RecentUsage
@@ -49,7 +49,7 @@ def estimate_statistics(
     recent: RecentUsage,
     known: KnownPeaks,
     live: LiveContainers,
-    oom_memory: Mapping[PeakKey, int],
+    lessons: Lessons,
     at: int,
     step: int,
     max_age_seconds: int,
@@ -65,18 +65,24 @@ def estimate_statistics(
     if not known.keys:
         return StatisticsTable.of_rows([])
     oom = np.zeros(len(known.keys), dtype=np.int64)
-    for number, key in enumerate(known.keys) if oom_memory else ():
-        oom[number] = oom_memory.get(key, 0)
+    single: dict[int, SingleLesson] = {}
+    for number, key in enumerate(known.keys) if lessons.of_keys or lessons.single else ():
+        oom[number] = lessons.of_keys.get(key, 0)
+        if key in lessons.single:
+            single[number] = lessons.single[key]
     gauged = gauge_usage(recent, known, live.rows, oom, at, step, max_age_seconds, new_workload_seconds)
     chosen, containers = estimate_containers(gauged, live.rows, live.mixed)
+    parents = known.parent[recent.number[live.rows[chosen]]]
+    containers = taught_by_single_kills(containers, parents, single)
     numbers, workloads = estimate_workloads(gauged, _resting(known, live))
     keys = [known.keys[number] for number in numbers.tolist()]
     shared = [place for place, key in enumerate(keys) if not is_bare(key)]
     shared.sort(key=keys.__getitem__)
-    return StatisticsTable.of_columns(
+    table = StatisticsTable.of_columns(
         containers.followed_by(workloads.take(np.array(shared, dtype=np.int64))),
         [live.keys[index] for index in chosen.tolist()] + [workload_statistic(keys[place]) for place in shared],
     )
+    return taught_by_own_kills(table, lessons.of_pods)
 
 
 def gauge_usage(

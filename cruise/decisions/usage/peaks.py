@@ -110,15 +110,16 @@ def estimate_peaks(
     cpu = np.fmax(known.cpu_peak_millicores, largest_of_groups(cpu_last_hour, recent.number, count))
     memory = np.fmax(known.memory_peak_bytes, memory_last_hour)
     memory_7d_max = np.fmax(known.memory_7d_max_bytes, memory_last_hour)
-    oom = oom.copy()
     since = _history_since(recent, known, at, step)
     of_workload = since.copy()
     np.minimum.at(of_workload, parent, since)
     # Until it has a history of its own, an identity has its workload's.
     inherits = (since > at - new_workload_seconds) & (parent != np.arange(count))
-    for values in (cpu, memory, memory_7d_max, oom):
+    for values in (cpu, memory, memory_7d_max):
         np.fmax.at(values, parent, values.copy())
         values[inherits] = values[parent[inherits]]
+    # What one identity's kill taught is not the workload's, but what the workload's taught is every identity's.
+    oom = np.maximum(oom, oom[parent])
     return Peaks(cpu, np.fmax(memory, oom), memory_7d_max, of_workload[parent], oom)
 
 

@@ -1,4 +1,4 @@
-"""Statistics put together: new rows before those without news, and what a kill taught in the rows it concerns."""
+"""Statistics put together: new rows before those without news."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Statistic, StatisticKey, StatisticsTable
+from cruise.domain.usage import ContainerKey, PeakKey, Statistic, StatisticKey, StatisticsTable
 
 
 def with_earlier(table: StatisticsTable, earlier: StatisticsTable, live: Collection[StatisticKey]) -> StatisticsTable:
@@ -60,19 +60,6 @@ def with_refusals(
             percent[row] = -(-sum(share for share, _ in shares) // len(shares))
             reasons[row] = np.bitwise_or.reduce([bits for _, bits in shares])
     return replace(table, refused_percent=percent, refused_reasons=reasons)
-
-
-def with_lesson(table: StatisticsTable, record: OomRecord) -> StatisticsTable:
-    """Raise `oom_memory` to what a kill taught, in the pod's own row and in its workload's for its identity."""
-    rows = [table.row_of_container.get(ContainerKey(record.namespace, record.pod, record.container))]
-    if record.workload:
-        of_workload = PeakKey(record.namespace, record.workload, record.container, record.identity)
-        rows.append(table.row_of_workload.get(of_workload))
-    oom = table.oom_memory_bytes.copy()
-    for row in rows:
-        if row is not None:
-            oom[row] = max(int(oom[row]), record.oom_memory_bytes)
-    return replace(table, oom_memory_bytes=oom)
 
 
 def container_of(key: StatisticKey) -> ContainerKey:

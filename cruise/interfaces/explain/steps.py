@@ -124,6 +124,13 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy) -> None:
     notes = [f"at least the request, and {policy.working_set_margin:g} × the working set now, {amount(steps.safe)}"]
     if steps.cap is not None:
         notes.append(f"a LimitRange allows {amount(steps.cap)}")
+    if steps.ceiling is not None:
+        notes.append(
+            f"not above {amount(steps.ceiling)} (the template's limit in passing, {policy.memory_limit_ceiling:g} × it "
+            "after a kill or where the request passes it, never over the node's memory)"
+        )
+    if steps.grows:
+        notes.append("use only grows, and the limit does not follow (memory-grows)")
     if steps.kept:
         notes.append("this kubelet can neither add nor lower a limit in place")
     if steps.young:

@@ -152,6 +152,6 @@ def pass_figures(done: NodePass) -> PassFigures:
         oversubscribed=sum(not plan.fits for plan in done.plans),
         requested=requested,
         allocatable=allocatable,
-        held=Counter(hold.reason for plan in done.plans for hold in plan.hold),
+        held=Counter(hold.reason for plan in done.plans for hold in (*plan.hold, *plan.growing)),
         seconds=done.seconds,
     )

@@ -9,6 +9,7 @@ from cruise.interfaces.amounts import age_text, count_text, cpu_text, memory_tex
 
 RISK_TITLES: Mapping[RiskKind, str] = {
     RiskKind.OOM_KILLED: "OOM-killed",
+    RiskKind.MEMORY_GROWS: "only grows",
     RiskKind.MEMORY_NEAR_LIMIT: "near its limit",
     RiskKind.MEMORY_UNDER_REQUESTED: "over its request",
     RiskKind.CPU_THROTTLED: "throttled",
@@ -31,8 +32,9 @@ def why_at_risk(risk: Risk, now: datetime) -> str:
     match risk.kind:
         case RiskKind.OOM_KILLED:
             return _killed(risk, now)
-        case RiskKind.MEMORY_NEAR_LIMIT:
-            return f"peak {memory_text(risk.observed)}, {risk.ratio:.0%} of limit {memory_text(risk.allowed)}"
+        case RiskKind.MEMORY_NEAR_LIMIT | RiskKind.MEMORY_GROWS:
+            rising = ", and rising" if risk.kind is RiskKind.MEMORY_GROWS else ""
+            return f"peak {memory_text(risk.observed)}, {risk.ratio:.0%} of limit {memory_text(risk.allowed)}{rising}"
         case RiskKind.MEMORY_UNDER_REQUESTED:
             return f"uses {memory_text(risk.observed)}, requests {memory_text(risk.allowed)}"
         case RiskKind.CPU_THROTTLED:

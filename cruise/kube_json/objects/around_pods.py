@@ -1,5 +1,6 @@
 """Objects around pods: workloads, disruption budgets, autoscalers, limit ranges."""
 
+from collections.abc import Mapping
 from sys import intern
 
 import msgspec
@@ -18,7 +19,7 @@ from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import trimmed
 from cruise.kube_json.objects.node_autoscaling import autoscaler_run_by
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, controller_of
-from cruise.kube_json.objects.quantity import read_amounts, read_cpu
+from cruise.kube_json.objects.quantity import read_amounts, read_cpu, read_memory
 from cruise.kube_json.objects.selectors import read_selector
 from cruise.kube_json.refusals import explained, label_of, named
 from cruise.kube_json.wire import object_json, pod_json
@@ -34,7 +35,10 @@ def kind_of(document: object_json.WorkloadObject) -> str:
 
 
 def decode_workload(document: object_json.WorkloadObject) -> Workload:
-    """Return a workload; a DaemonSet has no replicas, Jobs have their parallelism."""
+    """Return a workload; a DaemonSet has no replicas, Jobs have their parallelism.
+
+    Raises BadInput that names workload and place.
+    """
     metadata, spec, kind = document.metadata, document.spec or _NO_SPEC, kind_of(document)
     controller = controller_of(metadata.owner_references)
     replicas: int | None
@@ -48,15 +52,33 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
             replicas = 1 if template is None or template.parallelism is None else template.parallelism
         case _:
             replicas = 1 if spec.replicas is None else spec.replicas
+    namespace = metadata.namespace or "default"
+    with named(kind, namespace, metadata.name):
+        memory_limits = _memory_limits(spec)
     return Workload(
-        namespace=metadata.namespace or "default",
+        namespace=namespace,
         ref=WorkloadRef(kind, metadata.name),
         replicas=replicas,
         annotations=trimmed(metadata.annotations),
         created_at=metadata.creation_timestamp,
         node_autoscaler=autoscaler_run_by(document) if kind == "Deployment" and replicas else None,
         controller=WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None,
+        memory_limits=memory_limits,
     )
+
+
+def _memory_limits(spec: object_json.WorkloadSpec) -> Mapping[str, int] | None:
+    """Return the memory limits that the pod template states, by container; None where there is no template."""
+    holder = spec.job_template.spec if spec.job_template else spec
+    pods = holder.template.spec if holder and holder.template else None
+    if pods is None or not pods.containers:
+        return None
+    found = {}
+    for one in (*(pods.init_containers or ()), *pods.containers):
+        limit = (one.resources.limits or {}).get("memory") if one.resources else None
+        if limit is not None:
+            found[one.name] = read_memory(limit, f"template: container {one.name}: limits.memory") or 0
+    return found
 
 
 def control_of(document: object_json.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:

@@ -107,6 +107,7 @@ class PodReader:
             scheduling_gated=bool(spec.scheduling_gates),
             constraints=self._constraints.read(spec, metadata.name, namespace, labels),
             preempts=preempts and (given is None or given.preempts),
+            priority_class=intern(spec.priority_class_name or ""),
         )
         return pod if status.qos_class else replace(pod, qos=qos_class(pod))
 

@@ -1,49 +1,43 @@
 """ResourceQuotas: what each leaves, from a list of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cruise.domain.cluster import Quota
+from cruise.domain.cluster import Quota, QuotaScope
 from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
-from cruise.domain.resources import Amounts
+from cruise.domain.resources import NO_AMOUNTS, Amounts
 from cruise.kube_json.refusals import decoded
-from cruise.kube_json.wire.pod_json import Metadata, QuantityMap, Wire
-
-
-class _Counts(Wire, frozen=True):
-    hard: QuantityMap | None = None
-    used: QuantityMap | None = None
-
-
-class _Quota(Wire, frozen=True):
-    metadata: Metadata
-    spec: _Counts | None = None
-    status: _Counts | None = None
+from cruise.kube_json.wire.object_json import QuotaObject, QuotaSpec, QuotaStatus
+from cruise.kube_json.wire.pod_json import Wire
 
 
 class _Quotas(Wire, frozen=True):
-    items: tuple[_Quota, ...] | None = None
+    items: tuple[QuotaObject, ...] | None = None
 
 
 _decode = msgspec.json.Decoder(_Quotas)
-_NOTHING = _Counts()
+_NO_SPEC, _NO_STATUS = QuotaSpec(), QuotaStatus()
 
 
 def decode_quotas(text: bytes) -> dict[str, tuple[Quota, ...]]:
     """Return the quotas of each namespace from a list's JSON. Raises BadInput."""
     listed = decoded(_decode, text, "ResourceQuotaList")
+    return by_namespace((one.metadata.namespace or "default", decode_quota(one)) for one in listed.items or ())
+
+
+def by_namespace(quotas: Iterable[tuple[str, Quota]]) -> dict[str, tuple[Quota, ...]]:
+    """Return the quotas of each namespace, without those that count neither CPU nor memory."""
     found: dict[str, tuple[Quota, ...]] = {}
-    for one in listed.items or ():
-        quota = _quota(one)
-        if quota != Quota():
-            namespace = one.metadata.namespace or "default"
+    for namespace, quota in quotas:
+        if quota.requests_left != NO_AMOUNTS or quota.limits_left != NO_AMOUNTS:
             found[namespace] = (*found.get(namespace, ()), quota)
     return found
 
 
-def _quota(document: _Quota) -> Quota:
-    spec, status = document.spec or _NOTHING, document.status or _NOTHING
+def decode_quota(document: QuotaObject) -> Quota:
+    """Return what a quota leaves, and for which pods; what is not understood may be all used up."""
+    spec, status = document.spec or _NO_SPEC, document.status or _NO_STATUS
     hard, used = status.hard or spec.hard or {}, status.used or {}
     requests = Amounts(
         _left(hard, used, "cpu", "requests.cpu", of_cpu=True),
@@ -53,7 +47,9 @@ def _quota(document: _Quota) -> Quota:
         _left(hard, used, "limits.cpu", of_cpu=True),
         _left(hard, used, "limits.memory", of_cpu=False),
     )
-    return Quota(requests, limits)
+    expressions = spec.scope_selector.match_expressions or () if spec.scope_selector else ()
+    selected = (QuotaScope(one.scope_name, one.operator, frozenset(one.values or ())) for one in expressions)
+    return Quota(requests, limits, (*map(QuotaScope, spec.scopes or ()), *selected))
 
 
 def _left(hard: Mapping[str, object], used: Mapping[str, object], *names: str, of_cpu: bool) -> int | None:

@@ -13,6 +13,7 @@ from cruise.domain.cluster import (
     NodeAutoscaler,
     OomKill,
     Pod,
+    Quota,
     Snapshot,
     VerticalAutoscaler,
     Workload,
@@ -34,6 +35,7 @@ from cruise.kube_json.objects.oom_kills import oom_kills_of
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
 from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, decode_priority_class
+from cruise.kube_json.objects.quotas import by_namespace, decode_quota
 from cruise.kube_json.objects.storage import (
     AttachLimits,
     ClaimRequest,
@@ -62,6 +64,7 @@ class Gathering:
     vertical_autoscalers: list[VerticalAutoscaler] = field(default_factory=list)
     oom_kills: list[OomKill] = field(default_factory=list)
     limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    quotas: list[tuple[str, Quota]] = field(default_factory=list)
     namespace_annotations: dict[str, Mapping[str, str]] = field(default_factory=dict)
     namespace_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     claims: list[ClaimRequest] = field(default_factory=list)
@@ -101,7 +104,7 @@ class Gathering:
                 self.budgets += [budget] if budget else []
             case object_json.AutoscalerObject() | object_json.VerticalAutoscalerObject():
                 self._add_autoscaler(document)
-            case object_json.LimitRangeObject() | object_json.NamespaceObject():
+            case object_json.LimitRangeObject() | object_json.QuotaObject() | object_json.NamespaceObject():
                 self._add_namespaced(document)
             case object_json.NodePoolObject() | object_json.ConfigMapObject():
                 told = autoscaler_told_by(document)
@@ -139,7 +142,9 @@ class Gathering:
         workload = decode_workload(document)
         self.workloads[(workload.namespace, workload.ref)] = workload
 
-    def _add_namespaced(self, document: object_json.LimitRangeObject | object_json.NamespaceObject) -> None:
+    def _add_namespaced(
+        self, document: object_json.LimitRangeObject | object_json.QuotaObject | object_json.NamespaceObject
+    ) -> None:
         if isinstance(document, object_json.NamespaceObject):
             name = document.metadata.name
             annotations = trimmed(document.metadata.annotations)
@@ -148,6 +153,9 @@ class Gathering:
             self.namespace_labels[name] = self._maps.labels(with_name(document.metadata.labels, name))
             return
         namespace = document.metadata.namespace or "default"
+        if isinstance(document, object_json.QuotaObject):
+            self.quotas.append((namespace, decode_quota(document)))
+            return
         self.limit_ranges[namespace] = self.limit_ranges.get(namespace, ()) + decode_limit_range(document)
 
     def snapshot(self) -> Snapshot:
@@ -170,6 +178,7 @@ class Gathering:
             limit_ranges=self.limit_ranges,
             namespace_annotations=self.namespace_annotations,
             oom_kills=tuple(_with_workloads(self.oom_kills, pods)),
+            quotas=by_namespace(self.quotas),
             surroundings=surroundings_of(
                 self.claims,
                 self.volumes,

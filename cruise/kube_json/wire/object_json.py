@@ -36,8 +36,29 @@ class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):
     status: NodeStatus | None = None
 
 
+class TemplateResources(Wire, frozen=True):
+    limits: QuantityMap | None = None
+
+
+class TemplateContainer(Wire, frozen=True):
+    name: str
+    resources: TemplateResources | None = None
+
+
+class TemplateSpec(Wire, frozen=True):
+    """What is read of a pod template's spec."""
+
+    containers: tuple[TemplateContainer, ...] | None = None
+    init_containers: tuple[TemplateContainer, ...] | None = None
+
+
+class PodTemplate(Wire, frozen=True):
+    spec: TemplateSpec | None = None
+
+
 class JobTemplateSpec(Wire, frozen=True):
     parallelism: int | None = None
+    template: PodTemplate | None = None
 
 
 class JobTemplate(Wire, frozen=True):
@@ -45,10 +66,11 @@ class JobTemplate(Wire, frozen=True):
 
 
 class WorkloadSpec(Wire, frozen=True):
-    """What gives the number of replicas, over all workload kinds."""
+    """What gives the number of replicas and the pod template, over all workload kinds."""
 
     replicas: int | None = None
     parallelism: int | None = None
+    template: PodTemplate | None = None
     job_template: JobTemplate | None = None
 
 
@@ -174,6 +196,35 @@ class LimitRangeObject(Wire, frozen=True, tag_field="kind", tag="LimitRange"):
     spec: LimitRangeSpec | None = None
 
 
+class QuotaRequirement(Wire, frozen=True):
+    """One of `spec.scopeSelector.matchExpressions`."""
+
+    scope_name: str
+    operator: str = "Exists"
+    values: tuple[str, ...] | None = None
+
+
+class QuotaSelector(Wire, frozen=True):
+    match_expressions: tuple[QuotaRequirement, ...] | None = None
+
+
+class QuotaSpec(Wire, frozen=True):
+    hard: QuantityMap | None = None
+    scopes: tuple[str, ...] | None = None
+    scope_selector: QuotaSelector | None = None
+
+
+class QuotaStatus(Wire, frozen=True):
+    hard: QuantityMap | None = None
+    used: QuantityMap | None = None
+
+
+class QuotaObject(Wire, frozen=True, tag_field="kind", tag="ResourceQuota"):
+    metadata: Metadata
+    spec: QuotaSpec | None = None
+    status: QuotaStatus | None = None
+
+
 class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
     metadata: Metadata
 
@@ -202,6 +253,7 @@ AnyObject = (
     | AutoscalerObject
     | VerticalAutoscalerObject
     | LimitRangeObject
+    | QuotaObject
     | NamespaceObject
     | NodePoolObject
     | ConfigMapObject

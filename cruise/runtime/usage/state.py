@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cruise.decisions.usage.attribution import Attribution
+from cruise.decisions.usage.lessons import with_lesson
 from cruise.decisions.usage.peaks import first_hour_of_history, hourly_peaks, peak_hours
 from cruise.decisions.usage.plausibility import judge
-from cruise.decisions.usage.statistics_table import with_lesson
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.usage import OomRecord, PartitionProgress, SampleBlock, StatisticsTable, UsageAdvance
@@ -65,10 +65,10 @@ class UsageState:
             self.table = await store.read_statistics()
         return self.table
 
-    def teach(self, record: OomRecord) -> None:
+    def teach(self, record: OomRecord, *, shared: bool) -> None:
         """Take over what a kill taught since the table was made; a table that is not read yet will have it."""
         if self.table is not None:
-            self.table = with_lesson(self.table, record)
+            self.table = with_lesson(self.table, record, shared=shared)
 
     async def catch_up(
         self, store: Store, attribution: Attribution, at: int, step_seconds: int, look_ahead_seconds: int

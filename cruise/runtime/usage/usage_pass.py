@@ -10,6 +10,7 @@ import structlog
 
 from cruise.decisions.usage.attribution import Attribution
 from cruise.decisions.usage.estimation import OWN_SECONDS, estimate_statistics
+from cruise.decisions.usage.lessons import lessons_of
 from cruise.decisions.usage.revisions import Learned, Originals, learn_revisions, mixed_revisions
 from cruise.decisions.usage.statistics_table import container_of, with_earlier, with_refusals
 from cruise.decisions.usage.usage_bounds import UsageBounds
@@ -17,7 +18,7 @@ from cruise.decisions.usage.usage_columns import LiveContainers
 from cruise.domain.cluster import ContainerRole, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.revisions import NO_REVISIONS, Revisions
-from cruise.domain.usage import PeakKey, StatisticKey, StatisticsTable
+from cruise.domain.usage import StatisticKey, StatisticsTable
 from cruise.runtime.ports import SnapshotSource, Store, UsageSource
 from cruise.runtime.usage.reading import ReadingProgress, UsageReader, UsageReading
 from cruise.runtime.usage.state import UsageState
@@ -74,7 +75,7 @@ async def usage_pass(
         state.windows.recent(),
         state.peaks.known(),
         live,
-        await oom_memory(store, now),
+        lessons_of(await store.oom_records(now - HISTORY)),
         at,
         reading.step_seconds,
         int(policy.max_age.total_seconds()),
@@ -121,12 +122,3 @@ async def _learn_revisions(
     hour = at // 3600
     refresh, state.revisions_seen_hour = hour != state.revisions_seen_hour, hour
     return learn_revisions(earlier.revisions or NO_REVISIONS, snapshot.pods, originals, at, refresh=refresh)
-
-
-async def oom_memory(store: Store, now: datetime) -> dict[PeakKey, int]:
-    """Return what the kills of the last 7 days taught, the largest for each key."""
-    largest: dict[PeakKey, int] = {}
-    for record in await store.oom_records(now - HISTORY):
-        key = PeakKey(record.namespace, record.workload, record.container, record.identity)
-        largest[key] = max(record.oom_memory_bytes, largest.get(key, 0))
-    return largest

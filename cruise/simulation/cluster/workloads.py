@@ -68,7 +68,15 @@ class SimulatedWorkload:
         if self.ref is None:
             return None
         replicas = self.replicas if self.counts_replicas else None
-        return Workload(self.namespace, self.ref, replicas, self.annotations, self.created_at or start)
+        limits = {one.name: one.limits.memory_bytes for one in self.template.containers}
+        return Workload(
+            self.namespace,
+            self.ref,
+            replicas,
+            self.annotations,
+            self.created_at or start,
+            memory_limits={name: limit for name, limit in limits.items() if limit is not None},
+        )
 
 
 def new_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, now: datetime, node: Node | None) -> Pod:

@@ -102,8 +102,12 @@ class MemoryStore:
     async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         return (pod_uid, container, finished_at) in self._oom_records
 
-    async def oom_records(self, since: datetime) -> Sequence[OomRecord]:
-        records = [record for record in self._oom_records.values() if record.finished_at >= since]
+    async def oom_records(self, since: datetime, of: tuple[str, str] | None = None) -> Sequence[OomRecord]:
+        records = [
+            record
+            for record in self._oom_records.values()
+            if record.finished_at >= since and of in (None, (record.namespace, record.workload))
+        ]
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
 
     async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
@@ -153,8 +157,8 @@ class MemoryStore:
             first = self._originals.get(one.pod_uid, one)
             self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
 
-    async def original_sizes(self) -> Mapping[str, OriginalSizes]:
-        return dict(self._originals)
+    async def original_sizes(self, pod_uid: str | None = None) -> Mapping[str, OriginalSizes]:
+        return {uid: original for uid, original in self._originals.items() if pod_uid in (None, uid)}
 
     async def save_packing(self, plan: PackingPlan) -> None:
         known = self._packings.get(plan.id, plan)

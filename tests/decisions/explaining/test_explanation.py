@@ -50,6 +50,8 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
             assert steps.wanted == 2 * max(steps.memory_7d_max, steps.oom_memory)
             needed = max(steps.safe, request)
             limit = -(-max(steps.wanted, needed) // MEBIBYTE) * MEBIBYTE
+            if steps.ceiling is not None:
+                limit = max(min(limit, steps.ceiling), request)
             if steps.cap is not None:
                 limit = min(limit, max(steps.cap, needed))
             if steps.young:

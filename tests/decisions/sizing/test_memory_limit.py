@@ -9,11 +9,19 @@ from hypothesis import strategies as st
 
 from cruise.decisions.guidance.container_bounds import ContainerBounds
 from cruise.decisions.oom import learn_from
-from cruise.decisions.sizing.memory_limit import limit_after_kill, limit_at_admission, limit_demand, memory_limits
+from cruise.decisions.sizing.memory_limit import (
+    ceilings,
+    grows_unchecked,
+    limit_after_kill,
+    limit_at_admission,
+    limit_demand,
+    memory_limits,
+)
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import OomKill
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE
+from cruise.domain.rules import SEEDS
 from tests.builders import NOW, NOW_SECONDS, make_node, make_ref, make_statistic, make_table
 
 sizes = st.integers(1, 4 << 30)
@@ -23,6 +31,7 @@ policies = st.builds(
     memory_limit_factor=st.sampled_from([1.0, 1.5, 2.0, 3.0]),
     working_set_margin=st.sampled_from([1.1, 1.2, 2.0]),
 )
+DEFAULT = Policy()
 FREE = ContainerBounds((0, UNBOUNDED, 0, UNBOUNDED, UNBOUNDED, UNBOUNDED), (math.inf, math.inf))
 all_bounds = st.builds(
     lambda cap, ratio: ContainerBounds((0, UNBOUNDED, 0, UNBOUNDED, UNBOUNDED, cap), (math.inf, ratio)),
@@ -59,10 +68,102 @@ def test_a_pod_is_created_with_the_limit_that_the_node_pass_would_give_it(statis
     assert limit == in_node_pass(created, request, stated, bounds, policy)
 
 
-@given(statistics, whole_sizes, st.none() | whole_sizes, policies)
-def test_after_a_kill_a_limit_is_what_the_node_pass_would_give_and_never_lower(statistic, request, stated, policy):
+@given(statistics, whole_sizes, st.none() | whole_sizes, policies.map(lambda policy: replace(policy, rules=SEEDS)))
+def test_without_ceilings_a_kill_gives_the_limit_of_the_node_pass_and_never_a_lower_one(
+    statistic, request, stated, policy
+):
     kill = OomKill("shop", "web-1", "uid", "app", make_ref("Deployment/web"), "", "n1", NOW, stated, request, None)
     record = learn_from(kill, statistic)
     learned = replace(statistic, oom_memory_bytes=record.oom_memory_bytes, history_since=0)
     limit = limit_after_kill(record, statistic, request, stated, make_node(), FREE, policy)
     assert limit == max(in_node_pass(learned, request, stated, FREE, policy), stated or 0)
+
+
+# ---- how far a limit rises ----
+
+GIB = 1024 * MEBIBYTE
+NODE_MEMORY = 16 * GIB
+
+
+def risen(
+    policy=DEFAULT,
+    *,
+    stated: int = GIB,
+    template: int = GIB,
+    seen: int = 900 * MEBIBYTE,
+    killed: int = 0,
+    request: int = 500 * MEBIBYTE,
+    last: int = 0,
+) -> int:
+    """The limit that the node pass gives on a node of 16 GiB; a template of -1 is not known."""
+    statistic = replace(
+        make_statistic(),
+        memory_7d_max_bytes=seen,
+        oom_memory_bytes=killed,
+        memory_last_bytes=last,
+        history_since=NOW_SECONDS - 3600,
+    )
+    demand = limit_demand(make_table(statistic), np.array([0]), policy)
+    now, asked, allowed, ours = (np.array([value]) for value in (stated, request, UNBOUNDED, template))
+    found = ceilings(ours, now, policy).on(np.array([NODE_MEMORY]))
+    [limit] = memory_limits(demand, now, asked, allowed, np.array([True]), found).tolist()
+    return limit
+
+
+def test_in_passing_a_limit_rises_no_further_than_its_template_states():
+    assert risen() == GIB
+    assert risen(stated=GIB // 2) == GIB
+    assert risen(stated=GIB // 2, seen=300 * MEBIBYTE) == 600 * MEBIBYTE
+    assert risen(last=GIB) == GIB
+
+
+def test_where_the_request_passes_it_or_a_kill_was_seen_it_rises_to_twice_the_templates():
+    assert risen(request=GIB + MEBIBYTE) == 1800 * MEBIBYTE
+    assert risen(killed=GIB) == 2 * GIB
+    assert risen(killed=3 * GIB, stated=2 * GIB) == 2 * GIB
+
+
+def test_it_is_never_under_the_request_whatever_its_ceiling():
+    assert risen(request=3 * GIB) == 3 * GIB
+
+
+def test_without_a_limit_in_the_template_it_ends_at_the_node():
+    assert risen(template=UNBOUNDED) == 1800 * MEBIBYTE
+    assert risen(template=UNBOUNDED, seen=30 * GIB) == NODE_MEMORY
+
+
+def test_one_whose_template_is_not_known_stays():
+    assert risen(template=-1, killed=GIB, seen=3 * GIB) == GIB
+
+
+def test_a_limit_over_its_ceiling_is_not_lowered_for_it():
+    assert risen(stated=34 * GIB, seen=33 * GIB) == 34 * GIB
+
+
+def test_the_ceiling_is_a_setting():
+    assert risen(replace(DEFAULT, memory_limit_ceiling=1.5), killed=GIB) == GIB + GIB // 2
+
+
+def test_use_that_grows_by_a_tenth_every_five_minutes_meets_its_limit():
+    """Without the ceiling its limit was 34 GiB after three hours, on a node of 16."""
+    limit, use, killed = GIB, 300 * MEBIBYTE, 0
+    for _ in range(288):
+        use = min(int(use * 1.1), limit)
+        killed = limit if use == limit else killed
+        request = min(int(use * 1.2), limit)
+        limit = risen(stated=limit, seen=use, last=use, request=request, killed=killed)
+        assert limit <= 2 * GIB
+    assert use == limit == 2 * GIB
+
+
+def test_memory_grows_where_use_is_at_its_highest_and_nearer_to_its_limit_than_the_margin():
+    statistic = replace(make_statistic(), memory_base_bytes=80, memory_7d_max_bytes=100, memory_last_bytes=100)
+    table = make_table(
+        statistic,
+        replace(statistic, memory_7d_max_bytes=101),
+        replace(statistic, memory_base_bytes=100),
+        statistic,
+        statistic,
+    )
+    demand = limit_demand(table, np.arange(5), DEFAULT)
+    assert grows_unchecked(demand, np.array([119, 119, 119, 120, 0])).tolist() == [True, False, False, False, False]

@@ -26,6 +26,7 @@ from tests.builders import (
     make_snapshot,
     make_statistic_for,
     make_table,
+    make_workload,
 )
 
 FULL = Policy(mode=Mode.FULL)
@@ -35,7 +36,10 @@ SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 def plan_of(
     pod: Pod, cpu=100, memory_mib=100, limit_mib: int | None = None, last_mib: int | None = None, refused=None, **more
 ) -> NodePlan:
-    """The plan for a pod that uses the same all the time; its memory limit is twice `limit_mib`."""
+    """The plan for a pod that uses the same all the time; its memory limit is twice `limit_mib`.
+
+    Its template states no limit, so that it rises with use.
+    """
     rows = [
         make_statistic_for(
             pod,
@@ -50,6 +54,7 @@ def plan_of(
         for container in pod.containers
     ]
     node, policy = more.pop("node", make_node()), more.pop("policy", FULL)
+    more.setdefault("workloads", [replace(make_workload(), memory_limits={})])
     snapshot = make_snapshot([pod], nodes=[node], **more)
     [plan] = decide_node_plans(snapshot, make_table(*rows), policy, NOW, refused=refused)
     return plan

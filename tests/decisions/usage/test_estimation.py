@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.usage.estimation import estimate_statistics
+from cruise.decisions.usage.lessons import Lessons
 from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, LiveContainers, MixedRevisions, RecentUsage
 from cruise.domain.usage import PeakKey, StatisticKey, StatisticsTable
 
@@ -84,7 +85,7 @@ class Scene:
                 np.array([row for row, one in enumerate(self.containers) if one.live], dtype=np.int64),
                 self.mixed,
             ),
-            self.oom,
+            Lessons(of_keys=self.oom),
             AT,
             step=60,
             max_age_seconds=900,

@@ -177,14 +177,14 @@ async def test_what_a_kill_teaches_counts_from_the_next_node_pass_on() -> None:
     record = OomRecord(
         key.namespace, key.pod, "uid", key.workload, key.container, key.identity, None, START, None, None, None, lesson
     )
-    process.state.teach(record)
+    process.state.teach(record, shared=False)
     taught = await process.state.statistics(process.store)
     row = taught.row_of_container[key.namespace, key.pod, key.container]  # type: ignore[index]
     assert taught.oom_memory_bytes[row] == lesson
     assert table.oom_memory_bytes[row] < lesson
     # A table that is not read yet is read with the lesson in it.
     unread = UsageState()
-    unread.teach(record)
+    unread.teach(record, shared=False)
     assert unread.table is None
 
 

@@ -20,6 +20,7 @@ from cruise.domain.cluster import (
     DisruptionBudget,
     LimitRangeItem,
     Node,
+    Quota,
     Snapshot,
     VerticalAutoscaler,
     Workload,
@@ -38,6 +39,7 @@ from cruise.kube_json.objects.around_pods import (
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import autoscaler_of
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS
+from cruise.kube_json.objects.quotas import by_namespace, decode_quota
 from cruise.kube_json.reading.stream import Unreadable
 from cruise.kube_json.wire import object_json
 from cruise.kube_json.wire.object_json import AnyObject
@@ -69,6 +71,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "HorizontalPodAutoscaler": ("autoscalers", "annotations"),
     "VerticalPodAutoscaler": ("vertical autoscalers", "annotations"),
     "LimitRange": ("limit ranges", "annotations"),
+    "ResourceQuota": ("quotas", "annotations"),
     "Namespace": ("annotations", "surroundings"),
     "PersistentVolumeClaim": ("surroundings",),
     "PersistentVolume": ("surroundings",),
@@ -84,7 +87,7 @@ class Cache:
 
     An object that cannot be read is logged once and held apart, without harm to what it is about: the node of such a
     pod is left out, as its room is not known, and so is such a node; such a budget covers its whole namespace and
-    allows nothing; a namespace that is so, or has an autoscaler, limit range or workload that is so, is off.
+    allows nothing; a namespace that is so, or has an autoscaler, limit range, quota or workload that is so, is off.
     """
 
     def __init__(self) -> None:
@@ -118,6 +121,9 @@ class Cache:
         self._limit_ranges: Shelf[object_json.LimitRangeObject, tuple[LimitRangeItem, ...]] = Shelf(
             decode_limit_range, partial(self._changed, "LimitRange")
         )
+        self._quotas: Shelf[object_json.QuotaObject, Quota] = Shelf(
+            decode_quota, partial(self._changed, "ResourceQuota")
+        )
         self._namespaces: Shelf[object_json.NamespaceObject, _Marks] = Shelf(
             partial(_marks_of, maps), partial(self._changed, "Namespace")
         )
@@ -128,6 +134,7 @@ class Cache:
             "HorizontalPodAutoscaler": self._autoscalers,
             "VerticalPodAutoscaler": self._vertical,
             "LimitRange": self._limit_ranges,
+            "ResourceQuota": self._quotas,
             "Namespace": self._namespaces,
             "PriorityClass": self._classes.shelf,
             **self._storage.keepers(),
@@ -180,6 +187,7 @@ class Cache:
             vertical_autoscalers=self._part("vertical autoscalers", lambda: tuple(_sorted(self._vertical.values))),
             scales=self._scales,
             limit_ranges=self._part("limit ranges", self._all_limit_ranges),
+            quotas=self._part("quotas", self._all_quotas),
             namespace_annotations=self._part("annotations", self._all_annotations),
             oom_kills=tuple(self.pods.shown_kills()),
             surroundings=self._surroundings(),
@@ -206,6 +214,11 @@ class Cache:
         for (namespace, _), items in sorted(self._limit_ranges.values.items(), key=_key):
             ranges[namespace] = ranges.get(namespace, ()) + items
         return ranges
+
+    def _all_quotas(self) -> Mapping[str, tuple[Quota, ...]]:
+        return by_namespace(
+            (namespace, quota) for (namespace, _), quota in sorted(self._quotas.values.items(), key=_key)
+        )
 
     def _surroundings(self) -> Surroundings:
         known = self._part("surroundings", self._all_surroundings)

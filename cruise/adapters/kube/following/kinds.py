@@ -64,7 +64,8 @@ STORAGE_KINDS: tuple[Kind, ...] = (
 )
 """The kinds that limit where a pod with claims may run."""
 
-ALL_KINDS: tuple[Kind, ...] = (*ADMISSION_KINDS, BUDGETS, PRIORITY_CLASSES, *STORAGE_KINDS, PODS)
+QUOTAS = Kind("resourcequotas", "/api/v1/resourcequotas", object_json.QuotaObject)
+ALL_KINDS: tuple[Kind, ...] = (*ADMISSION_KINDS, BUDGETS, QUOTAS, PRIORITY_CLASSES, *STORAGE_KINDS, PODS)
 
 FIRST_LISTED = frozenset({REPLICA_SETS.plural, JOBS.plural, NODES.plural, PRIORITY_CLASSES.plural})
 """What pods are read with: their owners, the nodes that they are on, and what their priorities are."""

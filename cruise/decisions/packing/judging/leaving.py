@@ -4,14 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.scheduling.lookup import SelectorIndex
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides, resolve_overrides
 from cruise.domain.packing import Allowance
 from cruise.domain.policy import EvictionRanking, Mode, Policy
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 
 
 class Leaving:
@@ -87,10 +86,8 @@ class Leaving:
         """Say why the API server, or what is known of its volumes, would keep a replacement from running."""
         if breaks_limit_range(pod, (), self._snapshot.limit_ranges.get(pod.namespace, ())):
             return "a LimitRange would refuse its replacement"
-        for quota in self._snapshot.quotas.get(pod.namespace, ()):
-            limits = sum((container.limits.resources for container in pod.containers), NO_RESOURCES)
-            if not (_within(counted_requests(pod), quota.requests_left) and _within(limits, quota.limits_left)):
-                return "a ResourceQuota would refuse its replacement"
+        if not grants(pod, self._snapshot.quotas.get(pod.namespace, ())):
+            return "a ResourceQuota would refuse its replacement"
         return self.why_claims_are_unusable(pod)
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
@@ -98,12 +95,6 @@ class Leaving:
         return resolve_overrides(
             pod.annotations, pod.namespace, pod.workload, self._snapshot, self._stored, self._policy.mode
         ).guidance
-
-
-def _within(need: Resources, left: Amounts) -> bool:
-    return (left.cpu_millicores is None or need.cpu_millicores <= left.cpu_millicores) and (
-        left.memory_bytes is None or need.memory_bytes <= left.memory_bytes
-    )
 
 
 def find_broken_budgets(leaving: Leaving, gone: Sequence[Pod]) -> list[str]:

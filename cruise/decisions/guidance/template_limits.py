@@ -1,0 +1,35 @@
+"""What a pod template states as memory limits, whatever cruise has made of them on the pod since."""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+
+from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.quantity import QuantityError, parse_memory_bytes
+
+
+def template_limits_of(pod: Pod, snapshot: Snapshot) -> Mapping[str, int] | None:
+    """Return the memory limits that a pod's template states, by container; None where that is not known.
+
+    The template itself says so where its kind is read. Only for others does the annotation count that admission left:
+    whoever may write it into a template may as well write the limit there.
+    """
+    workload = snapshot.workloads.get((pod.namespace, pod.workload)) if pod.workload is not None else None
+    if workload is not None and workload.memory_limits is not None:
+        return workload.memory_limits
+    noted = pod.annotations.get(ORIGINAL_RESOURCES)
+    return None if noted is None else _noted_limits(noted)
+
+
+# The pods of a workload have the same text.
+@lru_cache(maxsize=4096)
+def _noted_limits(text: str) -> Mapping[str, int] | None:
+    """Read the memory limits of the annotation; None where it cannot be read, or names no container."""
+    try:
+        containers = json.loads(text)
+        limits = {name: one.get("limits", {}).get("memory") for name, one in containers.items()}
+        found = {name: parse_memory_bytes(limit) for name, limit in limits.items() if limit is not None}
+    except (ValueError, AttributeError, TypeError, QuantityError):
+        return None
+    return found if limits else None

@@ -1,0 +1,110 @@
+"""What kills teach, and which containers learn it: one kill its own pod, two the whole workload."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cruise.domain.arrays import Int64Array
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, StatisticColumns, StatisticsTable
+
+NEAR = 0.8
+"""From which share of the limit at a single kill on another pod of the workload is about to be killed as well."""
+
+
+class SingleLesson(NamedTuple):
+    """What a workload's only kill taught, for pods that use `from_bytes` or more."""
+
+    taught_bytes: int
+    from_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What kills taught: `of_pods` their own, `of_keys` identities and, after a second kill, whole workloads.
+
+    `single` has the workloads with one kill, by their key without identity.
+    """
+
+    of_pods: Mapping[ContainerKey, int] = field(default_factory=dict)
+    of_keys: Mapping[PeakKey, int] = field(default_factory=dict)
+    single: Mapping[PeakKey, SingleLesson] = field(default_factory=dict)
+
+
+NO_LESSONS = Lessons()
+
+
+def lessons_of(records: Iterable[OomRecord]) -> Lessons:
+    """Put together what kills taught; one that taught nothing does not count."""
+    of_pods: dict[ContainerKey, int] = {}
+    of_keys: dict[PeakKey, int] = {}
+    kills: dict[PeakKey, list[OomRecord]] = {}
+    for one in records:
+        taught = one.oom_memory_bytes
+        if not taught:
+            continue
+        own = ContainerKey(one.namespace, one.pod, one.container)
+        of_pods[own] = max(taught, of_pods.get(own, 0))
+        key = PeakKey(one.namespace, one.workload, one.container, one.identity)
+        if one.identity:
+            of_keys[key] = max(taught, of_keys.get(key, 0))
+        if one.workload:
+            kills.setdefault(key._replace(identity=""), []).append(one)
+    single = {}
+    for key, known in kills.items():
+        if len(known) > 1:
+            of_keys[key] = max(one.oom_memory_bytes for one in known)
+        else:
+            single[key] = single_lesson(known[0].oom_memory_bytes, known[0].memory_limit_bytes)
+    return Lessons(of_pods, of_keys, single)
+
+
+def single_lesson(taught_bytes: int, limit_bytes: int | None) -> SingleLesson:
+    """Return what one kill teaches the other pods of its workload."""
+    return SingleLesson(taught_bytes, NEAR * (taught_bytes if limit_bytes is None else limit_bytes))
+
+
+def taught_by_single_kills(
+    columns: StatisticColumns, parents: Int64Array, single: Mapping[int, SingleLesson]
+) -> StatisticColumns:
+    """Return statistics of containers with what a single kill teaches those that use nearly as much.
+
+    `parents` has the number of each one's workload, by which `single` has the lessons.
+    """
+    if not single:
+        return columns
+    oom, use = columns.oom_memory_bytes.copy(), np.maximum(columns.memory_base_bytes, columns.memory_last_bytes)
+    for number, lesson in single.items():
+        near = (parents == number) & (use >= lesson.from_bytes)
+        oom[near] = np.maximum(oom[near], lesson.taught_bytes)
+    return replace(columns, oom_memory_bytes=oom)
+
+
+def taught_by_own_kills(table: StatisticsTable, of_pods: Mapping[ContainerKey, int]) -> StatisticsTable:
+    """Return a table with what their own kills taught containers."""
+    known = [(row, taught) for key, taught in of_pods.items() if (row := table.row_of_container.get(key)) is not None]
+    if not known:
+        return table
+    oom = table.oom_memory_bytes.copy()
+    for row, taught in known:
+        oom[row] = max(int(oom[row]), taught)
+    return replace(table, oom_memory_bytes=oom)
+
+
+def with_lesson(table: StatisticsTable, record: OomRecord, *, shared: bool) -> StatisticsTable:
+    """Raise `oom_memory` to what a kill taught: in the pod's own row and in its identity's.
+
+    A lesson that is `shared` is the whole workload's, as far as a row speaks for it.
+    """
+    rows = [table.row_of_container.get(ContainerKey(record.namespace, record.pod, record.container))]
+    of_workload = PeakKey(record.namespace, record.workload, record.container, record.identity)
+    if record.identity or shared:
+        rows.append(table.row_of_workload.get(of_workload))
+    if shared:
+        rows.append(table.row_of_workload.get(of_workload._replace(identity="")))
+    oom = table.oom_memory_bytes.copy()
+    for row in rows:
+        if row is not None:
+            oom[row] = max(int(oom[row]), record.oom_memory_bytes)
+    return replace(table, oom_memory_bytes=oom)

@@ -1,0 +1,90 @@
+"""What kills teach, and who learns it."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+
+from cruise.decisions.usage.lessons import (
+    lessons_of,
+    taught_by_own_kills,
+    taught_by_single_kills,
+    with_lesson,
+)
+from cruise.domain.resources import MEBIBYTE
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey
+from tests.builders import NOW, make_statistic, make_table
+
+WEB = PeakKey("shop", "Deployment/web", "app", "")
+
+
+def record(pod="web-1", taught_mib=600, limit_mib=600, identity="", workload="Deployment/web", hours=1) -> OomRecord:
+    return OomRecord(
+        namespace="shop",
+        pod=pod,
+        pod_uid=f"uid-{pod}",
+        workload=workload,
+        container="app",
+        identity=identity,
+        node="n1",
+        finished_at=NOW - timedelta(hours=hours),
+        memory_limit_bytes=limit_mib * MEBIBYTE,
+        memory_request_bytes=None,
+        last_working_set_bytes=None,
+        oom_memory_bytes=taught_mib * MEBIBYTE,
+    )
+
+
+def mebibytes(values) -> list[int]:
+    return [value // MEBIBYTE for value in values.tolist()]
+
+
+def test_one_kill_teaches_its_own_pod_alone():
+    lessons = lessons_of([record()])
+    assert lessons.of_pods == {ContainerKey("shop", "web-1", "app"): 600 * MEBIBYTE}
+    assert lessons.of_keys == {}
+    table = taught_by_own_kills(
+        make_table(make_statistic("web-1"), make_statistic("web-2"), make_statistic("")), lessons.of_pods
+    )
+    assert mebibytes(table.oom_memory_bytes) == [600, 0, 0]
+
+
+def test_a_second_kill_teaches_the_workload_the_larger_lesson():
+    assert lessons_of([record(), record("web-2", 700)]).of_keys == {WEB: 700 * MEBIBYTE}
+    assert lessons_of([record(), record(hours=2)]).of_keys == {WEB: 600 * MEBIBYTE}
+
+
+def test_a_kill_that_taught_nothing_does_not_count():
+    assert lessons_of([record(), record("web-2", 0)]).of_keys == {}
+
+
+def test_an_identity_learns_from_its_own_kill_and_the_others_from_a_second_one():
+    db = {"workload": "StatefulSet/db"}
+    own = PeakKey("shop", "StatefulSet/db", "app", "0")
+    first = record("db-0", identity="0", **db)
+    assert lessons_of([first]).of_keys == {own: 600 * MEBIBYTE}
+    both = lessons_of([first, record("db-1", 500, identity="1", **db)])
+    assert both.of_keys == {
+        own: 600 * MEBIBYTE,
+        own._replace(identity="1"): 500 * MEBIBYTE,
+        own._replace(identity=""): 600 * MEBIBYTE,
+    }
+
+
+def test_a_pod_that_uses_nearly_as_much_learns_from_the_first_kill():
+    rows = [make_statistic(f"web-{number}", memory_base_mib=100, memory_peak_mib=900) for number in range(3)]
+    rows = [replace(row, memory_last_bytes=last * MEBIBYTE) for row, last in zip(rows, (479, 480, 480), strict=True)]
+    single = lessons_of([record()]).single
+    taught = taught_by_single_kills(make_table(*rows), np.array([7, 7, 8]), {7: single[WEB]})
+    assert mebibytes(taught.oom_memory_bytes) == [0, 600, 0]
+
+
+def test_what_is_shared_reaches_the_rows_of_the_workload_and_the_identity():
+    rows = [
+        make_statistic("db-0", workload="StatefulSet/db", identity="0"),
+        make_statistic("", workload="StatefulSet/db", identity="0"),
+        make_statistic("", workload="StatefulSet/db"),
+    ]
+    kill = record("db-0", identity="0", workload="StatefulSet/db")
+    assert mebibytes(with_lesson(make_table(*rows), kill, shared=False).oom_memory_bytes) == [600, 600, 0]
+    assert mebibytes(with_lesson(make_table(*rows), kill, shared=True).oom_memory_bytes) == [600, 600, 600]
