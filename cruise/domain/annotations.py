@@ -38,6 +38,8 @@ class Setter(StrEnum):
 
 
 _ANYWHERE = (Setter.POD, Setter.WORKLOAD, Setter.NAMESPACE, Setter.STORED)
+# What users of a namespace may write, and administrators alone.
+OF_TENANTS = frozenset({Setter.POD, Setter.WORKLOAD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class Overrides:
 class Guidance:
     """What holds for one pod once its overrides are resolved.
 
-    `ranking` is None where none is stated: the default depends on the workload.
+    `ranking` is None where none is stated: the default depends on the workload. `administered` is what would hold by
+    what administrators state alone, None where annotations of the workload's own ask for no more than that.
     """
 
     mode: Mode
@@ -75,6 +78,7 @@ class Guidance:
     headroom_factor: float = 1.0
     bounds: Bounds = Bounds()
     container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    administered: "Guidance | None" = None
 
     def bounds_of(self, container: str) -> Bounds:
         """Return the bounds for a container: its own value where there is one, the pod's otherwise."""
@@ -176,6 +180,8 @@ BOUNDS = (
     _override("memory-max", "maximum.memory_bytes", _read_memory, format_memory_bytes),
 )
 OVERRIDES = {override.setting: override for override in (*SETTINGS, *BOUNDS)}
+# What may ask for more than a pod's requests, at a neighbour's cost.
+ASKING = frozenset({"eviction-ranking", "headroom-factor", "cpu-min", "memory-min"})
 
 
 def read_steered(text: str) -> tuple[str, str]:

@@ -1,16 +1,18 @@
 """Overrides: read from annotations, resolved nearest first, each value with its source."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from cruise.domain.annotations import (
+    ASKING,
     BOUNDS,
     EXCLUDED,
     MODE,
+    OF_TENANTS,
     OVERRIDES,
     PREFIX,
     RECORDS,
@@ -163,6 +165,17 @@ def _of_cluster(mode: Mode) -> Resolution:
 
 def resolve(cluster_mode: Mode, layers: Sequence[tuple[Source, Overrides]]) -> Resolution:
     """Resolve layers that are given nearest first: the nearest value holds, of the modes the lowest."""
+    values, statements = _resolved(cluster_mode, layers)
+    guidance = Guidance(**fields_of(values))
+    if any(
+        one.holds and one.source.setter in OF_TENANTS and one.setting.partition(".")[0] in ASKING for one in statements
+    ):
+        administered, _ = _resolved(cluster_mode, [layer for layer in layers if layer[0].setter not in OF_TENANTS])
+        guidance = replace(guidance, administered=Guidance(**fields_of(administered)))
+    return Resolution(guidance, tuple(statements))
+
+
+def _resolved(cluster_mode: Mode, layers: Sequence[tuple[Source, Overrides]]) -> tuple[dict[str, Any], list[Statement]]:
     stated: dict[str, list[tuple[Any, Source]]] = {MODE.setting: []}
     for source, layer in layers:
         for setting, value in values_of(layer):
@@ -177,4 +190,4 @@ def resolve(cluster_mode: Mode, layers: Sequence[tuple[Source, Overrides]]) -> R
             Statement(setting, value_text(setting, value), source, at == holding)
             for at, (value, source) in enumerate(found)
         ]
-    return Resolution(Guidance(**fields_of(values)), tuple(statements))
+    return values, statements

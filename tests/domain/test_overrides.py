@@ -79,6 +79,7 @@ def test_the_lowest_mode_counts_and_the_nearest_value_wins() -> None:
         ranking=EvictionRanking.HIGH,
         headroom_factor=2.0,
         bounds=Bounds(maximum=Amounts(500, 1 << 30)),
+        administered=Guidance(Mode.FULL),
     )
     assert guidance_of(Mode.OBSERVE, [pod]) == Guidance(Mode.OBSERVE, bounds=pod.bounds)
 

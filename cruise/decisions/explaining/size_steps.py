@@ -15,7 +15,10 @@ from cruise.domain.usage import Statistic, StatisticsTable
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of what a request may be, and what set it: `floor`, `override`, `limit-range`, None for no bound."""
+    """One end of what a request may be, and what set it, None for no bound.
+
+    `floor`, `override`, `limit-range`, or `submitted`: an override that counts as far as the pod was submitted with.
+    """
 
     value: int | None
     source: str | None
@@ -33,13 +36,28 @@ class DeadBandStep:
 
 
 @dataclass(frozen=True, slots=True)
+class WishStep:
+    """What annotations of the workload's own ask beyond what it was `submitted` with, and how much is granted of it.
+
+    `yielded` is the part of its base that counts among it, since the pod ranks itself on a node that is crowded.
+    `submitted` is None where the pod template is not known.
+    """
+
+    asked: int
+    granted: int
+    submitted: int | None
+    yielded: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestSteps:
     """From base to request, in millicores or bytes: `base + largest × headroom / total`, rounded, clamped, trimmed.
 
     `largest` is the headroom that the node's pods share and `total` the sum of all headrooms over the pods that stay;
     with `by_base` no container has any, and `largest × base / total` is shared, `total` being the sum of the bases.
     `clamped` is what rounding, the bounds and, unless it `may_grow`, the ban on growing leave; `trimmed` is
-    what was taken back so that the node's sum fits, and `final` the target. `written` is what the pass writes, less
+    what was taken back so that the node's sum fits, and `final` the target, with what is granted of the `wish`, None
+    where there is none. `written` is what the pass writes, less
     where pods that keep their sizes leave no room to grow, None where it writes nothing. Where the
     resource is not managed, `final` is the request as it is.
     """
@@ -60,6 +78,7 @@ class RequestSteps:
     clamped: int
     may_grow: bool
     trimmed: int
+    wish: WishStep | None
     final: int
     written: int | None
     dead_band: DeadBandStep
@@ -130,7 +149,12 @@ def _container(
     sized: Sized, at: int, pod: Touchable, container: str, statistics: StatisticsTable, items: Sequence[LimitRangeItem]
 ) -> ContainerSteps:
     statistic = statistics.row(int(sized.columns.table.rows[at]))
-    cpu, memory = (_request(sized, at, resource, pod, container, items) for resource in ResourceName)
+    cpu, memory = (
+        _request(sized, at, resource, pod, container, items, base)
+        for resource, base in zip(
+            ResourceName, (statistic.cpu_base_millicores, statistic.memory_base_bytes), strict=True
+        )
+    )
     return ContainerSteps(
         container=container,
         statistic=statistic,
@@ -143,19 +167,26 @@ def _container(
 
 
 def _request(
-    sized: Sized, at: int, resource: ResourceName, pod: Touchable, container: str, items: Sequence[LimitRangeItem]
+    sized: Sized,
+    at: int,
+    resource: ResourceName,
+    pod: Touchable,
+    container: str,
+    items: Sequence[LimitRangeItem],
+    base: int,
 ) -> RequestSteps:
     columns = sized.columns
     demand, shares = columns.table.of(resource), sized.shares[resource]
     node = int(columns.node_of[at])
     current, clamped, final = int(demand.current[at]), int(shares.clamped[at]), int(sized.trimmed.of(resource)[at])
-    lower, upper = _ends(resource, int(demand.lower[at]), int(demand.upper[at]), pod.guidance, container, items)
+    wish = _wish(sized, at, resource, pod, base)
+    lower, upper = _ends(resource, int(demand.lower[at]), int(demand.upper[at]), pod.guidance, container, items, wish)
     return RequestSteps(
         managed=bool(demand.managed[at]),
         current=current,
         base=int(demand.raw_base[at]),
         peak=int(demand.peak[at]),
-        headroom_factor=pod.guidance.headroom_factor,
+        headroom_factor=float(columns.candidates.headroom_factor[at]),
         headroom=int(demand.headroom[at]),
         largest=int(sized.sums[resource].headroom[node]),
         total=int(shares.total[node]),
@@ -166,10 +197,24 @@ def _request(
         upper=upper,
         clamped=clamped,
         may_grow=bool(sized.fit.fits[resource][node]),
-        trimmed=clamped - final,
+        trimmed=clamped + (wish.granted if wish is not None else 0) - final,
+        wish=wish,
         final=final,
         written=int(sized.written.of(resource)[at]) if sized.rightsized[columns.candidates.pod_of[at]] else None,
         dead_band=_dead_band(sized, at, resource, current, final),
+    )
+
+
+def _wish(sized: Sized, at: int, resource: ResourceName, pod: Touchable, base: int) -> WishStep | None:
+    if not pod.submitted or not sized.grants.wished[resource][at]:
+        return None
+    columns = sized.columns
+    own = pod.submitted[at - int(columns.candidates.first_container[columns.candidates.pod_of[at]])]
+    return WishStep(
+        asked=int(sized.grants.wished[resource][at]),
+        granted=int(sized.grants.granted[resource][at]),
+        submitted=None if own is None else own.of(resource),
+        yielded=base - int(columns.table.of(resource).raw_base[at]),
     )
 
 
@@ -224,7 +269,13 @@ def _dead_band(sized: Sized, at: int, resource: ResourceName, before: int, after
 
 
 def _ends(
-    resource: ResourceName, lower: int, upper: int, guidance: Guidance, container: str, items: Sequence[LimitRangeItem]
+    resource: ResourceName,
+    lower: int,
+    upper: int,
+    guidance: Guidance,
+    container: str,
+    items: Sequence[LimitRangeItem],
+    wish: WishStep | None,
 ) -> tuple[Bound, Bound]:
     """Return which rule set the bounds that hold; the bounds themselves are the columns'."""
     own = guidance.bounds_of(container)
@@ -235,6 +286,8 @@ def _ends(
         low = Bound(lower, "limit-range")
     elif lower == own.minimum.of(resource):
         low = Bound(lower, "override")
+    elif wish is not None and lower == wish.submitted:
+        low = Bound(lower, "submitted")
     else:
         low = Bound(lower, "floor")
     if upper >= UNBOUNDED:

@@ -1,7 +1,7 @@
 """Which pods may be touched: for each the guidance that holds for it, or the reason to leave it alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
+from cruise.decisions.guidance.own_room import Submitted, submitted_requests
 from cruise.decisions.guidance.template_limits import template_limits_of
 from cruise.decisions.usage.estimation import OWN_SECONDS
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
@@ -38,7 +39,8 @@ class Touchable(NamedTuple):
     `sized` are the main containers and sidecars, in the pod's order. `stated` has four numbers for each of them: CPU
     request, memory request, CPU limit, memory limit, 0 for what is absent. `manages_cpu` and `manages_memory` tell
     which resources are not left to the user or to an autoscaler. `template_limits` are the memory limits that the pod
-    template states, by container, None where they are not known.
+    template states, by container, None where they are not known. `submitted` has for each container the requests
+    there (None: not known), only where the guidance asks for more than administrators grant.
     """
 
     pod: Pod
@@ -49,6 +51,7 @@ class Touchable(NamedTuple):
     manages_cpu: bool
     manages_memory: bool
     template_limits: Mapping[str, int] | None = None
+    submitted: tuple[Submitted | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +223,8 @@ class Eligibility:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_RESTARTS, "resizePolicy RestartContainer")
         known = tuple([row for row in rows if row is not None])
         templates = template_limits_of(pod, self._snapshot)
-        return Touchable(pod, guidance, sized, known, tuple(stated), manages_cpu, manages_memory, templates)
+        submitted = submitted_requests(pod, sized, self._snapshot) if guidance.administered is not None else ()
+        return Touchable(pod, guidance, sized, known, tuple(stated), manages_cpu, manages_memory, templates, submitted)
 
     def _why_unfit(self, pod: Pod) -> Reason | None:
         """Tell what about the pod itself forbids a resize."""
@@ -253,6 +257,8 @@ class Eligibility:
     ) -> "_Group":
         resolution = resolve_overrides(annotations, namespace, ref, self._snapshot, self._stored, self._policy.mode)
         guidance = resolution.guidance
+        if isinstance(guidance, Guidance) and not self._policy.rules.own_room:
+            guidance = replace(guidance, administered=None) if guidance.administered is not None else guidance
         managed: frozenset[ResourceName] = frozenset()
         if isinstance(guidance, Guidance):
             managed = guidance.resources - claimed.scaled

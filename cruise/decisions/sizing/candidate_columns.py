@@ -7,6 +7,7 @@ import numpy as np
 
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Touchable
+from cruise.decisions.guidance.own_room import shields_itself
 from cruise.decisions.sizing.dead_band import DeadBand, dead_bands_of
 from cruise.decisions.sizing.init_floors import InitFloors, init_floors
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array
@@ -18,13 +19,29 @@ PerResource = Mapping[ResourceName, Int64Array]
 
 
 @dataclass(frozen=True, slots=True)
+class Wishes:
+    """What workloads' own annotations ask beyond what they were submitted with and what administrators state.
+
+    One entry a container: `least` is the smallest request asked for, `headroom_factor` what is asked to multiply its
+    headroom, and `submitted` what its template states. One entry a pod: whether it is `asking` at all, and whether it
+    `shields` itself by its ranking.
+    """
+
+    least: PerResource
+    headroom_factor: Float64Array
+    submitted: PerResource
+    asking: BoolArray
+    shields: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
 class CandidateColumns:
     """Touchable pods in order, their sized containers contiguous.
 
     `first_container` has the index of each pod's first container, `pod_of` the pod of each container. One entry a
     container: `least` and `most` bound its requests, `limit_cap` and `limit_ratio` (infinite where free) its limits,
-    `headroom_factor` multiplies its headroom. `manages` has one entry a pod; `resizing` are the indices of the pods
-    whose last resize is still pending.
+    `headroom_factor` multiplies its headroom; what is a mere wish is in `wishes`, None where there is none. `manages`
+    has one entry a pod; `resizing` are the indices of the pods whose last resize is still pending.
     """
 
     pods: Sequence[Touchable]
@@ -39,6 +56,7 @@ class CandidateColumns:
     floors: InitFloors
     dead_band: DeadBand
     resizing: Sequence[int]
+    wishes: Wishes | None = None
 
     def pod_sum(self, resource: ResourceName, values: Int64Array) -> Int64Array:
         """Sum containers to pods, floored by what their regular init containers need, without overhead.
@@ -85,15 +103,19 @@ def candidate_columns(
     whole = np.array([bound.whole for bound in bounds.found], dtype=np.int64).reshape(-1, 6)[bounded]
     ratios = np.array([bound.ratios for bound in bounds.found], dtype=np.float64).reshape(-1, 2)[bounded]
     factors = np.fromiter((pod.guidance.headroom_factor for pod in pods), dtype=np.float64, count=len(pods))
+    factors = factors[pod_of]
+    least = {ResourceName.CPU: whole[:, 0], ResourceName.MEMORY: whole[:, 2]}
+    asking = [index for index, pod in enumerate(pods) if pod.submitted]
+    wishes = _take_wishes(pods, asking, first, least, factors, bounds) if asking else None
     return CandidateColumns(
         pods=pods,
         first_container=first,
         pod_of=pod_of,
-        least={ResourceName.CPU: whole[:, 0], ResourceName.MEMORY: whole[:, 2]},
+        least=least,
         most={ResourceName.CPU: whole[:, 1], ResourceName.MEMORY: whole[:, 3]},
         limit_cap={ResourceName.CPU: whole[:, 4], ResourceName.MEMORY: whole[:, 5]},
         limit_ratio={ResourceName.CPU: ratios[:, 0], ResourceName.MEMORY: ratios[:, 1]},
-        headroom_factor=factors[pod_of],
+        headroom_factor=factors,
         manages={
             ResourceName.CPU: np.fromiter((pod.manages_cpu for pod in pods), dtype=np.bool_, count=len(pods)),
             ResourceName.MEMORY: np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods)),
@@ -101,7 +123,40 @@ def candidate_columns(
         floors=init_floors(pods, first),
         dead_band=dead_bands_of(pods, policy),
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
+        wishes=wishes,
     )
+
+
+def _take_wishes(
+    pods: Sequence[Touchable],
+    asking: Sequence[int],
+    first: Int64Array,
+    least: PerResource,
+    factors: Float64Array,
+    bounds: "_Bounds",
+) -> Wishes:
+    """Take out of `least` and `factors`, in place, what is no more than a wish."""
+    wishes = Wishes(
+        {resource: values.copy() for resource, values in least.items()},
+        factors.copy(),
+        {resource: np.zeros_like(values) for resource, values in least.items()},
+        np.zeros(len(pods), dtype=np.bool_),
+        np.zeros(len(pods), dtype=np.bool_),
+    )
+    wishes.asking[asking] = True
+    for index in asking:
+        pod, administered = pods[index], pods[index].guidance.administered
+        assert administered is not None
+        # Where nothing is known of the template, nothing tells that the pod takes more than it was submitted with.
+        wishes.shields[index] = shields_itself(pod.guidance) and None not in pod.submitted
+        granted = bounds.of_pod(pod._replace(guidance=administered))
+        for at, number, submitted in zip(range(first[index], len(factors)), granted, pod.submitted, strict=False):
+            cpu, _, memory, *_ = bounds.found[number].whole
+            for resource, administrators, own in zip(ResourceName, (cpu, memory), submitted or (0, 0), strict=True):
+                wishes.submitted[resource][at] = own
+                least[resource][at] = min(int(least[resource][at]), max(administrators, own))
+            factors[at] = min(float(factors[at]), max(1.0, administered.headroom_factor))
+    return wishes
 
 
 class _Bounds:

@@ -63,6 +63,11 @@ class Crowd:
     why_kept: Sequence[str | None]
     terms: Terms = FREELY
 
+    @property
+    def has_candidates(self) -> bool:
+        """Tell whether one of the pods may be evicted."""
+        return any(one.candidate_for for one in self.contenders)
+
 
 Crowds = Mapping[int, Crowd]
 ExitsOf = Callable[[Sequence[Pod]], Exits]

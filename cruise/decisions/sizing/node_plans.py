@@ -19,6 +19,7 @@ from cruise.decisions.sizing.node_sizes import Sized, size_nodes
 from cruise.decisions.sizing.recommendation import recommend
 from cruise.decisions.sizing.resize import is_forgotten, withdraw_pending
 from cruise.decisions.sizing.rooms import Room, Rooms, rooms_of
+from cruise.decisions.sizing.wishes import yielding
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.arrays import Int64Array, whole_numbers
 from cruise.domain.cluster import Snapshot
@@ -127,16 +128,17 @@ def size_snapshot(
 ) -> SizedNodes:
     """Put the touchable pods of a snapshot, or of some `nodes`, into columns, and size them."""
     rooms = rooms_of(snapshot, eligibility, nodes)
-    columns = NodeColumns(
+    demanded = NodeColumns(
         nodes=[room.node for room in rooms.rooms],
         available=columns_of([room.available for room in rooms.rooms]),
         node_of_pod=np.array(rooms.room_of, dtype=np.int64),
         counted={ResourceName.CPU: whole_numbers(rooms.own_cpu), ResourceName.MEMORY: whole_numbers(rooms.own_memory)},
         table=recommend(rooms.touchable, statistics, snapshot.limit_ranges, policy),
     )
-    short = shortages(columns)
-    crowds: Crowds = {}
-    if short:
+
+    def crowds_at(columns: NodeColumns, short: Mapping[int, frozenset[ResourceName]]) -> Crowds:
+        if not short:
+            return {}
         spare = _spare(columns, rooms.rooms)
         replacement = replacements(snapshot, eligibility, statistics, policy) if replacements is not None else None
         around = Circumstances(
@@ -145,7 +147,14 @@ def size_snapshot(
             apart={node: rooms.rooms[node].apart for node in short},
             exits=None if replacement is None else Destinations(snapshot, replacement, spare).of_node,
         )
-        crowds = crowds_of(columns, eligibility, policy.rules, around, short)
+        return crowds_of(columns, eligibility, policy.rules, around, short)
+
+    short = shortages(demanded)
+    crowds = crowds_at(demanded, short)
+    columns = yielding(demanded, [node for node, crowd in crowds.items() if crowd.has_candidates])
+    if columns is not demanded:
+        short = shortages(columns)
+        crowds = crowds_at(columns, short)
     fit = fit_nodes(columns, crowds, short)
     refusals = Refusals(snapshot.limit_ranges, _still_refused(rooms, refused or {}, policy, now))
     return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals), crowds)

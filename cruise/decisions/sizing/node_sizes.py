@@ -12,6 +12,7 @@ from cruise.decisions.sizing.memory_limit import Ceilings, grows_unchecked, lowe
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.sharing import NodeSums, Shares, share_headroom, sum_up
 from cruise.decisions.sizing.trimming import trim_growth, trim_to_room
+from cruise.decisions.sizing.wishes import Grants, give_back, grant_wishes
 from cruise.domain.arrays import BoolArray, Int64Array, whole_numbers
 from cruise.domain.resources import ResourceName
 
@@ -22,14 +23,16 @@ class Sized:
 
     `sums` has an entry a node: the bases, and the headroom that is shared. The others have an entry a container:
     `shares` goes from base to share, rounded and clamped; `trimmed` is what is left of that, with the limits, once the
-    sum of each node fits: the target of the plan. `written` has the growth taken back for which pods that keep their
-    sizes leave no room. `causes` has an entry a pod, and tells whether `written` is written.
+    sum of each node fits, and with what is granted of wishes: the target of the plan. `written` has the growth taken
+    back for which pods that keep their sizes leave no room. `causes` has an entry a pod, and tells whether `written`
+    is written.
     """
 
     columns: NodeColumns
     fit: Fit
     sums: Mapping[ResourceName, NodeSums]
     shares: Mapping[ResourceName, Shares]
+    grants: Grants
     trimmed: SizeColumns
     written: SizeColumns
     causes: Causes
@@ -60,12 +63,14 @@ def size_nodes(columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Ref
     shares = {one: share_headroom(columns, fit, sums[one].headroom, one) for one in ResourceName}
     requests = {one: shares[one].clamped.copy() for one in ResourceName}
     trim_to_room(columns, fit, requests)
+    grants = grant_wishes(columns, fit, requests)
     trimmed = written = _with_limits(columns, requests)
     causes = find_causes(columns.table, written, fit.stays, refusals)
-    while cut := trim_growth(columns, fit, requests := _copied(requests), causes == Cause.RIGHTSIZED):
+    give_back(columns, fit, requests, causes)
+    while cut := trim_growth(columns, fit, requests := _copied(requests), causes == Cause.RIGHTSIZED, grants.without):
         written = _with_limits(columns, requests)
         causes = _causes_after_cut(columns, written, causes, cut, refusals)
-    return Sized(columns, fit, sums, shares, trimmed, written, causes)
+    return Sized(columns, fit, sums, shares, grants, trimmed, written, causes)
 
 
 def _copied(requests: Mapping[ResourceName, Int64Array]) -> dict[ResourceName, Int64Array]:

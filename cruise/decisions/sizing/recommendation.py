@@ -9,7 +9,7 @@ import numpy as np
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.candidate_columns import CandidateColumns, candidate_columns
 from cruise.decisions.sizing.memory_limit import Ceilings, LimitDemand, ceilings, limit_demand
-from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, capped
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, capped
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
@@ -24,7 +24,8 @@ class Demand:
 
     `base` is the fit's base: the statistic, clamped to [`lower`, `upper`]; `raw_base`, `peak` and `headroom` are as
     the statistic has them, the headroom already multiplied by its factor. Where the resource is not managed, base and
-    headroom are zero. `current` is the request in the spec, 0 where there is none.
+    headroom are zero. `current` is the request in the spec, 0 where there is none. `wished` is what annotations of
+    the workload's own ask beyond all of this, over any size; a smallest request that is asked for comes on top.
     """
 
     raw_base: Int64Array
@@ -35,6 +36,7 @@ class Demand:
     upper: Int64Array
     current: Int64Array
     managed: BoolArray
+    wished: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,9 @@ def _demand(
 ) -> Demand:
     factor, managed = candidates.headroom_factor, candidates.manages[resource][candidates.pod_of]
     headroom = np.maximum(peak - base, 0)
-    scaled = capped(np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64))
+    scaled = _scaled(headroom, factor)
+    wishes = candidates.wishes
+    wished = np.zeros_like(scaled) if wishes is None else _scaled(headroom, wishes.headroom_factor) - scaled
     lower, upper = candidates.least[resource], candidates.most[resource]
     return Demand(
         raw_base=np.where(managed, base, 0),
@@ -128,4 +132,9 @@ def _demand(
         upper=upper,
         current=current,
         managed=managed,
+        wished=wished,
     )
+
+
+def _scaled(headroom: Int64Array, factor: Float64Array) -> Int64Array:
+    return capped(np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64))

@@ -30,23 +30,31 @@ def trim_to_room(columns: NodeColumns, fit: Fit, sizes: Sizes) -> None:
                 _cut(columns, resource, final, floor, dict.fromkeys(pods, int(excess[node])), int(excess[node]))
 
 
-def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray) -> list[int]:
+def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray, without: Sizes) -> list[int]:
     """Take back, in place, growth for which pods that are not patched leave no room; return the pods cut.
 
     A pod inside its dead band or held back may ask for more than its size. Were others to grow by the sizes alone,
     their grows would wait for that room for ever. `patched` flags the pods whose `sizes` are to be written. Nothing is
-    cut under what it is now, and what would be left under its least value stays as it is.
+    cut under what it is now, and what would be left under its least value stays as it is. What is granted over the
+    sizes `without` wishes, if there are any, goes first.
     """
     touched: set[int] = set()
     for resource, final in sizes.items():
         demand, managed = columns.table.of(resource), columns.candidates.manages[resource]
         sums, counted = columns.candidates.pod_sum(resource, final), columns.counted[resource]
+        floors = [demand.current]
+        if resource in without:
+            floors.insert(0, np.maximum(demand.current, without[resource]))
         growth = np.where(patched & managed, np.maximum(sums - counted, 0), 0)
         after = np.where(patched, sums, np.where(managed, counted, 0))
         excess = columns.node_sum(np.where(fit.stays, after, 0)) - columns.available[resource]
         for node in np.flatnonzero((excess > 0) & (columns.node_sum(growth) > 0)).tolist():
             growers = {pod: int(growth[pod]) for pod in columns.pods_of(node) if growth[pod]}
-            touched |= _cut(columns, resource, final, demand.current, growers, int(excess[node]))
+            over = int(excess[node])
+            for floor in floors:
+                before = sum(growers.values())
+                touched |= _cut(columns, resource, final, floor, growers, over)
+                over -= before - sum(growers.values())
         short = demand.managed & (demand.current < final) & (final < demand.lower)
         final[short] = demand.current[short]
     return sorted(touched)

@@ -13,6 +13,7 @@ from cruise.decisions.explaining.size_steps import (
     DeadBandStep,
     MemoryLimitSteps,
     RequestSteps,
+    WishStep,
 )
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -87,6 +88,8 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
     rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
     if steps.clamped != steps.rounded or steps.lower.source != "floor" or steps.upper.value is not None:
         rows.add_row("  bounds", _bounds(steps, amount(steps.clamped), resource))
+    if steps.wish is not None:
+        rows.add_row("  wish", Text(_wish(steps.wish, amount)))
     if steps.trimmed:
         rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of what is written fits the node")
     if steps.written not in (None, steps.final):
@@ -100,6 +103,23 @@ def _share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
     own = f"base {amount(steps.base)}" if steps.by_base else f"own {amount(steps.headroom)}"
     share = f"the node's {amount(steps.largest)} × {own} / sum {amount(steps.total)} = {amount(steps.share)}"
     return f"{share}; by base, as no container on the node has headroom of its own" if steps.by_base else share
+
+
+def _wish(wish: WishStep, amount: Callable[[float], str]) -> str:
+    """Say what the pod's own annotations ask beyond what is its own, and what became of it."""
+    own = (
+        "a template that is not known"
+        if wish.submitted is None
+        else f"the {amount(wish.submitted)} it was submitted with"
+    )
+    text = f"its own annotations ask for {amount(wish.asked)} beyond {own}"
+    if wish.yielded:
+        text += (
+            f", {amount(wish.yielded)} of it its base: its own ranking keeps it on a node that others would have to"
+            f" leave for it, so it counts with no more than it was submitted with"
+        )
+    some = "all" if wish.granted == wish.asked else amount(wish.granted) if wish.granted else "nothing"
+    return f"{text}; {some} is granted, out of what the node has left once all others have theirs"
 
 
 def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName) -> str:

@@ -14,12 +14,12 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import Amounts, ResourceName
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import trimmed
 from cruise.kube_json.objects.node_autoscaling import autoscaler_run_by
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, controller_of
-from cruise.kube_json.objects.quantity import read_amounts, read_cpu, read_memory
+from cruise.kube_json.objects.quantity import read_amounts, read_cpu
 from cruise.kube_json.objects.selectors import read_selector
 from cruise.kube_json.refusals import explained, label_of, named
 from cruise.kube_json.wire import object_json, pod_json
@@ -54,7 +54,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
             replicas = 1 if spec.replicas is None else spec.replicas
     namespace = metadata.namespace or "default"
     with named(kind, namespace, metadata.name):
-        memory_limits = _memory_limits(spec)
+        amounts = _template_amounts(spec)
     return Workload(
         namespace=namespace,
         ref=WorkloadRef(kind, metadata.name),
@@ -63,22 +63,31 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         created_at=metadata.creation_timestamp,
         node_autoscaler=autoscaler_run_by(document) if kind == "Deployment" and replicas else None,
         controller=WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None,
-        memory_limits=memory_limits,
+        memory_limits=None if amounts is None else _memory_limits(amounts),
+        # A limit without a request becomes the request when the API server creates the pod.
+        requests=None
+        if amounts is None
+        else {name: stated.filled_from(most) for name, (stated, most) in amounts.items()},
     )
 
 
-def _memory_limits(spec: object_json.WorkloadSpec) -> Mapping[str, int] | None:
-    """Return the memory limits that the pod template states, by container; None where there is no template."""
+def _template_amounts(spec: object_json.WorkloadSpec) -> Mapping[str, tuple[Amounts, Amounts]] | None:
+    """Return the requests and limits that the pod template states, by container; None where there is no template."""
     holder = spec.job_template.spec if spec.job_template else spec
     pods = holder.template.spec if holder and holder.template else None
     if pods is None or not pods.containers:
         return None
     found = {}
     for one in (*(pods.init_containers or ()), *pods.containers):
-        limit = (one.resources.limits or {}).get("memory") if one.resources else None
-        if limit is not None:
-            found[one.name] = read_memory(limit, f"template: container {one.name}: limits.memory") or 0
+        if one.resources is not None:
+            place = f"template: container {one.name}"
+            requests = read_amounts(one.resources.requests, f"{place}: requests")
+            found[one.name] = requests, read_amounts(one.resources.limits, f"{place}: limits")
     return found
+
+
+def _memory_limits(amounts: Mapping[str, tuple[Amounts, Amounts]]) -> Mapping[str, int]:
+    return {name: limits.memory_bytes for name, (_, limits) in amounts.items() if limits.memory_bytes is not None}
 
 
 def control_of(document: object_json.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:

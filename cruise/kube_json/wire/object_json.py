@@ -2,7 +2,15 @@
 
 from msgspec import field
 
-from cruise.kube_json.wire.pod_json import Condition, Metadata, PodObject, QuantityMap, Selector, Wire
+from cruise.kube_json.wire.pod_json import (
+    Condition,
+    Metadata,
+    PodObject,
+    QuantityMap,
+    ResourceRequirements,
+    Selector,
+    Wire,
+)
 from cruise.kube_json.wire.storage_json import AnyStorage, PriorityClassObject
 
 
@@ -36,13 +44,9 @@ class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):
     status: NodeStatus | None = None
 
 
-class TemplateResources(Wire, frozen=True):
-    limits: QuantityMap | None = None
-
-
 class TemplateContainer(Wire, frozen=True):
     name: str
-    resources: TemplateResources | None = None
+    resources: ResourceRequirements | None = None
 
 
 class TemplateSpec(Wire, frozen=True):

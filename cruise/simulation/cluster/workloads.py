@@ -76,6 +76,7 @@ class SimulatedWorkload:
             self.annotations,
             self.created_at or start,
             memory_limits={name: limit for name, limit in limits.items() if limit is not None},
+            requests={one.name: one.requests for one in self.template.containers},
         )
 
 

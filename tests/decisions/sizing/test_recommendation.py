@@ -97,9 +97,9 @@ def test_of_several_ranges_the_narrowest_holds_and_it_wins_over_an_override():
 
 
 def test_base_is_clamped_for_the_fit_and_headroom_is_not():
-    pod = make_pod(annotations={"cruise.io/cpu-max": "100m", "cruise.io/memory-min": "200Mi"})
+    pod, of_namespace = make_pod(), {"shop": {"cruise.io/cpu-max": "100m", "cruise.io/memory-min": "200Mi"}}
     row = make_statistic_for(pod, cpu_base=300, cpu_peak=900, memory_base_mib=50, memory_peak_mib=80)
-    table = table_of(pod, rows=[row])
+    table = table_of(pod, rows=[row], namespace_annotations=of_namespace)
     assert (table.cpu.raw_base.tolist(), table.cpu.base.tolist(), table.cpu.headroom.tolist()) == ([300], [100], [600])
     assert table.memory.base.tolist() == [200 * MEBIBYTE]
     assert table.memory.headroom.tolist() == [30 * MEBIBYTE]
@@ -107,8 +107,9 @@ def test_base_is_clamped_for_the_fit_and_headroom_is_not():
 
 @pytest.mark.parametrize(("factor", "headroom"), [("0", 0), ("0.5", 51), ("1", 101), ("2.5", 253), ("100", 10100)])
 def test_the_factor_multiplies_the_headroom_and_rounds_up(factor, headroom):
-    pod = make_pod(annotations={"cruise.io/headroom-factor": factor})
-    table = table_of(pod, rows=[make_statistic_for(pod, cpu_base=100, cpu_peak=201)])
+    pod, of_namespace = make_pod(), {"shop": {"cruise.io/headroom-factor": factor}}
+    row = make_statistic_for(pod, cpu_base=100, cpu_peak=201)
+    table = table_of(pod, rows=[row], namespace_annotations=of_namespace)
     assert table.cpu.headroom.tolist() == [headroom]
 
 

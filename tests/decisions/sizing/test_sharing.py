@@ -138,10 +138,14 @@ def test_containers_of_one_pod_share_as_those_of_others_and_stand_sorted_by_name
 
 
 def test_the_factor_scales_the_headroom_before_it_is_shared():
-    calm, eager = make_pod("calm"), make_pod("eager", annotations={"cruise.io/headroom-factor": "2"})
-    plan = plan_of([calm, eager], [use(calm, cpu=(100, 200)), use(eager, cpu=(100, 200))])
+    calm, eager = make_pod("calm"), make_pod("eager", namespace="eager")
+    plan = plan_of(
+        [calm, eager],
+        [use(calm, cpu=(100, 200)), use(eager, cpu=(100, 200))],
+        namespace_annotations={"eager": {"cruise.io/headroom-factor": "2"}},
+    )
     # Headrooms 100 and 200, H = 200 of 300: 66.67 and 133.33.
-    assert [t.cpu_millicores for t in plan.targets] == [167, 234]
+    assert [t.cpu_millicores for t in plan.targets] == [234, 167]
     assert plan.headroom.cpu_millicores == 200
 
 
@@ -276,10 +280,15 @@ def test_a_sidecar_beside_an_init_container_is_cut_since_its_pods_sum_falls():
             make_container(),
         ]
     )
-    other = make_pod("other", annotations={"cruise.io/memory-min": "101Mi"})
+    other = make_pod("other", namespace="other")
     rows = [use_half(pod), use_half(pod, "proxy"), use_half(other)]
     # 100.5 + 500 + 101 = 701.5 fits, with the proxy rounded up to 101 it is over.
-    plan = plan_of([pod, other], rows, node=Node("n1", Resources(4000, 701 * MEBIBYTE + MEBIBYTE // 2)))
+    plan = plan_of(
+        [pod, other],
+        rows,
+        node=Node("n1", Resources(4000, 701 * MEBIBYTE + MEBIBYTE // 2)),
+        namespace_annotations={"other": {"cruise.io/memory-min": "101Mi"}},
+    )
     assert plan.fits
     assert plan.evict == ()
     assert {t.container: t.memory_bytes // MEBIBYTE for t in plan.targets if t.pod == "web-1"} == {

@@ -31,6 +31,7 @@ from tests.builders import (
     make_statistic,
     make_statistic_for,
     make_table,
+    make_workload,
 )
 from tests.shown import shown
 from tests.strategies import clusters
@@ -89,14 +90,26 @@ def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
 
 
 def test_bounds_factors_and_other_peoples_statistics_are_named():
-    pod = make_pod(annotations={"cruise.io/cpu-max": "60m", "cruise.io/headroom-factor": "2"})
+    pod = make_pod(annotations={"cruise.io/cpu-max": "60m"})
     row = make_statistic(pod="", psi_known=False)
-    text = text_of(explained([pod], row))
+    text = text_of(explained([pod], row, namespace_annotations={"shop": {"cruise.io/headroom-factor": "2"}}))
     assert "from 10m (floor) to 60m (override) → 60m" in text
     assert "max(0, peak 200m − base 50m) × 2 = 300m" in text
     assert "of its workload" in text
     assert "CPU pressure unknown" in text
     assert "cpu-max" in text
+
+
+def test_a_wish_says_what_is_granted_of_it_and_why_not_all():
+    pod = make_pod(annotations={"cruise.io/cpu-min": "5", "cruise.io/memory-min": "200Mi"})
+    workloads = [make_workload(requests={"app": make_amounts(100, 128)})]
+    text = text_of(explained([pod], make_statistic_for(pod, cpu_base=50, cpu_peak=200), workloads=workloads))
+    asks = "its own annotations ask for"
+    assert (
+        f"{asks} 4800m beyond the 100m it was submitted with; 3800m is granted, out of what the node has left" in text
+    )
+    assert "72Mi beyond the 128Mi it was submitted with; all is granted" in text
+    assert "beyond a template that is not known" in text_of(explained([pod], make_statistic_for(pod)))
 
 
 def test_a_held_pod_says_why_and_shows_what_it_has():

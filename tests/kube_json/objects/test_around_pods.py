@@ -67,6 +67,39 @@ def test_a_workload_has_its_age_and_the_annotations_that_decisions_read():
     assert workload.annotations == {"cruise.io/mode": "resize"}
 
 
+TEMPLATE = {
+    "spec": {
+        "initContainers": [{"name": "init", "resources": {"limits": {"cpu": "1"}}}],
+        "containers": [
+            {"name": "app", "resources": {"requests": {"memory": "64Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}}},
+            {"name": "bare"},
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        make_deployment_json(template=TEMPLATE),
+        make_workload_json("CronJob", jobTemplate={"spec": {"template": TEMPLATE}}),
+    ],
+)
+def test_a_workload_has_the_requests_of_its_template(document):
+    # A limit without a request becomes one.
+    assert decode_workload(workload_object(document)).requests == {
+        "init": Amounts(1000, None),
+        "app": Amounts(2000, 64 << 20),
+    }
+
+
+def test_without_a_template_its_requests_are_not_known():
+    assert decode_workload(workload_object(make_deployment_json())).requests is None
+    broken = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "much"}}}]}}
+    with pytest.raises(BadInput, match=r"Deployment shop/web.*container app"):
+        decode_workload(workload_object(make_deployment_json(template=broken)))
+
+
 def test_who_controls_replica_sets_and_jobs():
     owned = control_of(workload_object(make_replica_set_json("web-1", owner="Deployment/web")))
     assert owned == (("shop", "ReplicaSet", "web-1"), WorkloadRef("Deployment", "web"))

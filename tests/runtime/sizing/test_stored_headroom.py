@@ -35,9 +35,8 @@ def test_the_store_tells_what_the_pass_knew(model, step):
     assert len(rows) > 3
     base, nothing = statistics.cpu_base_millicores[rows], np.zeros(len(rows), dtype=np.int64)
     headroom = np.maximum(statistics.cpu_peak_millicores[rows] - base, 0)
-    demand = Demand(
-        base, base + headroom, base, headroom, nothing, nothing, nothing, np.ones(len(rows), dtype=np.bool_)
-    )
+    managed = np.ones(len(rows), dtype=np.bool_)
+    demand = Demand(base, base + headroom, base, headroom, nothing, nothing, nothing, managed, nothing)
     for resource in ResourceName:
         assert ours.rule(resource) == model
         extras = ours.extras(resource, rows, demand)

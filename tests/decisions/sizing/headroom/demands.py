@@ -12,8 +12,8 @@ CPU = ResourceName.CPU
 
 def demand_of(base, headroom):
     base, headroom = np.array(base, dtype=np.int64), np.array(headroom, dtype=np.int64)
-    nothing = np.zeros_like(base)
-    return Demand(base, base + headroom, base, headroom, nothing, nothing, nothing, np.ones(len(base), dtype=np.bool_))
+    nothing, managed = np.zeros_like(base), np.ones(len(base), dtype=np.bool_)
+    return Demand(base, base + headroom, base, headroom, nothing, nothing, nothing, managed, nothing)
 
 
 def past_of(recent, hours=None):
