@@ -84,14 +84,18 @@ def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: Stage, t
     places = ("one", "two", "three", "four", "five", "six")
     names = [f"{place}-{number}" for place in places for number in range(3)]
     for place in places:
-        node = stage.node(place, cpu="2")
+        stage.node(place, cpu="2", labels={"place": place})
+        selector = {"scene": stage.namespace, "place": place}
         for number in range(3):
             # Three that use 900m each, where there is room for two of them.
-            stage.create(app("Deployment", stage.namespace, f"{place}-{number}", "300m", "128Mi", node=node))
+            name = f"{place}-{number}"
+            stage.create(app("Deployment", stage.namespace, name, "300m", "128Mi", nodeSelector=selector))
     stage.running(len(names))
     for node in {pod["spec"]["nodeName"] for pod in stage.pods()}:
         # Without the webhook whoever comes back would ask for as little as before, and take the room again.
         stage.admin.patch("nodes", None, node, {"spec": {"unschedulable": True}})
+    for place in places:
+        stage.node(f"{place}-spare", cpu="2", labels={"place": place})
     stage.measure(dict.fromkeys(names, Use(cores=0.9, mebibytes=100)))
     # The first pass is made half an interval after the statistics: the other one is there by then.
     with serving(stage, tmp_path, "a", mode="full", pass_interval="24s", **SLOWLY) as leader:

@@ -8,7 +8,7 @@ from functools import partial
 
 from cruise.app.serve.activity import Activity
 from cruise.app.serve.jobs import GRACE, Jobs
-from cruise.decisions.eviction.earlier import NOTHING_SEEN
+from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.cluster import Pod
 from cruise.domain.policy import Mode, Policy
@@ -104,6 +104,7 @@ class Controller:
         shared: Shared | None = None,
         packer: Packer | None = None,
         grace: timedelta = GRACE,
+        earlier: Earlier = NOTHING_SEEN,
     ) -> None:
         self._cluster = cluster
         self._source = source
@@ -122,7 +123,7 @@ class Controller:
         self._usage = UsageState()
         self._headroom = PassHeadroom(self._usage)
         # A new leader evicts nobody before its second look.
-        self._earlier = NOTHING_SEEN
+        self._earlier = earlier
         self._reactor = OomReactor(cluster, store, policy, of_pods(), exclusions, self._usage)
         self._plan_execution = PlanExecution(
             cluster, store, policy, of_pods(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace

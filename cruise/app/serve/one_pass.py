@@ -26,6 +26,7 @@ from cruise.app.serve.leading import LEASE
 from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.serving import check, controller_of
 from cruise.app.serve.warm_solver import WarmSolver
+from cruise.decisions.eviction.earlier import SAME_AGAIN
 from cruise.domain.actions import Hold, Outcome, Verdict
 from cruise.domain.policy import Mode
 from cruise.errors import NotFound, Unavailable
@@ -81,7 +82,8 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
                 await announce_pods(outcomes, holds, pods)
 
             hooks = Hooks(announce=announce, progress=on_progress or ReadingLog())
-            controller = controller_of(settings, connected, policy, solver, hooks)
+            # The only look that there is, and a person asked for it: what is short now is taken to have been so.
+            controller = controller_of(settings, connected, policy, solver, hooks, earlier=SAME_AGAIN)
             done: list[tuple[NodePass, PackingPass | None]] = []
 
             async def work() -> None:

@@ -24,6 +24,7 @@ from cruise.app.serve.leading import lead
 from cruise.app.serve.readiness import Running
 from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.warm_solver import WarmSolver
+from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.policy import Policy
 from cruise.errors import BadInput, CruiseError, Throttled, Unavailable
 from cruise.interfaces.http.api import create_api
@@ -63,6 +64,7 @@ def controller_of(
     *,
     activity: Activity | None = None,
     shared: Shared | None = None,
+    earlier: Earlier = NOTHING_SEEN,
 ) -> Controller:
     """Return the controller that settings describe."""
     return Controller(
@@ -77,6 +79,7 @@ def controller_of(
         shared=shared,
         packer=Packer(solver, settings.packing_time_limit.total_seconds(), settings.packing),
         grace=settings.stop_grace,
+        earlier=earlier,
     )
 
 

@@ -34,14 +34,16 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class PassFigures:
-    """What the last node pass saw: nodes, those that nothing makes fit, sums, and the pods left alone by reason.
+    """What the last node pass saw: nodes, sums, and the pods left alone by reason.
 
-    `seconds` is how long each of its steps took.
+    Nothing makes the `oversubscribed` nodes fit; the `crowded` ones are short of something for now. `seconds` is how
+    long each of its steps took.
     """
 
     at: datetime
     nodes: int
     oversubscribed: int
+    crowded: int
     requested: Resources
     allocatable: Resources
     held: Mapping[Reason, int]
@@ -149,7 +151,8 @@ def pass_figures(done: NodePass) -> PassFigures:
     return PassFigures(
         at=done.at,
         nodes=len(done.plans),
-        oversubscribed=sum(not plan.fits for plan in done.plans),
+        oversubscribed=sum(plan.reason is Reason.OVERSUBSCRIBED for plan in done.plans),
+        crowded=sum(plan.reason is Reason.CROWDED for plan in done.plans),
         requested=requested,
         allocatable=allocatable,
         held=Counter(hold.reason for plan in done.plans for hold in (*plan.hold, *plan.growing)),

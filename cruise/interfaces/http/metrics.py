@@ -114,6 +114,9 @@ def _pass(figures: PassFigures) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "cruise_nodes_oversubscribed", "Nodes that no eviction would make fit.", figures.oversubscribed
     )
+    yield GaugeMetricFamily(
+        "cruise_nodes_crowded", "Nodes that are short of something for which nobody has to go yet.", figures.crowded
+    )
     sums = (
         ("cruise_requested", "What kube-scheduler counts on all nodes.", figures.requested),
         ("cruise_allocatable", "What all nodes can give to pods.", figures.allocatable),

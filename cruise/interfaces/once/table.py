@@ -7,7 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.domain.actions import EvictPod, Hold, Outcome, ResizePod, Verdict
+from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.packing import PackingPlan, Phase, Proposal
 from cruise.domain.policy import Mode
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
@@ -62,7 +62,7 @@ def once_table(
 def _headline(done: NodePass, mode: Mode, paused: bool) -> str:
     ended = Counter(outcome.verdict for outcome in done.outcomes)
     parts = ", ".join(f"{ended[verdict]:,} {verdict.value}" for verdict in Verdict if ended[verdict])
-    oversubscribed = sum(not plan.fits for plan in done.plans)
+    oversubscribed = sum(plan.reason is Reason.OVERSUBSCRIBED for plan in done.plans)
     why_not = " Nothing was written: cruise is paused." if paused else ""
     if mode is Mode.OBSERVE:
         why_not = " Nothing was written: mode observe."

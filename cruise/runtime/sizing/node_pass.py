@@ -15,7 +15,7 @@ from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.actions import Action, EvictPod, Hold, Outcome, RefusedTarget, ResizePod, Verdict
+from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
@@ -165,7 +165,8 @@ class _Steps:
         log.info(
             "node pass",
             nodes=len(self.plans),
-            oversubscribed=sum(not plan.fits for plan in self.plans),
+            oversubscribed=sum(plan.reason is Reason.OVERSUBSCRIBED for plan in self.plans),
+            crowded=sum(plan.reason is Reason.CROWDED for plan in self.plans),
             left_alone=dict(Counter(hold.reason.value for plan in self.plans for hold in plan.hold)),
             outcomes=dict(Counter(outcome.verdict.value for outcome in self.outcomes)),
         )

@@ -34,7 +34,7 @@ FIGURES = ControllerFigures(
         ("evict", Verdict.REFUSED, Reason.DISRUPTION_BUDGET): 2,
     },
     last_pass=PassFigures(
-        NOW, 3, 1, Resources(2500, 1 << 30), Resources(12_000, 1 << 34), {Reason.GUARANTEED: 5}, {"snapshot": 0.25}
+        NOW, 3, 1, 2, Resources(2500, 1 << 30), Resources(12_000, 1 << 34), {Reason.GUARANTEED: 5}, {"snapshot": 0.25}
     ),
     statistics_at=NOW - timedelta(seconds=90),
     watch_lag_seconds=1.5,
@@ -92,6 +92,7 @@ def test_a_controller_tells_all_that_an_operator_watches():
         ("cruise_nodes",): 3,
         ("cruise_node_pass_step_seconds", "snapshot"): 0.25,
         ("cruise_nodes_oversubscribed",): 1,
+        ("cruise_nodes_crowded",): 2,
         ("cruise_requested", "cpu", "core"): 2.5,
         ("cruise_requested", "memory", "byte"): 1 << 30,
         ("cruise_allocatable", "cpu", "core"): 12,
