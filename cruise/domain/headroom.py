@@ -17,3 +17,15 @@ class DayScores:
     day: int
     measure: int
     counts: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What a container gets of its own headroom on an average node, from 0 to 1: the node's pods share the rest."""
+
+    cpu: float
+    memory: float
+
+    def of(self, resource: ResourceName) -> float:
+        """Return one resource's share."""
+        return self.cpu if resource is ResourceName.CPU else self.memory

@@ -68,6 +68,13 @@ class NodeAutoscaling(StrEnum):
                 return NodeAutoscaler(self.value)
 
 
+class AdmissionSize(StrEnum):
+    """What new pods are created with: their peak, or what a node pass would give them."""
+
+    PEAK = "peak"
+    PLANNED = "planned"
+
+
 class OomReaction(StrEnum):
     """What follows an out-of-memory kill."""
 
@@ -93,6 +100,7 @@ class Policy:
     excluded_namespaces: frozenset[str] = frozenset({"kube-system", "cruise"})
     allow_extended_resources: bool = False
     node_autoscaler: NodeAutoscaling = NodeAutoscaling.DETECT
+    admission_size: AdmissionSize | None = None  # None: planned where nodes come and go by themselves
     max_age: timedelta = timedelta(minutes=15)
     look_ahead: timedelta = timedelta(minutes=15)
     pass_interval: timedelta = timedelta(minutes=5)

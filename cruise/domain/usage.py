@@ -10,6 +10,7 @@ import numpy as np
 
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.headroom import Sharing
 from cruise.domain.revisions import Revisions
 
 
@@ -123,11 +124,13 @@ FIGURES = tuple(column.name for column in fields(StatisticColumns))
 class StatisticsTable(StatisticColumns):
     """Statistics with their keys, one row a key.
 
-    Rows whose base is not known yet are not in the table. `revisions` is None where they are not followed.
+    Rows whose base is not known yet are not in the table. `revisions` is None where they are not followed,
+    `sharing` where no node pass has said yet how headroom is shared.
     """
 
     keys: Sequence[StatisticKey]
     revisions: Revisions | None = None
+    sharing: Sharing | None = None
     row_of_container: Mapping[ContainerKey, int] = field(default_factory=dict)
     row_of_workload: Mapping[PeakKey, int] = field(default_factory=dict)
 
@@ -151,12 +154,12 @@ class StatisticsTable(StatisticColumns):
     def chosen(self, rows: Int64Array) -> "StatisticsTable":
         """Return a table of some rows, in their order."""
         table = StatisticsTable.of_columns(self.take(rows), [self.keys[row] for row in rows.tolist()])
-        return replace(table, revisions=self.revisions)
+        return replace(table, revisions=self.revisions, sharing=self.sharing)
 
     def joined(self, others: "StatisticsTable") -> "StatisticsTable":
         """Return these rows and then others; they have no key in common."""
         table = StatisticsTable.of_columns(self.followed_by(others), [*self.keys, *others.keys])
-        return replace(table, revisions=self.revisions)
+        return replace(table, revisions=self.revisions, sharing=self.sharing)
 
     def row(self, index: int) -> "Statistic":
         """Return one row as a plain statistic, for explanations and single decisions."""

@@ -7,7 +7,7 @@ from typing import Protocol
 from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
-from cruise.domain.headroom import DayScores
+from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.usage import (
     CounterTail,
@@ -82,6 +82,9 @@ class Store(Protocol):
 
         They are its own and those of its workload (Kind/name) for its identity or for none.
         """
+
+    async def record_sharing(self, sharing: Sharing) -> None:
+        """Remember how headroom is shared now; it is read with the statistics."""
 
     async def record_usage(self, advance: UsageAdvance) -> None:
         """Store one read whole or not at all; peaks are merged by maximum."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cruise.decisions.sizing.headroom.choosing import MODELS
-from cruise.domain.policy import HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
+from cruise.domain.policy import AdmissionSize, HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
 from cruise.domain.rules import RULES, Rules
 from cruise.errors import BadInput
 from cruise.settings import forms
@@ -30,6 +30,7 @@ _HEADROOM = forms.choice("a headroom model", [(model, model) for model in MODELS
 _HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start) for start in HeadroomStart])
 _OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 _NODE_AUTOSCALER = forms.choice("a node autoscaler", [(one.value, one) for one in NodeAutoscaling])
+_ADMISSION_SIZE = forms.choice("a size", [(one.value, one) for one in AdmissionSize])
 _DURATION = forms.duration()
 _PAUSE = forms.duration(least=timedelta(0))
 _MINUTES = forms.duration("60s", least=timedelta(seconds=5))
@@ -119,6 +120,7 @@ class Settings:
     headroom_start: HeadroomStart = _setting(_HEADROOM_START, _POLICY.headroom_start)
     excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
+    admission_size: AdmissionSize | None = _setting(_ADMISSION_SIZE, _POLICY.admission_size)
     node_autoscaler: NodeAutoscaling = _setting(_NODE_AUTOSCALER, _POLICY.node_autoscaler)
     overload_above: float = _setting(forms.positive("1.0"), _POLICY.overload_above)
     overload_below: float = _setting(forms.positive("0.9"), _POLICY.overload_below)

@@ -28,7 +28,7 @@ from cruise.domain.actions import (
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.colocation import PodTerm
-from cruise.domain.headroom import DayScores
+from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import (
     Arrival,
     Departure,
@@ -201,6 +201,15 @@ async def test_revisions_keep_their_earliest_beginning_and_their_latest_sight(st
     assert (await store.read_statistics()).revisions == revisions(a=Run(90, 220), c=Run(300, 300)).revisions
     await store.prune(datetime.fromtimestamp(301, UTC) + RETENTION.statistics)
     assert (await store.read_statistics()).revisions is None
+
+
+async def test_how_headroom_is_shared_is_read_with_the_statistics(store):
+    assert (await store.workload_statistics()).sharing is None
+    for sharing in (Sharing(0.5, 1.0), Sharing(0.25, 0.0)):
+        await store.record_sharing(sharing)
+        await store.write_statistics(StatisticsTable.of_rows([statistic("web-0")]))
+        assert (await store.workload_statistics()).sharing == sharing
+        assert (await store.read_statistics()).sharing == sharing
 
 
 @pytest.mark.smoke

@@ -1,4 +1,4 @@
-"""How far demand went beyond what was expected, counted by day."""
+"""How far demand went beyond what was expected, counted by day, and how headroom is shared now."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.packing import pack_counts, unpack_counts
-from cruise.adapters.store.tables import headroom_score
-from cruise.domain.headroom import DayScores
+from cruise.adapters.store.tables import headroom_score, headroom_sharing
+from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.resources import ResourceName
 
 
@@ -39,3 +39,16 @@ async def of_days(connection: AsyncConnection) -> list[DayScores]:
 async def prune(connection: AsyncConnection, before_day: int) -> None:
     """Drop the scores of days before one."""
     await connection.execute(delete(headroom_score).where(headroom_score.c.day < before_day))
+
+
+async def record_sharing(connection: AsyncConnection, sharing: Sharing) -> None:
+    """Remember how headroom is shared now."""
+    values = {"cpu": sharing.cpu, "memory": sharing.memory}
+    statement = insert(headroom_sharing).values(singleton=True, **values)
+    await connection.execute(statement.on_conflict_do_update(index_elements=["singleton"], set_=values))
+
+
+async def sharing(connection: AsyncConnection) -> Sharing | None:
+    """Return how headroom is shared, None where no pass has said so yet."""
+    row = (await connection.execute(select(headroom_sharing))).one_or_none()
+    return None if row is None else Sharing(row.cpu, row.memory)

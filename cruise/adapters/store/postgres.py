@@ -56,6 +56,7 @@ class PostgresStore:
     peak_summary = _one_transaction(peaks.summary)
     hourly_peaks = _one_transaction(peaks.of_workload)
     peaks_of_hour = _one_transaction(peaks.of_hour)
+    record_sharing = _one_transaction(headroom_scores.record_sharing)
     record_headroom_scores = _one_transaction(headroom_scores.record)
     headroom_scores = _one_transaction(headroom_scores.of_days)
     record_oom = _one_transaction(oom.remember)

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.collection import uncollected
-from cruise.adapters.store import revisions
+from cruise.adapters.store import headroom_scores, revisions
 from cruise.adapters.store.connection import driver_in_transaction
 from cruise.adapters.store.tables import pod_statistic, workload_statistic
 from cruise.domain.usage import FIGURES, StatisticColumns, StatisticKey, StatisticsTable
@@ -89,7 +89,11 @@ async def _fetched(connection: AsyncConnection, statement: Select[Any] | Compoun
     compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     with uncollected():
         found = _table(await driver.fetch(str(compiled)))
-    return replace(found, revisions=await revisions.of_workloads(connection))
+    return replace(
+        found,
+        revisions=await revisions.of_workloads(connection),
+        sharing=await headroom_scores.sharing(connection),
+    )
 
 
 async def read_of_pod(

@@ -123,6 +123,15 @@ headroom_score = Table(
     Column("counts", LargeBinary, nullable=False),
 )
 
+# One row: what a container gets of its own headroom on an average node.
+headroom_sharing = Table(
+    "headroom_sharing",
+    metadata,
+    Column("singleton", Boolean, primary_key=True),
+    Column("cpu", Double, nullable=False),
+    Column("memory", Double, nullable=False),
+)
+
 oom_record = Table(
     "oom_record",
     metadata,

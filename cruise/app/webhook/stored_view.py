@@ -134,6 +134,7 @@ def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTa
     """Return the known table where the other one is equal."""
     same = (
         known.revisions == read.revisions
+        and known.sharing == read.sharing
         and known.keys == read.keys
         and all(np.array_equal(getattr(known, name), getattr(read, name)) for name in FIGURES)
     )

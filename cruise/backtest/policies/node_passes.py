@@ -24,7 +24,9 @@ from cruise.decisions.sizing.fitting import Circumstances, Fit, crowds_of, fit_n
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.node_sizes import size_nodes
 from cruise.decisions.sizing.recommendation import demand_table
+from cruise.decisions.sizing.sharing import average_sharing, headrooms_of
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
+from cruise.domain.headroom import Sharing
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.runtime.admission.admission import Admitter
@@ -47,6 +49,7 @@ class CruisePasses:
         self._kills = KillReactions(count, self._pods, self._statistics, self._known, self._disruptions, self._policy)
         self._born = np.zeros(count, dtype=np.int64)
         self._admitter: tuple[int, Admitter] | None = None
+        self._sharing: Sharing | None = None
         self._earlier = NOTHING_SEEN
 
     @property
@@ -65,7 +68,8 @@ class CruisePasses:
         now = utc(view.at)
         if self._admitter is None or self._admitter[0] != view.at:
             nowhere = self._pods.snapshot(view, NO_CONTAINERS)
-            self._admitter = (view.at, Admitter(nowhere, self._statistics.of_workloads(), {}, self._policy, now))
+            known = replace(self._statistics.of_workloads(), sharing=self._sharing)
+            self._admitter = (view.at, Admitter(nowhere, known, {}, self._policy, now))
         # What a pod that still runs would be created with may be wanted as well.
         replaced = containers[view.born[containers] > np.maximum(self._born[containers], 1)]
         self._statistics.replaced(replaced)
@@ -98,6 +102,7 @@ class CruisePasses:
         )
         headroom = self._headroom.of_pass(view.at, row_of, len(statistics.updated_at), self._known.own_rows)
         sized = size_nodes(columns, self._fit(view, columns), headroom)
+        self._sharing = average_sharing(headrooms_of(sized.sums, sized.shares))
         staying = sized.fit.stays[columns.candidates.pod_of]
         self._headroom.expect(view.at, chosen[staying], columns.node_of[staying], sized.sums)
         rests = self._kills.rests(view)[chosen]

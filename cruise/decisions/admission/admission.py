@@ -1,5 +1,6 @@
 """What a pod that is being created shall ask for: its workload's peak."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,9 +15,10 @@ from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import Guidance, Unreadable
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod, Quota
-from cruise.domain.policy import Policy
+from cruise.domain.headroom import Sharing
+from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.qos import qos_class
-from cruise.domain.resources import Amounts, ResourceName, whole_mebibytes
+from cruise.domain.resources import Amounts, ResourceName, Resources, whole_mebibytes
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
 
@@ -34,10 +36,12 @@ class Leave:
 class Mutate:
     """The pod is created with other resources: the whole requests and limits of each sized container.
 
-    `new_revision` tells that they are not less than what the template states, which no pod before it did.
+    `size` is what its requests are by; `new_revision` tells that they are not less than what the template states, which
+    no pod before it did.
     """
 
     containers: tuple[ContainerTarget, ...]
+    size: AdmissionSize = AdmissionSize.PEAK
     new_revision: bool = False
 
 
@@ -72,12 +76,20 @@ def decide_admission(
         return Leave(reason)
     known = [statistics.row(row) for row in rows if row is not None]
     new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
-    targets = _targets(pod, sized, known, guidance, managed, limit_ranges, quotas, nodes, policy, new_revision)
+    size = AdmissionSize.PEAK if new_revision else eligibility.admission_size
+    # What is wanted beside what is stated, which counts for a new revision alone.
+    share = statistics.sharing if size is AdmissionSize.PLANNED else None
+    wanted = [_wanted(statistic, share, guidance.headroom_factor) for statistic in known]
+    if new_revision:
+        wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
+    targets = _targets(pod, sized, known, wanted, guidance, managed, limit_ranges, quotas, nodes, policy)
+    if new_revision:
+        targets = _with_stated_limits(targets, sized, managed)
     # Where nodes are ordered for pods, none of today says how large a pod may be.
     lasting = policy.rules.lasting_templates
     if not (lasting and eligibility.nodes_autoscale):
         targets = within_largest_node(pod, targets, managed, nodes, keeps_template=lasting)
-    decision = _judged(pod, sized, Mutate(tuple(targets), new_revision), limit_ranges)
+    decision = _judged(pod, sized, Mutate(tuple(targets), size, new_revision), limit_ranges)
     if quotas and isinstance(decision, Mutate) and breaks_quota(pod, decision.containers, quotas):
         return Leave(Reason.QUOTA)
     return decision
@@ -108,45 +120,65 @@ def _targets(
     pod: Pod,
     sized: Sequence[Container],
     known: Sequence[Statistic],
+    wanted: Sequence[Resources],
     guidance: Guidance,
     managed: frozenset[ResourceName],
     limit_ranges: Sequence[LimitRangeItem],
     quotas: Sequence[Quota],
     nodes: Sequence[Node],
     policy: Policy,
-    new_revision: bool,
 ) -> list[ContainerTarget]:
     targets = []
     cpu_limit_demanded = _demands_cpu_limit(limit_ranges)
     cpu_limit_counted = counts_cpu_limits(quotas)
-    for container, statistic in zip(sized, known, strict=True):
+    for container, statistic, want in zip(sized, known, wanted, strict=True):
         bounds = container_bounds(guidance, container.name, limit_ranges, policy.floor)
         requests, limits = container.requests, container.limits
         cpu, cpu_limit = requests.cpu_millicores, limits.cpu_millicores
         memory, memory_limit = requests.memory_bytes, limits.memory_bytes
         if ResourceName.CPU in managed:
-            cpu = max(statistic.cpu_peak_millicores, (cpu or 0) if new_revision else 0)
-            cpu = _clamp(cpu, bounds.whole[0], bounds.whole[1])
+            cpu = _clamp(want.cpu_millicores, bounds.whole[0], bounds.whole[1])
             if cpu_limit_counted and cpu_limit is not None:
                 # Without one the API server would refuse the container, and a larger one would use up the quota.
                 cpu_limit = max(cpu, min(cpu_limit, _cpu_limit(cpu, bounds, nodes)))
             else:
                 cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
         if ResourceName.MEMORY in managed:
-            stated = memory_limit
-            memory = _memory_request(statistic, bounds, (memory or 0) if new_revision else 0)
+            memory = _clamp(whole_mebibytes(want.memory_bytes), bounds.whole[2], bounds.whole[3])
             memory_limit = limit_at_admission(statistic, memory, memory_limit, bounds, policy)
-            if new_revision and stated is not None:
-                memory_limit = max(memory_limit, min(stated, bounds.whole[5]))
         # Built whole: to replace fields one by one takes several times as long, at every admission.
         requests, limits = Amounts(cpu, memory), Amounts(cpu_limit, memory_limit)
         targets.append(ContainerTarget(container.name, container.role, requests, limits))
     return targets
 
 
-def _memory_request(statistic: Statistic, bounds: ContainerBounds, stated: int) -> int:
-    peak = max(statistic.memory_peak_bytes, statistic.oom_memory_bytes, stated)
-    return _clamp(whole_mebibytes(peak), bounds.whole[2], bounds.whole[3])
+def _wanted(statistic: Statistic, sharing: Sharing | None, headroom_factor: float) -> Resources:
+    """Return what a container's requests should be: its peak, or its base and its `sharing` of the headroom above it.
+
+    The larger one is what it would have on a node of its own, so that is the most.
+    """
+    peak = Resources(statistic.cpu_peak_millicores, max(statistic.memory_peak_bytes, statistic.oom_memory_bytes))
+    if sharing is None:
+        return peak
+    base = Resources(statistic.cpu_base_millicores, statistic.memory_base_bytes).at_most(peak)
+    headroom = peak - base
+    return base + Resources(
+        math.ceil(headroom.cpu_millicores * min(1.0, sharing.cpu * headroom_factor)),
+        math.ceil(headroom.memory_bytes * min(1.0, sharing.memory * headroom_factor)),
+    )
+
+
+def _with_stated_limits(
+    targets: Sequence[ContainerTarget], sized: Sequence[Container], managed: frozenset[ResourceName]
+) -> list[ContainerTarget]:
+    """Return targets whose memory limits are not below those that the pod states."""
+    if ResourceName.MEMORY not in managed:
+        return list(targets)
+    pairs = [(target, container.limits.memory_bytes) for target, container in zip(targets, sized, strict=True)]
+    return [
+        replace(target, limits=replace(target.limits, memory_bytes=max(target.limits.memory_bytes or 0, stated or 0)))
+        for target, stated in pairs
+    ]
 
 
 def _demands_cpu_limit(limit_ranges: Sequence[LimitRangeItem]) -> bool:

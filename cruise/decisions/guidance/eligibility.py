@@ -18,7 +18,7 @@ from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
 from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import ResourceName, is_extended
 from cruise.domain.revisions import Revisions
 from cruise.domain.usage import StatisticsTable
@@ -98,6 +98,9 @@ class Eligibility:
         self._others = OtherAutoscalers(snapshot)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
+        # Peaks on new nodes, evicted again until they share one: where nodes are consolidated that need not end.
+        by_itself = policy.rules.lasting_templates and self.nodes_autoscale
+        self.admission_size = policy.admission_size or (AdmissionSize.PLANNED if by_itself else AdmissionSize.PEAK)
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }

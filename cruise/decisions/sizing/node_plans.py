@@ -19,6 +19,7 @@ from cruise.decisions.sizing.node_sizes import Sized, size_nodes
 from cruise.decisions.sizing.recommendation import recommend
 from cruise.decisions.sizing.resize import is_forgotten, withdraw_pending
 from cruise.decisions.sizing.rooms import Room, Rooms, rooms_of
+from cruise.decisions.sizing.sharing import Shares
 from cruise.decisions.sizing.wishes import yielding
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.arrays import Int64Array, whole_numbers
@@ -49,6 +50,7 @@ class NodePlan:
     what the node was short of before anyone goes. `evict` is in marking order, `resize` has the shrinks first,
     `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those of the survivors,
     `growing` are pods whose memory only grows, towards a limit that does not follow, whatever else is done about them;
+    `own_headrooms` is the sum of what each of their containers has by itself, zero where headroom is not shared by it.
     `counted` is what kube-scheduler counts on the node now, `extras` what the headroom model summed up of CPU and of
     memory over the containers of `targets`.
     """
@@ -63,6 +65,7 @@ class NodePlan:
     allocatable: Resources
     evict: tuple[EvictPod, ...] = ()
     targets: Sequence[ContainerSize] = ()
+    own_headrooms: Resources = NO_RESOURCES
     extras: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     resize: tuple[ResizePod, ...] = ()
     hold: tuple[Hold, ...] = ()
@@ -248,6 +251,10 @@ def _resizes(
     return resizes, holds
 
 
+def _own_headroom(shares: Shares, node: int) -> int:
+    return 0 if shares.by_base[node] else int(shares.total[node])
+
+
 def _plan(
     room: Room,
     sized: Sized,
@@ -277,6 +284,7 @@ def _plan(
         resize=tuple(own),
         hold=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),
         growing=tuple(growing.get(node, ())),
+        own_headrooms=Resources(*(_own_headroom(sized.shares[one], node) for one in ResourceName)),
         extras=(tuple(cpu.extras[node].tolist()), tuple(memory.extras[node].tolist())),
         short=sized.fit.short.get(node, frozenset()),
     )

@@ -1,5 +1,6 @@
 """From demand to sizes, node by node in columns: the shared headroom, its shares, rounding, clamping."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,8 @@ from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.recommendation import UNIT
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up
-from cruise.domain.resources import ResourceName
+from cruise.domain.headroom import Sharing
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,34 @@ class Shares:
     by_base: BoolArray
     rounded: Int64Array
     clamped: Int64Array
+
+
+def headrooms_of(
+    sums: Mapping[ResourceName, NodeSums], shares: Mapping[ResourceName, Shares]
+) -> list[tuple[Resources, Resources]]:
+    """Return for each node the headroom that its pods share, and the sum of what its containers have by themselves.
+
+    The sum is zero where headroom is not shared by it.
+    """
+    shared = [sums[one].headroom.tolist() for one in ResourceName]
+    own = [np.where(shares[one].by_base, 0, shares[one].total).astype(np.int64).tolist() for one in ResourceName]
+    pairs = zip(zip(*shared, strict=True), zip(*own, strict=True), strict=True)
+    return [(Resources(*of_node), Resources(*own_of_node)) for of_node, own_of_node in pairs]
+
+
+def average_sharing(shared: Iterable[tuple[Resources, Resources]]) -> Sharing:
+    """Return what a container gets of its headroom, from what the pods of each node share and have by themselves.
+
+    Where nobody has any, all of it.
+    """
+    given = own = NO_RESOURCES
+    for of_node, own_of_node in shared:
+        given += of_node.at_most(own_of_node)
+        own += own_of_node
+    return Sharing(
+        cpu=given.cpu_millicores / own.cpu_millicores if own.cpu_millicores else 1.0,
+        memory=given.memory_bytes / own.memory_bytes if own.memory_bytes else 1.0,
+    )
 
 
 def sum_up(columns: NodeColumns, fit: Fit, headroom: Headroom, resource: ResourceName) -> NodeSums:

@@ -138,8 +138,10 @@ def _admission(admission: Mutate | Leave | None) -> Shape:
             return None
         case Leave(reason, detail):
             return {"leave": reason.value, "words": in_words(reason, detail)}
-        case Mutate(containers):
+        case Mutate(containers, size, new_revision):
             return {
+                "size": size.value,
+                "newRevision": new_revision,
                 "containers": [
                     {
                         "name": target.container,
@@ -147,7 +149,7 @@ def _admission(admission: Mutate | Leave | None) -> Shape:
                         "limits": dict(amounts_json(target.limits)),
                     }
                     for target in containers
-                ]
+                ],
             }
 
 

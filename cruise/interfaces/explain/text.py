@@ -12,7 +12,7 @@ from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, Fate, HeldContainer, NodeExplanation, Ranked, Spike
 from cruise.decisions.guidance.other_autoscalers import Claimed
 from cruise.domain.overrides import Statement
-from cruise.domain.policy import Policy
+from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.interfaces.amounts import count_text, exact_text
 from cruise.interfaces.explain.steps import container_steps, grid, statistic_line
@@ -20,6 +20,11 @@ from cruise.interfaces.reasons import detail_words, in_words, source_words
 from cruise.kube_json.patches.resize_patch import resize_patch
 
 _MOST_RANKED = 12
+_BY_SIZE = {
+    AdmissionSize.PEAK: "by its workload's peaks:",
+    AdmissionSize.PLANNED: "as a node pass would size it, its workload's base and a share of the headroom:",
+}
+_BY_REVISION = "no less than its template states, since that is new; nor less than its workload's peaks:"
 _FATES = {
     Fate.RESIZED: ("to be resized", "cyan"),
     Fate.SETTLED: ("settled", "green"),
@@ -207,6 +212,7 @@ def _admission(admission: Mutate | Leave) -> Iterator[RenderableType]:
     match admission:
         case Leave(reason, detail):
             yield Text(f"  it would stay as it is: {reason.value}: {in_words(reason, detail)}")
-        case Mutate(containers):
+        case Mutate(containers, size, new_revision):
+            yield Text(f"  {_BY_REVISION if new_revision else _BY_SIZE[size]}")
             for target in containers:
                 yield Text(f"  {target.container}: {_asked(target.requests, target.limits)}")

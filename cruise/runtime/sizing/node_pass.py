@@ -15,6 +15,7 @@ from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.sizing.sharing import average_sharing
 from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, RefusedTarget, ResizePod, Verdict
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
@@ -146,6 +147,11 @@ class _Steps:
         if self.headroom is not None:
             await asyncio.to_thread(self.headroom.expect, self.plans, self.policy)
 
+    async def note_sharing(self) -> None:
+        sharing = average_sharing((plan.headroom, plan.own_headrooms) for plan in self.plans)
+        self.statistics = self.usage.share(sharing, self.statistics)
+        await self.store.record_sharing(sharing)
+
     async def decide_waiting_pods(self) -> None:
         self.shrunk, self.waiting = await asyncio.to_thread(
             decide_unscheduled,
@@ -184,6 +190,8 @@ ORDER: Sequence[tuple[str, Callable[[_Steps], Awaitable[None]]]] = (
     ("node plans", _Steps.decide_nodes),
     # Before anything is written: the model is judged by what was planned, whatever becomes of the writes.
     ("expectation", _Steps.note_expectation),
+    # Before pods that wait are sized, and for those that are created until the next pass.
+    ("sharing", _Steps.note_sharing),
     # After the plans, and apart from them: a pod without a node is in no node's sums.
     ("waiting pods", _Steps.decide_waiting_pods),
     # Once, for all of it: shrinks free the room that grows wait for, over all nodes.

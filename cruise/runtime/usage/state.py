@@ -1,7 +1,7 @@
 """What a process keeps of usage between passes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cruise.decisions.usage.peaks import first_hour_of_history, hourly_peaks, pe
 from cruise.decisions.usage.plausibility import judge
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.domain.headroom import Sharing
 from cruise.domain.usage import OomRecord, PartitionProgress, SampleBlock, StatisticsTable, UsageAdvance
 from cruise.runtime.ports import Store
 from cruise.runtime.usage.peaks import PeakNumbers
@@ -64,6 +65,12 @@ class UsageState:
         if self.table is None:
             self.table = await store.read_statistics()
         return self.table
+
+    def share(self, sharing: Sharing, table: StatisticsTable) -> StatisticsTable:
+        """Take over how headroom is shared since the table was made; return the table with it."""
+        if self.table is not None:
+            self.table = replace(self.table, sharing=sharing)
+        return replace(table, sharing=sharing)
 
     def teach(self, record: OomRecord, *, shared: bool) -> None:
         """Take over what a kill taught since the table was made; a table that is not read yet will have it."""

@@ -84,6 +84,7 @@ async def usage_pass(
     table = with_refusals(table, earlier, state.refusals.shares(at, reading.step_seconds), live.keys)
     await store.write_statistics(replace(table, revisions=learned.news) if learned else table)
     state.table = with_earlier(table, earlier, live.keys)
+    state.table = replace(state.table, sharing=earlier.sharing)
     if learned:
         state.table, state.has_originals = replace(state.table, revisions=learned.revisions), True
     log.info("usage pass", containers=len(table.row_of_container), workloads=len(table.row_of_workload))

@@ -11,7 +11,7 @@ import numpy as np
 from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.headroom import DayScores
+from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.resources import ResourceName
 from cruise.domain.retention import RETENTION
@@ -53,7 +53,9 @@ class MemoryStore:
     async def write_statistics(self, table: StatisticsTable) -> None:
         known = self._statistics.revisions
         revisions = known if table.revisions is None else (known or NO_REVISIONS).merged(table.revisions)
-        self._statistics = replace(_merged(self._statistics, table), revisions=revisions)
+        self._statistics = replace(
+            _merged(self._statistics, table), revisions=revisions, sharing=self._statistics.sharing
+        )
 
     async def read_statistics(self) -> StatisticsTable:
         return self._statistics
@@ -64,6 +66,9 @@ class MemoryStore:
 
     async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         return _rows_of_pod(self._statistics, namespace, pod, workload, identity)
+
+    async def record_sharing(self, sharing: Sharing) -> None:
+        self._statistics = replace(self._statistics, sharing=sharing)
 
     async def record_usage(self, advance: UsageAdvance) -> None:
         self._peaks.merge(advance.peaks)

@@ -11,11 +11,12 @@ from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, NodeAutoscaler, Pod, QosClass
+from cruise.domain.headroom import Sharing
 from cruise.domain.original_resources import format_original_resources
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName
 from cruise.domain.revisions import Revisions, Run, WorkloadContainer, stated_by
 from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import OVERLOADED, Placement, Taint, TaintEffect, Toleration
@@ -438,3 +439,55 @@ def test_deciding_again_on_a_pod_of_a_new_revision_changes_nothing():
     created = admitted(NEW_TEMPLATE, decision, kept)
     assert in_revision(created, None) == Leave(Reason.SETTLED, new_revision=True)
     assert in_revision(created, 0) == Leave(Reason.SETTLED, new_revision=True)
+
+
+# ---- what a node pass would give ----
+
+SHARED = Sharing(cpu=0.25, memory=0.5)
+SPIKY = make_statistic("", cpu_base=100, cpu_peak=500, memory_base_mib=200, memory_peak_mib=300, memory_7d_max_mib=300)
+PLANNED = replace(INITIAL, admission_size=AdmissionSize.PLANNED)
+
+
+def created(policy=INITIAL, sharing=SHARED, pod=None, **snapshot) -> Mutate | Leave:
+    table = replace(make_table(SPIKY), sharing=sharing)
+    whole = make_snapshot([], nodes=ONE_NODE, workloads=[make_workload()], **snapshot)
+    eligibility = Eligibility(whole, table, {}, policy, NOW)
+    return decide_admission(pod or new_pod(), eligibility, table, ONE_NODE, (), policy)
+
+
+def requested(decision: Mutate | Leave) -> tuple[Amounts, AdmissionSize]:
+    assert isinstance(decision, Mutate)
+    return decision.containers[0].requests, decision.size
+
+
+def test_planned_sizes_are_base_and_the_share_of_headroom_that_pods_of_a_node_get():
+    assert requested(created()) == (make_amounts(500, 300), AdmissionSize.PEAK)
+    assert requested(created(PLANNED)) == (make_amounts(200, 250), AdmissionSize.PLANNED)
+    # A limit is not reserved: it stays what it is for the peak.
+    decision = created(PLANNED)
+    assert isinstance(decision, Mutate)
+    assert decision.containers[0].limits == make_amounts(None, 600)
+
+
+def test_before_the_first_node_pass_a_planned_size_is_the_peak():
+    assert requested(created(PLANNED, sharing=None))[0] == make_amounts(500, 300)
+
+
+@pytest.mark.parametrize(("factor", "expected"), [("2", (300, 300)), ("0", (100, 200)), ("100", (500, 300))])
+def test_a_headroom_factor_counts_up_to_the_peak(factor, expected):
+    pod = new_pod(annotations={"cruise.io/headroom-factor": factor})
+    assert requested(created(PLANNED, pod=pod))[0] == make_amounts(*expected)
+
+
+@pytest.mark.parametrize("seen", NodeAutoscaler)
+def test_where_nodes_are_consolidated_sizes_are_planned_unless_stated_otherwise(seen):
+    assert requested(created(node_autoscaler=seen))[1] is AdmissionSize.PLANNED
+    peak = replace(INITIAL, admission_size=AdmissionSize.PEAK)
+    assert requested(created(peak, node_autoscaler=seen)) == (make_amounts(500, 300), AdmissionSize.PEAK)
+    assert requested(created(replace(INITIAL, rules=SEEDS), node_autoscaler=seen))[1] is AdmissionSize.PEAK
+
+
+def test_deciding_again_on_a_planned_pod_changes_nothing():
+    decision = created(PLANNED)
+    assert isinstance(decision, Mutate)
+    assert created(PLANNED, pod=admitted(new_pod(), decision, {})) == Leave(Reason.SETTLED)

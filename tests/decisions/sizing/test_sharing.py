@@ -9,8 +9,10 @@ from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.sizing.init_floors import init_floors
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.recommendation import recommend
+from cruise.decisions.sizing.sharing import average_sharing
 from cruise.domain.arrays import UNBOUNDED, round_up, whole_numbers
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod
+from cruise.domain.headroom import Sharing
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import init_floor
 from cruise.domain.resources import MEBIBYTE, Resources
@@ -419,3 +421,11 @@ def test_a_limit_that_is_kept_stays_within_what_a_limit_range_allows():
     row = use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150, history_since=NOW_SECONDS - 86400)
     item = LimitRangeItem(of_pod=False, maximum=make_amounts(None, 600))
     assert sizes_of(plan_of([pod], [row], limit_ranges={"shop": (item,)})) == {("web-1", "app"): (50, 100, 600)}
+
+
+def test_the_average_share_is_that_of_all_nodes_together():
+    shared = [(Resources(100, 50), Resources(400, 50)), (Resources(300, 0), Resources(400, 0))]
+    assert average_sharing(shared) == Sharing(cpu=0.5, memory=1.0)
+    # More than the containers have by themselves is nobody's to get.
+    assert average_sharing([(Resources(900, 0), Resources(400, 0))]) == Sharing(1.0, 1.0)
+    assert average_sharing([]) == Sharing(1.0, 1.0)
