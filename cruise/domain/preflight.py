@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import SampleBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,14 @@ class AccessFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An exporter that is not read, by the labels that tell it from others, and a container or node that it names."""
+
+    exporter: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
 class UsageFacts:
     """What a Prometheus server holds of a sample of the running containers.
 
@@ -48,7 +57,9 @@ class UsageFacts:
     `labels` are the labels of any such series where none was found under these. `samples_in_10_minutes` is what half
     of the series have at least; `newest_at` is when the newest was scraped; `history_days` how far back samples reach,
     as far as was queried. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded`
-    have a reading of their load, and `loads` has the load average of each of them.
+    have a reading of their load, and `loads` has the load average of each of them; `disputed_nodes` have several that
+    differ. `exporters` are those that containers are read from, where that was looked up, and `left_out` those that are
+    not read beside them. `recent` has the samples of the last minutes.
     """
 
     queried: int
@@ -64,6 +75,11 @@ class UsageFacts:
     silent: int = 0
     loaded: int = 0
     loads: Mapping[str, float] = field(default_factory=dict)
+    exporters: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    loads_left_out: tuple[LeftOut, ...] = ()
+    disputed_nodes: tuple[str, ...] = ()
+    recent: SampleBlock | None = None
 
 
 @dataclass(frozen=True, slots=True)

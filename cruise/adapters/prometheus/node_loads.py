@@ -34,7 +34,7 @@ _NODE_NAME = "nodename"
 
 
 class NodeLoadReader:
-    """Reads the loads of nodes; blocks."""
+    """Reads the loads of nodes; blocks. `believed` says whose averages counted at the last reading."""
 
     def __init__(self, settings: PrometheusSettings, client: PrometheusClient) -> None:
         self._settings = settings
@@ -42,6 +42,7 @@ class NodeLoadReader:
         self._averages = NodeLoadDecoder(settings.node_load_label, settings.accept_partial)
         self._names = NodeLoadDecoder(_NODE_NAME, settings.accept_partial)
         self._roots = NodeLoadDecoder(settings.labels.node, settings.accept_partial)
+        self.believed = believed(())
 
     def read(self, at: int, nodes: Mapping[str, float]) -> dict[str, LoadSample]:
         """Return the load of each node with a reading; `nodes` has their cores, without any all load averages count.
@@ -54,9 +55,9 @@ class NodeLoadReader:
         if nodes.keys() - named and named - nodes.keys():
             names = self._names_of_instances(at)
             readings, taken = _renamed(readings, names, nodes), _renamed(taken, names, nodes)
-        trusted = believed(readings, nodes)
-        loads = _samples(trusted.of(readings), trusted.of(taken))
-        missing = nodes.keys() - loads.keys() - trusted.disputed
+        self.believed = believed(readings, nodes)
+        loads = _samples(self.believed.of(readings), self.believed.of(taken))
+        missing = nodes.keys() - loads.keys() - self.believed.disputed
         if missing and self._settings.labels.id:
             loads |= self._root_groups(at, {node: nodes[node] for node in missing})
         return loads

@@ -1,20 +1,27 @@
 """What a server holds of a cluster, found out with a dozen small queries: a sample of the containers, counts, times."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
+import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.counter_rows import CountersBefore
 from cruise.adapters.prometheus.matrix import decoder
+from cruise.adapters.prometheus.node_exporters import node_of
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
-from cruise.adapters.prometheus.pinning import sample_of_pods
-from cruise.adapters.prometheus.queries import usage_selector
+from cruise.adapters.prometheus.pinning import Pins, find_pins, sample_of_pods
+from cruise.adapters.prometheus.queries import quoted, usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.usage_questions import MANY_CORES, UsageQuestions
 from cruise.domain.cluster import ContainerRole, Snapshot
-from cruise.domain.preflight import UsageFacts
+from cruise.domain.preflight import LeftOut, UsageFacts
+from cruise.domain.usage import SampleBlock
 
 _MOST_LABELS = 12
+_RECENT_STEPS = 10
 _LOOK_BACK_SECONDS = tuple(int(days * 86_400) for days in (7, 3, 1, 0.25, 1 / 24))
 
 Containers = set[tuple[str, str, str]]
@@ -54,13 +61,15 @@ class _Probe:
             if container.role is not ContainerRole.INIT
         }
         metrics, nodes = self._settings.metrics, cores_of(self._snapshot)
+        pins = self._find_exporters()
         # An empty answer to the first query also shows that a server answers at all.
         cpu = self._containers(metrics.cpu) if wanted else set()
         if not cpu & wanted:
             labels = self._labels_of(metrics.cpu) if wanted else ()
             return UsageFacts(len(wanted), 0, len(self._containers(metrics.memory) & wanted), labels, nodes=len(nodes))
         pressure = self._pressure(frozenset(nodes))
-        read = NodeLoadReader(self._settings, self._client).read(self._at, nodes)
+        reader = NodeLoadReader(self._settings, self._client)
+        read = reader.read(self._at, nodes)
         loads = {node: sample.load1 for node, sample in read.items() if node in nodes}
         labelled = self._settings.labels.node != "" and self._has_node_label(metrics.cpu)
         return UsageFacts(
@@ -76,7 +85,31 @@ class _Probe:
             silent=sum(value == 0 for value in pressure.values()),
             loaded=len(loads),
             loads=loads,
+            exporters=tuple(str(one) for one in pins.read) if pins is not None else (),
+            left_out=tuple(LeftOut(str(one), "/".join(min(one.containers))) for one in pins.left_out) if pins else (),
+            loads_left_out=tuple(
+                LeftOut(f"job={quoted(one.job)},instance={quoted(one.instance)}", node_of(one))
+                for one in reader.believed.left_out
+            ),
+            disputed_nodes=tuple(sorted(reader.believed.disputed)),
+            recent=self._recent(max(nodes.values(), default=MANY_CORES)),
         )
+
+    def _find_exporters(self) -> Pins | None:
+        """Look up who reports containers, and read from there from now on, as a source does."""
+        if not self._settings.finds_exporters:
+            return None
+        pins = find_pins(self._settings, self._client, self._snapshot, self._at)
+        if pins is not None:
+            self._settings = replace(self._settings, pins=pins.matchers)
+        return pins
+
+    def _recent(self, cores: float) -> SampleBlock:
+        step = self._settings.step_seconds
+        times = self._at // step * step + step * np.arange(1 - _RECENT_STEPS, 1)
+        names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods}))
+        block, _ = UsageQuestions(self._settings, self._client).ask(names, times, CountersBefore(), cores)
+        return block
 
     def _selector(self, metric: str, sampled: bool = True) -> str:
         names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods})) if sampled else None

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from cruise.decisions.node_load import is_plausible, load_of
 from cruise.decisions.preflight.items import CheckItem, Level, count_of, named
+from cruise.decisions.preflight.plausibility import plausibility_items
 from cruise.domain.cluster import Snapshot
 from cruise.domain.preflight import PrometheusFacts, UsageFacts
 
@@ -41,6 +42,7 @@ def usage_items(facts: PrometheusFacts, snapshot: Snapshot | None, now: datetime
     yield _interval(usage)
     yield _history(usage)
     yield _pressure(usage)
+    yield from plausibility_items(usage, snapshot or Snapshot(), now)
     yield _loads(usage, snapshot or Snapshot())
 
 
@@ -52,7 +54,8 @@ def _family(name: str, metric: str, found: int, usage: UsageFacts) -> CheckItem:
         return CheckItem(AREA, name, Level.WARN, words, f"{_SCRAPE} of all nodes; containers without series are held")
     if usage.labels:
         listed = ", ".join(usage.labels)
-        fix = "set prometheus_namespace_label, prometheus_pod_label, prometheus_container_label, prometheus_matchers"
+        fix = "set prometheus_namespace_label, prometheus_pod_label, prometheus_container_label, or the matchers: "
+        fix += "prometheus_matchers, prometheus_cadvisor_matchers"
         return CheckItem(AREA, name, Level.RED, f"{words}, but others have it, with the labels {listed}", fix)
     return CheckItem(AREA, name, Level.RED, words, f"{_SCRAPE}, or set the metric's name")
 

@@ -64,7 +64,10 @@ def look(url: str, snapshot: Snapshot | None = None, at: datetime = AT, **settin
 
 
 def test_each_figure_is_what_the_server_holds(server):
-    assert look(server) == UsageFacts(
+    found = look(server)
+    assert found.recent is not None
+    assert len(found.recent.keys) == 3
+    assert replace(found, recent=None) == UsageFacts(
         queried=3,
         with_cpu=3,
         with_memory=3,

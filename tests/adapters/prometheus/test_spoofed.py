@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cruise.adapters.prometheus.probing import probe
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.decisions.preflight.items import Level
+from cruise.decisions.preflight.plausibility import plausibility_items
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import Statistic
@@ -119,3 +122,17 @@ async def test_of_every_container_the_statistics_are_true_or_it_is_held(promethe
             # What is held may be known of less, and never of more.
             assert figure <= 110, (pod, statistic)
             assert held or figure >= 90, (pod, statistic)
+
+
+def test_check_says_which_exporters_are_not_read_and_which_samples_cannot_be_true(prometheus: str) -> None:
+    at = datetime.fromtimestamp(END, UTC)
+    facts = probe(PrometheusSettings(prometheus, finds_exporters=True), snapshot(), at)
+    items = {one.name: one for one in plausibility_items(facts, snapshot(), at)}
+    assert items.keys() == {"exporters", "plausible"}
+    assert {one.level for one in items.values()} == {Level.WARN}
+    assert items["exporters"].finding == (
+        'containers are read from job="kubelet",metrics_path="/metrics/cadvisor"; '
+        'not from job="payments",metrics_path="" (such as shop/job-1/app)'
+    )
+    assert items["plausible"].finding.startswith("samples of 3 containers cannot be true: ")
+    assert " series-disagree, such as shop/" in items["plausible"].finding

@@ -14,6 +14,7 @@ from cruise.domain.cluster import LimitRangeItem, NodeAutoscaler, Quota, Vertica
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,
+    LeftOut,
     PrometheusFacts,
     ServerFacts,
     StoreFacts,
@@ -220,3 +221,17 @@ def test_each_other_autoscaler_is_named_with_what_it_does():
 def test_a_taint_that_cruise_cannot_take_off_comes_with_the_command_that_does():
     found = item(check(Mode.OBSERVE, **in_cluster(nodes=[*NODES[:2], TAINTED])), "objects: taints")
     assert found.fix == "kubectl taint nodes n3 cruise.io/overloaded:NoSchedule-"
+
+
+def test_exporters_that_are_not_read_and_nodes_whose_load_is_disputed_are_told():
+    well = check(**usage(exporters=('job="kubelet"',)))
+    assert item(well, "metrics: exporters") == CheckItem(
+        "metrics", "exporters", Level.OK, 'containers are read from job="kubelet"'
+    )
+    disputed = usage(disputed_nodes=("n1",), loads_left_out=(LeftOut('job="payments"', "n2"),))
+    found = item(check(**disputed), "metrics: node exporters")
+    assert found.level is Level.WARN
+    assert found.finding == (
+        'the load of n1 is not known, as several exporters differ; loads not read: job="payments" of n2'
+    )
+    assert "prometheus_node_load_matchers" in found.fix
