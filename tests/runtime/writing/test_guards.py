@@ -197,8 +197,11 @@ def test_a_workload_is_disrupted_once_at_a_time():
     first, second = pod("a"), pod("b")
     action = evict(second)
     assert guards(action, pods=[first, second]).over_budget(action, []) is None
-    for other in (replace(first, terminating=True), replace(first, phase="Pending")):
+    for other in (replace(first, terminating=True), replace(first, phase="Pending"), replace(first, ready=False)):
         assert guards(action, pods=[other, second]).over_budget(action, []) is Reason.BUDGET_WORKLOAD
+    # What does not serve loses nothing by its own eviction.
+    ailing = replace(second, ready=False)
+    assert guards(evict(ailing), pods=[first, ailing]).over_budget(evict(ailing), []) is None
     # Evicted by somebody else, and still running in the snapshot.
     assert guards(action, pods=[first, second]).over_budget(action, [done(evict(first), -1)]) is Reason.BUDGET_WORKLOAD
     bare = [replace(one, workload=None) for one in (replace(first, phase="Pending"), second)]
