@@ -180,6 +180,25 @@ async def test_a_taint_goes_while_paused_and_none_is_put_on():
     assert await watch.tainted() == []
 
 
+async def test_a_store_that_is_away_keeps_no_taint_on():
+    watch = watch_nodes()
+    await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
+    away = Watch(watch.world, store=Away())
+    with pytest.raises(Unavailable, match="no store"):
+        await away.outcomes({"n1": 0.1}, {"n1": 0.1})
+    assert await watch.tainted() == []
+
+
+class Away(MemoryStore):
+    """A store that is out of reach."""
+
+    async def paused(self) -> bool:
+        raise Unavailable("no store")
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        raise Unavailable("no store")
+
+
 async def test_without_the_right_it_is_tried_once_an_hour_and_the_nodes_are_named():
     watch = watch_nodes()
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from cruise.app.webhook.admission_upkeep import AdmissionUpkeep
 from cruise.app.webhook.stored_view import StoredView, StoreFollower
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import Quota, Snapshot
+from cruise.domain.cluster import Quota, Snapshot, VerticalAutoscaler
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import BadInput, Unavailable
 from cruise.kube_json.objects.owners import NO_OWNERS
@@ -22,6 +22,7 @@ from tests.builders import (
     make_autoscaler,
     make_node,
     make_pod_json,
+    make_ref,
     make_snapshot,
     make_statistic,
     make_table,
@@ -113,6 +114,17 @@ async def test_a_change_of_what_admission_reads_renews_at_most_once_a_second():
     assert await setting.look(0.5) == 1
     [requests] = [one for one in patch_in(setting.review()) if one["path"].endswith("requests")]
     assert requests["value"]["cpu"] == "100m"
+
+
+async def test_a_vpa_that_appears_is_heeded_by_the_next_review():
+    setting = Setting()
+    await setting.look()
+    assert patch_in(setting.review())
+    setting.cluster.version += 1
+    vertical = VerticalAutoscaler("shop", "web", make_ref("Deployment/web"), "Initial")
+    setting.cluster.known = replace(setting.cluster.known, vertical_autoscalers=(vertical,))
+    assert await setting.look(1) == 1
+    assert patch_in(setting.review()) == []
 
 
 async def test_a_change_of_what_admission_does_not_read_renews_nothing():

@@ -64,6 +64,12 @@ EVERYTHING = [
     make_workload_json("Job", "nightly-1", owner="CronJob/nightly"),
     make_budget_json(selector={}),
     make_autoscaler_json(),
+    {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "db", "namespace": "shop"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}},
+    },
     make_limit_range_json({"type": "Container", "min": {"cpu": "1m"}}),
     make_limit_range_json({"type": "Pod", "max": {"cpu": "9"}}, name="more"),
     make_namespace_json("shop", {"cruise.io/mode": "resize", "x": "y"}),
@@ -89,6 +95,8 @@ def test_everything_is_put_together_and_sorted():
     ]
     assert [budget.name for budget in snapshot.budgets] == ["web"]
     assert [autoscaler.name for autoscaler in snapshot.autoscalers] == ["web"]
+    [vertical] = snapshot.vertical_autoscalers
+    assert (vertical.name, str(vertical.target), vertical.changes_pods) == ("db", "StatefulSet/db", True)
     assert [item.of_pod for item in snapshot.limit_ranges["shop"]] == [False, True]
     assert snapshot.namespace_annotations == {"shop": {"cruise.io/mode": "resize"}}
 
@@ -103,7 +111,16 @@ def test_neither_order_nor_layout_nor_chunks_change_a_snapshot(order, size, layo
     # Limit ranges of one namespace keep their order, which means nothing.
     expected, found = read_items(*EVERYTHING), shuffled
     assert sorted(map(repr, found.limit_ranges["shop"])) == sorted(map(repr, expected.limit_ranges["shop"]))
-    for part in ("nodes", "pods", "workloads", "budgets", "autoscalers", "namespace_annotations", "oom_kills"):
+    for part in (
+        "nodes",
+        "pods",
+        "workloads",
+        "budgets",
+        "autoscalers",
+        "vertical_autoscalers",
+        "namespace_annotations",
+        "oom_kills",
+    ):
         assert getattr(found, part) == getattr(expected, part)
 
 

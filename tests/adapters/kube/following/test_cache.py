@@ -277,11 +277,12 @@ def test_an_odd_budget_covers_all_and_allows_nothing():
     "odd",
     [
         {**make_autoscaler_json(), "spec": {}},
+        {"kind": "VerticalPodAutoscaler", "metadata": {"namespace": "shop", "name": "web"}, "spec": {"targetRef": {}}},
         make_limit_range_json({"type": "Pod", "max": {"cpu": "much"}}),
         {**make_deployment_json(), "spec": {"replicas": "few"}},
         make_namespace_json() | {"metadata": {"name": "shop", "annotations": ["a"]}},
     ],
-    ids=["autoscaler", "limit range", "workload", "namespace"],
+    ids=["autoscaler", "VPA", "limit range", "workload", "namespace"],
 )
 def test_a_namespace_with_what_cannot_be_read_is_off(odd):
     cache = Cache()
