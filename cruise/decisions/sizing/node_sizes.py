@@ -63,7 +63,7 @@ def size_nodes(columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Ref
     shares = {one: share_headroom(columns, fit, sums[one].headroom, one) for one in ResourceName}
     requests = {one: shares[one].clamped.copy() for one in ResourceName}
     trim_to_room(columns, fit, requests)
-    grants = grant_wishes(columns, fit, requests)
+    grants = grant_wishes(columns, fit, requests, ceilings_on(columns))
     trimmed = written = _with_limits(columns, requests)
     causes = find_causes(columns.table, written, fit.stays, refusals)
     give_back(columns, fit, requests, causes)

@@ -11,6 +11,7 @@ import numpy as np
 from cruise.decisions.sizing.candidate_columns import Wishes
 from cruise.decisions.sizing.causes import Cause, Causes
 from cruise.decisions.sizing.fitting import Fit
+from cruise.decisions.sizing.memory_limit import Ceilings
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.recommendation import UNIT, Demand
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_whole
@@ -65,8 +66,11 @@ def _yielding(columns: NodeColumns, wishes: Wishes, nodes: BoolArray, resource: 
     return replace(demand, base=base, raw_base=raw_base, wished=demand.wished + beyond)
 
 
-def grant_wishes(columns: NodeColumns, fit: Fit, sizes: Sizes) -> Grants:
-    """Raise `sizes`, in place, by what is wished for, as far as the nodes have room left, the smallest wishes first."""
+def grant_wishes(columns: NodeColumns, fit: Fit, sizes: Sizes, ceilings: Ceilings | None = None) -> Grants:
+    """Raise `sizes`, in place, by what is wished for, as far as the nodes have room left, the smallest wishes first.
+
+    No memory is granted that would lift a limit above its ceiling.
+    """
     wishes = columns.candidates.wishes
     if wishes is None:
         return NO_GRANTS
@@ -76,7 +80,10 @@ def grant_wishes(columns: NodeColumns, fit: Fit, sizes: Sizes) -> Grants:
         demand, unit = columns.table.of(resource), UNIT[resource]
         there = (fit.stays & fit.fits[resource][columns.node_of_pod])[columns.candidates.pod_of]
         whole = round_up_whole(np.maximum(final + demand.wished, wishes.least[resource]), unit)
-        wants = np.where(demand.managed & there, np.minimum(whole, demand.upper) - final, 0)
+        most = demand.upper
+        if resource is ResourceName.MEMORY and ceilings is not None:
+            most = np.minimum(most, ceilings.at_all)
+        wants = np.where(demand.managed & there, np.minimum(whole, most) - final, 0)
         order = np.flatnonzero(wants > 0)
         order = order[np.lexsort((order, wants[order], columns.node_of[order]))]
         sums = np.where(fit.stays, columns.candidates.pod_sum(resource, final), 0)

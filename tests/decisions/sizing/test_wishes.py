@@ -212,3 +212,11 @@ def test_explain_says_what_is_not_granted_and_why():
     assert steps.memory.final == steps.memory.clamped - steps.memory.trimmed + wish.granted
     assert steps.memory.lower.source == "submitted"
     assert steps.cpu.wish is None
+
+
+def test_no_wish_lifts_a_memory_limit_above_its_ceiling():
+    pod, row = tenant({"cruise.io/memory-min": "9Gi"})
+    limited = replace(pod, containers=(make_container(memory_mib=64, memory_limit_mib=128),))
+    [target] = [one for one in plan_of(*scene((limited, row), NEIGHBOURS[0])).targets if one.pod == "tenant"]
+    # Twice what its template states.
+    assert (target.memory_bytes, target.memory_limit_bytes) == (256 * MEBIBYTE, 256 * MEBIBYTE)
