@@ -81,7 +81,10 @@ def test_mode_resize_never_evicts(stage: Stage):
 
 
 def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_nothing_grows_on_its_account(stage: Stage):
-    crowded(stage, "a", "one", "two", eviction_ranking="never")
+    # Of the namespace, since a pod's own ranking keeps it only with what it was submitted with.
+    never = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "never"}}}
+    stage.admin.patch("namespaces", None, stage.namespace, never, kind="merge")
+    crowded(stage, "a", "one", "two")
     stage.create(
         of_cpu(stage, "guarded", "a", eviction_ranking="low"),
         budget(stage.namespace, "guarded", "guarded", min_available=1),
