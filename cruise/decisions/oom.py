@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
 from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.memory_limit import ceiling_of, limit_after_kill
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused, withdrawn_target
@@ -98,7 +99,7 @@ def decide_oom_reaction(
     if policy.oom_reaction is OomReaction.EVICT:
         return _evict(verdict, eligibility)
     granted = _as_granted(verdict)
-    grown = _grown(granted, _target(record, granted, scene, policy), scene.limit_ranges)
+    grown = _grown(granted, _target(record, granted, scene, policy), scene)
     if isinstance(grown, Hold):
         return grown
     asked = _with_others(granted, grown.containers)
@@ -151,6 +152,10 @@ def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy)
     request = max(min(max(whole_mebibytes(record.oom_memory_bytes), bounds.whole[2]), bounds.whole[3]), now_requested)
     ceiling = _ceiling(verdict, container, scene, policy)
     limit = limit_after_kill(record, statistic, request, now_limit, scene.node, bounds, policy, ceiling)
+    if limits_stay(pod, scene.quotas, ResourceName.MEMORY):
+        limit, request = now_limit, request if now_limit is None else min(request, now_limit)
+        if request == now_requested:
+            return Hold(pod.namespace, pod.name, Reason.QUOTA, container.name)
     if request == now_requested and limit == now_limit:
         at_ceiling = now_limit is not None and now_limit >= ceiling
         detail = Detail.LIMIT_AT_CEILING.of(container.name) if at_ceiling else Detail.NOTHING_GROWS
@@ -170,20 +175,20 @@ def _ceiling(verdict: Touchable, container: Container, scene: Scene, policy: Pol
     return ceiling_of(stated, None if scene.node is None else scene.node.allocatable.memory_bytes, policy)
 
 
-def _grown(
-    verdict: Touchable, target: ContainerTarget | Hold, limit_ranges: Sequence[LimitRangeItem]
-) -> ResizePod | Hold:
+def _grown(verdict: Touchable, target: ContainerTarget | Hold, scene: Scene) -> ResizePod | Hold:
     """Return the resize that gives the target; what else waits is taken back with it, since it would hold it up."""
     if isinstance(target, Hold):
         return target
     pod = verdict.pod
     targets = (target,) if pod.resize.pending is None else _with_others(verdict, (target,))
-    if breaks_limit_range(pod, targets, limit_ranges):
+    if breaks_limit_range(pod, targets, scene.limit_ranges):
         return Hold(pod.namespace, pod.name, Reason.LIMIT_RANGE)
     if becomes_guaranteed(pod, targets):
         return Hold(pod.namespace, pod.name, Reason.QOS_CHANGE)
     before, after = counted_requests(pod), counted_requests(replace(with_sizes(pod, targets), resize=NO_RESIZE))
     growth = (after - before).at_least(NO_RESOURCES)
+    if not QuotaRoom(scene.quotas).take(pod, growth):
+        return Hold(pod.namespace, pod.name, Reason.QUOTA)
     return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, Reason.OOM_KILLED)
 
 

@@ -223,7 +223,7 @@ class OomReactor:
             limit_ranges=snapshot.limit_ranges.get(record.namespace, ()),
             refused=refused.get(record.pod_uid),
             last_reaction_at=await self._last_reaction(record, now),
-            quotas=snapshot.quotas.get(record.namespace, ()),
+            quotas=snapshot.quotas.get(record.namespace, ()) if policy.rules.quotas else (),
             original_limits=await self._original_limits(pod, snapshot),
         )
         return decide_oom_reaction(record, pod, scene, eligibility, policy, now)

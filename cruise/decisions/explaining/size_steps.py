@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.memory_limit import lowers_memory_limits
-from cruise.decisions.sizing.node_sizes import Sized, ceilings_on
+from cruise.decisions.sizing.node_sizes import Sized, ceilings_on, limit_stays
 from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import LimitRangeItem
@@ -17,7 +17,8 @@ from cruise.domain.usage import Statistic, StatisticsTable
 class Bound:
     """One end of what a request may be, and what set it, None for no bound.
 
-    `floor`, `override`, `limit-range`, or `submitted`: an override that counts as far as the pod was submitted with.
+    `floor`, `override`, `limit-range`, `quota`, or `submitted`: an override that counts as far as the pod was submitted
+    with.
     """
 
     value: int | None
@@ -90,8 +91,9 @@ class MemoryLimitSteps:
 
     `wanted` is 2 × the larger of 7-day maximum and OOM memory, `safe` 1.2 × the working set now, `cap` what the
     LimitRanges leave (None: anything), `ceiling` what the limit may rise to now (None: anything). `kept` tells that the
-    kubelet cannot lower limits in place, `young` that the history is too short to lower one, `grows` that use only
-    grows, towards a limit that does not follow. A container that gets no request gets no limit either.
+    kubelet cannot lower limits in place, `young` that the history is too short to lower one, `stays` that a quota
+    counts it, `grows` that use only grows, towards a limit that does not follow. A container that gets no request gets
+    no limit either.
     """
 
     managed: bool
@@ -104,6 +106,7 @@ class MemoryLimitSteps:
     ceiling: int | None
     kept: bool
     young: bool
+    stays: bool
     grows: bool
     final: int
     dead_band: DeadBandStep
@@ -111,11 +114,15 @@ class MemoryLimitSteps:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimitSteps:
-    """A CPU limit cannot be removed in place, so it is raised to what the node has; 0 where there is none."""
+    """A CPU limit cannot be removed in place, so it is raised to what the node has; 0 where there is none.
+
+    It `stays` where a quota counts it.
+    """
 
     managed: bool
     current: int
     node_allocatable: int
+    stays: bool
     final: int
     dead_band: DeadBandStep
 
@@ -181,6 +188,9 @@ def _request(
     current, clamped, final = int(demand.current[at]), int(shares.clamped[at]), int(sized.trimmed.of(resource)[at])
     wish = _wish(sized, at, resource, pod, base)
     lower, upper = _ends(resource, int(demand.lower[at]), int(demand.upper[at]), pod.guidance, container, items, wish)
+    most = int(columns.candidates.most[resource][at])
+    if upper.value is not None and upper.value < most:
+        upper = Bound(upper.value, "quota")
     return RequestSteps(
         managed=bool(demand.managed[at]),
         current=current,
@@ -233,6 +243,7 @@ def _memory_limit(sized: Sized, at: int, statistic: Statistic) -> MemoryLimitSte
         ceiling=_ceiling(sized, at),
         kept=not lowers_memory_limits(sized.columns.nodes[int(sized.columns.node_of[at])]),
         young=current > 0 and not bool(table.limit_demand.may_fall[at]),
+        stays=limit_stays(sized.columns, ResourceName.MEMORY, at),
         grows=bool(sized.unchecked[at]),
         final=final,
         dead_band=_dead_band(sized, at, ResourceName.MEMORY, current, final),
@@ -258,6 +269,7 @@ def _cpu_limit(sized: Sized, at: int) -> CpuLimitSteps:
         managed=bool(columns.table.cpu.managed[at]),
         current=current,
         node_allocatable=columns.nodes[int(columns.node_of[at])].allocatable.cpu_millicores,
+        stays=limit_stays(columns, ResourceName.CPU, at),
         final=final,
         dead_band=_dead_band(sized, at, ResourceName.CPU, current, final),
     )

@@ -27,6 +27,7 @@ class Cause(IntEnum):
     LIMIT_RANGE = 5
     QOS_CHANGE = 6
     WAITING_FOR_ROOM = 7
+    QUOTA = 8
 
 
 Causes = NDArray[np.int8]

@@ -16,6 +16,7 @@ from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_columns import NodeColumns, columns_of
 from cruise.decisions.sizing.node_sizes import Sized, size_nodes
+from cruise.decisions.sizing.quota_bounds import within_quotas
 from cruise.decisions.sizing.recommendation import recommend
 from cruise.decisions.sizing.resize import is_forgotten, withdraw_pending
 from cruise.decisions.sizing.rooms import Room, Rooms, rooms_of
@@ -34,6 +35,7 @@ _HELD = {
     Cause.LIMIT_RANGE: Reason.LIMIT_RANGE,
     Cause.QOS_CHANGE: Reason.QOS_CHANGE,
     Cause.WAITING_FOR_ROOM: Reason.WAITING_FOR_ROOM,
+    Cause.QUOTA: Reason.QUOTA,
 }
 
 
@@ -131,12 +133,14 @@ def size_snapshot(
 ) -> SizedNodes:
     """Put the touchable pods of a snapshot, or of some `nodes`, into columns, and size them."""
     rooms = rooms_of(snapshot, eligibility, nodes)
+    counted = {ResourceName.CPU: whole_numbers(rooms.own_cpu), ResourceName.MEMORY: whole_numbers(rooms.own_memory)}
+    table = recommend(rooms.touchable, statistics, snapshot.limit_ranges, policy)
     demanded = NodeColumns(
         nodes=[room.node for room in rooms.rooms],
         available=columns_of([room.available for room in rooms.rooms]),
         node_of_pod=np.array(rooms.room_of, dtype=np.int64),
-        counted={ResourceName.CPU: whole_numbers(rooms.own_cpu), ResourceName.MEMORY: whole_numbers(rooms.own_memory)},
-        table=recommend(rooms.touchable, statistics, snapshot.limit_ranges, policy),
+        counted=counted,
+        table=within_quotas(table, counted, snapshot.quotas) if policy.rules.quotas and snapshot.quotas else table,
     )
 
     def crowds_at(columns: NodeColumns, short: Mapping[int, frozenset[ResourceName]]) -> Crowds:

@@ -10,6 +10,7 @@ from cruise.decisions.sizing.fitting import Fit
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.memory_limit import Ceilings, grows_unchecked, lowers_memory_limits, memory_limits
 from cruise.decisions.sizing.node_columns import NodeColumns
+from cruise.decisions.sizing.quota_bounds import trim_to_quotas
 from cruise.decisions.sizing.sharing import NodeSums, Shares, share_headroom, sum_up
 from cruise.decisions.sizing.trimming import trim_growth, trim_to_room
 from cruise.decisions.sizing.wishes import Grants, give_back, grant_wishes
@@ -24,8 +25,8 @@ class Sized:
     `sums` has an entry a node: the bases, and the headroom that is shared. The others have an entry a container:
     `shares` goes from base to share, rounded and clamped; `trimmed` is what is left of that, with the limits, once the
     sum of each node fits, and with what is granted of wishes: the target of the plan. `written` has the growth taken
-    back for which pods that keep their sizes leave no room. `causes` has an entry a pod, and tells whether `written`
-    is written.
+    back for which quotas, or pods that keep their sizes, leave no room. `causes` has an entry a pod, and tells whether
+    `written` is written.
     """
 
     columns: NodeColumns
@@ -67,6 +68,12 @@ def size_nodes(columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Ref
     trimmed = written = _with_limits(columns, requests)
     causes = find_causes(columns.table, written, fit.stays, refusals)
     give_back(columns, fit, requests, causes)
+    if columns.table.quotas is not None:
+        requests = _copied(requests)
+        cut = trim_to_quotas(columns.table, columns.counted, requests, causes == Cause.RIGHTSIZED)
+        written = _with_limits(columns, requests)
+        causes = _causes_after_cut(columns, written, causes, cut, refusals, Cause.QUOTA)
+        causes[(causes == Cause.SETTLED) & columns.table.quotas.short] = Cause.QUOTA
     while cut := trim_growth(columns, fit, requests := _copied(requests), causes == Cause.RIGHTSIZED, grants.without):
         written = _with_limits(columns, requests)
         causes = _causes_after_cut(columns, written, causes, cut, refusals)
@@ -78,12 +85,17 @@ def _copied(requests: Mapping[ResourceName, Int64Array]) -> dict[ResourceName, I
 
 
 def _causes_after_cut(
-    columns: NodeColumns, sizes: SizeColumns, causes: Causes, cut: list[int], refusals: Refusals
+    columns: NodeColumns,
+    sizes: SizeColumns,
+    causes: Causes,
+    cut: list[int],
+    refusals: Refusals,
+    settled: Cause = Cause.WAITING_FOR_ROOM,
 ) -> Causes:
     among = np.zeros(len(causes), dtype=np.bool_)
     among[cut] = True
     again = find_causes(columns.table, sizes, among, refusals)
-    again[again == Cause.SETTLED] = Cause.WAITING_FOR_ROOM
+    again[again == Cause.SETTLED] = settled
     return np.where(among, again, causes)
 
 
@@ -97,7 +109,7 @@ def _memory_limits(columns: NodeColumns, memory: Int64Array) -> Int64Array:
     most = columns.candidates.most_limit(ResourceName.MEMORY, memory)
     lowers = np.array([lowers_memory_limits(node) for node in columns.nodes], dtype=np.bool_)[columns.node_of]
     limits = memory_limits(table.limit_demand, table.memory_limit, memory, most, lowers, ceilings_on(columns))
-    return np.where(table.memory.managed, limits, table.memory_limit)
+    return np.where(table.memory.managed & ~_stay(columns, ResourceName.MEMORY), limits, table.memory_limit)
 
 
 def ceilings_on(columns: NodeColumns) -> Ceilings | None:
@@ -117,4 +129,17 @@ def _cpu_limits(columns: NodeColumns, cpu: Int64Array) -> Int64Array:
     whole = whole_numbers([node.allocatable.cpu_millicores for node in columns.nodes])[columns.node_of]
     most = columns.candidates.most_limit(ResourceName.CPU, cpu)
     raised = np.maximum(np.minimum(np.maximum(whole, table.cpu_limit), most), cpu)
-    return np.where(table.cpu.managed & (table.cpu_limit > 0), raised, table.cpu_limit)
+    rises = table.cpu.managed & (table.cpu_limit > 0) & ~_stay(columns, ResourceName.CPU)
+    return np.where(rises, raised, table.cpu_limit)
+
+
+def limit_stays(columns: NodeColumns, resource: ResourceName, at: int) -> bool:
+    """Tell whether one container's limit is left as it is, since a quota counts it."""
+    quotas = columns.table.quotas
+    return quotas is not None and bool(quotas.limits_stay[resource][at])
+
+
+def _stay(columns: NodeColumns, resource: ResourceName) -> BoolArray:
+    """Tell for each container whether its limit is left as it is, since a quota counts it."""
+    quotas = columns.table.quotas
+    return np.zeros(len(columns.node_of), dtype=np.bool_) if quotas is None else quotas.limits_stay[resource]

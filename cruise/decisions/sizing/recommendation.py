@@ -10,7 +10,7 @@ from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.candidate_columns import CandidateColumns, candidate_columns
 from cruise.decisions.sizing.memory_limit import Ceilings, LimitDemand, ceilings, limit_demand
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, capped
-from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.cluster import LimitRangeItem, Quota
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticsTable
@@ -40,11 +40,20 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaBounds:
+    """What quotas hold back: `limits_stay` tells it of each container's limits, `short` of each pod's growth."""
+
+    quotas: Mapping[str, Sequence[Quota]]
+    limits_stay: Mapping[ResourceName, BoolArray]
+    short: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
 class DemandTable:
     """The demand of touchable pods, in the order of `candidates`; `rows` are the rows of their statistics.
 
     `cpu_limit` and `memory_limit` are those in the spec, 0 where there is none; `ceilings` is None where limits have
-    none.
+    none, `quotas` where no quota concerns a pod.
     """
 
     candidates: CandidateColumns
@@ -55,6 +64,7 @@ class DemandTable:
     memory_limit: Int64Array
     limit_demand: LimitDemand
     ceilings: Ceilings | None = None
+    quotas: QuotaBounds | None = None
 
     def of(self, resource: ResourceName) -> Demand:
         """Return one resource's demand."""

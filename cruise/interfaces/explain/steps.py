@@ -149,6 +149,8 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy) -> None:
             f"not above {amount(steps.ceiling)} (the template's limit in passing, {policy.memory_limit_ceiling:g} × it "
             "after a kill or where the request passes it, never over the node's memory)"
         )
+    if steps.stays:
+        notes.append("a quota counts it, so it stays")
     if steps.grows:
         notes.append("use only grows, and the limit does not follow (memory-grows)")
     if steps.kept:
@@ -161,6 +163,9 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy) -> None:
 
 def _cpu_limit(rows: Table, steps: CpuLimitSteps) -> None:
     if not steps.managed:
+        return
+    if steps.stays:
+        rows.add_row("  limit", "a quota counts it, so it stays")
         return
     rows.add_row(
         "  limit",

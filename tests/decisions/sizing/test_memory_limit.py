@@ -107,7 +107,7 @@ def risen(
     now, asked, allowed, ours = (np.array([value]) for value in (stated, request, UNBOUNDED, template))
     found = ceilings(ours, now, policy).on(np.array([NODE_MEMORY]))
     [limit] = memory_limits(demand, now, asked, allowed, np.array([True]), found).tolist()
-    return limit
+    return int(limit)
 
 
 def test_in_passing_a_limit_rises_no_further_than_its_template_states():

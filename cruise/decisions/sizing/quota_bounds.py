@@ -1,0 +1,124 @@
+"""What ResourceQuotas leave to pods that run: limits that they count stay, and growth that they would refuse is not.
+
+A pod that may not grow asks for no more than it has before the fit, so that nobody is evicted for it. What pods of a
+namespace may still grow by they take one after the other, in the order of the columns: their bases first, and what
+they have of the node's headroom from what is left then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
+from cruise.decisions.sizing.candidate_columns import CandidateColumns, PerResource
+from cruise.decisions.sizing.recommendation import UNIT, Demand, DemandTable, QuotaBounds
+from cruise.domain.arrays import BoolArray, Int64Array, round_up_whole
+from cruise.domain.cluster import Quota
+from cruise.domain.resources import ResourceName, Resources
+
+Quotas = Mapping[str, Sequence[Quota]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """A resource that a pod's requests would grow by, and its containers in the columns."""
+
+    pod: int
+    resource: ResourceName
+    more: int
+    containers: slice
+
+
+def within_quotas(table: DemandTable, counted: PerResource, quotas: Quotas) -> DemandTable:
+    """Return the demand as far as quotas let it be written; `counted` is what each pod counts now."""
+    candidates = table.candidates
+    concerned = [index for index, pod in enumerate(candidates.pods) if pod.pod.namespace in quotas]
+    if not concerned:
+        return table
+    stay = {one: np.zeros(len(table.rows), dtype=np.bool_) for one in ResourceName}
+    for pod in concerned:
+        one = candidates.pods[pod].pod
+        for resource in ResourceName:
+            stay[resource][_containers(candidates, pod)] = limits_stay(one, quotas[one.namespace], resource)
+    cpu = _under_limits(table.cpu, table.cpu_limit, stay[ResourceName.CPU])
+    memory = _under_limits(table.memory, table.memory_limit, stay[ResourceName.MEMORY])
+    short = np.zeros(len(candidates.pods), dtype=np.bool_)
+    rooms = {namespace: QuotaRoom(found) for namespace, found in quotas.items()}
+    for resource, demand in ((ResourceName.CPU, cpu), (ResourceName.MEMORY, memory)):
+        growth = _growth_of(candidates, resource, _whole_bases(demand, resource), counted[resource], concerned)
+        for grown in growth:
+            one = candidates.pods[grown.pod].pod
+            if rooms[one.namespace].take(one, _amount(resource, grown.more)):
+                continue
+            short[grown.pod] = True
+            at = grown.containers
+            demand.upper[at] = np.minimum(demand.upper[at], demand.current[at])
+            demand.lower[at] = np.minimum(demand.lower[at], demand.upper[at])
+            demand.base[at] = np.minimum(demand.base[at], demand.upper[at])
+    return replace(table, cpu=cpu, memory=memory, quotas=QuotaBounds(quotas, stay, short))
+
+
+def trim_to_quotas(
+    table: DemandTable, counted: PerResource, sizes: Mapping[ResourceName, Int64Array], patched: BoolArray
+) -> list[int]:
+    """Take back, in place, growth above the base for which no quota is left; return the pods cut.
+
+    `patched` flags the pods whose `sizes` are to be written.
+    """
+    bounds, candidates = table.quotas, table.candidates
+    if bounds is None:
+        return []
+    pods = [pod for pod in np.flatnonzero(patched).tolist() if candidates.pods[pod].pod.namespace in bounds.quotas]
+    rooms = {namespace: QuotaRoom(found) for namespace, found in bounds.quotas.items()}
+    cut: set[int] = set()
+    for resource, final in sizes.items():
+        demand = table.of(resource)
+        least = np.minimum(final, np.maximum(_whole_bases(demand, resource), demand.current))
+        bases = {one.pod: one.more for one in _growth_of(candidates, resource, least, counted[resource], pods)}
+        wanted = _growth_of(candidates, resource, final, counted[resource], pods)
+        granted = set()
+        for grown in wanted:
+            pod = candidates.pods[grown.pod].pod
+            if rooms[pod.namespace].take(pod, _amount(resource, bases.get(grown.pod, 0))):
+                granted.add(grown.pod)
+        for grown in wanted:
+            pod, at = candidates.pods[grown.pod].pod, grown.containers
+            extra = grown.more - bases.get(grown.pod, 0)
+            if grown.pod in granted and rooms[pod.namespace].take(pod, _amount(resource, extra)):
+                continue
+            keeps = least if grown.pod in granted else demand.current
+            final[at] = np.minimum(final[at], keeps[at])
+            cut.add(grown.pod)
+    return sorted(cut)
+
+
+def _under_limits(demand: Demand, limit: Int64Array, stays: BoolArray) -> Demand:
+    """Return a demand of its own, whose requests stay under the limits that may not rise with them."""
+    upper = np.where(stays & (limit > 0), np.minimum(demand.upper, limit), demand.upper)
+    return replace(demand, upper=upper, lower=np.minimum(demand.lower, upper), base=np.minimum(demand.base, upper))
+
+
+def _whole_bases(demand: Demand, resource: ResourceName) -> Int64Array:
+    return np.clip(round_up_whole(demand.base, UNIT[resource]), demand.lower, demand.upper)
+
+
+def _growth_of(
+    candidates: CandidateColumns, resource: ResourceName, values: Int64Array, counted: Int64Array, pods: Sequence[int]
+) -> list[_Growth]:
+    """Return which of some pods would count more with these values, in their order."""
+    more = candidates.pod_sum(resource, values) - counted
+    return [
+        _Growth(pod, resource, int(more[pod]), _containers(candidates, pod))
+        for pod in pods
+        if candidates.manages[resource][pod] and more[pod] > 0
+    ]
+
+
+def _containers(candidates: CandidateColumns, pod: int) -> slice:
+    first = int(candidates.first_container[pod])
+    return slice(first, first + len(candidates.pods[pod].sized))
+
+
+def _amount(resource: ResourceName, value: int) -> Resources:
+    return Resources(value, 0) if resource is ResourceName.CPU else Resources(0, value)

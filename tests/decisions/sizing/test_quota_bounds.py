@@ -1,0 +1,141 @@
+"""Quotas in a node pass: limits that they count stay, and what they would refuse is not planned."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.domain.actions import Reason
+from cruise.domain.cluster import ContainerRole, Pod, Quota, QuotaScope
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.requests import counted_limits
+from cruise.domain.resources import MEBIBYTE
+from cruise.domain.rules import SEEDS
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
+
+FULL = Policy(mode=Mode.FULL)
+COUNTS_LIMITS = Quota(limits_left=make_amounts(64_000, 65_536))
+
+
+def using(pod: Pod, cpu: int, memory_mib: int, cpu_peak: int | None = None):
+    return make_statistic_for(
+        pod, cpu_base=cpu, cpu_peak=cpu_peak or cpu, memory_base_mib=memory_mib, memory_peak_mib=memory_mib
+    )
+
+
+def plan(*uses, quotas: tuple[Quota, ...], node=None, policy=FULL) -> NodePlan:
+    """The plan of one node for pods, each with CPU and memory that it uses."""
+    rows = [using(*use) for use in uses]
+    snapshot = replace(
+        make_snapshot([use[0] for use in uses], nodes=[node or make_node(cpu=64_000)]), quotas={"shop": quotas}
+    )
+    [found] = decide_node_plans(snapshot, make_table(*rows), policy, NOW)
+    return found
+
+
+def pod_of(name="web-1", cpu=1000, memory_mib=1000, **more) -> Pod:
+    limits = {"cpu_limit": more.pop("cpu_limit", None), "memory_limit_mib": more.pop("memory_limit_mib", 2000)}
+    return make_pod(name, containers=[make_container(cpu=cpu, memory_mib=memory_mib, **limits)], **more)
+
+
+def sizes(found: NodePlan) -> dict[str, tuple[int, int]]:
+    """Requests that are written, by pod."""
+    return {
+        one.pod: (one.containers[0].requests.cpu_millicores or 0, (one.containers[0].requests.memory_bytes or 0) >> 20)
+        for one in found.resize
+    }
+
+
+def test_a_shrink_leaves_limits_that_a_quota_counts():
+    pod = pod_of(cpu_limit=1000, memory_limit_mib=2000)
+    [resize] = plan((pod, 300, 300), quotas=(COUNTS_LIMITS,)).resize
+    assert resize.containers[0].requests == make_amounts(300, 300)
+    assert resize.containers[0].limits == make_amounts(1000, 2000)
+    [before] = plan((pod, 300, 300), quotas=(COUNTS_LIMITS,), policy=replace(FULL, rules=SEEDS)).resize
+    assert before.containers[0].limits.cpu_millicores == 64_000
+
+
+def test_only_what_a_quota_counts_stays():
+    pod = pod_of(cpu_limit=1000, memory_limit_mib=2000)
+    [resize] = plan((pod, 300, 300), quotas=(Quota(limits_left=make_amounts(None, 9999)),)).resize
+    assert resize.containers[0].limits == make_amounts(64_000, 2000)
+    [resize] = plan((pod, 300, 300), quotas=(Quota(limits_left=make_amounts(9999, None)),)).resize
+    assert resize.containers[0].limits.cpu_millicores == 1000
+
+
+def test_a_request_ends_at_a_limit_that_stays():
+    pod = pod_of(cpu_limit=1500)
+    [resize] = plan((pod, 5000, 1000), quotas=(COUNTS_LIMITS,)).resize
+    assert resize.containers[0].requests.cpu_millicores == 1500
+
+
+@pytest.mark.parametrize(("left", "written"), [(1000, {"web-1": (2000, 1000)}), (999, {})])
+def test_a_grow_that_a_quota_would_refuse_is_not_planned(left, written):
+    found = plan((pod_of(), 2000, 1000), quotas=(Quota(make_amounts(left, None)),))
+    assert sizes(found) == written
+    assert [hold.reason for hold in found.hold] == ([] if written else [Reason.QUOTA])
+
+
+def test_pods_that_grow_in_one_pass_share_what_is_left():
+    pods = [pod_of(f"web-{number}") for number in range(4)]
+    found = plan(*((pod, 1400, 1000) for pod in pods), quotas=(Quota(make_amounts(1000, None)),))
+    assert sizes(found) == {"web-0": (1400, 1000), "web-1": (1400, 1000)}
+    assert [(hold.pod, hold.reason) for hold in found.hold] == [("web-2", Reason.QUOTA), ("web-3", Reason.QUOTA)]
+
+
+def test_what_is_over_the_base_is_cut_where_only_bases_are_left():
+    pods = [pod_of(f"web-{number}") for number in range(2)]
+    found = plan(*((pod, 1400, 1000, 1800) for pod in pods), quotas=(Quota(make_amounts(800, None)),))
+    assert sizes(found) == {"web-0": (1400, 1000), "web-1": (1400, 1000)}
+
+
+def test_the_other_resource_is_written_all_the_same():
+    found = plan((pod_of(), 2000, 300), quotas=(Quota(make_amounts(0, None)),))
+    assert sizes(found) == {"web-1": (1000, 300)}
+
+
+def test_nobody_is_evicted_for_what_a_quota_would_refuse():
+    greedy, other = pod_of("greedy", memory_mib=1000), pod_of("other", memory_mib=1000, workload="Deployment/other")
+    uses = ((greedy, 1000, 4000), (other, 1000, 1000))
+    node = make_node(cpu=64_000, memory_mib=3000)
+    assert plan(*uses, quotas=(Quota(make_amounts(None, 0)),), node=node).evict == ()
+    assert len(plan(*uses, quotas=(), node=node).evict) == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "counted"),
+    [
+        (QuotaScope("BestEffort"), False),
+        (QuotaScope("NotBestEffort"), True),
+        (QuotaScope("Terminating"), False),
+        (QuotaScope("NotTerminating"), True),
+        (QuotaScope("PriorityClass", "In", frozenset({"high"})), True),
+        (QuotaScope("PriorityClass", "In", frozenset({"low"})), False),
+        (QuotaScope("PriorityClass", "NotIn", frozenset({"high"})), False),
+        (QuotaScope("PriorityClass", "DoesNotExist"), False),
+        (QuotaScope("PriorityClass"), True),
+        (QuotaScope("SomethingNew"), True),
+    ],
+)
+def test_a_quota_counts_where_it_applies_or_may(scope, counted):
+    pod = replace(pod_of(), priority_class="high", owner_kind="ReplicaSet")
+    found = plan((pod, 2000, 1000), quotas=(Quota(make_amounts(0, None), scopes=(scope,)),))
+    assert (sizes(found) == {}) is counted
+
+
+def test_sidecars_and_init_containers_count_once():
+    setup = make_container("setup", cpu=100, memory_mib=10, memory_limit_mib=800, role=ContainerRole.INIT)
+    mesh = make_container("mesh", cpu=100, memory_mib=10, memory_limit_mib=100, role=ContainerRole.SIDECAR)
+    app = make_container(cpu=100, memory_mib=10, memory_limit_mib=300)
+    pod = make_pod(containers=[mesh, setup, app])
+    assert counted_limits(pod).memory_bytes == 900 * MEBIBYTE
+    assert counted_limits(make_pod(containers=[mesh, app])).memory_bytes == 400 * MEBIBYTE
