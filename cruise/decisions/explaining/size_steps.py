@@ -257,7 +257,7 @@ def _ceiling(sized: Sized, at: int) -> int | None:
         return None
     demand, current, request = table.limit_demand, int(table.memory_limit[at]), int(sized.trimmed.memory_bytes[at])
     wanted = whole_mebibytes(max(int(demand.wanted[at]), int(demand.safe[at]), request))
-    has_to = bool(demand.killed[at]) or request > current
+    has_to = bool(demand.killed[at] | demand.varying[at]) or request > current
     highest = max(int((ceiling.at_all if has_to else ceiling.in_passing)[at]), current)
     return highest if highest < wanted else None
 

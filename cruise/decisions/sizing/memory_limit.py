@@ -2,7 +2,7 @@
 
 A limit is not reserved, so a lower one frees nothing, and what comes once a month is in no shorter history: it falls
 only on a long history. Nor does it follow use upwards for ever: a leak is to meet its limit before it meets the node's
-end. In passing it rises no further than the pod template states, and never above its ceiling.
+end. What only grows has its limit raised no further than the pod template states, and nothing above its ceiling.
 """
 
 import math
@@ -20,6 +20,8 @@ from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
 
 # Kubernetes 1.34 is the first version whose kubelet lowers, and adds, memory limits in place.
 FIRST_KUBELET_LOWERING_MEMORY_LIMITS = (1, 34)
+BURST_BELOW = 0.8
+"""Under which share of the use now its base shows a burst: what grows by a tenth every five minutes is above."""
 AFTER_KILL = 1.5
 """What a limit that was reached is multiplied with at least, within its ceiling."""
 
@@ -30,7 +32,8 @@ class LimitDemand:
 
     `wanted` is the multiple of the largest use seen, `safe` the working set now with a margin; `may_fall` tells where
     the history is long enough for a limit to be lowered, `killed` where a kill has taught something, `rising` where use
-    is at its highest, and above its base.
+    is at its highest, and above its base, `varying` where it is known to go up and down: it was higher, or is in a
+    burst.
     """
 
     wanted: Int64Array
@@ -38,6 +41,7 @@ class LimitDemand:
     may_fall: BoolArray
     killed: BoolArray
     rising: BoolArray
+    varying: BoolArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +59,14 @@ class Ceilings:
 def limit_demand(statistics: StatisticColumns, rows: Int64Array, policy: Policy) -> LimitDemand:
     """Put together what the statistics at `rows` need of memory limits."""
     lesson, largest = capped(statistics.oom_memory_bytes[rows]), capped(statistics.memory_7d_max_bytes[rows])
-    last = capped(statistics.memory_last_bytes[rows])
+    last, base = capped(statistics.memory_last_bytes[rows]), capped(statistics.memory_base_bytes[rows])
     return LimitDemand(
         wanted=np.ceil(np.maximum(largest, lesson) * policy.memory_limit_factor).astype(np.int64),
         safe=np.ceil(last * policy.working_set_margin).astype(np.int64),
         may_fall=_may_fall(statistics.history_since[rows], statistics.updated_at[rows], lesson, policy),
         killed=lesson > 0,
-        rising=(last >= largest) & (last > capped(statistics.memory_base_bytes[rows])),
+        rising=(last >= largest) & (last > base),
+        varying=(last > 0) & ((last < largest) | (base < last * BURST_BELOW)),
     )
 
 
@@ -126,7 +131,7 @@ def memory_limits(
     safe = np.maximum(demand.safe, request)
     wanted = round_up_whole(np.maximum(demand.wanted, safe), MEBIBYTE)
     if ceiling is not None:
-        has_to = demand.killed | (request > current)
+        has_to = demand.killed | demand.varying | (request > current)
         highest = np.maximum(np.where(has_to, ceiling.at_all, ceiling.in_passing), current)
         wanted = np.maximum(np.minimum(wanted, highest), request)
     # Where a LimitRange leaves no safe limit the value stays safe, and the pod is held for breaking the range.

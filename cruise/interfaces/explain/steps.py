@@ -146,8 +146,8 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy) -> None:
         notes.append(f"a LimitRange allows {amount(steps.cap)}")
     if steps.ceiling is not None:
         notes.append(
-            f"not above {amount(steps.ceiling)} (the template's limit in passing, {policy.memory_limit_ceiling:g} × it "
-            "after a kill or where the request passes it, never over the node's memory)"
+            f"not above {amount(steps.ceiling)} (the template's limit while use only grows, else "
+            f"{policy.memory_limit_ceiling:g} × that, and never over the node's memory)"
         )
     if steps.stays:
         notes.append("a quota counts it, so it stays")

@@ -94,6 +94,7 @@ def risen(
     killed: int = 0,
     request: int = 500 * MEBIBYTE,
     last: int = 0,
+    base: int = 0,
 ) -> int:
     """The limit that the node pass gives on a node of 16 GiB; a template of -1 is not known."""
     statistic = replace(
@@ -101,6 +102,7 @@ def risen(
         memory_7d_max_bytes=seen,
         oom_memory_bytes=killed,
         memory_last_bytes=last,
+        memory_base_bytes=base or last,
         history_since=NOW_SECONDS - 3600,
     )
     demand = limit_demand(make_table(statistic), np.array([0]), policy)
@@ -115,6 +117,14 @@ def test_in_passing_a_limit_rises_no_further_than_its_template_states():
     assert risen(stated=GIB // 2) == GIB
     assert risen(stated=GIB // 2, seen=300 * MEBIBYTE) == 600 * MEBIBYTE
     assert risen(last=GIB) == GIB
+
+
+def test_what_goes_up_and_down_may_pass_its_template_and_what_only_grows_may_not():
+    assert risen(last=900 * MEBIBYTE) == GIB
+    assert risen(last=899 * MEBIBYTE) == 1800 * MEBIBYTE
+    assert risen(last=900 * MEBIBYTE, base=720 * MEBIBYTE) == GIB
+    assert risen(last=900 * MEBIBYTE, base=719 * MEBIBYTE) == 1800 * MEBIBYTE
+    assert risen(last=2 * GIB, seen=3 * GIB) == 2 * GIB
 
 
 def test_where_the_request_passes_it_or_a_kill_was_seen_it_rises_to_twice_the_templates():
@@ -151,7 +161,7 @@ def test_use_that_grows_by_a_tenth_every_five_minutes_meets_its_limit():
         use = min(int(use * 1.1), limit)
         killed = limit if use == limit else killed
         request = min(int(use * 1.2), limit)
-        limit = risen(stated=limit, seen=use, last=use, request=request, killed=killed)
+        limit = risen(stated=limit, seen=use, last=use, base=int(use / 1.1**1.5), request=request, killed=killed)
         assert limit <= 2 * GIB
     assert use == limit == 2 * GIB
 
