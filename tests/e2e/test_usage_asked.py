@@ -144,4 +144,6 @@ async def test_fifteen_minutes_of_passes_cost_a_500th_of_what_cruisekube_costs(p
     fill, passes = counts[1] / len(snapshot().pods), (counts[-1] - counts[1]) / len(snapshot().pods)
     # A restart shows as two series for the minutes in which the old one lingers.
     assert 45 <= passes <= 31_100 / 500
-    assert 30_000 <= fill <= 31_100
+    # All pods are on one node; that its counters jump together for once is a reason to ask when it was scraped.
+    times_of_scrapes = (END - HORIZON) / 60 / len(snapshot().pods)
+    assert 30_000 <= fill <= 31_100 + times_of_scrapes

@@ -64,10 +64,7 @@ def expectation() -> Expectation:
     of, members = {}, {}
     for one in cadvisor_cluster.measured():
         key = (one.member.namespace, one.member.name, one.container)
-        usage = usage_reference.usage(one.series, minutes, max_cores=16)
-        # The first minute that is read has no one before it, and how old its counters are is not known.
-        usage.cpu[:2] = np.nan
-        of[key] = usage
+        of[key] = usage_reference.usage(one.series, minutes, max_cores=16)
         members[key] = one.member
     return Expectation(of, members, minutes[1:])
 

@@ -29,21 +29,23 @@ def folded_counters(
     """Fold pairs of counters (a row a pair, a column a step) into one each, and tell where they disagree.
 
     `before` is what the fold was one step earlier, NaN where that is not known; no counter grows by more than
-    `most_a_step`. The lower of two counts, unless it is
-    behind what was seen already: of the steps of which it is not known yet whether both agree, the growth is then not
-    overstated.
+    `most_a_step`. The lower of two counts, unless it is behind what was seen already: of the steps of which it is not
+    known yet whether both agree, the growth is then not overstated. Where it stands still beside the other there is
+    none.
     """
     folded = np.fmax(one, other)
     # Where both were reset, or the one that is left, it counts from below what was seen.
     reset = (_spread(_fell(one), STEPS_APART) | np.isnan(one)) & (_spread(_fell(other), STEPS_APART) | np.isnan(other))
     latest = before.copy()
     for step in range(folded.shape[1]):
-        low, high = np.fmin(one[:, step], other[:, step]), folded[:, step]
+        earlier, low, high = latest, np.fmin(one[:, step], other[:, step]), folded[:, step]
         with np.errstate(invalid="ignore"):
             kept = np.where(low >= latest, low, np.where((high >= latest) | reset[:, step], high, latest))
         kept = np.where(np.isnan(latest) | np.isnan(high), high, kept)
-        folded[:, step] = kept
         latest = np.where(np.isnan(kept), latest, kept)
+        # One of them was not scraped, or rests beside an impostor: what came in between is not known.
+        with np.errstate(invalid="ignore"):
+            folded[:, step] = np.where((low == kept) & (low == earlier) & (high > low), np.nan, kept)
     with np.errstate(invalid="ignore"):
         far_apart = (np.abs(one - other) > STEPS_BEHIND * most_a_step) & ~reset
     return folded, _in_doubt(_contradicts(one, other) | _contradicts(other, one) | far_apart)

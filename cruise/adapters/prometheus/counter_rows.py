@@ -12,6 +12,9 @@ from cruise.adapters.prometheus.scrapes import HOLE_SECONDS, Scrapes, Targets, f
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail
 
+# By how much all counters of a node have to grow faster or slower, for its scrapes to be looked at.
+JUMP = 1.05
+
 
 @dataclass(frozen=True, slots=True)
 class Counting:
@@ -118,48 +121,67 @@ class CounterRows:
             rows[1][known, lead - 1 - ages] = tail.cpu_waiting_seconds[places[known]]
         return CounterRows(ids, targets, rows[0], rows[1], lead, last_moves, dated)
 
-    def observed(
-        self, memory: tuple[Int64Array, BoolArray], targets: int, counting: Counting
-    ) -> tuple[BoolArray, Scrapes]:
-        """Tell which values scrapes saw; `memory` has the target of each memory series, and where it moved."""
-        lead, seen = self.lead, ~np.isnan(self.cpu)
-        columns = seen.shape[1] - lead
+    def scrapes(self, memory: tuple[Int64Array, BoolArray], targets: int, counting: Counting) -> Scrapes:
+        """Tell where targets were scraped; `memory` has the target of each memory series, and where it moved."""
+        lead, columns = self.lead, self.cpu.shape[1] - self.lead
         if not counting.fills_holes:
-            return seen, Scrapes(np.ones((targets, columns), dtype=np.bool_), np.tile(np.arange(columns), (targets, 1)))
+            always, ages = np.ones((targets, columns), dtype=np.bool_), np.zeros((targets, lead + columns))
+            return Scrapes(always, np.tile(np.arange(columns), (targets, 1)), ages)
         cpu, waiting = self.cpu[:, lead:], self.waiting[:, lead:]
-        # Nothing tells how old the first values are that a read without a tail finds.
-        cpu_before = self.newest(self.cpu) if lead else cpu[:, 0]
-        waiting_before = self.newest(self.waiting) if lead else waiting[:, 0]
-        behind = fell_back(cpu, cpu_before)
-        moves = (moved(cpu, cpu_before) | moved(waiting, waiting_before)) & ~behind
+        moves = moved(cpu, self._before(self.cpu)) | moved(waiting, self._before(self.waiting))
         last_moves = np.full(targets, np.iinfo(np.int64).min)
         known = self.last_moves < 0
         np.maximum.at(last_moves, self.targets[known], self.last_moves[known])
         last_moves[last_moves == np.iinfo(np.int64).min] = 0
-        scrapes = scrapes_of([(self.targets, moves), memory], last_moves, counting.span)
-        seen[:, lead:] &= scrapes.scraped[self.targets] & ~behind
-        seen[~self.dated, :lead] = False
-        return seen, scrapes
+        families = [(self.targets, moves & ~self._behind()), memory]
+        return scrapes_of(families, last_moves, counting.span, lead)
+
+    def observed(self, scrapes: Scrapes, counting: Counting) -> BoolArray:
+        """Tell which values the scrapes saw."""
+        seen = ~np.isnan(self.cpu)
+        if counting.fills_holes:
+            seen[:, self.lead :] &= scrapes.scraped[self.targets] & ~self._behind()
+            seen[~self.dated, : self.lead] = False
+        return seen
+
+    def restless(self, growths: Sequence[Float64Array], scrapes: Scrapes) -> BoolArray:
+        """Tell which targets' scrapes may not be a step apart: where one is missing, or all counters jump together."""
+        # The first step of a read without a tail is in doubt everywhere, and tells nothing.
+        scraped = np.logical_and.reduce(scrapes.scraped[:, 0 if self.lead else 1 :], axis=1)
+        shape = (len(scraped), self.cpu.shape[1] - 1)
+        growing, faster, slower = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+        for growth in growths:
+            earlier, later = growth[:, :-1], growth[:, 1:]
+            grows = (earlier > 0) & (later > 0)
+            np.add.at(growing, self.targets, grows)
+            np.add.at(faster, self.targets, grows & (later > JUMP * earlier))
+            np.add.at(slower, self.targets, grows & (earlier > JUMP * later))
+        together = (growing > 0) & ((faster == growing) | (slower == growing))
+        return np.asarray(~scraped | together.any(axis=1), dtype=np.bool_)
 
     def newest(self, counters: Float64Array) -> Float64Array:
         """Return each series' value before the read, NaN where there is none."""
         found: Float64Array = np.fmax.reduce(counters[:, : self.lead], axis=1, initial=np.nan)
         return found
 
-    def demand(
+    def _before(self, counters: Float64Array) -> Float64Array:
+        # Nothing tells how old the first values are that a read without a tail finds.
+        return self.newest(counters) if self.lead else counters[:, 0]
+
+    def _behind(self) -> BoolArray:
+        return fell_back(self.cpu[:, self.lead :], self._before(self.cpu))
+
+    def growth(
         self, observed: BoolArray, scrapes: Scrapes, owners: Int64Array, containers: int, counting: Counting
     ) -> tuple[Float64Array, Float64Array]:
-        """Return the CPU use of each series in millicores, and its demand: use × (1 + pressure); NaN where unknown."""
-        step, spreading = counting.step_seconds, counting.spreading
+        """Return the seconds used and waited in each step, NaN where unknown."""
+        step, spreading, ages = counting.step_seconds, counting.spreading, scrapes.ages[self.targets]
         ran = by_owner(np.logical_or, observed, owners, containers)
         absent_at = self._absent_at(observed, scrapes, ran, owners)
-        used = growth_by_step(self.cpu, observed, absent_at, counting.cores * step, spreading)
+        used = growth_by_step(self.cpu, observed, ages, absent_at, counting.cores * step, spreading)
         with_pressure = observed & ~np.isnan(self.waiting)
         absent_at = self._absent_at(with_pressure, scrapes, ran, owners)
-        waited = growth_by_step(self.waiting, with_pressure, absent_at, step, spreading)
-        pressure = np.clip(np.nan_to_num(waited / step), 0.0, 1.0)
-        use = used / step * 1000
-        return use, use * (1 + pressure)
+        return used, growth_by_step(self.waiting, with_pressure, ages, absent_at, step, spreading)
 
     def tail(self, observed: BoolArray, scrapes: Scrapes, at: int, counting: Counting) -> CounterTail:
         """Return what the next read continues from: the value of each series' last scrape, and when that was."""

@@ -16,7 +16,7 @@ id side by side are one container: of their demands at a step the larger counts,
 cannot tell how old its very first values are, and takes none of them for a scrape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +25,16 @@ from cruise.adapters.prometheus.counter_rows import CounterRows, CountersBefore,
 from cruise.adapters.prometheus.doubts import Doubts, without_doubtful
 from cruise.adapters.prometheus.folding import SeriesKey, by_owner, folded, nodes_of, owners_of
 from cruise.adapters.prometheus.matrix import Matrix
-from cruise.adapters.prometheus.scrapes import Targets, moved
+from cruise.adapters.prometheus.scrapes import Targets, moved, with_ages
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
+
+AgesOf = Callable[[Collection[str], int, int], Mapping[str, Float64Array]]
+
+
+def nothing_known(nodes: Collection[str], first: int, last: int) -> Mapping[str, Float64Array]:
+    """Know of no node when it was scraped."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +48,19 @@ class Answers:
 
 
 def usage_of(
-    answers: Answers, times: Int64Array, before: CountersBefore, counting: Counting, pressured_nodes: set[str]
+    answers: Answers,
+    times: Int64Array,
+    before: CountersBefore,
+    counting: Counting,
+    pressured_nodes: set[str],
+    ages_of: AgesOf = nothing_known,
 ) -> tuple[SampleBlock, CounterTail]:
     """Turn the answers into usage and the tail for the next read.
 
     `pressured_nodes` are the nodes on which some pressure was ever seen, and is added to: zeros from another node are
-    the kernel's silence, not a measurement. The block begins before the `times` where a scrape tells of steps that
-    the read before could not know.
+    the kernel's silence, not a measurement. `ages_of` is asked when nodes were scraped whose counters all jump, or
+    stand still: by how many seconds before each time of a span. The block begins before the `times` where a scrape
+    tells of steps that the read before could not know.
     """
     doubts = Doubts(before, counting)
     ids, cpu, nodes, cpu_doubt = folded(answers.cpu_seconds, before.containers, doubts.of_cpu)
@@ -65,10 +78,20 @@ def usage_of(
     of_rows = np.concatenate((found, targets_of_missing(missing, ids, found, targets)))
     memory_targets = targets.numbers([key for key, _ in memory_ids], memory_nodes)
     rows = CounterRows.of([*ids, *missing], cpu, waiting, of_rows, before, counting)
-    observed, scrapes = rows.observed((memory_targets, moved(memory, memory[:, 0])), len(targets), counting)
+    scrapes = rows.scrapes((memory_targets, moved(memory, memory[:, 0])), len(targets), counting)
+    observed = rows.observed(scrapes, counting)
+    used, waited = rows.growth(observed, scrapes, owners, len(containers), counting)
+    step = counting.step_seconds
+    restless = targets.nodes(rows.restless((used, waited), scrapes)) if counting.fills_holes else {}
+    ages = ages_of(restless, int(times[0]) - rows.lead * step, int(times[-1])) if restless else {}
+    if ages:
+        scrapes = with_ages(scrapes, {restless[node]: known / step for node, known in ages.items()})
+        observed = rows.observed(scrapes, counting)
+        used, waited = rows.growth(observed, scrapes, owners, len(containers), counting)
 
     count = len(block_keys)
-    use, demand = rows.demand(observed, scrapes, owners, len(containers), counting)
+    use = used / step * 1000
+    demand = use * (1 + np.clip(np.nan_to_num(waited / step), 0.0, 1.0))
     doubts.unknown_starts(rows, owners, use, demand)
     use, demand = (by_owner(np.fmax, one, owners, len(containers))[:count] for one in (use, demand))
     memory_of_containers = by_owner(np.fmax, memory, memory_owners, count)
@@ -83,7 +106,6 @@ def usage_of(
     # Steps before the read that it is the first to know of.
     told = ~np.isnan(demand[:, : rows.lead]).all(axis=0)
     earlier = rows.lead - int(told.argmax()) if told.any() else 0
-    step = counting.step_seconds
     block = SampleBlock(
         keys=block_keys,
         times=np.concatenate((times[0] - step * np.arange(earlier, 0, -1), times)),

@@ -6,7 +6,7 @@ what did not move was idle; where nothing moved, the step has no scrape of its o
 still for longer than a server repeats itself is truly at rest, and stays so until something moves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,10 @@ class Targets:
     def __len__(self) -> int:
         return len(self._number_of)
 
+    def nodes(self, chosen: BoolArray) -> dict[str, int]:
+        """Return the chosen targets that are nodes, with their numbers."""
+        return {name: number for name, number in self._number_of.items() if isinstance(name, str) and chosen[number]}
+
     def numbers(self, keys: Sequence[ContainerKey], nodes: Sequence[str]) -> Int64Array:
         """Return the number of each container's target, given now where it has none."""
         number_of = self._number_of
@@ -43,10 +47,15 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Scrapes:
-    """One row a target, one column a step: whether it was scraped there, and the last column until then that moved."""
+    """One row a target, one column a step: whether it was scraped there, and the last column until then that moved.
+
+    `ages` tells by how many steps the scrape preceded its column, 0 where all did by as much; it has the columns before
+    the read as well.
+    """
 
     scraped: BoolArray
     last_move: Int64Array
+    ages: Float64Array
 
 
 def moved(values: Float64Array, before: Float64Array) -> BoolArray:
@@ -65,7 +74,9 @@ def fell_back(values: Float64Array, before: Float64Array) -> BoolArray:
     return np.asarray((values < earlier) & (2 * values >= earlier), dtype=np.bool_)
 
 
-def scrapes_of(families: Sequence[tuple[Int64Array, BoolArray]], last_move_before: Int64Array, span: int) -> Scrapes:
+def scrapes_of(
+    families: Sequence[tuple[Int64Array, BoolArray]], last_move_before: Int64Array, span: int, lead: int
+) -> Scrapes:
     """Put together what moved: pairs of each series' target, and where the series moved.
 
     `last_move_before` has the column of each target's last move before the first one, or 0 where there is none: there
@@ -81,4 +92,17 @@ def scrapes_of(families: Sequence[tuple[Int64Array, BoolArray]], last_move_befor
     places = np.arange(columns)
     moves = np.column_stack((last_move_before, np.where(found, places, _NEVER)))
     last_move = np.maximum.accumulate(moves, axis=1)[:, 1:]
-    return Scrapes(found | (places - last_move > span), last_move)
+    return Scrapes(found | (places - last_move > span), last_move, np.zeros((len(found), lead + columns)))
+
+
+def with_ages(scrapes: Scrapes, ages: Mapping[int, Float64Array]) -> Scrapes:
+    """Return the scrapes with those of some targets as they are known: by how many steps they preceded each column."""
+    scraped, last_move, all_ages = scrapes.scraped.copy(), scrapes.last_move.copy(), scrapes.ages.copy()
+    lead, places = all_ages.shape[1] - scraped.shape[1], np.arange(scraped.shape[1])
+    for target, known in ages.items():
+        scraped[target] = known[lead:] < 1
+        before = -1 - np.floor(known[lead - 1]) if lead and not np.isnan(known[lead - 1]) else 0
+        moves = np.where(scraped[target], places, before).astype(np.int64)
+        last_move[target] = np.maximum.accumulate(moves)
+        all_ages[target] = np.nan_to_num(known)
+    return Scrapes(scraped, last_move, all_ages)

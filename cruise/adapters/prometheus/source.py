@@ -62,6 +62,7 @@ class PrometheusSource:
         self._containers = containers
         self._running = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.phase == "Running"}
         self._nodes = cores_of(snapshot)
+        self._questions.scrape_times.choose(snapshot)
         cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0)
         self._cores = cores or MANY_CORES
         if self._settings.finds_exporters and self._clock is not None:

@@ -1,10 +1,13 @@
 """One question about usage: the three families of some pods over some times, made into samples."""
 
+from functools import partial
+
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
 from cruise.adapters.prometheus.counters import Answers, usage_of
 from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder
 from cruise.adapters.prometheus.queries import usage_query, usage_selector
+from cruise.adapters.prometheus.scrape_times import ScrapeTimes
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.arrays import Int64Array
 from cruise.domain.usage import CounterTail, SampleBlock
@@ -29,6 +32,7 @@ class UsageQuestions:
         self._client = client
         self._query = usage_query if server_folds and not settings.plausible else usage_selector
         self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
+        self.scrape_times = ScrapeTimes(settings, client)
         self._pressured_nodes: set[str] = set()
 
     def ask(self, pods: str, times: Int64Array, before: CountersBefore, cores: float) -> Piece:
@@ -44,7 +48,8 @@ class UsageQuestions:
             pods=pods,
         )
         counting = Counting(self.settings.step_seconds, cores, self.settings.plausible)
-        return usage_of(answers, times, before, counting, self._pressured_nodes)
+        ages_of = partial(self.scrape_times.ages, self.settings)
+        return usage_of(answers, times, before, counting, self._pressured_nodes, ages_of)
 
     def _matrix(self, metric: str, pods: str, times: Int64Array) -> Matrix:
         first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds

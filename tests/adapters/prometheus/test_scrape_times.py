@@ -1,0 +1,105 @@
+"""When nodes were scraped, against a server whose answers are made up."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import numpy as np
+
+from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.scrape_times import ScrapeTimes
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from tests.builders import make_container, make_node, make_pod, make_snapshot
+from tests.http_server import Answer, Request, answering
+
+FIRST, LAST = 6000, 6120
+
+
+def snapshot():
+    """Two nodes; the web pods have names of their own and one container."""
+    pods = [
+        make_pod("db-0", node="n1"),
+        make_pod("db-0", namespace="other", node="n2"),
+        make_pod("web-a", node="n1"),
+        make_pod("web-b", node="n1"),
+        make_pod("web-c", node="n1", containers=[make_container("app"), make_container("proxy")]),
+        make_pod("web-d", node="n2"),
+        make_pod("web-e", node="n2", phase="Pending"),
+    ]
+    return make_snapshot(pods, [make_node("n1"), make_node("n2")])
+
+
+@contextmanager
+def asking(age: Callable[[str], float], requests: list[str]) -> Iterator[Callable[..., dict[str, list[float]]]]:
+    """A server that scraped each pod so many seconds before a grid time, and a way to ask it."""
+
+    def respond(request: Request) -> Answer:
+        query, first, last = request.form["query"], int(request.form["start"]), int(request.form["end"])
+        requests.append(query)
+        pods = [(pod.node, pod.name) for pod in snapshot().pods if f"{pod.name}" in query]
+        result = [
+            {
+                "metric": {"node": node, "pod": pod},
+                "values": [[at, str(at - age(pod))] for at in range(first, last + 1, 60)],
+            }
+            for node, pod in pods
+        ]
+        body = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+        return Answer(body=json.dumps(body).encode())
+
+    with answering(respond) as url:
+        settings = PrometheusSettings(url)
+        with closing(PrometheusClient(settings)) as client:
+            subject = ScrapeTimes(settings, client)
+            subject.choose(snapshot())
+
+            def ask(*nodes: str, first: int = FIRST, last: int = LAST) -> dict[str, list[float]]:
+                found = subject.ages(settings, nodes, first, last)
+                return {node: ages.tolist() for node, ages in found.items()}
+
+            yield ask
+
+
+def test_one_pod_speaks_for_a_node_where_two_agreed_within_the_hour():
+    requests: list[str] = []
+    with asking(lambda pod: 12.5, requests) as ask:
+        assert ask("n1") == {"n1": [12.5] * 3}
+        assert ask("n1", first=LAST, last=LAST + 60) == {"n1": [12.5] * 2}
+        ask("n1", first=LAST + 3600, last=LAST + 3660)
+    two, one = 'pod=~"web-a|web-b"', 'pod=~"web-a"'
+    assert [two in query for query in requests] == [True, False, False, True, False]
+    assert [one in query for query in requests] == [False, True, True, False, True]
+
+
+def test_a_span_is_asked_for_once_and_only_for_the_nodes_in_question():
+    requests: list[str] = []
+    with asking(lambda pod: 3.0, requests) as ask:
+        ask("n1")
+        assert ask("n1", "n2") == {"n1": [3.0] * 3, "n2": [3.0] * 3}
+        assert ask("n2", "gone") == {"n2": [3.0] * 3}
+    assert len(requests) == 4
+    assert not any("web-a" in query for query in requests[2:])
+
+
+def test_where_each_container_has_a_time_of_its_own_nothing_is_known_and_asked_once_an_hour():
+    requests: list[str] = []
+    with asking(lambda pod: 9.0 if pod == "web-a" else 14.0, requests) as ask:
+        assert ask("n1") == {}
+        assert ask("n1", first=LAST, last=LAST + 60) == {}
+        assert len(requests) == 1
+        ask("n1", first=LAST + 3600, last=LAST + 3660)
+        assert len(requests) == 2
+
+
+def test_a_server_that_does_not_answer_is_no_reason_not_to_read():
+    with answering(lambda request: Answer(503)) as url:
+        settings = PrometheusSettings(url)
+        with closing(PrometheusClient(settings)) as client:
+            subject = ScrapeTimes(settings, client)
+            subject.choose(snapshot())
+            assert subject.ages(settings, ["n1"], FIRST, LAST) == {}
+
+
+def test_ages_are_numbers_where_there_was_a_scrape():
+    with asking(lambda pod: float("nan"), []) as ask:
+        assert np.isnan(ask("n1")["n1"]).all()
