@@ -6,6 +6,7 @@ from cruise.domain.actions import Reason
 from cruise.domain.annotations import Setter
 from cruise.domain.details import Detail, code_of
 from cruise.domain.overrides import Source
+from cruise.domain.usage import Refusal
 
 WORDS: Mapping[Reason, str] = {
     Reason.EXCLUDED_NAMESPACE: "its namespace is excluded",
@@ -76,6 +77,11 @@ WORDS: Mapping[Reason, str] = {
 }
 
 
+REFUSALS: Mapping[Refusal, str] = {
+    Refusal.OVER_NODE: "more than its node has",
+    Refusal.OVER_LIMIT: "more than its limit lets it use",
+    Refusal.SERIES_DISAGREE: "several series of it disagree",
+}
 DETAILS: Mapping[Detail, str] = {
     Detail.NO_CONTROLLER: "no controller would start it again",
     Detail.DAEMON_SET: "a DaemonSet pod would come back to the same node",

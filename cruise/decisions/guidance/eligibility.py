@@ -211,7 +211,8 @@ class Eligibility:
         if reason in _OF_ANOTHER_REVISION and not killed and self._waits_for_own_samples(pod, rows):
             reason = Reason.NEW_REVISION
         if reason is not None:
-            lacking = ", ".join(container.name for container, row in zip(sized, rows, strict=True) if row is None)
+            blamed = self._implausible if reason is Reason.IMPLAUSIBLE_USAGE else {None}
+            lacking = ", ".join(container.name for container, row in zip(sized, rows, strict=True) if row in blamed)
             return Hold(pod.namespace, pod.name, reason, lacking)
         manages_cpu, manages_memory = group.manages_cpu, group.manages_memory
         # Read here, where the pod is at hand: later passes over all pods go node by node, far apart in memory.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cruise.decisions.admission.replacing import replacements
+from cruise.decisions.scan.implausible import Implausible, find_implausible
 from cruise.decisions.scan.pending import PendingPod, explain_pending
 from cruise.decisions.scan.risks import Risk, rank_risks
 from cruise.decisions.scan.waste import Prices, Totals, WorkloadWaste, estimate_waste
@@ -46,6 +47,7 @@ class Findings:
     pending: tuple[PendingPod, ...]
     full_nodes: tuple[str, ...]
     held: Mapping[Reason, int]
+    implausible: tuple[Implausible, ...] = ()
 
 
 def scan(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, prices: Prices, now: datetime) -> Findings:
@@ -63,6 +65,7 @@ def scan(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, prices
         pending=explain_pending(snapshot, plans),
         full_nodes=tuple(plan.node for plan in plans if plan.evict or not plan.fits),
         held=dict(Counter(hold.reason for plan in plans for hold in plan.hold).most_common()),
+        implausible=find_implausible(statistics),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from cruise.decisions.usage.usage_columns import NEVER
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import Container, Pod, Snapshot
+from cruise.domain.resources import NO_AMOUNTS
 from cruise.domain.usage import ContainerKey
 
 PodKey = tuple[str, str]
@@ -68,24 +69,36 @@ class UsageBounds:
             max((cpu for cpu, _ in capacities), default=np.inf),
             max((memory for _, memory in capacities), default=np.inf),
         )
-        found = []
+        # This is for all containers of a cluster; a plain tuple finds what a named one would.
+        find, node_of, limits = self.pods.get, self.nodes.get, self._limits
+        found: list[float] = []
         for index, key in enumerate(keys):
-            pod = self.pods.get((key.namespace, key.pod))
-            node = pod.node if pod is not None else nodes[index] if nodes else None
-            of_node = self.nodes.get(node, unknown) if node else unknown
-            found.append((*of_node, *(self._limits(key, pod) if pod is not None else _NO_LIMITS)))
+            pod = find(key[:2])
+            if pod is None:
+                found += (*(node_of(nodes[index], unknown) if nodes else unknown), *_NO_LIMITS)
+                continue
+            found += node_of(pod.node or "", unknown)
+            name = key[2]
+            for container in pod.containers:
+                if container.name == name:
+                    found += limits(key, pod, container) if container.limits is not NO_AMOUNTS else _NO_LIMITS
+                    break
+            else:
+                found += _NO_LIMITS
         columns = np.array(found, dtype=np.float64).reshape(-1, 5).T
         return RowBounds(columns[0], columns[1], columns[2], columns[3], columns[4].astype(np.int64))
 
-    def _limits(self, key: ContainerKey, pod: Pod) -> tuple[float, float, float]:
+    def _limits(self, key: ContainerKey, pod: Pod, container: Container) -> tuple[float, float, float]:
         """Return the limits of a container for CPU and memory, and since when they are known."""
-        now = _limits_of(pod, key.container)
-        if now == _UNLIMITED or self.earlier is None:
+        if self.earlier is None:
             return _NO_LIMITS
+        now = _largest_limits(container)
         before = self.earlier.get((key.namespace, key.pod))
+        if before is pod:
+            return (*now, float(self.since))
         if before is None or before.uid != pod.uid:
             return (*now, 0.0)
-        cpu, memory = now if before is pod else _limits_of(before, key.container)
+        cpu, memory = _limits_of(before, key.container)
         return max(now[0], cpu), max(now[1], memory), float(self.since)
 
 

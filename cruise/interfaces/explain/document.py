@@ -129,6 +129,7 @@ def _statistic(statistic: Statistic) -> Shape:
         "container": key.container,
         "identity": key.identity,
     }
+    document["refusedReasons"] = [reason.value for reason in statistic.refusals]
     return document
 
 

@@ -19,6 +19,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Statistic
 from cruise.interfaces.amounts import age_text, exact_text
+from cruise.interfaces.reasons import REFUSALS
 
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
@@ -55,7 +56,15 @@ def statistic_line(statistic: Statistic, now: datetime) -> str:
         f"peak {exact_text(_CPU, statistic.cpu_peak_millicores)} and "
         f"{exact_text(_MEMORY, statistic.memory_peak_bytes)}, "
         f"updated {age_text(now, datetime.fromtimestamp(statistic.updated_at, UTC))}"
+        f"{_refused(statistic)}"
     )
+
+
+def _refused(statistic: Statistic) -> str:
+    if not statistic.refused_percent:
+        return ""
+    why = " and ".join(REFUSALS[reason] for reason in statistic.refusals)
+    return f", {statistic.refused_percent} % of a window refused{f': {why}' if why else ''}"
 
 
 def _freshness(statistic: Statistic, policy: Policy, now: datetime) -> str:
@@ -65,7 +74,7 @@ def _freshness(statistic: Statistic, policy: Policy, now: datetime) -> str:
         parts.append(f"history since {datetime.fromtimestamp(statistic.history_since, UTC):%Y-%m-%d %H:%M}")
     if not statistic.psi_known:
         parts.append("CPU pressure unknown, taken as 0")
-    return ", ".join(parts)
+    return ", ".join(parts) + _refused(statistic)
 
 
 def _request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:

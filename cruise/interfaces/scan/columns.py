@@ -25,6 +25,7 @@ Row = TypeVar("Row", Risk, WorkloadWaste, PendingPod)
 _OF_CPU = (RiskKind.CPU_THROTTLED, RiskKind.CPU_STARVED)
 _STYLES = {
     RiskKind.OOM_KILLED: ("bold red", "red"),
+    RiskKind.MEMORY_GROWS: ("red", "red"),
     RiskKind.MEMORY_NEAR_LIMIT: ("red", "red"),
     RiskKind.MEMORY_UNDER_REQUESTED: ("yellow", "amber"),
     RiskKind.CPU_THROTTLED: ("yellow", "amber"),

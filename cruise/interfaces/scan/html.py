@@ -10,7 +10,7 @@ from cruise.interfaces.page_template import page_template
 from cruise.interfaces.reasons import WORDS
 from cruise.interfaces.scan.columns import PENDING, RISKS, WASTE
 from cruise.interfaces.scan.report import ESTIMATE, ScanReport
-from cruise.interfaces.scan.table import basis_line
+from cruise.interfaces.scan.table import basis_line, implausible_line
 
 # A browser sorts and searches this many rows without a pause; the documents for programs have all.
 _MOST_ROWS = 1000
@@ -45,7 +45,9 @@ def scan_html(report: ScanReport) -> bytes:
         workloads=[row for row in findings.workloads if row.requested != Resources()],
         rescued=sum(pod.best is not None for pod in findings.pending),
         rooms=_rooms(findings.totals),
-        basis=basis_line(findings.basis),
+        basis=". ".join(
+            [basis_line(findings.basis), *([implausible_line(findings.implausible)] if findings.implausible else ())]
+        ),
         rests_on=report.rests_on,
         estimate=ESTIMATE,
         columns={"risks": RISKS, "waste": WASTE, "pending": PENDING},

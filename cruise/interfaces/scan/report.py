@@ -66,6 +66,7 @@ def _document(report: ScanReport) -> Shape:
         "pending": [document_of(PENDING, pod, findings) for pod in findings.pending],
         "fullNodes": list(findings.full_nodes),
         "leftAlone": shape(findings.held),
+        "implausible": shape(findings.implausible),
     }
 
 

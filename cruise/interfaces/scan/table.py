@@ -8,9 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.decisions.scan.findings import Basis, Findings
+from cruise.decisions.scan.implausible import Implausible
 from cruise.decisions.scan.pending import PendingPod
 from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, money_text, share_text
 from cruise.interfaces.plan.table import WIDE_COLUMNS
+from cruise.interfaces.reasons import REFUSALS
 from cruise.interfaces.scan.columns import PENDING, RISKS, WASTE, Column, Row
 from cruise.interfaces.scan.report import ESTIMATE, ScanReport
 
@@ -25,6 +27,8 @@ def scan_table(report: ScanReport, console: Console) -> Iterator[RenderableType]
     wide = console.width >= WIDE_COLUMNS
     yield Text(basis_line(findings.basis), style="dim")
     yield Text(f"Rests on {report.rests_on}, judged at {findings.at:%Y-%m-%d %H:%M} UTC.", style="dim")
+    if findings.implausible:
+        yield Text(implausible_line(findings.implausible), style="yellow")
     yield from _risks(findings, wide)
     yield from _waste(findings, wide)
     yield from _pending(findings, wide)
@@ -44,6 +48,16 @@ def basis_line(basis: Basis) -> str:
     if basis.history_since is not None:
         parts.append(f"history since {basis.history_since:%Y-%m-%d %H:%M}")
     return ", ".join(parts)
+
+
+def implausible_line(found: Sequence[Implausible]) -> str:
+    """Say which containers have samples that cannot be true, and why."""
+    parts = (
+        f"{count_text(one.containers, 'container')}: {REFUSALS[one.reason]}, such as {one.namespace}/{one.pod} "
+        f"{one.container} ({one.percent} % of a window)"
+        for one in found
+    )
+    return f"Samples that cannot be true are refused. {'; '.join(parts)}."
 
 
 def _heading(text: str, note: str = "") -> Text:

@@ -397,7 +397,7 @@ def test_a_pod_is_held_where_over_a_tenth_of_a_window_cannot_be_true(percent, ex
     rows = [make_statistic_for(pod), make_statistic_for(pod, "proxy", refused_percent=percent, updated_at=0)]
     fresh = [rows[0], replace(rows[1], updated_at=NOW_SECONDS)]
     found = verdict(pod, *fresh)
-    assert (found.reason if isinstance(found, Hold) else None) == expected
+    assert ((found.reason, found.detail) if isinstance(found, Hold) else None) == (expected and (expected, "proxy"))
     # What is implausible is said before what is old, and the seeds know no such reason.
     assert reason(pod, *rows) is (expected or Reason.STALE_STATISTICS)
     assert isinstance(verdict(pod, *fresh, policy=replace(FULL, rules=SEEDS)), Touchable)

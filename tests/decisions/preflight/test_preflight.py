@@ -224,12 +224,12 @@ def test_a_taint_that_cruise_cannot_take_off_comes_with_the_command_that_does():
 
 
 def test_exporters_that_are_not_read_and_nodes_whose_load_is_disputed_are_told():
-    well = check(**usage(exporters=('job="kubelet"',)))
+    well = check(Mode.FULL, **usage(exporters=('job="kubelet"',)))
     assert item(well, "metrics: exporters") == CheckItem(
         "metrics", "exporters", Level.OK, 'containers are read from job="kubelet"'
     )
     disputed = usage(disputed_nodes=("n1",), loads_left_out=(LeftOut('job="payments"', "n2"),))
-    found = item(check(**disputed), "metrics: node exporters")
+    found = item(check(Mode.FULL, **disputed), "metrics: node exporters")
     assert found.level is Level.WARN
     assert found.finding == (
         'the load of n1 is not known, as several exporters differ; loads not read: job="payments" of n2'

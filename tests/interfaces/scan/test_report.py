@@ -67,7 +67,17 @@ def test_the_document_leads_with_what_is_at_risk():
     assert (near["observedBytes"], near["allowedBytes"]) == (100 * MEBIBYTE, 105 * MEBIBYTE)
     assert (throttled["observedMillicores"], throttled["allowedMillicores"]) == (900, 600)
     assert bare["missing"] == ["cpu"]
-    assert list(document) == ["at", "restsOn", "basis", "atRisk", "waste", "pending", "fullNodes", "leftAlone"]
+    assert list(document) == [
+        "at",
+        "restsOn",
+        "basis",
+        "atRisk",
+        "waste",
+        "pending",
+        "fullNodes",
+        "leftAlone",
+        "implausible",
+    ]
 
 
 def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
