@@ -11,7 +11,7 @@ from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
 from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.memory_limit import ceiling_of, limit_after_kill
-from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused, withdrawn_target
+from cruise.decisions.sizing.resize import becomes_guaranteed, is_forgotten, was_refused, withdrawn_target
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, OomKill, Pod, Quota
 from cruise.domain.details import Detail
@@ -103,8 +103,16 @@ def decide_oom_reaction(
     if isinstance(grown, Hold):
         return grown
     asked = _with_others(granted, grown.containers)
-    again = scene.refused is not None and was_refused(asked, scene.refused, dead_band_of(pod, policy))
+    again = _stands_refused(asked, scene, pod, policy, now)
     return grown if grown.growth.growth_fits_in(scene.room) and not again else _evict(verdict, eligibility)
+
+
+def _stands_refused(asked: Sequence[ContainerTarget], scene: Scene, pod: Pod, policy: Policy, now: datetime) -> bool:
+    if scene.refused is None or scene.node is None:
+        return False
+    beside = scene.room + counted_requests(pod)
+    forgotten = is_forgotten(scene.refused, beside, scene.node.allocatable, policy, now)
+    return not forgotten and was_refused(asked, scene.refused, dead_band_of(pod, policy))
 
 
 def _why_hold(

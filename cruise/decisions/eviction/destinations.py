@@ -59,6 +59,7 @@ class Destinations:
         self._replacement = replacement
         self._spare = spare
         self._gone: dict[PodKey, _Gone] = {}
+        self._hopeless: set[tuple[object, ...]] = set()
         self._places: _Places | None = None
 
     def of_node(self, pods: Sequence[Pod]) -> Exits:
@@ -67,6 +68,16 @@ class Destinations:
 
     def leave(self, pod: Pod) -> bool:
         """Take a pod off its node and give its replacement a place; False, and nothing is done, where there is none."""
+        # Replicas come back alike. Where a whole cluster is short, they are far too many to try each one.
+        kind = (pod.namespace, pod.workload, pod.identity, id(pod.placement), id(pod.constraints))
+        if kind in self._hopeless:
+            return False
+        found = self._leave(pod)
+        if not found:
+            self._hopeless.add(kind)
+        return found
+
+    def _leave(self, pod: Pod) -> bool:
         fresh = self._replacement(pod)
         if fresh is None or pod.node is None:
             return False
@@ -82,6 +93,7 @@ class Destinations:
     def come_back(self, pod: Pod) -> None:
         """Put a pod back onto its node."""
         gone = self._gone.pop(key_of(pod))
+        self._hopeless.clear()
         if self._places is not None:
             if gone.target is not None:
                 self._places.remove_from(gone.target, pod)

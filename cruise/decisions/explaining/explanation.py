@@ -238,7 +238,9 @@ def _node(plan: NodePlan, found: SizedNodes, headroom: Headroom) -> NodeExplanat
         held_pods=len(room.holds),
         spikes={resource: _spike(plan, resource) for resource in ResourceName},
         rankings={
-            resource: _ranking(crowd, pods, found, plan, resource) if crowd is not None else ()
+            resource: _ranking(crowd, pods, found, plan, resource)
+            if crowd is not None and resource in plan.short
+            else ()
             for resource in (ResourceName.MEMORY, ResourceName.CPU)
         },
     )

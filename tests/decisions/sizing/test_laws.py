@@ -254,6 +254,25 @@ def test_nobody_goes_who_may_not(cluster):
             assert (eviction.uid, eviction.node) == (pod.uid, plan.node)
 
 
+@given(situations())
+def test_nobody_goes_for_a_pod_of_lower_priority_nor_while_a_replica_is_missing(cluster):
+    snapshot, table = cluster
+    by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    lacking = {
+        (pod.namespace, pod.workload)
+        for pod in snapshot.pods
+        if not (pod.ready and pod.node) and not pod.terminal and not pod.terminating
+    }
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        gone = [by_name[eviction.namespace, eviction.pod] for eviction in plan.evict]
+        for eviction, pod in zip(plan.evict, gone, strict=True):
+            assert (pod.namespace, pod.workload) not in lacking
+            assert pod.owner_kind != "Job" or eviction.ranking is EvictionRanking.LOW
+            for other in touchable_on(snapshot, table, plan.node):
+                takes = need_of([demand_of(other, snapshot, table)]).of(eviction.resource) > 0
+                assert other.pod in gone or other.pod.priority >= pod.priority or not takes
+
+
 # ---- order and rest ----
 
 

@@ -135,6 +135,16 @@ def test_an_evicted_pod_has_its_place_in_the_ranking():
     assert "stays: a DaemonSet pod" in lines[3]
 
 
+def test_why_nobody_goes_is_named():
+    pods = [make_pod(name, workload=f"Deployment/{name}") for name in ("one", "two")]
+    rows = [make_statistic_for(pod, cpu_base=600, cpu_peak=600) for pod in pods]
+    text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000)]))
+    assert "not even with every candidate gone" in text
+    assert text.count("stays: no other node has room for its replacement") == 2
+    calm = [make_statistic_for(pod, cpu_base=450, cpu_peak=600) for pod in pods]
+    assert "nobody has to go for it" in text_of(explained(pods, *calm, nodes=[make_node(cpu=1000)]))
+
+
 def test_on_a_node_that_cannot_fit_nothing_grows():
     pod = make_pod("agent", workload="DaemonSet/agent")
     text = text_of(explained([pod], make_statistic_for(pod, cpu_base=900), nodes=[make_node(cpu=500)]))
