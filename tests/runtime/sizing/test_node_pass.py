@@ -8,13 +8,14 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from cruise.decisions.eviction.earlier import Earlier
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import EvictPod, Reason, RefusedTarget, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.policy import Bounds, Mode, Policy
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName
 from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
@@ -201,6 +202,10 @@ async def test_a_budget_that_refuses_leaves_the_pod_and_the_sums_as_they_are() -
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
     done = await node_pass(world, store, SEEDS_IN_FULL, START)
     assert (Verdict.REFUSED, Reason.DISRUPTION_BUDGET) in [(o.verdict, o.reason) for o in done.outcomes]
+    # The next pass passes over the pod, and knows that the node was short.
+    refused = {o.action.uid for o in done.outcomes if isinstance(o.action, EvictPod)}
+    assert done.seen == Earlier(frozenset({("n1", ResourceName.MEMORY)}), frozenset(refused))
+    assert len(refused) == 1
     run(world, 60)
     (figure,) = world.node_figures()
     assert len(await pods(world)) == 3
