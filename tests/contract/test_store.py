@@ -500,6 +500,8 @@ async def test_a_kill_is_remembered_once(store):
     assert await store.record_oom(second) is True
     assert list(await store.oom_records(NOW - timedelta(hours=1))) == [second, first]
     assert list(await store.oom_records(NOW)) == [first]
+    assert list(await store.oom_records(NOW - timedelta(hours=1), ("shop", "Deployment/web"))) == [second, first]
+    assert list(await store.oom_records(NOW - timedelta(hours=1), ("shop", "Deployment/other"))) == []
 
 
 rooms = st.none() | st.builds(Resources, st.integers(-(10**6), 10**6), st.integers(-(2**60), 2**60))
