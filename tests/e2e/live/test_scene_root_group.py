@@ -42,6 +42,9 @@ def measured(usage: Usage, directory: Path) -> Iterator[str]:
 
 def test_a_node_whose_tasks_wait_is_tainted_without_a_load_average(stage: Stage, tmp_path: Path):
     waiting, busy, silent, calm = (stage.node(name) for name in ("waiting", "busy", "silent", "calm"))
+    # Of ten nodes two may bear the taint.
+    for number in range(6):
+        stage.node(f"spare{number}")
     stage.create(app("Deployment", stage.namespace, "web", "100m", "128Mi"))
     stage.running(1)
     usage = RootedUsage(stage.namespace, {("web", "app"): Use(cores=0.1, mebibytes=100)})
