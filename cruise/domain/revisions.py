@@ -108,8 +108,17 @@ NO_REVISIONS = Revisions()
 def stated_by(pod: Pod, originals: Mapping[str, tuple[Amounts, Amounts]] | None = None) -> tuple[str, ...]:
     """Return what each sized container was created with: as `originals` or an annotation keep it, else its spec."""
     if originals is None:
-        originals = _kept(pod.annotations.get(ORIGINAL_RESOURCES, ""))
+        originals = originals_of(pod)
     return tuple([_text(*originals.get(one.name, (one.requests, one.limits))) for one in pod.sized_containers])
+
+
+def originals_of(pod: Pod) -> Mapping[str, tuple[Amounts, Amounts]]:
+    """Return what containers requested and were limited to before admission changed them, as the pod's annotation says.
+
+    It is empty for a pod that admission did not change.
+    """
+    annotation = pod.annotations.get(ORIGINAL_RESOURCES)
+    return _kept(annotation) if annotation else {}
 
 
 @lru_cache(_LATEST)

@@ -4,12 +4,13 @@ from datetime import datetime
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.recordings.recording import RecordedContainer, Recording
 from cruise.backtest.replay.policy import ClusterView, Sizes
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
+from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.usage import StatisticsTable
@@ -52,8 +53,7 @@ class ReplayedPods:
     def created(self, container: int, at: datetime) -> Pod:
         """Return a pod as its controller creates it."""
         one = self._containers[container]
-        requests = Amounts(one.requests.cpu_millicores or None, one.requests.memory_bytes or None)
-        limits = Amounts(None, one.memory_limit_bytes or None)
+        requests, limits = _provisioned(one)
         return self._pod(container, requests, limits, "", None, "Pending", at)
 
     def pod(self, container: int, view: ClusterView) -> Pod:
@@ -109,7 +109,8 @@ class ReplayedPods:
         one = self._containers[container]
         annotations = self._annotations
         if self._sized[container]:
-            annotations = {**annotations, ORIGINAL_RESOURCES: "{}"}
+            original = {one.container: _provisioned(one)}
+            annotations = {**annotations, ORIGINAL_RESOURCES: format_original_resources(original)}
         return Pod(
             one.namespace,
             one.pod,
@@ -123,6 +124,12 @@ class ReplayedPods:
             phase=phase,
             created_at=created_at,
         )
+
+
+def _provisioned(one: RecordedContainer) -> tuple[Amounts, Amounts]:
+    """Return what the container's template requests and is limited to."""
+    requests = Amounts(one.requests.cpu_millicores or None, one.requests.memory_bytes or None)
+    return requests, Amounts(None, one.memory_limit_bytes or None)
 
 
 def node_name(index: int) -> str:

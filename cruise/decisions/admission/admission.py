@@ -9,7 +9,7 @@ from cruise.decisions.guidance.container_bounds import ContainerBounds, containe
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
-from cruise.decisions.sizing.memory_limit import limit_at_admission
+from cruise.decisions.sizing.memory_limit import ceiling_of, limit_at_admission
 from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import Guidance, Unreadable
@@ -19,6 +19,7 @@ from cruise.domain.headroom import Sharing
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import Amounts, ResourceName, Resources, whole_mebibytes
+from cruise.domain.revisions import originals_of
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
 
@@ -82,7 +83,8 @@ def decide_admission(
     wanted = [_wanted(statistic, share, guidance.headroom_factor) for statistic in known]
     if new_revision:
         wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
-    targets = _targets(pod, sized, known, wanted, guidance, managed, limit_ranges, quotas, nodes, policy)
+    ceilings = [ceiling_of(limit, eligibility.largest_memory, policy) for limit in _template_limits(pod, sized)]
+    targets = _targets(pod, sized, known, wanted, ceilings, guidance, managed, limit_ranges, quotas, nodes, policy)
     if new_revision:
         targets = _with_stated_limits(targets, sized, managed)
     # Where nodes are ordered for pods, none of today says how large a pod may be.
@@ -121,6 +123,7 @@ def _targets(
     sized: Sequence[Container],
     known: Sequence[Statistic],
     wanted: Sequence[Resources],
+    ceilings: Sequence[int],
     guidance: Guidance,
     managed: frozenset[ResourceName],
     limit_ranges: Sequence[LimitRangeItem],
@@ -131,7 +134,7 @@ def _targets(
     targets = []
     cpu_limit_demanded = _demands_cpu_limit(limit_ranges)
     cpu_limit_counted = counts_cpu_limits(quotas)
-    for container, statistic, want in zip(sized, known, wanted, strict=True):
+    for container, statistic, want, ceiling in zip(sized, known, wanted, ceilings, strict=True):
         bounds = container_bounds(guidance, container.name, limit_ranges, policy.floor)
         requests, limits = container.requests, container.limits
         cpu, cpu_limit = requests.cpu_millicores, limits.cpu_millicores
@@ -145,11 +148,17 @@ def _targets(
                 cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
         if ResourceName.MEMORY in managed:
             memory = _clamp(whole_mebibytes(want.memory_bytes), bounds.whole[2], bounds.whole[3])
-            memory_limit = limit_at_admission(statistic, memory, memory_limit, bounds, policy)
+            memory_limit = limit_at_admission(statistic, memory, memory_limit, bounds, policy, ceiling)
         # Built whole: to replace fields one by one takes several times as long, at every admission.
         requests, limits = Amounts(cpu, memory), Amounts(cpu_limit, memory_limit)
         targets.append(ContainerTarget(container.name, container.role, requests, limits))
     return targets
+
+
+def _template_limits(pod: Pod, sized: Sequence[Container]) -> list[int | None]:
+    """Return the memory limits that the pod was submitted with, whatever an earlier mutation made of them."""
+    originals = originals_of(pod)
+    return [originals.get(one.name, (one.requests, one.limits))[1].memory_bytes for one in sized]
 
 
 def _wanted(statistic: Statistic, sharing: Sharing | None, headroom_factor: float) -> Resources:

@@ -98,6 +98,10 @@ class Eligibility:
         self._others = OtherAutoscalers(snapshot)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
+        # What no memory limit of a new pod need pass; None where larger nodes may come.
+        self.largest_memory: int | None = None
+        if not self.nodes_autoscale:
+            self.largest_memory = max((node.allocatable.memory_bytes for node in snapshot.nodes), default=None)
         # Peaks on new nodes, evicted again until they share one: where nodes are consolidated that need not end.
         by_itself = policy.rules.lasting_templates and self.nodes_autoscale
         self.admission_size = policy.admission_size or (AdmissionSize.PLANNED if by_itself else AdmissionSize.PEAK)
