@@ -32,6 +32,10 @@ def held_to_room(
     refused = _refused(growth, node, free)
     if not refused.size:
         return patched
+    limit, before = wanted.memory_limit_bytes, current.memory_limit_bytes
+    # A limit that was raised for the request alone stays with it.
+    idle = refused[(limit == wanted.memory_bytes)[refused] & (growth[1] > 0)[refused] & (before > 0)[refused]]
+    limit[idle] = before[idle]
     for want, now in ((wanted.cpu_millicores, current.cpu_millicores), (wanted.memory_bytes, current.memory_bytes)):
         want[refused] = np.minimum(want[refused], now[refused])
     # A request that is not stated must stay so, and has no limit either.

@@ -84,7 +84,7 @@ class Destinations:
         places = self._places = self._places or _Places(self._snapshot, self._spare)
         places.remove(pod)
         target = places.put(fresh)
-        if target is None and (self._snapshot.node_autoscaler is None or self._is_pinned(fresh)):
+        if target is None and not self._may_be_ordered_for(fresh):
             places.add(pod, pod.node)
             return False
         self._gone[key_of(pod)] = _Gone(pod, pod.node, target)
@@ -98,6 +98,12 @@ class Destinations:
             if gone.target is not None:
                 self._places.remove_from(gone.target, pod)
             self._places.add(pod, gone.source)
+
+    def _may_be_ordered_for(self, pod: Pod) -> bool:
+        """Tell whether a node will be added for the pod: none larger than those there are can be counted on."""
+        if self._snapshot.node_autoscaler is None or self._is_pinned(pod):
+            return False
+        return self._places is not None and self._places.fits_when_new(pod)
 
     def _is_pinned(self, pod: Pod) -> bool:
         """Tell whether the pod cannot run on a node that is yet to come, or cannot run at all."""
@@ -118,7 +124,8 @@ class _Places:
         rooms = [of_nodes.get(node.name, Spare(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes]
         self._board = Board(snapshot)
         self._scheduler = Scheduler(self._board)
-        self._nodes = snapshot.nodes
+        self._nodes, self._pods = snapshot.nodes, snapshot.pods
+        self._when_new: Int64Array | None = None
         self._number = {node.name: number for number, node in enumerate(snapshot.nodes)}
         self._whole = np.maximum(_columns([node.allocatable for node in snapshot.nodes]), 1)
         self._free, self._spare = _columns([room.free for room in rooms]), _columns([room.unneeded for room in rooms])
@@ -138,6 +145,19 @@ class _Places:
                 self._take(number, need, 1)
                 return node.name
         return None
+
+    def fits_when_new(self, pod: Pod) -> bool:
+        """Tell whether any node would hold the pod if it had no other pods than those of its DaemonSets."""
+        if self._when_new is None:
+            self._when_new = _columns([node.allocatable for node in self._nodes])
+            for daemon in self._pods:
+                # Its identity is its node, also while it waits for room there.
+                number = self._number.get(daemon.identity) if daemon.owner_kind == "DaemonSet" else None
+                if number is not None:
+                    taken = counted_requests(daemon)
+                    self._when_new[number] -= (taken.cpu_millicores, taken.memory_bytes)
+        need = counted_requests(pod)
+        return bool((self._when_new >= (need.cpu_millicores, need.memory_bytes)).all(axis=1).any())
 
     def add(self, pod: Pod, node: str) -> None:
         """Put a pod on a node."""

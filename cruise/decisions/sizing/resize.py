@@ -67,23 +67,27 @@ def without_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem]
     wait for what the other gives back, one of CPU and one of memory, would otherwise wait for ever.
     """
     named = {container.name: container for container in pod.containers}
-    targets = tuple([_not_above(target, named[target.container].requests) for target in resize.containers])
+    targets = tuple([_not_above(target, named[target.container]) for target in resize.containers])
     moves = dead_band_of(pod, policy).is_left((named[target.container], target) for target in targets)
     if not moves or becomes_guaranteed(pod, targets) or (ranges and breaks_limit_range(pod, targets, ranges)):
         return None
     return replace(resize, containers=targets, growth=NO_RESOURCES)
 
 
-def _not_above(target: ContainerTarget, current: Amounts) -> ContainerTarget:
-    cpu, memory = target.requests.cpu_millicores, target.requests.memory_bytes
+def _not_above(target: ContainerTarget, container: Container) -> ContainerTarget:
+    current, cpu, memory = container.requests, target.requests.cpu_millicores, target.requests.memory_bytes
     kept = Amounts(
         None if cpu is None or current.cpu_millicores is None else min(cpu, current.cpu_millicores),
         None if memory is None or current.memory_bytes is None else min(memory, current.memory_bytes),
     )
     # The API server makes a limit without a request the request.
+    memory_limit, before = target.limits.memory_bytes, container.limits.memory_bytes
+    if before is not None and memory_limit == memory != kept.memory_bytes:
+        # It was raised for the request alone.
+        memory_limit = before
     limits = Amounts(
         None if kept.cpu_millicores is None else target.limits.cpu_millicores,
-        None if kept.memory_bytes is None else target.limits.memory_bytes,
+        None if kept.memory_bytes is None else memory_limit,
     )
     return replace(target, requests=kept, limits=limits)
 

@@ -6,11 +6,12 @@ from functools import partial
 
 from cruise.domain.annotations import DO_NOT_DISRUPT, HOSTNAME, SAFE_TO_EVICT
 from cruise.domain.cluster import Node, NodeAutoscaler, Pod
-from cruise.domain.resources import Resources
+from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.errors import Refused, Throttled
 from cruise.simulation.cluster.kubelet import Kubelet
 from cruise.simulation.cluster.state import ClusterState, PodRecord
 from cruise.simulation.cluster.timeline import seconds
+from cruise.simulation.cluster.workloads import runs_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +19,10 @@ class NodeAutoscaling:
     """How nodes come and go.
 
     A pod that is unschedulable for `patience_seconds` gets a node of the first of `types` (whose names are ignored)
-    that has room for it, `boot_seconds` later. Once nothing has come or gone for `settle_seconds`, the least requested
-    node whose pods have room elsewhere, with the requests that they have now, is cordoned and drained through the
-    Eviction API: only up to `empty_share` of it requested, which Karpenter does not ask for and cluster-autoscaler has
-    at a half.
+    that has room for it beside the DaemonSets, `boot_seconds` later. Once nothing has come or gone for
+    `settle_seconds`, the least requested node whose pods have room elsewhere, with the requests that they have now, is
+    cordoned and drained through the Eviction API: only up to `empty_share` of it requested, which Karpenter does not
+    ask for and cluster-autoscaler has at a half.
     """
 
     kind: NodeAutoscaler
@@ -73,7 +74,7 @@ class NodeScaler:
     def _order_nodes(self, at: int) -> None:
         """Give waiting pods, by name, room on nodes that boot, and order more where there is none."""
         nodes = dict(self._booting)
-        room = {name: node.allocatable for name, node in nodes.items()}
+        room = {name: self._room_when_new(node) for name, node in nodes.items()}
         for record in sorted(self._state.unbound.values(), key=lambda record: record.key):
             since = record.pod.unschedulable_since
             if since is None or at - seconds(since) < self._options.patience_seconds:
@@ -83,7 +84,7 @@ class NodeScaler:
                 node = self._node_for(record)
                 if node is None:
                     continue
-                place, nodes[node.name], room[node.name] = node.name, node, node.allocatable
+                place, nodes[node.name], room[node.name] = node.name, node, self._room_when_new(node)
                 self._booting[place] = node
                 self._state.timeline.plan(at + self._options.boot_seconds, partial(self._boot, node))
             room[place] -= record.counted
@@ -92,10 +93,19 @@ class NodeScaler:
         name = f"scaled-{self._ordered + 1:04d}"
         for kind in self._options.types:
             node = replace(kind, name=name, labels={**kind.labels, HOSTNAME: name})
-            if _place(record, {name: node.allocatable}, {name: node}):
+            if _place(record, {name: self._room_when_new(node)}, {name: node}):
                 self._ordered += 1
                 return node
         return None
+
+    def _room_when_new(self, node: Node) -> Resources:
+        """Return what the DaemonSets' pods leave of a new node."""
+        daemons = {
+            id(record.workload): record.counted
+            for record in self._state.records.values()
+            if record.workload.kind == "DaemonSet" and runs_on(record.workload, node)
+        }
+        return node.allocatable - sum(daemons.values(), NO_RESOURCES)
 
     def _boot(self, node: Node, at: int) -> None:
         del self._booting[node.name]

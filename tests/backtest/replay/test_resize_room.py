@@ -36,6 +36,12 @@ def test_of_a_growth_without_room_the_part_is_done_that_takes_none():
     assert (wanted.memory_bytes.tolist(), wanted.memory_limit_bytes.tolist()) == ([50 * MIB], [400 * MIB])
 
 
+def test_a_limit_that_was_raised_for_a_request_stays_where_the_request_does():
+    left, wanted = held([(50, 400 * MIB, 400 * MIB)], [(100, 100 * MIB, 200 * MIB)], [0], [0], [0])
+    assert left == [True]
+    assert (wanted.memory_bytes.tolist(), wanted.memory_limit_bytes.tolist()) == ([100 * MIB], [200 * MIB])
+
+
 def test_a_part_inside_the_dead_band_is_not_written():
     left, _ = held([(300, 95 * MIB, 0)], [(100, 100 * MIB, 0)], [0], [0], [0])
     assert left == [False]

@@ -118,6 +118,27 @@ def test_where_nodes_are_added_there_is_always_somewhere_to_go():
     assert gone(plans["n1"]) == ["a"]
 
 
+def test_no_node_larger_than_those_there_are_can_be_counted_on():
+    # Its replacement asks for 5,000 MiB: where no node has as much, none may be for sale.
+    pods = [single(name, 1000) for name in ("a", "b")]
+    rows = [*rows_of(pods[0], memory=(1900, 5000)), *rows_of(pods[1], memory=(1900, 2500))]
+    ordered = {"node_autoscaler": NodeAutoscaler.CLUSTER_AUTOSCALER}
+    assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)], **ordered)["n1"]) == []
+    cordoned = make_node("n2", memory_mib=5000, unschedulable=True)
+    assert gone(plans_of(pods, rows, [make_node(memory_mib=3000), cordoned], **ordered)["n1"]) == ["a"]
+
+
+def test_a_node_that_is_added_has_its_daemons_as_well():
+    pods = [single(name, 600) for name in ("a", "b")]
+    rows = [*rows_of(pods[0], cpu=(600, 1100), memory=(600, 1100)), *rows_of(pods[1], memory=(600, 900))]
+    size = make_container(cpu=100, memory_mib=3000)
+    daemon = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[size])
+    ordered = {"node_autoscaler": NodeAutoscaler.KARPENTER}
+    assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000)], **ordered)["n1"]) == []
+    cordoned = make_node("n2", memory_mib=4000, unschedulable=True)
+    assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000), cordoned], **ordered)["n1"]) == ["a"]
+
+
 def test_a_lower_priority_goes_before_a_higher_one():
     # The first design goes by headroom alone.
     above, below = single("above", 500, 900, priority=1000), single("below", 500, 900)

@@ -196,6 +196,14 @@ def test_the_part_that_takes_no_room_adds_no_limit_that_would_become_the_request
     assert without_growth(make_pod(containers=[of(cpu=104)]), resize, (), FULL) is None
 
 
+def test_a_limit_that_was_raised_for_a_request_stays_where_the_request_does():
+    pod = make_pod(containers=[make_container(cpu=900, memory_mib=100, memory_limit_mib=200)])
+    resize = replace(only_resize(plan_of(pod)), containers=(target(cpu=100, memory_mib=4096, memory_limit_mib=4096),))
+    part = without_growth(pod, resize, (), FULL)
+    assert part is not None
+    assert part.containers == (target(cpu=100, memory_mib=100, memory_limit_mib=200),)
+
+
 # ---- pending resizes ----
 
 
