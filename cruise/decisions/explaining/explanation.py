@@ -8,6 +8,7 @@ from functools import partial
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
 from cruise.decisions.admission.replacing import replacements
+from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.eviction.ranking import rank_for_eviction
 from cruise.decisions.explaining.size_steps import ContainerSteps, steps_of
 from cruise.decisions.guidance.eligibility import Eligibility
@@ -134,8 +135,12 @@ def explain(
     stored: StoredOverrides | None = None,
     refused: Mapping[str, RefusedTarget] | None = None,
     headroom: Headroom = SHARED_MAX,
+    earlier: Earlier = SAME_AGAIN,
 ) -> Explanation:
-    """Explain one pod of the snapshot; `headroom` is the model as the node pass would prepare it."""
+    """Explain one pod of the snapshot; `headroom` is the model as the node pass would prepare it.
+
+    `earlier` is what the pass before saw.
+    """
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
     statements = eligibility.statements_of(pod)
     guidance = eligibility.guidance_of(pod)
@@ -165,6 +170,7 @@ def explain(
         now,
         refused=refused,
         headroom=headroom,
+        earlier=earlier,
         replacements=replacements,
     )
     found = size(nodes=frozenset({node.name}))

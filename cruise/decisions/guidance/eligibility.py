@@ -109,7 +109,7 @@ class Eligibility:
             node.name: node.kubelet_version for node in snapshot.nodes
         }
         self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
-        self._groups: dict[tuple[str, WorkloadRef | None, Annotations, Claimed], _Group] = {}
+        self._groups: dict[tuple[str, WorkloadRef | None, Annotations, Claimed | None], _Group] = {}
 
     def of(self, pod: Pod, *, killed: bool = False) -> Touchable | Hold:
         """Tell whether a bound pod may be resized, and under which guidance, or why it is left alone.
@@ -253,10 +253,11 @@ class Eligibility:
 
     def _group_of(self, pod: Pod) -> "_Group":
         stated = _stated(pod.annotations) if pod.annotations else ()
-        claimed = self._others.of(pod)
+        claimed = self._others.of(pod) if pod.namespace in self._others.by_pod else None
         key = (pod.namespace, pod.workload, stated, claimed)
         group = self._groups.get(key)
         if group is None:
+            claimed = claimed or self._others.of(pod)
             group = self._groups[key] = self._make_group(dict(stated), pod.namespace, pod.workload, claimed)
         return group
 

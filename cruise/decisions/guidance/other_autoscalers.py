@@ -29,6 +29,9 @@ class Claimed(NamedTuple):
 
 UNCLAIMED = Claimed()
 
+# Kinds that a workload may have between itself and its pods.
+_BELOW_WORKLOADS = frozenset({"Job", "ReplicaSet"})
+
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
@@ -43,24 +46,30 @@ class _Claim:
 
 
 class OtherAutoscalers:
-    """The autoscalers of one snapshot; pods that are alike share what is found for them."""
+    """The autoscalers of one snapshot; pods that are alike share what is found for them.
+
+    All pods of a workload are alike, save in the namespaces `by_pod`: there labels and direct owners matter as well.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._claims: dict[str, list[_Claim]] = {}
         for namespace, claim in _claims_of(snapshot):
             self._claims.setdefault(namespace, []).append(claim)
-        # In these the labels of pods matter as well.
-        self._by_labels = {
-            namespace for namespace, claims in self._claims.items() if not all(one.is_plain for one in claims)
-        }
+        self.by_pod = frozenset(
+            namespace
+            for namespace, claims in self._claims.items()
+            if not all(one.is_plain and one.target.kind not in _BELOW_WORKLOADS for one in claims)
+        )
         self._found: dict[tuple[str, WorkloadRef | None, str | None, str | None, Labels], Claimed] = {}
 
     def of(self, pod: Pod) -> Claimed:
         """Return what others do to a pod."""
         if pod.namespace not in self._claims:
             return UNCLAIMED
-        labels = tuple(sorted(pod.labels.items())) if pod.namespace in self._by_labels else ()
+        if pod.namespace not in self.by_pod:
+            return self._look(pod)
+        labels = tuple(sorted(pod.labels.items()))
         key = (pod.namespace, pod.workload, pod.owner_kind, pod.owner_name, labels)
         found = self._found.get(key)
         if found is None:

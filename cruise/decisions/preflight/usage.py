@@ -117,7 +117,9 @@ def _loads(usage: UsageFacts, snapshot: Snapshot) -> CheckItem:
     busy = sum(load > 1 for load in found.values())
     if impossible:
         words = f"the load of {count_of(impossible, 'node')} cannot be true, and taints none: {named(impossible)}"
-        fix = "see what exports node_load1 besides node-exporter, and narrow the selector of node load to that job"
+        fix = (
+            "see what exports node_load1 besides node-exporter, and set prometheus_node_load_matchers to that one's job"
+        )
         return CheckItem(AREA, "node load", Level.WARN, words, fix)
     if 2 * busy > len(snapshot.nodes):
         words = f"{busy:,} of {len(snapshot.nodes):,} nodes are overloaded at once: so many are not tainted"

@@ -4,6 +4,7 @@ import asyncio
 
 from fastapi import APIRouter, HTTPException, Response
 
+from cruise.decisions.eviction.earlier import SAME_AGAIN
 from cruise.decisions.explaining.explanation import Explanation, explain
 from cruise.decisions.explaining.past import Past, past_of
 from cruise.domain.cluster import Pod
@@ -33,10 +34,19 @@ def pod_routes(view: ApiView) -> APIRouter:
         past = await _past(view, found)
         headroom = await in_time(stored_headroom(view.store, statistics, view.policy))
         now = view.now()
+        last = view.last_pass()
 
         def explained() -> Explanation:
             return explain(
-                found, snapshot, statistics, view.policy, now, stored=stored, refused=refused, headroom=headroom
+                found,
+                snapshot,
+                statistics,
+                view.policy,
+                now,
+                stored=stored,
+                refused=refused,
+                headroom=headroom,
+                earlier=SAME_AGAIN if last is None else last.seen,
             )
 
         async with one_at_a_time:

@@ -10,19 +10,26 @@ from cruise.domain.usage import ContainerKey, Refusal, SampleBlock
 
 
 class Refusals:
-    """Few containers have any, so there is room for each from its first on; `examples` has the latest of a kind."""
+    """Few containers have any, so there is room for each from its first on."""
 
     def __init__(self) -> None:
         self.counts: Counter[Refusal] = Counter()
-        self.examples: dict[Refusal, RefusedSample] = {}
+        self._news: dict[Refusal, tuple[int, RefusedSample]] = {}
         self._times: dict[ContainerKey, set[int]] = {}
         self._reasons: dict[ContainerKey, int] = {}
 
     def add(self, judgement: Judgement) -> None:
         """Take over what was refused of a block."""
         self.counts.update(judgement.counts)
-        self.examples.update(judgement.examples)
+        for reason, count in judgement.counts.items():
+            before, _ = self._news.get(reason, (0, None))
+            self._news[reason] = (before + count, judgement.examples[reason])
         self._mark(judgement.block, judgement.reasons.tolist())
+
+    def news(self) -> dict[Refusal, tuple[int, RefusedSample]]:
+        """Return how many were refused since the last call, and the latest of each kind."""
+        news, self._news = self._news, {}
+        return news
 
     def restore(self, block: SampleBlock) -> None:
         """Take over what had been refused of a block that was stored; why is not known any more."""

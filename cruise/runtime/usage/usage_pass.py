@@ -60,6 +60,8 @@ async def usage_pass(
         log.warning(
             "usage not read", partition=failure.partition, start=failure.start, end=failure.end, why=failure.why
         )
+    for refusal, (count, one) in state.refusals.news().items():
+        log.warning("samples refused", why=refusal.value, samples=count, such_as="/".join(one.container), at=one.at)
     behind = [name for name in partitions if name not in state.progress or state.progress[name].read_until < at]
     if behind:
         log.info("usage history incomplete", partitions=len(behind))

@@ -79,10 +79,10 @@ class Writer:
 
         `snapshot` is what the actions were decided on. First everything that takes no room, many together; then the
         evictions, one after the other; then the grows, those of one node in sequence. What a person has `asked_for` is
-        done in any mode and while paused. Where the actions are a part of a longer pass, `pass_began` is since when
-        evictions count against a node's budget. What mode or pause forbids is not audited: it comes again with every
-        pass. Raises Unavailable where the cluster or the store is out of reach; what was done until then, and what may
-        have been, is in the audit, as it is when this is cancelled.
+        done in any mode and while paused, and so is the removal of cruise's own taints. Where the actions are a part of
+        a longer pass, `pass_began` is since when evictions count against a node's budget. What mode or pause forbids is
+        not audited: it comes again with every pass. Raises Unavailable where the cluster or the store is out of reach;
+        what was done until then, and what may have been, is in the audit, as it is when this is cancelled.
         """
         guards = Guards(
             actions,
@@ -94,7 +94,9 @@ class Writer:
             asked_for=asked_for,
             pass_began=pass_began,
         )
-        pause = Pause(None if asked_for else self._store, self._waits)
+        # What no pause holds back does not wait for the store to say so.
+        heeded = not asked_for and any(guards.heeds_pause(action) for action in actions)
+        pause = Pause(self._store if heeded else None, self._waits)
         run = ActionRunner(
             actions, self._cluster, self._store, guards, self._audit, self._evictions, pause, self._waits, now
         )

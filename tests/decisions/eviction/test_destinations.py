@@ -1,0 +1,130 @@
+"""Where replacements can go: kube-scheduler's rules, what is free, and what others have taken before."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.eviction.destinations import Destinations, Spare
+from cruise.domain.cluster import Node, NodeAutoscaler, Pod, Snapshot
+from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
+from cruise.domain.resources import Resources
+from cruise.domain.scheduling import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    Placement,
+    Requirement,
+    Taint,
+    TaintEffect,
+)
+from tests.builders import make_container, make_node, make_pod, make_resources, make_snapshot
+
+HOSTNAME = "kubernetes.io/hostname"
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+PORT = PodConstraints(host_ports=(HostPort("TCP", 80),))
+APART = PodConstraints(anti_affinity=(PodTerm(HOSTNAME, WEB, frozenset({"shop"})),))
+SPREAD = PodConstraints(spread=(SpreadConstraint("zone", WEB, 1),))
+PINNED = NodeSelectorTerm((Requirement(HOSTNAME, Operator.IN, ("n1",)),))
+
+
+def created_anew(pod: Pod) -> Pod:
+    return replace(pod, node=None, phase="Pending")
+
+
+def web(name: str, node: str | None = "n1", **fields) -> Pod:
+    return make_pod(name, node=node, labels={"app": "web"}, **fields)
+
+
+def named(name: str, zone: str = "a", **fields) -> Node:
+    return make_node(name, labels={HOSTNAME: name, "zone": zone}, **fields)
+
+
+def destinations(snapshot: Snapshot, room: Resources | None = None) -> Destinations:
+    """Nodes that have room for one more pod of 100 m and 128 MiB, or `room`."""
+    one = room or make_resources(100, 128)
+    return Destinations(snapshot, created_anew, {node.name: Spare(one, one) for node in snapshot.nodes[1:]})
+
+
+def test_each_place_is_taken_once_and_free_again_for_who_does_not_go():
+    pods = [web("a"), web("b"), web("c")]
+    found = destinations(make_snapshot(pods, [named("n1"), named("n2"), named("n3")]))
+    assert [found.leave(pod) for pod in pods] == [True, True, False]
+    found.come_back(pods[0])
+    assert found.leave(pods[2])
+    assert not found.leave(pods[0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "change"),
+    [
+        ({}, {"unschedulable": True}),
+        ({}, {"ready": False}),
+        ({}, {"taints": (Taint("gpu", "", TaintEffect.NO_SCHEDULE),)}),
+        ({}, {"allocatable_pods": 1}),
+        ({"placement": Placement(node_selector=((HOSTNAME, "n1"),))}, {}),
+        ({"constraints": PORT}, {}),
+        ({"constraints": APART}, {}),
+        ({"constraints": SPREAD}, {"labels": {HOSTNAME: "n2", "zone": "b"}}),
+        ({"constraints": PodConstraints(claims=("data",))}, {}),
+    ],
+)
+def test_a_node_that_kube_scheduler_refuses_is_no_place(fields, change):
+    there = web("there", "n2", constraints=PORT)
+    going = web("going", **fields)
+    claim = Claim("shop", "data", terms=(PINNED,))
+    surroundings = Surroundings(claims={("shop", "data"): claim})
+    # A zone that has one pod of them already, and one that has none.
+    nodes = [named("n1"), replace(named("n2"), **change)]
+    snapshot = replace(make_snapshot([going, there], nodes), surroundings=surroundings)
+    more = [web("more", "n2")] if fields.get("constraints") is SPREAD else []
+    snapshot = replace(snapshot, pods=(*snapshot.pods, *more))
+    assert not destinations(snapshot).leave(going)
+    assert destinations(make_snapshot([web("going")], [named("n1"), named("n2")])).leave(web("going"))
+
+
+def test_what_is_free_and_what_others_leave_both_count():
+    pod = web("a")
+    snapshot = make_snapshot([pod], [named("n1"), named("n2")])
+    for free, unneeded, found in (
+        (make_resources(100, 128), make_resources(100, 128), True),
+        (make_resources(99, 128), make_resources(100, 128), False),
+        (make_resources(100, 128), make_resources(100, 127), False),
+    ):
+        assert Destinations(snapshot, created_anew, {"n2": Spare(free, unneeded)}).leave(pod) is found
+
+
+def test_what_waits_already_goes_first_the_highest_priority_before_the_rest():
+    pod, waits = web("a"), web("waits", None)
+    snapshot = make_snapshot([pod, waits], [named("n1"), named("n2")])
+    assert not destinations(snapshot).leave(pod)
+    gated = replace(waits, scheduling_gated=True)
+    assert destinations(make_snapshot([pod, gated], [named("n1"), named("n2")])).leave(pod)
+    too_large = replace(waits, containers=(make_container(cpu=101),))
+    assert destinations(make_snapshot([pod, too_large], [named("n1"), named("n2")])).leave(pod)
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, True),
+        ({"placement": Placement(node_selector=((HOSTNAME, "n1"),))}, False),
+        ({"constraints": PodConstraints(claims=("data",))}, False),
+        ({"constraints": PodConstraints(claims=("unknown",))}, False),
+    ],
+)
+def test_a_node_that_is_added_takes_all_but_what_is_bound_to_one_by_name(fields, found):
+    pod = web("a", **fields)
+    claims = {("shop", "data"): Claim("shop", "data", terms=(PINNED,))}
+    snapshot = replace(
+        make_snapshot([pod], [named("n1")]),
+        surroundings=Surroundings(claims=claims),
+        node_autoscaler=NodeAutoscaler.CLUSTER_AUTOSCALER,
+    )
+    assert destinations(snapshot).leave(pod) is found
+
+
+def test_what_the_api_server_would_not_create_does_not_go():
+    pod = web("a")
+    snapshot = make_snapshot([pod], [named("n1"), named("n2")])
+    room = Spare(make_resources(100, 128), make_resources(100, 128))
+    assert not Destinations(snapshot, lambda _: None, {"n2": room}).leave(pod)
