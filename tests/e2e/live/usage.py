@@ -121,7 +121,11 @@ class Usage:
                 lines.append(f"container_pressure_cpu_waiting_seconds_total{{{labels}}} {one.waiting[0]:.3f}")
             lines.append(f"container_memory_working_set_bytes{{{labels}}} {int(one.memory[0])}")
         with self._lock:
-            lines += [f'node_load1{{node="{node}",job="node-exporter"}} {load}' for node, load in self.loads.items()]
+            # One exporter a node, as node-exporter's DaemonSet has it.
+            lines += [
+                f'node_load1{{node="{node}",instance="{node}:9100",job="node-exporter"}} {load}'
+                for node, load in self.loads.items()
+            ]
         return "".join(f"{line}\n" for line in lines)
 
     def _series(self, times: np.ndarray) -> list[RawSeries]:
