@@ -148,15 +148,13 @@ class CounterRows:
         """Tell which targets' scrapes may not be a step apart: where one is missing, or all counters jump together."""
         # The first step of a read without a tail is in doubt everywhere, and tells nothing.
         scraped = np.logical_and.reduce(scrapes.scraped[:, 0 if self.lead else 1 :], axis=1)
-        shape = (len(scraped), self.cpu.shape[1] - 1)
-        growing, faster, slower = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-        for growth in growths:
-            earlier, later = growth[:, :-1], growth[:, 1:]
-            grows = (earlier > 0) & (later > 0)
-            np.add.at(growing, self.targets, grows)
-            np.add.at(faster, self.targets, grows & (later > JUMP * earlier))
-            np.add.at(slower, self.targets, grows & (earlier > JUMP * later))
-        together = (growing > 0) & ((faster == growing) | (slower == growing))
+        growth = np.concatenate(growths)
+        earlier, later = growth[:, :-1], growth[:, 1:]
+        grows = (earlier > 0) & (later > 0)
+        targets, count = np.tile(self.targets, len(growths)), len(scraped)
+        faster = by_owner(np.logical_and, ~grows | (later > JUMP * earlier), targets, count)
+        slower = by_owner(np.logical_and, ~grows | (earlier > JUMP * later), targets, count)
+        together = (faster | slower) & by_owner(np.logical_or, grows, targets, count)
         return np.asarray(~scraped | together.any(axis=1), dtype=np.bool_)
 
     def newest(self, counters: Float64Array) -> Float64Array:

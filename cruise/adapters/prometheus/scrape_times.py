@@ -103,11 +103,16 @@ class ScrapeTimes:
         labels, step = settings.labels, settings.step_seconds
         names = "|".join(name.replace(".", "[.]") for of_node in pods.values() for name in of_node)
         series = usage_selector(settings, settings.metrics.memory, names)
-        # Of a pair of servers the later one, since of two counters the lower counts.
-        query = f"min by ({labels.node}, {labels.pod}) (timestamp({series}))"
+        kept = ", ".join(filter(None, (labels.node, labels.pod, labels.container, labels.id)))
+        # Of a pair of servers the one that is behind, since of two counters the lower counts.
+        query = f"min by ({kept}) (timestamp({series}))"
         matrix = self._matrices.matrix(self._client.query_range(query, first, last, step), first, last, step)
-        found: dict[str, list[Float64Array]] = {}
+        newest: dict[tuple[str, str], Float64Array] = {}
         for name, values in zip(matrix.series, matrix.values, strict=True):
             if name.pod in pods.get(name.node, ()):
-                found.setdefault(name.node, []).append(values)
+                # A container that was restarted lingers under its old id, whose last scrape is long ago.
+                newest[name.node, name.pod] = np.fmax(values, newest.get((name.node, name.pod), values))
+        found: dict[str, list[Float64Array]] = {}
+        for (node, _), values in newest.items():
+            found.setdefault(node, []).append(values)
         return found

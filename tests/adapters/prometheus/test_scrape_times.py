@@ -100,6 +100,27 @@ def test_a_server_that_does_not_answer_is_no_reason_not_to_read():
             assert subject.ages(settings, ["n1"], FIRST, LAST) == {}
 
 
+def test_an_id_that_lingers_does_not_hide_the_scrapes_of_the_new_one():
+    def respond(request: Request) -> Answer:
+        times = range(int(request.form["start"]), int(request.form["end"]) + 1, 60)
+        result = [
+            {"metric": {"node": "n1", "pod": "web-a", "container": "app", "id": id_}, "values": values}
+            for id_, values in (
+                ("/old", [[at, str(FIRST - 5)] for at in times]),
+                ("/new", [[at, str(at - 7)] for at in times if at > FIRST]),
+            )
+        ]
+        body = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+        return Answer(body=json.dumps(body).encode())
+
+    with answering(respond) as url:
+        settings = PrometheusSettings(url)
+        with closing(PrometheusClient(settings)) as client:
+            subject = ScrapeTimes(settings, client)
+            subject.choose(make_snapshot([make_pod("web-a", node="n1")], [make_node("n1")]))
+            assert subject.ages(settings, ["n1"], FIRST, LAST)["n1"].tolist() == [5, 7, 7]
+
+
 def test_ages_are_numbers_where_there_was_a_scrape():
     with asking(lambda pod: float("nan"), []) as ask:
         assert np.isnan(ask("n1")["n1"]).all()
