@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -96,18 +97,25 @@ class Stage:
         return until(look, f"{app} cannot be scheduled")
 
     def measure(
-        self, uses: Mapping[str | tuple[str, str], Use], hours: int = 2, former: Sequence[tuple[Any, ...]] = ()
+        self,
+        uses: Mapping[str | tuple[str, str], Use],
+        hours: int = 2,
+        former: Sequence[tuple[Any, ...]] = (),
+        impostors: Mapping[str, Use] = MappingProxyType({}),
     ) -> str:
         """Let the pods that exist use something, for some hours by now, and give Prometheus' address.
 
         `uses` is by app, or by (app, container) where that is not called app; `former` are pods that ran before these,
-        as arguments for `Usage.add`.
+        as arguments for `Usage.add`. `impostors` has what somebody else says that the pods of an app use.
         """
         spelt = {key if isinstance(key, tuple) else (key, "app"): use for key, use in uses.items()}
         self.usage = Usage(self.namespace, spelt, hours)
         self.usage.run(self.pods())
         for one in former:
             self.usage.add(*one)
+        for name, use in impostors.items():
+            for pod in self.pods(name):
+                self.usage.impersonate(pod["metadata"]["name"], "app", use)
         blocks = self._directory / "blocks"
         make_blocks(self.usage.write_history, blocks)
         target = self._stack.enter_context(exposed(self.usage))
