@@ -10,7 +10,7 @@ import numpy as np
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
 from cruise.decisions.guidance.own_room import Submitted, submitted_requests
-from cruise.decisions.guidance.template_limits import template_limits_of
+from cruise.decisions.guidance.template_limits import noted_limits_of, workload_limits_of
 from cruise.decisions.usage.estimation import OWN_SECONDS
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
 from cruise.decisions.usage.revisions import shown_revisions
@@ -66,6 +66,7 @@ class _Group:
     manages_memory: bool
     is_new: bool
     claimed: Claimed
+    template_limits: Mapping[str, int] | None
 
 
 class Eligibility:
@@ -230,7 +231,7 @@ class Eligibility:
         if not manages_cpu and not manages_memory:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_RESTARTS, "resizePolicy RestartContainer")
         known = tuple([row for row in rows if row is not None])
-        templates = template_limits_of(pod, self._snapshot)
+        templates = noted_limits_of(pod) if group.template_limits is None else group.template_limits
         submitted = submitted_requests(pod, sized, self._snapshot) if guidance.administered is not None else ()
         return Touchable(pod, guidance, sized, known, tuple(stated), manages_cpu, manages_memory, templates, submitted)
 
@@ -280,6 +281,7 @@ class Eligibility:
             manages_memory=ResourceName.MEMORY in managed,
             is_new=ref is not None and self._workload_is_new(namespace, ref),
             claimed=claimed,
+            template_limits=None if ref is None else workload_limits_of(namespace, ref, self._snapshot),
         )
 
     def _why_group_is_held(self, namespace: str, guidance: Guidance | Unreadable, needed: Mode) -> Reason | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
 from cruise.domain.quantity import QuantityError, parse_memory_bytes
 
 
@@ -15,9 +15,18 @@ def template_limits_of(pod: Pod, snapshot: Snapshot) -> Mapping[str, int] | None
     The template itself says so where its kind is read. Only for others does the annotation count that admission left:
     whoever may write it into a template may as well write the limit there.
     """
-    workload = snapshot.workloads.get((pod.namespace, pod.workload)) if pod.workload is not None else None
-    if workload is not None and workload.memory_limits is not None:
-        return workload.memory_limits
+    limits = None if pod.workload is None else workload_limits_of(pod.namespace, pod.workload, snapshot)
+    return noted_limits_of(pod) if limits is None else limits
+
+
+def workload_limits_of(namespace: str, ref: WorkloadRef, snapshot: Snapshot) -> Mapping[str, int] | None:
+    """Return what a workload's own template states; None where it is not known."""
+    workload = snapshot.workloads.get((namespace, ref))
+    return None if workload is None else workload.memory_limits
+
+
+def noted_limits_of(pod: Pod) -> Mapping[str, int] | None:
+    """Return what admission noted on a pod; None where that is nothing, or cannot be read."""
     noted = pod.annotations.get(ORIGINAL_RESOURCES)
     return None if noted is None else _noted_limits(noted)
 
