@@ -76,11 +76,11 @@ class Both:
         self.replayed.replaced(np.array([place]))
 
     async def kill(self, place: int, taught: int) -> None:
-        self.replayed.learn(place, taught, self.at)
         record = OomRecord(
-            "shop", "", f"{place}", str(self.recording.containers[place].workload), "app", "", None,
+            "shop", self.key(place).pod, f"{place}", str(self.recording.containers[place].workload), "app", "", None,
             datetime.fromtimestamp(self.at, UTC), None, None, None, taught,
         )  # fmt: skip
+        self.replayed.learn(place, record, self.at)
         await self.store.record_oom(record)
 
     def observe(self) -> None:
