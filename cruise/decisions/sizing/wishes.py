@@ -83,6 +83,9 @@ def grant_wishes(columns: NodeColumns, fit: Fit, sizes: Sizes, ceilings: Ceiling
         most = demand.upper
         if resource is ResourceName.MEMORY and ceilings is not None:
             most = np.minimum(most, ceilings.at_all)
+        if fit.evicted:
+            # Replacements go where there is room: nothing new is granted before they are there.
+            most = np.minimum(most, np.maximum(demand.current, final))
         wants = np.where(demand.managed & there, np.minimum(whole, most) - final, 0)
         order = np.flatnonzero(wants > 0)
         order = order[np.lexsort((order, wants[order], columns.node_of[order]))]

@@ -1,0 +1,274 @@
+"""A random cluster as the generators give it: what runs, how it is used, and what is put around it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import numpy as np
+from numpy.random import Generator
+
+from cruise.domain.cluster import (
+    Autoscaler,
+    Container,
+    ContainerRole,
+    LimitRangeItem,
+    Node,
+    NodeAutoscaler,
+    Pod,
+    VerticalAutoscaler,
+    WorkloadRef,
+)
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
+from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.simulation.cluster.node_autoscaler import NodeAutoscaling
+from cruise.simulation.cluster.quotas import QuotaRule
+from cruise.simulation.cluster.workloads import SimulatedWorkload
+
+T = TypeVar("T")
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+LONG_AGO = START - timedelta(days=30)
+NAMESPACES = ("bank", "shop", "tools")
+GIBIBYTE = 1024 * MEBIBYTE
+KINDS = ("Deployment",) * 6 + ("StatefulSet", "Job", "DaemonSet", "Pod")
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a container needs: P75 and peak of CPU, P75, peak and 7-day maximum of memory."""
+
+    cpu_base: int
+    cpu_peak: int
+    memory_base: int
+    memory_peak: int
+    memory_7d_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnWorkload:
+    """A workload, the use of its containers by name, and how much its single pods differ from it."""
+
+    workload: SimulatedWorkload
+    uses: Mapping[str, Use]
+    spread: float = 0.0
+    measured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A cluster to be."""
+
+    nodes: Sequence[Node]
+    workloads: Sequence[DrawnWorkload]
+    budgets: Sequence[BudgetRule] = ()
+    autoscalers: Sequence[Autoscaler] = ()
+    vertical_autoscalers: Sequence[VerticalAutoscaler] = ()
+    limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    quotas: Sequence[QuotaRule] = ()
+    namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    node_autoscaling: NodeAutoscaling | None = None
+    policy: Policy = Policy(mode=Mode.FULL)
+
+
+def statistics_of(drawn: Drawn, pods: Sequence[Pod], seed: int) -> list[Statistic]:
+    """Return what is known at the start: a row for each workload, and of each pod its own base."""
+    draw = np.random.default_rng(seed)
+    by_ref = {(one.workload.namespace, one.workload.ref): one for one in drawn.workloads if one.workload.ref}
+    found: dict[StatisticKey, Statistic] = {}
+    for pod in pods:
+        one = by_ref.get((pod.namespace, pod.workload)) if pod.workload else None
+        if one is None or not one.measured:
+            continue
+        factor = float(np.clip(draw.normal(1, one.spread), 0.3, 1)) if one.spread else 1.0
+        for name, use in one.uses.items():
+            for of, share in (("", 1.0), (pod.name, factor)):
+                key = StatisticKey(pod.namespace, of, str(pod.workload), name, pod.identity)
+                found.setdefault(key, _row(key, use, share))
+    return list(found.values())
+
+
+def _row(key: StatisticKey, use: Use, share: float) -> Statistic:
+    now = int(START.timestamp())
+    return Statistic(
+        key=key,
+        updated_at=now,
+        history_since=int(LONG_AGO.timestamp()),
+        cpu_base_millicores=max(1, round(use.cpu_base * share)),
+        cpu_peak_millicores=use.cpu_peak,
+        memory_base_bytes=max(1, round(use.memory_base * share)),
+        memory_peak_bytes=use.memory_peak,
+        memory_7d_max_bytes=use.memory_7d_max,
+        memory_last_bytes=max(1, round(use.memory_base * share)),
+    )
+
+
+def table_at(rows: Sequence[Statistic], now: datetime) -> StatisticsTable:
+    """Return the statistics as if measured just now."""
+    return StatisticsTable.of_rows([replace(row, updated_at=int(now.timestamp())) for row in rows])
+
+
+# ---- what every generator draws alike
+
+
+def chance(draw: Generator, share: float) -> bool:
+    """Return true in a share of cases."""
+    return bool(draw.random() < share)
+
+
+def pick(draw: Generator, values: Sequence[T]) -> T:
+    """Return one of some values."""
+    return values[int(draw.integers(len(values)))]
+
+
+def absurd_annotations(draw: Generator) -> dict[str, str]:
+    """Return what a tenant writes on its pods, sense or not."""
+    return dict(
+        pick(
+            draw,
+            (
+                {"cruise.io/eviction-ranking": "never"},
+                {"cruise.io/eviction-ranking": "high"},
+                {"cruise.io/eviction-ranking": "low"},
+                {"cruise.io/memory-min": "9Gi", "cruise.io/eviction-ranking": "never"},
+                {"cruise.io/headroom-factor": "100"},
+                {"cruise.io/headroom-factor": "0"},
+                {"cruise.io/cpu-min": "64"},
+                {"cruise.io/cpu-max": "20m", "cruise.io/memory-max": "64Mi"},
+                {"cruise.io/memory-min": "1Gi", "cruise.io/memory-max": "32Mi"},
+                {"cruise.io/resources": "cpu"},
+                {"cruise.io/resources": "memory"},
+                {"cruise.io/mode": "sideways"},
+                {"cruise.io/mode": "resize"},
+                {"cruise.io/mode": "off"},
+                {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+                {"karpenter.sh/do-not-disrupt": "true"},
+            ),
+        )
+    )
+
+
+def container(use: Use, ratio: float, *, name: str = "app", limit: str = "memory") -> Container:
+    """Return a container that requests its base times a ratio; `limit` is none, memory, both, or the request itself."""
+    cpu, memory = max(1, round(use.cpu_base * ratio)), max(MEBIBYTE, round(use.memory_base * ratio))
+    if limit == "equal":
+        cpu, memory = max(cpu, use.cpu_peak), max(memory, use.memory_7d_max)
+    requests = Amounts(cpu, memory)
+    # No use was ever above a limit.
+    most = max(2 * memory, use.memory_7d_max)
+    limits = {
+        "none": Amounts(),
+        "memory": Amounts(None, most),
+        "both": Amounts(max(2 * cpu, use.cpu_peak), most),
+        "equal": Amounts(cpu, memory),
+    }[limit]
+    return Container(name, ContainerRole.MAIN, requests, limits)
+
+
+def workload(
+    draw: Generator,
+    number: int,
+    containers: Sequence[Container],
+    uses: Mapping[str, Use],
+    *,
+    kinds: Sequence[str] = KINDS,
+    replicas: int = 1,
+    priorities: Sequence[int] = (0, 1, 2, 3),
+    tenant_share: float = 0.15,
+    spread: float = 0.0,
+) -> DrawnWorkload:
+    """Return a workload of a drawn kind in a drawn state, with or without a tenant's annotations."""
+    name, kind = f"w{number:02d}", pick(draw, kinds)
+    annotations = absurd_annotations(draw) if chance(draw, tenant_share) else {}
+    template = Pod(
+        "",
+        name,
+        "",
+        tuple(containers),
+        labels={"app": name},
+        annotations=annotations,
+        priority=pick(draw, priorities) * 1000,
+    )
+    unready = frozenset({int(draw.integers(replicas))}) if chance(draw, 0.1) else frozenset()
+    one = SimulatedWorkload(
+        pick(draw, NAMESPACES),
+        None if kind == "Pod" else WorkloadRef(kind, name),
+        template,
+        replicas=replicas,
+        created_at=LONG_AGO if chance(draw, 0.95) else START - timedelta(minutes=10),
+        duration_seconds=86_400,
+        ready_seconds=pick(draw, (0, 0, 30, 400)),
+        never_ready=unready,
+        grace_seconds=pick(draw, (5, 30)),
+    )
+    return DrawnWorkload(one, uses, spread, measured=chance(draw, 0.95))
+
+
+def budgets_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[BudgetRule]:
+    """Return budgets from loose to shut over a share of the workloads, now and then two over one."""
+    found = []
+    for one in workloads:
+        for number in range(2 if chance(draw, 0.05) else 1):
+            if chance(draw, share):
+                name = one.workload.template.name
+                selector = LabelSelector((Requirement("app", Operator.IN, (name,)),))
+                bound: Mapping[str, int | str] = pick(
+                    draw,
+                    ({"max_unavailable": 1}, {"min_available": 1}, {"min_available": "50%"}, {"max_unavailable": 0}),
+                )
+                found.append(BudgetRule(one.workload.namespace, f"{name}-{number}", selector, **bound))
+    return found
+
+
+def autoscalers_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[Autoscaler]:
+    """Return HorizontalPodAutoscalers on utilisation for a share of the Deployments."""
+    return [
+        Autoscaler(
+            one.workload.namespace,
+            one.workload.ref.name,
+            one.workload.ref,
+            pick(draw, (frozenset({ResourceName.CPU}), frozenset(ResourceName), frozenset[ResourceName]())),
+        )
+        for one in workloads
+        if one.workload.ref is not None and one.workload.ref.kind == "Deployment" and chance(draw, share)
+    ]
+
+
+def vertical_autoscalers_for(
+    draw: Generator, workloads: Sequence[DrawnWorkload], share: float
+) -> list[VerticalAutoscaler]:
+    """Return VerticalPodAutoscalers, of which some only recommend, for a share of the workloads."""
+    return [
+        VerticalAutoscaler(
+            one.workload.namespace, one.workload.ref.name, one.workload.ref, pick(draw, ("Auto", "Initial", "", "Off"))
+        )
+        for one in workloads
+        if one.workload.ref is not None and chance(draw, share)
+    ]
+
+
+def quotas_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[QuotaRule]:
+    """Return quotas with little or much to spare over what the templates of a namespace ask."""
+    found = []
+    for namespace in NAMESPACES:
+        if not chance(draw, share):
+            continue
+        cpu = memory = 0
+        for one in (one.workload for one in workloads if one.workload.namespace == namespace):
+            for of in one.template.containers:
+                cpu += one.replicas * (of.requests.cpu_millicores or 0)
+                memory += one.replicas * (of.requests.memory_bytes or 0)
+        spare = pick(draw, (1.0, 1.05, 1.5))
+        found.append(QuotaRule(namespace, "compute", Amounts(round(cpu * spare), round(memory * spare))))
+    return found
+
+
+def autoscaling(draw: Generator, node: Resources) -> NodeAutoscaling:
+    """Return a node autoscaler that adds nodes of one size; it removes none while the laws are looked at."""
+    kind = pick(draw, tuple(NodeAutoscaler))
+    return NodeAutoscaling(kind, [Node("type", node)], settle_seconds=86_400)
+
+
+Generate = Callable[[Generator], Drawn]

@@ -1,0 +1,253 @@
+"""The laws that hold for every pass over every cluster; each returns what broke it, in words."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from cruise.domain.actions import ContainerTarget, EvictPod, ResizePod
+from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, whole_mebibytes
+from cruise.errors import Refused
+from cruise.runtime.sizing.node_pass import NodePass
+from cruise.runtime.writing.answers import QUOTA_EXCEEDED
+from tests.laws.drawn import Drawn
+from tests.laws.passing import Pass
+
+Law = Callable[[Drawn, Pass], Iterator[str]]
+
+
+def replacements_are_bound(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """No eviction without a bound replacement, once kube-scheduler had its turn."""
+    before, after = _bound(seen.before), _bound(seen.after)
+    for one in seen.evicted():
+        key = (one.namespace, str(one.workload))
+        if after[key] < before[key]:
+            yield f"{key} had {before[key]} pods bound and has {after[key]} after {one.pod} was evicted from {one.node}"
+
+
+def evictable_alone_go(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """Nothing is evicted that must not be: by its kind, its annotations, its budgets, or while another is not ready."""
+    pods = {pod.uid: pod for pod in seen.before.pods}
+    unready = {(pod.namespace, pod.workload) for pod in seen.before.pods if pod.workload and not pod.ready}
+    for one in seen.evicted():
+        pod = pods[one.uid]
+        ranking = pod.annotations.get("cruise.io/eviction-ranking")
+        budgets = [b for b in seen.before.budgets if b.namespace == pod.namespace and b.selector.selects(pod.labels)]
+        reasons = {
+            "no controller": pod.owner_kind is None,
+            "DaemonSet": pod.owner_kind == "DaemonSet",
+            "Job": pod.owner_kind == "Job" and ranking != "low",
+            "never": ranking == "never",
+            "unsafe": pod.annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "false",
+            "not to be disrupted": pod.annotations.get("karpenter.sh/do-not-disrupt") == "true",
+            "budgets": len(budgets) > 1 or any(budget.disruptions_allowed < 1 for budget in budgets),
+            "an unready replica": (pod.namespace, pod.workload) in unready,
+        }
+        for reason, holds in reasons.items():
+            if holds and pod.node is not None:
+                yield f"{pod.name} was evicted in spite of: {reason}"
+
+
+def ceilings_hold(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """No request or limit is raised above the node, nor a memory limit above twice what the template states."""
+    nodes = {node.name: node.allocatable for node in seen.before.nodes}
+    pods = {pod.uid: pod for pod in seen.before.pods}
+    # Where nodes are ordered for pods, none of those there says how large a new pod may be.
+    largest = NO_RESOURCES if drawn.node_autoscaling is None else Resources(1 << 60, 1 << 60)
+    for node in (*seen.before.nodes, *seen.after.nodes):
+        largest = largest.at_least(node.allocatable)
+    templates = _templates(drawn)
+    for one in seen.resized():
+        pod = pods[one.uid]
+        room = nodes[pod.node] if pod.node is not None else largest
+        yield from _above(pod, one.containers, room, templates)
+    for made in seen.creations:
+        if made.made != made.admitted:
+            targets = [ContainerTarget(c.name, c.role, c.requests, c.limits) for c in made.admitted.sized_containers]
+            yield from _above(made.made, targets, largest, templates)
+
+
+def _above(
+    pod: Pod, targets: Sequence[ContainerTarget], room: Resources, templates: Mapping[tuple[str, str], Resources]
+) -> Iterator[str]:
+    old = {one.name: one for one in pod.containers}
+    for target in targets:
+        before = old[target.container]
+        stated = templates.get((pod.labels["app"], target.container), NO_RESOURCES).memory_bytes
+        rows = [
+            ("request", target.requests, before.requests, room),
+            ("limit", target.limits, before.limits, room),
+        ]
+        if stated:
+            rows.append(
+                ("limit", target.limits, before.limits, Resources(room.cpu_millicores, whole_mebibytes(2 * stated)))
+            )
+        for what, new, was, ceiling in rows:
+            for resource in ResourceName:
+                value, earlier = new.of(resource) or 0, was.of(resource) or 0
+                floor = (target.requests.of(resource) or 0) if what == "limit" else 0
+                if value > max(ceiling.of(resource), earlier, floor):
+                    yield (
+                        f"{pod.name}/{target.container} has its {resource} {what} raised from {earlier} to {value}, "
+                        f"above {ceiling.of(resource)}"
+                    )
+
+
+def nodes_hold_what_is_written(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """No resize makes a node's pods request more than it has."""
+    resized = {one.uid for one in seen.resized()}
+    for node in seen.after.nodes:
+        pods = [pod for pod in seen.after.pods if pod.node == node.name]
+        counted = sum((counted_requests(pod) for pod in pods), NO_RESOURCES)
+        if not counted.fits_in(node.allocatable) and any(pod.uid in resized for pod in pods):
+            yield f"{node.name} of {node.allocatable} counts {counted}"
+
+
+def standing_is_kept(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """No pod goes while one of lower priority stays, and takes of what is missing."""
+    pods = {pod.uid: pod for pod in seen.before.pods}
+    for plan in seen.result.plans:
+        going = {one.uid for one in plan.evict}
+        for one in plan.evict:
+            for other in seen.before.pods:
+                stays = other.node == plan.node and other.uid not in going and not other.terminal
+                takes = counted_requests(other).of(one.resource) > 0
+                if stays and takes and other.priority < pods[one.uid].priority:
+                    yield (
+                        f"{one.pod} of priority {pods[one.uid].priority} goes from {plan.node} for {one.resource} "
+                        f"while {other.name} of {other.priority} stays"
+                    )
+
+
+def nothing_is_shrunk_below_its_base(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """No pod pays with its base for what another gets; only its own upper bounds cut it."""
+    bounded = {
+        one.workload.template.name
+        for one in drawn.workloads
+        if one.workload.namespace in drawn.limit_ranges or _pulls_a_lever(one.workload.template.annotations)
+    }
+    pods = {pod.uid: pod for pod in seen.before.pods}
+    for one in seen.resized():
+        pod = pods[one.uid]
+        old = {container.name: container.requests for container in pod.containers}
+        for target in one.containers:
+            row = seen.table.find(pod.namespace, pod.name, pod.workload, target.container, pod.identity)
+            if row is None or pod.labels["app"] in bounded:
+                continue
+            base = Resources(int(seen.table.cpu_base_millicores[row]), int(seen.table.memory_base_bytes[row]))
+            for resource in ResourceName:
+                new, before = target.requests.of(resource), old[target.container].of(resource) or 0
+                if new is not None and new < min(before, base.of(resource)):
+                    yield f"{pod.name}: {resource} goes from {before} to {new}, below its base of {base.of(resource)}"
+
+
+def _pulls_a_lever(annotations: Mapping[str, str]) -> bool:
+    """Tell whether a pod is bounded by itself, or asks for more than its own: that is granted from free room only."""
+    return any(
+        key != "cruise.io/eviction-ranking" or value in ("never", "high")
+        for key, value in annotations.items()
+        if key.startswith("cruise.io/") and key not in ("cruise.io/mode", "cruise.io/original-resources")
+    )
+
+
+def quotas_are_kept(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """Nothing is sent that a ResourceQuota refuses."""
+    for one in seen.writes:
+        if isinstance(one.refusal, Refused) and one.refusal.cause == QUOTA_EXCEEDED:
+            yield str(one.refusal)
+
+
+def autoscaled_stays_untouched(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """What a HorizontalPodAutoscaler scales by is not changed."""
+    scaled = {(one.namespace, one.target): one.utilisation_of for one in drawn.autoscalers}
+    pods = {pod.uid: pod for pod in seen.before.pods}
+    for one in seen.resized():
+        pod = pods[one.uid]
+        if pod.workload is None:
+            continue
+        resources = scaled.get((pod.namespace, pod.workload), frozenset())
+        old = {container.name: container for container in pod.containers}
+        for target in one.containers:
+            for resource in resources:
+                new = target.requests.of(resource)
+                if new is not None and new != old[target.container].requests.of(resource):
+                    yield f"{pod.name}: {resource}, by which it is scaled, goes to {new}"
+
+
+def sized_by_others_stays_untouched(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """What a VerticalPodAutoscaler sizes is neither resized nor evicted, nor sized when it is created."""
+    sized = {(one.namespace, one.target): one.name for one in drawn.vertical_autoscalers if one.changes_pods}
+    written: list[EvictPod | ResizePod] = [*seen.resized(), *seen.evicted()]
+    for one in written:
+        if (one.namespace, one.workload) in sized:
+            yield f"{one.pod} is written, although a VPA sizes it"
+    for made in seen.creations:
+        if (made.made.namespace, made.made.workload) in sized and made.made.containers != made.admitted.containers:
+            yield f"{made.made.name} is sized at its creation, although a VPA sizes it"
+
+
+def admission_is_settled(drawn: Drawn, seen: Pass) -> Iterator[str]:
+    """A pod that was admitted is admitted as it is."""
+    for one in seen.creations:
+        if one.admitted_again != one.admitted:
+            yield f"{one.made.name} is admitted otherwise when it is admitted again"
+
+
+LAWS: tuple[Law, ...] = (
+    replacements_are_bound,
+    evictable_alone_go,
+    ceilings_hold,
+    nodes_hold_what_is_written,
+    standing_is_kept,
+    nothing_is_shrunk_below_its_base,
+    quotas_are_kept,
+    autoscaled_stays_untouched,
+    sized_by_others_stays_untouched,
+    admission_is_settled,
+)
+
+
+def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
+    """Return what is decided otherwise on nodes where all was done and nothing has changed since."""
+    done = {one.uid: one.containers for one in last.resized()}
+    pods = {pod.uid: pod for pod in again.snapshot.pods}
+    evicting = {one.node for plan in last.result.plans for one in plan.evict}
+    for plan, now in ((a, b) for a in last.result.plans for b in again.plans if a.node == b.node):
+        whole = all(done.get(one.uid) == one.containers for one in plan.resize)
+        if plan.node in evicting or not whole or not _unchanged(plan.node, last.before, again.snapshot):
+            continue
+        actions: list[EvictPod | ResizePod] = [*now.evict, *now.resize]
+        for action in actions:
+            # What a lever asks is granted from free room, which follows what the others have by now.
+            if not _pulls_a_lever(pods[action.uid].annotations):
+                yield f"{plan.node}: {_text(action)} although nothing has changed"
+
+
+def _text(action: EvictPod | ResizePod) -> str:
+    if isinstance(action, EvictPod):
+        return f"{action.pod} is evicted for {action.resource}"
+    return f"{action.pod} is resized to {[(one.requests, one.limits) for one in action.containers]}"
+
+
+def _unchanged(node: str, before: Snapshot, now: Snapshot) -> bool:
+    """Tell whether the same settled pods are on a node."""
+    pods = [pod for pod in now.pods if pod.node == node]
+    settled = all(not pod.terminating and pod.resize.pending is None and not pod.resize.in_progress for pod in pods)
+    return settled and {pod.uid for pod in pods} == {pod.uid for pod in before.pods if pod.node == node}
+
+
+def _bound(snapshot: Snapshot) -> Counter[tuple[str, str]]:
+    return Counter(
+        (pod.namespace, str(pod.workload))
+        for pod in snapshot.pods
+        if pod.node is not None and not pod.terminating and not pod.terminal
+    )
+
+
+def _templates(drawn: Drawn) -> dict[tuple[str, str], Resources]:
+    """Return the limits that templates state, by workload and container."""
+    return {
+        (one.workload.template.name, container.name): container.limits.resources
+        for one in drawn.workloads
+        for container in one.workload.template.containers
+    }

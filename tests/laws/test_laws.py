@@ -1,0 +1,45 @@
+"""The laws of passes on random clusters: three passes each, as `cruise serve` in mode full makes them.
+
+A failure names generator and seed: `broken("few huge", 17)` runs that cluster alone.
+"""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from tests.laws.drawn import Generate
+from tests.laws.generators import GENERATORS
+from tests.laws.held import LAWS, decided_again
+from tests.laws.last_generator import crooked
+from tests.laws.passing import Run
+from tests.tiers import CORE, DEFAULT, LONG
+
+PASSES = 3
+# By tier, of all generators together.
+CLUSTERS = {CORE: 100, DEFAULT: 500, LONG: 20_000}
+SHOWN = 20
+ALL: dict[str, Generate] = {**GENERATORS, "crooked": crooked}
+
+
+async def broken(name: str, seed: int) -> list[str]:
+    """Return the laws that a drawn cluster breaks, each with what broke it."""
+    drawn = ALL[name](np.random.default_rng(seed))
+    run = Run(drawn, seed)
+    found, last = [], None
+    for number in range(PASSES):
+        last = await run.let_pass()
+        found += [f"{law.__name__}, pass {number}: {text}" for law in LAWS for text in law(drawn, last)]
+    assert last is not None
+    found += [f"decided_again: {text}" for text in decided_again(last, await run.decide_again())]
+    return found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_laws_hold(name: str, request: pytest.FixtureRequest) -> None:
+    async def all_broken() -> list[str]:
+        count = CLUSTERS[request.config.getoption("--tier")] // len(ALL)
+        return [f"{name} {seed}: {text}" for seed in range(count) for text in await broken(name, seed)]
+
+    found = asyncio.run(all_broken())
+    assert not found, f"{len(found)} in all:\n" + "\n".join(found[:SHOWN])
