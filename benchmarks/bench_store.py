@@ -157,6 +157,8 @@ def _statistics(keys: list[StatisticKey], rng: Generator) -> StatisticsTable:
         memory_7d_max_bytes=column(),
         oom_memory_bytes=column(),
         memory_last_bytes=column(),
+        refused_percent=np.zeros(len(keys), dtype=np.int64),
+        refused_reasons=np.zeros(len(keys), dtype=np.int64),
         psi_known=rng.random(len(keys)) < 0.9,
     )
 

@@ -159,7 +159,7 @@ async def test_node_loads_are_runnable_cores_at_the_last_step() -> None:
     run(world, 60)
     dial.cpu[:] = 100
     run(world, 60)
-    assert await usage.node_loads(NOW + 60) == {"n1": (pytest.approx(9.0), NOW + 60)}
-    assert await usage.node_loads(NOW + 119) == {"n1": (pytest.approx(9.0), NOW + 60)}
-    assert await usage.node_loads(NOW + 120) == {"n1": (pytest.approx(0.3), NOW + 120)}
+    assert await usage.node_loads(NOW + 60) == {"n1": pytest.approx((9.0, NOW + 60))}
+    assert await usage.node_loads(NOW + 119) == {"n1": pytest.approx((9.0, NOW + 60))}
+    assert await usage.node_loads(NOW + 120) == {"n1": pytest.approx((0.3, NOW + 120))}
     assert world.node_figures()[0].load == pytest.approx(0.3 / 4)

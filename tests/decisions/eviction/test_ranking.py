@@ -91,7 +91,7 @@ def test_a_pod_that_need_not_have_gone_is_spared() -> None:
 def test_nobody_goes_where_even_all_would_not_suffice() -> None:
     pods = [contender("stays", base=(0, 500), candidate_for=frozenset()), contender("could-go")]
     leaving = decide_evictions(pods, Resources(1000, 400))
-    assert (leaving.marked, leaving.unfit) == ((), {ResourceName.MEMORY})
+    assert (leaving.marked, leaving.unfit) == ((), frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(1000, 400), TOGETHER).unfit == BOTH
 
 
@@ -104,7 +104,7 @@ def test_memory_is_settled_before_cpu() -> None:
 def test_a_resource_that_cannot_fit_keeps_nobody_from_going_for_the_other_one() -> None:
     pods = [contender("stays", base=(0, 500), candidate_for=frozenset()), contender("goes", base=(900, 0))]
     leaving = decide_evictions(pods, Resources(500, 400))
-    assert (names(pods, leaving), leaving.unfit) == (["goes"], {ResourceName.MEMORY})
+    assert (names(pods, leaving), leaving.unfit) == (["goes"], frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(500, 400), TOGETHER).marked == ()
 
 
@@ -130,7 +130,7 @@ def test_nobody_goes_on_account_of_a_pod_of_lower_priority_that_stays() -> None:
     tenant = contender("tenant", base=(0, 900), candidate_for=frozenset())
     pods = [tenant, *(contender(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
     leaving = decide_evictions(pods, Resources(1000, 1000))
-    assert (leaving.marked, leaving.unfit) == ((), {ResourceName.MEMORY})
+    assert (leaving.marked, leaving.unfit) == ((), frozenset({ResourceName.MEMORY}))
     assert set(leaving.kept.values()) == {Detail.LOWER_PRIORITY_STAYS}
     apart = Terms(lowest_apart={ResourceName.MEMORY: 10})
     assert decide_evictions(pods[1:], Resources(1000, 700), apart).marked == ()
@@ -157,7 +157,7 @@ class Places:
 def test_nobody_goes_that_has_nowhere_to_go() -> None:
     pods = [contender(name, base=(0, 100)) for name in "abc"]
     leaving = decide_evictions(pods, Resources(1000, 150), Terms(exits=Places(1)))
-    assert (leaving.marked, leaving.unfit) == ((), {ResourceName.MEMORY})
+    assert (leaving.marked, leaving.unfit) == ((), frozenset({ResourceName.MEMORY}))
     places = Places(2)
     assert names(pods, decide_evictions(pods, Resources(1000, 150), Terms(exits=places))) == ["a", "b"]
     assert places.taken == [0, 1]

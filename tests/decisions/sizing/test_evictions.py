@@ -53,10 +53,10 @@ def plans_of(
     nodes: Sequence[Node],
     policy: Policy = FULL,
     earlier: Earlier = SAME_AGAIN,
+    node_autoscaler: NodeAutoscaler | None = None,
     **more,
 ) -> dict[str, NodePlan]:
-    autoscaler = more.pop("node_autoscaler", None)
-    snapshot = replace(make_snapshot(pods, nodes=nodes, **more), node_autoscaler=autoscaler)
+    snapshot = replace(make_snapshot(pods, nodes=nodes, **more), node_autoscaler=node_autoscaler)
     plans = decide_node_plans(snapshot, make_table(*rows), policy, NOW, earlier=earlier, replacements=replacements)
     return {plan.node: plan for plan in plans}
 
@@ -122,10 +122,10 @@ def test_no_node_larger_than_those_there_are_can_be_counted_on():
     # Its replacement asks for 5,000 MiB: where no node has as much, none may be for sale.
     pods = [single(name, 1000) for name in ("a", "b")]
     rows = [*rows_of(pods[0], memory=(1900, 5000)), *rows_of(pods[1], memory=(1900, 2500))]
-    ordered = {"node_autoscaler": NodeAutoscaler.CLUSTER_AUTOSCALER}
-    assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)], **ordered)["n1"]) == []
+    ordered = NodeAutoscaler.CLUSTER_AUTOSCALER
+    assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == []
     cordoned = make_node("n2", memory_mib=5000, unschedulable=True)
-    assert gone(plans_of(pods, rows, [make_node(memory_mib=3000), cordoned], **ordered)["n1"]) == ["a"]
+    assert gone(plans_of(pods, rows, [make_node(memory_mib=3000), cordoned], node_autoscaler=ordered)["n1"]) == ["a"]
 
 
 def test_a_node_that_is_added_has_its_daemons_as_well():
@@ -133,10 +133,12 @@ def test_a_node_that_is_added_has_its_daemons_as_well():
     rows = [*rows_of(pods[0], cpu=(600, 1100), memory=(600, 1100)), *rows_of(pods[1], memory=(600, 900))]
     size = make_container(cpu=100, memory_mib=3000)
     daemon = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[size])
-    ordered = {"node_autoscaler": NodeAutoscaler.KARPENTER}
-    assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000)], **ordered)["n1"]) == []
+    ordered = NodeAutoscaler.KARPENTER
+    assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000)], node_autoscaler=ordered)["n1"]) == []
     cordoned = make_node("n2", memory_mib=4000, unschedulable=True)
-    assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000), cordoned], **ordered)["n1"]) == ["a"]
+    assert gone(
+        plans_of([*pods, daemon], rows, [make_node(memory_mib=4000), cordoned], node_autoscaler=ordered)["n1"]
+    ) == ["a"]
 
 
 def test_a_lower_priority_goes_before_a_higher_one():
@@ -164,11 +166,10 @@ def test_a_jobs_pod_goes_only_where_low_is_stated():
     app = single("app", 100, 900)
     rows = [*rows_of(job, memory=(1500, 1600)), *rows_of(app, memory=(900, 900))]
     nodes = [make_node(memory_mib=2000), make_node("n2")]
-    more = {"workloads": ()}
-    assert gone(plans_of([job, app], rows, nodes, SEEDS_IN_FULL, **more)["n1"]) == ["job"]
-    assert gone(plans_of([job, app], rows, nodes, **more)["n1"]) == ["app"]
+    assert gone(plans_of([job, app], rows, nodes, SEEDS_IN_FULL, workloads=())["n1"]) == ["job"]
+    assert gone(plans_of([job, app], rows, nodes, workloads=())["n1"]) == ["app"]
     low = replace(job, annotations={"cruise.io/eviction-ranking": "low"})
-    assert gone(plans_of([low, app], rows, nodes, **more)["n1"]) == ["job"]
+    assert gone(plans_of([low, app], rows, nodes, workloads=())["n1"]) == ["job"]
 
 
 def test_the_last_ready_replica_stays_while_its_sibling_is_not_ready():
@@ -220,7 +221,7 @@ def test_memory_marks_for_eviction_at_the_second_look():
     rows = [row for pod in pods for row in rows_of(pod, memory=(1100, 1100))]
     nodes = [make_node(memory_mib=2000), make_node("n2")]
     first = plans_of(pods, rows, nodes, earlier=NOTHING_SEEN)["n1"]
-    assert (gone(first), first.reason, first.short) == ([], Reason.CROWDED, {ResourceName.MEMORY})
+    assert (gone(first), first.reason, first.short) == ([], Reason.CROWDED, frozenset({ResourceName.MEMORY}))
     assert all(not resize.growth.memory_bytes for resize in first.resize)
     seen = Earlier(frozenset({("n1", ResourceName.MEMORY)}))
     assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]

@@ -98,7 +98,7 @@ class Stage:
 
     def measure(
         self,
-        uses: Mapping[str | tuple[str, str], Use],
+        uses: Mapping[str, Use] | Mapping[tuple[str, str], Use] | Mapping[str | tuple[str, str], Use],
         hours: int = 2,
         former: Sequence[tuple[Any, ...]] = (),
         impostors: Mapping[str, Use] = MappingProxyType({}),
