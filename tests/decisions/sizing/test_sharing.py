@@ -16,6 +16,7 @@ from cruise.domain.headroom import Sharing
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import init_floor
 from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.domain.rules import SEEDS
 from cruise.domain.usage import Statistic
 from tests.builders import (
     NOW,
@@ -32,11 +33,12 @@ from tests.builders import (
 )
 
 FULL = Policy(mode=Mode.FULL)
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 
 
-def plan_of(pods, rows, **more) -> NodePlan:
+def plan_of(pods, rows, policy=FULL, **more) -> NodePlan:
     node = more.pop("node", None) or make_node()
-    [plan] = decide_node_plans(make_snapshot(pods, nodes=[node], **more), make_table(*rows), FULL, NOW)
+    [plan] = decide_node_plans(make_snapshot(pods, nodes=[node], **more), make_table(*rows), policy, NOW)
     return plan
 
 
@@ -156,6 +158,7 @@ def test_what_an_evicted_pod_would_have_had_is_not_shared():
     plan = plan_of(
         [spiky, calm],
         [use(spiky, cpu=(300, 2000), memory=(64, 64)), use(calm, cpu=(100, 150), memory=(64, 64))],
+        SEEDS_IN_FULL,
         node=make_node(cpu=1000),
     )
     # 400 + 1700 > 1000; without `spiky` 100 + 50 are left, all for `calm`.
@@ -303,35 +306,47 @@ def test_a_sidecar_beside_an_init_container_is_cut_since_its_pods_sum_falls():
 
 
 @pytest.mark.parametrize(
-    ("values", "limit_mib"),
+    ("values", "limit_mib", "by_seeds"),
     [
-        ({"memory_7d_max_mib": 150}, 300),
-        ({"memory_7d_max_mib": 150, "oom_memory_mib": 90}, 300),
+        ({"memory_7d_max_mib": 150}, 300, 300),
+        # What was used at a kill may be in no sample, so nothing falls on account of samples.
+        ({"memory_7d_max_mib": 150, "oom_memory_mib": 90}, 1000, 300),
         # Never under 1.2 × the working set now: 1.2 × 260 = 312.
-        ({"memory_7d_max_mib": 150, "memory_last_mib": 260}, 312),
-        ({"memory_7d_max_mib": 0, "memory_last_mib": 0}, 100),  # never under the request
+        ({"memory_7d_max_mib": 150, "memory_last_mib": 260}, 312, 312),
+        ({"memory_7d_max_mib": 0, "memory_last_mib": 0}, 100, 100),  # never under the request
     ],
 )
-def test_the_memory_limit(values, limit_mib):
+def test_the_memory_limit(values, limit_mib, by_seeds):
     pod = make_pod(containers=[make_container(memory_limit_mib=1000)])
-    plan = plan_of([pod], [use(pod, cpu=(50, 50), memory=(64, 100), **values)])
-    assert sizes_of(plan) == {("web-1", "app"): (50, 100, limit_mib)}
+    row = use(pod, cpu=(50, 50), memory=(64, 100), **values)
+    assert sizes_of(plan_of([pod], [row])) == {("web-1", "app"): (50, 100, limit_mib)}
+    assert sizes_of(plan_of([pod], [row], SEEDS_IN_FULL)) == {("web-1", "app"): (50, 100, by_seeds)}
 
 
-@pytest.mark.parametrize(("had", "gets"), [(1000, 1000), (100, 300), (None, 0)])
-def test_a_kubelet_before_1_34_never_lowers_nor_adds_a_memory_limit(had, gets):
+@pytest.mark.parametrize(
+    ("policy", "had", "gets"),
+    [
+        (FULL, 1000, 1000),
+        (FULL, 100, 100),  # in passing a limit does not rise
+        (SEEDS_IN_FULL, 100, 300),
+        (FULL, None, 0),
+    ],
+)
+def test_a_kubelet_before_1_34_never_lowers_nor_adds_a_memory_limit(policy, had, gets):
     pod = make_pod(containers=[make_container(memory_limit_mib=had)])
     row = use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150)
-    plan = plan_of([pod], [row], node=make_node(kubelet_version=(1, 33)))
+    plan = plan_of([pod], [row], policy, node=make_node(kubelet_version=(1, 33)))
     assert sizes_of(plan) == {("web-1", "app"): (50, 100, gets)}
     [resize] = plan.resize
     assert resize.containers[0].limits.memory_bytes == (gets * MEBIBYTE or None)
 
 
-@pytest.mark.parametrize(("had", "gets"), [(1000, 300), (100, 300), (None, 300)])
-def test_later_kubelets_lower_and_add(had, gets):
+@pytest.mark.parametrize(
+    ("policy", "had", "gets"), [(FULL, 1000, 300), (FULL, 100, 100), (SEEDS_IN_FULL, 100, 300), (FULL, None, 300)]
+)
+def test_later_kubelets_lower_and_add(policy, had, gets):
     pod = make_pod(containers=[make_container(memory_limit_mib=had)])
-    plan = plan_of([pod], [use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150)])
+    plan = plan_of([pod], [use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150)], policy)
     assert sizes_of(plan) == {("web-1", "app"): (50, 100, gets)}
 
 
@@ -407,7 +422,7 @@ def test_absurd_requests_and_statistics_are_decided_all_the_same():
 
 
 @pytest.mark.parametrize(
-    ("days", "had", "gets"), [(27, 1000, 1000), (28, 1000, 300), (None, 1000, 300), (1, 100, 300), (1, None, 300)]
+    ("days", "had", "gets"), [(27, 1000, 1000), (28, 1000, 300), (None, 1000, 300), (1, 100, 100), (1, None, 300)]
 )
 def test_a_memory_limit_falls_only_on_a_long_history_or_one_of_unknown_length(days, had, gets):
     pod = make_pod(containers=[make_container(memory_limit_mib=had)])
