@@ -144,7 +144,10 @@ class CruisePasses:
         )
         if not short:
             return fit_nodes(columns, {}, short)
-        demand = columns.node_total(self._known.columns.cpu_base_millicores[columns.table.rows]).astype(np.int64)
+        # What is left alone demands CPU as well.
+        running = np.flatnonzero((view.node >= 0) & (self._known.row_of >= 0))
+        bases = self._known.columns.cpu_base_millicores[self._known.row_of[running]]
+        demand = np.bincount(view.node[running], weights=bases, minlength=len(names)).astype(np.int64)
         eligibility = self._pods.eligibility(view, UNKNOWN, self._policy)
         crowds = crowds_of(columns, eligibility, self._policy.rules, Circumstances(demand, earlier), short)
         return fit_nodes(columns, crowds, short)
