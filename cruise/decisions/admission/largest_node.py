@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Container, Node, Pod
+from cruise.domain.cluster import Node, Pod
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+from cruise.domain.revisions import originals_of
 from cruise.domain.scheduling import OWN_TAINTS
 from cruise.domain.sizes import with_sizes
 
@@ -42,10 +43,12 @@ def within_largest_node(
         return list(targets)
     largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
     room = largest - pod.overhead
+    originals = originals_of(pod)
+    submitted = [originals.get(one.name, (one.requests,))[0] for one in pod.sized_containers]
     cuts = {
         resource: _cut(
             [target.requests.resources.of(resource) for target in targets],
-            [_asked(container, resource) if keeps_template else 0 for container in pod.sized_containers],
+            [one.resources.of(resource) if keeps_template else 0 for one in submitted],
             room.of(resource),
             _UNITS[resource],
         )
@@ -55,10 +58,6 @@ def within_largest_node(
     }
     pairs = zip(cuts[ResourceName.CPU], cuts[ResourceName.MEMORY], strict=True)
     return [replace(target, requests=Amounts(*pair)) for target, pair in zip(targets, pairs, strict=True)]
-
-
-def _asked(container: Container, resource: ResourceName) -> int:
-    return container.requests.resources.of(resource)
 
 
 def _cut(wanted: Sequence[int], asked: Sequence[int], room: int, unit: int) -> list[int]:

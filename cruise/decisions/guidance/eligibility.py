@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -99,10 +100,6 @@ class Eligibility:
         self._others = OtherAutoscalers(snapshot)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
-        # What no memory limit of a new pod need pass; None where larger nodes may come.
-        self.largest_memory: int | None = None
-        if not self.nodes_autoscale:
-            self.largest_memory = max((node.allocatable.memory_bytes for node in snapshot.nodes), default=None)
         # Peaks on new nodes, evicted again until they share one: where nodes are consolidated that need not end.
         by_itself = policy.rules.lasting_templates and self.nodes_autoscale
         self.admission_size = policy.admission_size or (AdmissionSize.PLANNED if by_itself else AdmissionSize.PEAK)
@@ -135,6 +132,13 @@ class Eligibility:
         if not group.managed:
             return Hold(pod.namespace, pod.name, Reason.AUTOSCALED, group.claimed.scaled_by)
         return self._with_statistics(pod, guidance, group, killed=killed)
+
+    @cached_property
+    def largest_memory(self) -> int | None:
+        """What no memory limit of a new pod need pass, in bytes; None where larger nodes may come."""
+        if self.nodes_autoscale:
+            return None
+        return max((node.allocatable.memory_bytes for node in self._snapshot.nodes), default=None)
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
         """Resolve the overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""

@@ -281,6 +281,17 @@ def test_the_room_beyond_what_templates_ask_is_shared_out():
     )
 
 
+def test_what_rounding_leaves_of_the_room_is_shared_out_to_nobody_at_the_second_look():
+    names = ("app", "b", "c", "d")
+    pod = new_pod(*(make_container(name, memory_mib=1) for name in names))
+    rows = [use(name, memory_mib=1000 if name == "app" else 31) for name in names]
+    nodes = (make_node("n1", memory_mib=200),)
+    decision = decide(pod, *rows, nodes=nodes)
+    assert isinstance(decision, Mutate)
+    kept = {ORIGINAL_RESOURCES: format_original_resources(original_amounts(pod, decision))}
+    assert left(admitted(pod, decision, kept), *rows, nodes=nodes) is Reason.SETTLED
+
+
 @pytest.mark.parametrize("seen", NodeAutoscaler)
 def test_where_nodes_are_ordered_for_pods_the_nodes_of_today_cut_nothing(seen):
     peak = use(cpu=8000, memory_mib=240 * 1024)

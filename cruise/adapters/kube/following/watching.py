@@ -218,7 +218,9 @@ class KindWatch:
         """Go on as if there were no objects; return when to look again: what is not served may be installed."""
         if self.problem != str(error):
             self.problem = str(error)
-            log.warning("doing without a kind", kind=self.kind.plural, because=self.problem)
+            # What is not installed is nothing to be warned of.
+            say = log.info if isinstance(error, NotFound) else log.warning
+            say("doing without a kind", kind=self.kind.plural, because=self.problem)
         self._shelf.keep_only(set())
         self.absent = True
         self.listed.set()
