@@ -127,7 +127,7 @@ def _lacking_orders(counts: Counts, arriving: BoolArray) -> list[str]:
     holders = np.isin(problem.pod_class, np.array(sorted(rules.attracted), dtype=np.int64))
     wanted = np.isin(problem.pod_class, np.array(sorted(rules.attracting), dtype=np.int64))
     target: list[int] = counts.pod_node.tolist()
-    waiting = np.flatnonzero(arriving & holders).tolist()
+    waiting = attracted = np.flatnonzero(arriving & holders).tolist()
     late = np.flatnonzero(arriving & ~holders & wanted).tolist()
     if not waiting:
         return []
@@ -154,7 +154,7 @@ def _lacking_orders(counts: Counts, arriving: BoolArray) -> list[str]:
                 counts.leave(pod)
             del came[kept:]
             there, ready = set(came), [first]
-            waiting = [pod for pod in np.flatnonzero(arriving & holders).tolist() if pod not in there]
+            waiting = [pod for pod in attracted if pod not in there]
         for pod in ready:
             counts.arrive(pod, target[pod])
         came += ready

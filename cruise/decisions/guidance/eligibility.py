@@ -10,7 +10,7 @@ import numpy as np
 
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
-from cruise.decisions.guidance.own_room import Submitted, submitted_requests
+from cruise.decisions.guidance.own_room import submitted_requests
 from cruise.decisions.guidance.template_limits import noted_limits_of, workload_limits_of
 from cruise.decisions.usage.estimation import OWN_SECONDS
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
@@ -20,7 +20,7 @@ from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
 from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides
 from cruise.domain.policy import AdmissionSize, Mode, Policy
-from cruise.domain.resources import ResourceName, is_extended
+from cruise.domain.resources import ResourceName, Resources, is_extended
 from cruise.domain.revisions import Revisions
 from cruise.domain.usage import StatisticsTable
 
@@ -52,7 +52,7 @@ class Touchable(NamedTuple):
     manages_cpu: bool
     manages_memory: bool
     template_limits: Mapping[str, int] | None = None
-    submitted: tuple[Submitted | None, ...] = ()
+    submitted: tuple[Resources | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

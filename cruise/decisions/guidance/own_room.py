@@ -1,29 +1,17 @@
 """What is a pod's own whatever its annotations ask: the requests that it was submitted with."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Quota, Snapshot
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.resources import NO_AMOUNTS, Amounts, ResourceName
+from cruise.domain.resources import NO_AMOUNTS, Amounts, Resources
 
 _SHIELDS = (EvictionRanking.HIGH, EvictionRanking.NEVER)
 
 
-class Submitted(NamedTuple):
-    """The requests that a container was submitted with, 0 for none."""
-
-    cpu_millicores: int
-    memory_bytes: int
-
-    def of(self, resource: ResourceName) -> int:
-        """Return one resource's request."""
-        return self.cpu_millicores if resource is ResourceName.CPU else self.memory_bytes
-
-
-def submitted_requests(pod: Pod, sized: Sequence[Container], snapshot: Snapshot) -> tuple[Submitted | None, ...]:
-    """Return what the pod template states for each sized container, as far as the namespace's quotas grant it.
+def submitted_requests(pod: Pod, sized: Sequence[Container], snapshot: Snapshot) -> tuple[Resources | None, ...]:
+    """Return what the pod template states for each sized container (0 for none), as far as quotas grant it.
 
     None where the template is not known. A record on the pod itself is not asked: its owner could forge it.
     """
@@ -35,7 +23,7 @@ def submitted_requests(pod: Pod, sized: Sequence[Container], snapshot: Snapshot)
     return tuple([_granted(stated.get(one.name, NO_AMOUNTS), one.requests, quotas) for one in sized])
 
 
-def _granted(stated: Amounts, current: Amounts, quotas: Sequence[Quota]) -> Submitted:
+def _granted(stated: Amounts, current: Amounts, quotas: Sequence[Quota]) -> Resources:
     """Cap a template's request: what a quota would refuse beyond the request in force was never submitted."""
     cpu, memory = stated.cpu_millicores or 0, stated.memory_bytes or 0
     for quota in quotas:
@@ -44,7 +32,7 @@ def _granted(stated: Amounts, current: Amounts, quotas: Sequence[Quota]) -> Subm
             cpu = min(cpu, (current.cpu_millicores or 0) + left.cpu_millicores)
         if left.memory_bytes is not None:
             memory = min(memory, (current.memory_bytes or 0) + left.memory_bytes)
-    return Submitted(cpu, memory)
+    return Resources(cpu, memory)
 
 
 def shields_itself(guidance: Guidance) -> bool:

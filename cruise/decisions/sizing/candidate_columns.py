@@ -152,7 +152,8 @@ def _take_wishes(
         granted = bounds.of_pod(pod._replace(guidance=administered))
         for at, number, submitted in zip(range(first[index], len(factors)), granted, pod.submitted, strict=False):
             cpu, _, memory, *_ = bounds.found[number].whole
-            for resource, administrators, own in zip(ResourceName, (cpu, memory), submitted or (0, 0), strict=True):
+            for resource, administrators in zip(ResourceName, (cpu, memory), strict=True):
+                own = 0 if submitted is None else submitted.of(resource)
                 wishes.submitted[resource][at] = own
                 least[resource][at] = min(int(least[resource][at]), max(administrators, own))
             factors[at] = min(float(factors[at]), max(1.0, administered.headroom_factor))

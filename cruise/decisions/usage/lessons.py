@@ -32,9 +32,6 @@ class Lessons:
     single: Mapping[PeakKey, SingleLesson] = field(default_factory=dict)
 
 
-NO_LESSONS = Lessons()
-
-
 def lessons_of(records: Iterable[OomRecord]) -> Lessons:
     """Put together what kills taught; one that taught nothing does not count."""
     of_pods: dict[ContainerKey, int] = {}

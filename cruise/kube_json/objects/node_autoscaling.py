@@ -10,7 +10,7 @@ from cruise.domain.cluster import Node, NodeAutoscaler, Workload
 from cruise.kube_json.wire.object_json import ConfigMapObject, NodePoolObject, WorkloadObject
 
 KARPENTER_GROUP = "karpenter.sh"
-# cluster-autoscaler writes it whoever runs it, a provider in a place that is not seen from here too.
+# cluster-autoscaler writes it wherever it runs, also where a provider does so out of sight.
 STATUS_NAMESPACE, STATUS_NAME = "kube-system", "cluster-autoscaler-status"
 _NAMESPACES = frozenset({"kube-system", "karpenter", "cluster-autoscaler"})
 

@@ -18,7 +18,7 @@ from cruise.kube_json.objects.selectors import parse_selector
 log = structlog.get_logger()
 
 _LOOK_SECONDS = 1.0
-# A target's selector changes seldom; who has none may get one soon.
+# A target's selector changes seldom; a target without one may get one soon.
 _KNOWN_SECONDS = 300.0
 _UNKNOWN_SECONDS = 30.0
 _AT_ONCE = 4
