@@ -133,6 +133,7 @@ async def _webhook(client: KubeClient, settings: Settings) -> WebhookFacts:
         trusts=trusts,
         expires_at=expires_at,
         fails_open=found.fails_open,
+        knows_callers=settings.webhook_client_ca_file is not None,
     )
 
 

@@ -1,4 +1,8 @@
-"""One HTTP server on the running loop: bound when it is entered, stopped without dropping requests in flight."""
+"""One HTTP server on the running loop: bound when it is entered, stopped without dropping requests in flight.
+
+Connections are accepted one by one here, since asyncio's own server tells nobody of a TLS handshake that is under way:
+it would take them without end, each for a minute.
+"""
 
 import asyncio
 import errno
@@ -8,21 +12,36 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import structlog
 from uvicorn import Config, Server
 
+from cruise.app.http_bounds import ListenerBounds, ListenerTally, TurnedAway
+from cruise.app.http_connection import BoundedConnection, Phase
 from cruise.errors import BadInput
 from cruise.interfaces.http.health import AsgiApp
 
-# Go clients keep idle connections for 90 s. A server that closes first loses the request that is just being sent, so
-# closing is left to them.
-_KEEP_ALIVE_SECONDS = 120
+log = structlog.get_logger()
+
 _BACKLOG = 2048
 _IDLE_SECONDS = 0.5
+_LOOK_SECONDS = 0.25
+# Where the process has no file descriptor left, it will not have one at once.
+_ACCEPT_AGAIN_SECONDS = 0.2
+_TLS_SHUTDOWN_SECONDS = 2.0
+_DEFAULT_BOUNDS = ListenerBounds()
+_WAITING = frozenset({Phase.HEAD, Phase.BODY, Phase.IDLE})
 
 
 @asynccontextmanager
 async def serve_http(
-    app: AsgiApp, host: str, port: int, *, tls: ssl.SSLContext | None = None, stop_seconds: int = 10
+    app: AsgiApp,
+    host: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None = None,
+    stop_seconds: int = 10,
+    bounds: ListenerBounds = _DEFAULT_BOUNDS,
+    tally: ListenerTally | None = None,
 ) -> AsyncIterator[int]:
     """Serve `app` for as long as the `with` lasts, and give the port, which port 0 leaves to the kernel.
 
@@ -41,22 +60,121 @@ async def serve_http(
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=bounds.idle_seconds,
         timeout_graceful_shutdown=stop_seconds,
-        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )
     config.load()
     server = Server(config)
-    # What `Server.serve` does besides is to take over the process's signals and to write dates into headers.
+    # What `Server.serve` does besides is to listen, to take over the process's signals and to write dates into headers.
     server.lifespan = config.lifespan_class(config)
+    server.servers = []
+    door = _Door(server, tls, bounds, tally or ListenerTally())
+    loop = asyncio.get_running_loop()
+    # A group would wrap what the caller's own block raises. Without these no probe is answered, and the process goes.
+    opened = [loop.create_task(running) for running in (door.look(), *map(door.accept, sockets))]
     try:
-        await server.startup(sockets=sockets)
         yield int(sockets[0].getsockname()[1])
     finally:
-        asyncio.get_running_loop().call_later(_IDLE_SECONDS, _drop_idle, server)
+        for task in (*opened, *door.arriving):
+            task.cancel()
+        loop.call_later(_IDLE_SECONDS, _drop_idle, server)
         await server.shutdown(sockets=sockets)
         for connection in list(server.server_state.connections):
             connection.transport.abort()
+
+
+class _Door:
+    """Accepts connections, as many as may be; where there are too many, the client waited for longest makes room."""
+
+    def __init__(
+        self, server: Server, tls: ssl.SSLContext | None, bounds: ListenerBounds, tally: ListenerTally
+    ) -> None:
+        self.arriving: dict[asyncio.Task[None], float] = {}
+        """Handshakes under way and when they began, the oldest first."""
+        self._server = server
+        self._tls = tls
+        self._bounds = bounds
+        self._tally = tally
+        self._loop = asyncio.get_running_loop()
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Accept until cancelled, one a turn of the loop."""
+        while True:
+            try:
+                client, _ = await self._loop.sock_accept(listener)
+            except OSError as error:
+                log.warning("connection not accepted", problem=error.strerror)
+                await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
+                continue
+            if self._open() >= self._bounds.connections and not self._made_room():
+                self._tally.turned_away[TurnedAway.CONNECTIONS] += 1
+                client.close()
+            else:
+                task = self._loop.create_task(self._welcome(client))
+                self.arriving[task] = self._loop.time()
+                task.add_done_callback(lambda done: self.arriving.pop(done, None))
+            await asyncio.sleep(0)
+
+    async def look(self) -> None:
+        """Look for clients that are late, until cancelled."""
+        while True:
+            now = self._loop.time()
+            for connection in self._connections():
+                connection.look(now)
+            self._tally.connections = self._open()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _welcome(self, client: socket.socket) -> None:
+        times: dict[str, float] = {}
+        if self._tls is not None:
+            times["ssl_handshake_timeout"] = self._bounds.handshake_seconds
+            times["ssl_shutdown_timeout"] = _TLS_SHUTDOWN_SECONDS
+        try:
+            await self._loop.connect_accepted_socket(self._connection, client, ssl=self._tls, **times)
+        except OSError:
+            self._tally.turned_away[TurnedAway.HANDSHAKE] += 1
+
+    def _connection(self) -> BoundedConnection:
+        server, task = self._server, cast(asyncio.Task[None], asyncio.current_task())
+        return BoundedConnection(
+            server.config,
+            server.server_state,
+            self._bounds,
+            self._tally,
+            arrived=lambda: self.arriving.pop(task, None),
+            crowded=self._crowded,
+        )
+
+    def _connections(self) -> list[BoundedConnection]:
+        return cast(list[BoundedConnection], list(self._server.server_state.connections))
+
+    def _open(self) -> int:
+        closing = sum(one.phase is Phase.CLOSING for one in self._connections())
+        return len(self.arriving) + len(self._server.server_state.connections) - closing
+
+    def _made_room(self) -> bool:
+        """Drop whoever keeps cruise waiting longest, those first that never had an answer; tell whether one was there.
+
+        Nobody is dropped whose request is being answered.
+        """
+        waiting = [one for one in self._connections() if one.phase in _WAITING]
+        longest = min(waiting, key=lambda one: (one.answered, one.since), default=None)
+        handshake, began = next(iter(self.arriving.items()), (None, 0.0))
+        if handshake is not None and (longest is None or longest.answered or began < longest.since):
+            self._tally.turned_away[TurnedAway.CONNECTIONS] += 1
+            self.arriving.pop(handshake)
+            handshake.cancel()
+        elif longest is not None:
+            longest.drop(TurnedAway.CONNECTIONS)
+        return handshake is not None or longest is not None
+
+    def _crowded(self) -> None:
+        """Turn away those who have sent most of a body, and not all, until the others have room."""
+        while self._tally.body_bytes > self._bounds.body_bytes:
+            unfinished = [one for one in self._connections() if one.phase is Phase.BODY and one.held_bytes]
+            if not unfinished:
+                return
+            max(unfinished, key=lambda one: one.held_bytes).turn_away(TurnedAway.BODY_BYTES)
 
 
 def _drop_idle(server: Server) -> None:

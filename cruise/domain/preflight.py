@@ -109,7 +109,8 @@ class WebhookFacts:
     """The registration of the webhook.
 
     `trusts` tells whether the CA that is published vouches for the certificate in use, None where the certificate
-    cannot be looked at; `fails_open` whether pods are created without the webhook too.
+    cannot be looked at; `fails_open` whether pods are created without the webhook too, `knows_callers` whether it asks
+    for the API server's certificate.
     """
 
     present: bool
@@ -117,6 +118,7 @@ class WebhookFacts:
     trusts: bool | None = None
     expires_at: datetime | None = None
     fails_open: bool = True
+    knows_callers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,23 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from cruise.interfaces.http.figures import WebhookFigures
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send, answer
-from cruise.runtime.admission.reviewing import SECONDS_BOUNDS, AdmissionCounts
+from cruise.kube_json.review_bounds import ReviewBounds
+from cruise.runtime.admission.reviewing import (
+    SECONDS_BOUNDS,
+    TOO_LARGE,
+    UNKNOWN_CALLER,
+    AdmissionCounts,
+    Verdict,
+)
 
 PATH = "/mutate"
-LARGEST_BODY = 8 << 20
-# The longest that kube-apiserver waits for a webhook.
-_SLOWEST_BODY_SECONDS = 30.0
+# Larger reviews are answered one after the other, with a turn for all others between two of them.
+_LIGHT_BYTES = 16 << 10
 _JSON = (b"content-type", b"application/json")
 _CLOSE = (b"connection", b"close")
 
@@ -19,59 +26,103 @@ _CLOSE = (b"connection", b"close")
 class Reviews(Protocol):
     """What turns the body of a request into the body of its answer."""
 
-    def review(self, body: bytes) -> bytes:
-        """Return the answer to a review, or to whatever came in its place."""
+    def now(self) -> float:
+        """Return the time now, as `review` counts it."""
         ...
 
-    def refuse_to_read(self, beginning: bytes, why: str) -> bytes:
+    def review(self, body: bytes, came_at: float | None = None) -> bytes:
+        """Return the answer to a review, or to whatever came in its place, at some time."""
+        ...
+
+    def refuse_to_read(self, beginning: bytes, verdict: Verdict, why: str) -> bytes:
         """Return the answer to what is not read to its end."""
         ...
 
+    def refuse_to_answer(self, verdict: Verdict) -> None:
+        """Count what is not answered at all."""
+        ...
 
-def webhook_app(reviews: Reviews, stopping: Callable[[], bool] = lambda: False) -> AsgiApp:
-    """Answer reviews at /mutate; once `stopping`, ask clients to connect anew, which takes them elsewhere."""
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Who may ask: those with a client certificate that was verified, of one of `names` where there are any."""
+
+    names: frozenset[str] = frozenset()
+
+    def include(self, scope: Scope) -> bool:
+        """Tell whether a request is of one of them."""
+        tls = scope.get("extensions", {}).get("tls")
+        return tls is not None and (not self.names or tls["client_cert_name"] in self.names)
+
+
+def webhook_app(
+    reviews: Reviews,
+    stopping: Callable[[], bool] = lambda: False,
+    *,
+    largest_bytes: int = ReviewBounds().review_bytes,
+    callers: Callers | None = None,
+) -> AsgiApp:
+    """Answer reviews at /mutate, to `callers` alone where they are known.
+
+    Once `stopping`, clients are asked to connect anew, which takes them elsewhere.
+    """
+    one_at_a_time = asyncio.Lock()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if scope["path"] != PATH:
-            await answer(scope, send, 404, b"reviews are answered at /mutate\n")
+        if scope["path"] != PATH or scope["method"] != "POST":
+            await _answer_other(scope, send)
             return
-        if scope["method"] != "POST":
-            await answer(scope, send, 405, b"only POST is answered here\n", extra=((b"allow", b"POST"),))
+        if callers is not None and not callers.include(scope):
+            reviews.refuse_to_answer(UNKNOWN_CALLER)
+            await answer(scope, send, 403, b"reviews are answered to the API server's client certificate\n")
             return
         message = await receive()
         body: bytes = message.get("body", b"")
-        why_cut = ""
         if message.get("more_body"):
-            body, why_cut = await _rest(body, receive)
-        reviewed = reviews.refuse_to_read(body, why_cut) if why_cut else reviews.review(body)
+            body = await _rest(body, receive, largest_bytes)
+        too_large = len(body) > largest_bytes
+        if too_large:
+            why = f"the review is larger than {largest_bytes >> 10} KiB"
+            reviewed = reviews.refuse_to_read(body, TOO_LARGE, why)
+        elif len(body) <= _LIGHT_BYTES:
+            reviewed = reviews.review(body)
+        else:
+            reviewed = await _in_turn(body)
         headers = [_JSON, (b"content-length", b"%d" % len(reviewed))]
-        if why_cut or stopping():
+        if too_large or stopping():
             headers.append(_CLOSE)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": reviewed})
 
+    async def _in_turn(body: bytes) -> bytes:
+        came_at = reviews.now()
+        async with one_at_a_time:
+            reviewed = reviews.review(body, came_at)
+            await asyncio.sleep(0)
+        return reviewed
+
     return app
 
 
-async def _rest(beginning: bytes, receive: Receive) -> tuple[bytes, str]:
-    """Read on to the end; return what was read, and why no more was, empty if that is all."""
+async def _answer_other(scope: Scope, send: Send) -> None:
+    if scope["path"] != PATH:
+        await answer(scope, send, 404, b"reviews are answered at /mutate\n")
+    else:
+        await answer(scope, send, 405, b"only POST is answered here\n", extra=((b"allow", b"POST"),))
+
+
+async def _rest(beginning: bytes, receive: Receive, largest_bytes: int) -> bytes:
+    """Read on to the end, or to more than is wanted; how long that may take is the listener's to say."""
     pieces, size = [beginning], len(beginning)
-    why_cut = ""
-    try:
-        async with asyncio.timeout(_SLOWEST_BODY_SECONDS):
-            while not why_cut:
-                message = await receive()
-                pieces.append(message.get("body", b""))
-                size += len(pieces[-1])
-                if not message.get("more_body"):
-                    break
-                if size > LARGEST_BODY:
-                    why_cut = f"the review is larger than {LARGEST_BODY >> 20} MiB"
-    except TimeoutError:
-        why_cut = "the review came too slowly"
-    return b"".join(pieces), why_cut
+    while size <= largest_bytes:
+        message = await receive()
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if not message.get("more_body"):
+            break
+    return b"".join(pieces)
 
 
 def answers_and_durations(counts: AdmissionCounts) -> WebhookFigures:

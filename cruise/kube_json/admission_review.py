@@ -31,6 +31,7 @@ class Question(Wire, frozen=True):
     sub_resource: str | None = None
     operation: str = ""
     namespace: str | None = None
+    dry_run: bool | None = None
     object: Raw = _ABSENT
 
     @property

@@ -10,6 +10,7 @@ from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.policy import AdmissionSize, HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
 from cruise.domain.rules import RULES, Rules
 from cruise.errors import BadInput
+from cruise.kube_json.review_bounds import ReviewBounds
 from cruise.settings import forms
 from cruise.settings.forms import Form
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cruise.adapters.prometheus.settings import PrometheusSettings
 
 _POLICY = Policy()
+_BOUNDS = ReviewBounds()
 
 
 def _setting(form: Form, default: object) -> Any:  # noqa: ANN401 - the type is stated at the field
@@ -89,9 +91,26 @@ class Settings:
     rules: Rules = _setting(_RULES, _POLICY.rules)
     http_address: str = _setting(forms.ADDRESS, "127.0.0.1:8080")
     webhook_address: str = _setting(forms.ADDRESS, "0.0.0.0:8443")
+    http_max_header_bytes: int = _setting(forms.count("32768", least=1024), 32 << 10)
+    http_max_headers: int = _setting(forms.count("100", least=10), 100)
+    http_max_connections: int = _setting(forms.count("512", least=1), 512)
+    http_max_body_bytes: int = _setting(forms.count("33554432", least=1 << 16), 32 << 20)
+    http_handshake_timeout: timedelta = _setting(_DURATION, timedelta(seconds=5))
+    http_header_timeout: timedelta = _setting(_DURATION, timedelta(seconds=10))
+    http_body_timeout: timedelta = _setting(_DURATION, timedelta(seconds=10))
+    http_idle_timeout: timedelta = _setting(_DURATION, timedelta(seconds=120))
     tls_dir: Path | None = _setting(forms.PATH, None)
     webhook_service: str = _setting(Form("a Service's name", "cruise-webhook", forms.TEXT.read), "cruise-webhook")
     webhook_configuration: str = _setting(Form("a configuration's name", "cruise", forms.TEXT.read), "cruise")
+    webhook_client_ca_file: Path | None = _setting(forms.PATH, None)
+    webhook_client_names: frozenset[str] = _setting(forms.NAMES, frozenset())
+    webhook_max_review_bytes: int = _setting(forms.count("1048576", least=1 << 16), _BOUNDS.review_bytes)
+    webhook_max_elements: int = _setting(forms.count("10000", least=100), _BOUNDS.elements)
+    webhook_max_containers: int = _setting(forms.count("100", least=1), _BOUNDS.containers)
+    webhook_max_affinity_terms: int = _setting(forms.count("1000"), _BOUNDS.terms)
+    webhook_max_annotations: int = _setting(forms.count("1000"), _BOUNDS.annotations)
+    webhook_max_tolerations: int = _setting(forms.count("200"), _BOUNDS.tolerations)
+    webhook_time_budget: timedelta = _setting(_DURATION, timedelta(seconds=1))
     api_token_file: Path | None = _setting(forms.PATH, None)
     lease_duration: timedelta = _setting(_LEASE, timedelta(seconds=15))
     stop_grace: timedelta = _setting(_PAUSE, timedelta(seconds=10))
@@ -132,6 +151,10 @@ class Settings:
                 f"overload_below ({self.overload_below:g}) is above overload_above ({self.overload_above:g}); "
                 "a node could never settle: lower it, e.g. to 0.9"
             )
+        if self.webhook_client_names and self.webhook_client_ca_file is None:
+            raise BadInput(
+                "webhook_client_names without webhook_client_ca_file: nobody's name is verified; set both, or none"
+            )
         if self.prometheus_token_file is not None and self.prometheus_user is not None:
             raise BadInput("prometheus_token_file and prometheus_user are both set; keep one way of signing in")
         if self.prometheus_password is not None and self.prometheus_password_file is not None:
@@ -145,6 +168,17 @@ class Settings:
         """Return what decisions read."""
         shared = {name: getattr(self, name) for name in FORMS if name in Policy.__dataclass_fields__}
         return Policy(**shared)
+
+    def review_bounds(self) -> ReviewBounds:
+        """Return how much of a review is read."""
+        return ReviewBounds(
+            self.webhook_max_review_bytes,
+            self.webhook_max_elements,
+            self.webhook_max_containers,
+            self.webhook_max_affinity_terms,
+            self.webhook_max_annotations,
+            self.webhook_max_tolerations,
+        )
 
     def kube(self) -> "KubeSettings":
         """Return how the API server is reached."""

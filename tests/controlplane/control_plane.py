@@ -12,6 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 
+from tests.client_certificates import ClientAuthority
 from tests.controlplane.api import Api, ApiError, until
 from tests.controlplane.audit import AuditLevel, AuditLog
 from tests.controlplane.binaries import programs
@@ -23,6 +24,7 @@ from tests.controlplane.server_flags import (
     etcd_command,
     kubeconfig_text,
     scheduler_command,
+    write_admission,
 )
 from tests.controlplane.server_process import ServerProcess
 
@@ -71,6 +73,7 @@ class ControlPlane:
         self._servers: dict[str, ServerProcess] = {}
         self._ports = Ports(0, 0, 0)
         self._directory: Path | None = None
+        self._webhook_clients: Path | None = None
 
     @property
     def directory(self) -> Path:
@@ -87,6 +90,12 @@ class ControlPlane:
     def ca_file(self) -> Path:
         """The certificates that vouch for the API server."""
         return self.directory / "certificates" / "apiserver.crt"
+
+    @property
+    def webhook_client_ca_file(self) -> Path:
+        """The authority that vouches for the API server where it calls webhooks; its name there is `API_SERVER`."""
+        assert self._webhook_clients is not None, "the control plane is not running"
+        return self._webhook_clients
 
     @property
     def audit(self) -> AuditLog:
@@ -149,6 +158,7 @@ class ControlPlane:
         self._ports = Ports(*_free_ports(3))
         try:
             self._write_tokens()
+            self._write_client_certificate()
             self._start(etcd_command(self.directory, self._ports))
             self.start_api_server()
             self._start(scheduler_command(self.directory, self.kubeconfig(SCHEDULER.name), self._flags))
@@ -181,6 +191,12 @@ class ControlPlane:
         self._servers.clear()
         shutil.rmtree(self.directory if self._kept is None else self.directory / "etcd", ignore_errors=True)
         self._directory = None
+
+    def _write_client_certificate(self) -> None:
+        """Give the API server a certificate to show to webhooks."""
+        authority = ClientAuthority(self.directory, "webhook-clients")
+        self._webhook_clients = authority.file
+        write_admission(self.directory, authority.client(API_SERVER))
 
     def _write_tokens(self) -> None:
         lines = [

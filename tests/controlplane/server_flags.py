@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from tests.client_certificates import ClientFiles
 from tests.controlplane.audit import WRITES, AuditLevel
 
 
@@ -80,9 +81,26 @@ def api_server_command(directory: Path, ports: Ports, flags: Flags) -> list[str]
         f"--audit-log-path={directory / 'audit.log'}",
         "--audit-log-mode=blocking",
         "--audit-log-maxsize=100000",
+        f"--admission-control-config-file={_admission_file(directory)}",
         *flags.gates,
         *flags.api_server,
     ]
+
+
+def write_admission(directory: Path, client: ClientFiles) -> None:
+    """Let the API server show a certificate to whatever webhook asks for one."""
+    config, kubeconfig = "apiserver.config.k8s.io/v1", directory / "webhooks.kubeconfig"
+    user = {"client-certificate": str(client.certificate), "client-key": str(client.key)}
+    stated = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}
+    kubeconfig.write_text(yaml.safe_dump(stated))
+    of_webhooks = {"apiVersion": config, "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": str(kubeconfig)}
+    plugins = [{"name": "MutatingAdmissionWebhook", "configuration": of_webhooks}]
+    document = {"apiVersion": config, "kind": "AdmissionConfiguration", "plugins": plugins}
+    _admission_file(directory).write_text(yaml.safe_dump(document))
+
+
+def _admission_file(directory: Path) -> Path:
+    return directory / "admission.yaml"
 
 
 def scheduler_command(directory: Path, kubeconfig: Path, flags: Flags) -> list[str]:

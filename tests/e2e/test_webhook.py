@@ -3,6 +3,7 @@
 import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from cruise.domain.policy import Mode
 from tests.builders import make_amounts, make_statistic
 from tests.controlplane import manifests
 from tests.controlplane.api import until
+from tests.controlplane.control_plane import API_SERVER
 from tests.webhook_server import ca_bundle, configured, running, store_of, webhook_settings
 
 WORKLOADS = {"Deployment": "deployments.apps", "StatefulSet": "statefulsets.apps", "Job": "jobs.batch"}
@@ -39,21 +41,23 @@ def deployment(namespace: str, name: str, replicas: int = 1, **more):
     return manifests.workload("Deployment", namespace, name, template(name, **more), replicas)
 
 
-def ready(settings) -> bool:
+def fetched(settings, path: str, body: bytes | None = None) -> bytes:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    address = f"https://{settings.webhook_address}{path}"
+    with urllib.request.urlopen(address, body, context=context, timeout=5) as answer:
+        return bytes(answer.read())
+
+
+def ready(settings) -> bool:
     try:
-        with urllib.request.urlopen(f"https://{settings.webhook_address}/readyz", context=context, timeout=5) as answer:
-            return bool(answer.status == 200)
+        return bool(fetched(settings, "/readyz"))
     except OSError:
         return False
 
 
 def metric(settings, name: str) -> dict[str, float]:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with urllib.request.urlopen(f"https://{settings.webhook_address}/metrics", context=context, timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = fetched(settings, "/metrics").decode().splitlines()
     pairs = [line.rsplit(" ", 1) for line in lines if line.startswith(name)]
     return {key: float(value) for key, value in pairs}
 
@@ -77,7 +81,8 @@ AS_SENT = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "me
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job"])
 def test_new_pods_ask_for_their_workloads_peak(control_plane, admin, namespace, tmp_path, kind):
-    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
+    known = {"webhook_client_ca_file": control_plane.webhook_client_ca_file, "webhook_client_names": {API_SERVER}}
+    settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}", **known)
     store = store_of(peak_of(namespace, f"{kind}/web"))
     with (
         configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
@@ -89,6 +94,9 @@ def test_new_pods_ask_for_their_workloads_peak(control_plane, admin, namespace, 
         assert container_of(pod) == SIZED
         original = parse_original_resources(pod["metadata"]["annotations"][ORIGINAL_RESOURCES])
         assert original == {"app": (make_amounts(1000, 1024), make_amounts(2000, 2048))}
+        # The API server has a certificate to show; nobody else has.
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            fetched(settings, "/mutate", b"{}")
 
 
 def test_a_cron_jobs_pods_are_sized_by_what_the_cron_job_used(control_plane, admin, namespace, tmp_path):

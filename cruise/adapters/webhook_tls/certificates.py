@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -110,6 +111,19 @@ def server_context() -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+def verify_clients(context: ssl.SSLContext, authorities: Path) -> None:
+    """Let clients show a certificate, and end the handshake where none of the authorities vouches for it.
+
+    One that shows none is let in: probes and scrapes have none. Raises BadInput.
+    """
+    try:
+        context.load_verify_locations(authorities)
+    except (OSError, ssl.SSLError) as error:
+        why = error.strerror or "no certificates in it"
+        raise BadInput(f"webhook_client_ca_file {authorities}: {why}; put the authorities there as PEM") from error
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def put_in_use(context: ssl.SSLContext, pair: KeyPair) -> None:

@@ -1,13 +1,14 @@
 """A running `serve` as probes, metrics and the API see it, from before its store is open until its end."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from cruise import __version__
 from cruise.adapters.kube.cluster import KubeCluster
 from cruise.adapters.kube.leading.leases import LeaderLease
+from cruise.app.http_bounds import ListenerTally, listener_figures
 from cruise.app.serve.activity import Activity
 from cruise.app.serve.reading_log import percent_of
 from cruise.domain.cluster import Snapshot
@@ -39,6 +40,7 @@ class Running:
     opened: Store | None = None
     cluster: KubeCluster | None = None
     lease: LeaderLease | None = None
+    tally: ListenerTally = field(default_factory=ListenerTally)
 
     @property
     def store(self) -> Store:
@@ -78,7 +80,7 @@ class Running:
 
     def metrics(self) -> bytes:
         """Return what `/metrics` shows."""
-        return metrics_text(__version__, self.now(), controller=self.figures())
+        return metrics_text(__version__, self.now(), controller=self.figures(), listener=listener_figures(self.tally))
 
     def reasons(self) -> list[str]:
         """Return why this process is not ready; one that another one leads is, once it could take over."""

@@ -7,6 +7,7 @@ import structlog
 
 from cruise.adapters.kube.http.connecting import own_namespace
 from cruise.app.clock import wall_clock
+from cruise.app.http_bounds import bounds_of
 from cruise.app.http_server import serve_http
 from cruise.app.serve.activity import Activity
 from cruise.app.serve.connections import (
@@ -46,7 +47,15 @@ async def serve(settings: Settings) -> None:
     running = Running(policy_of(settings), settings.api_token_file, wall_clock, Activity())
     app = health_app(running.reasons, running.metrics, create_api(running))
     host, _, port = settings.http_address.rpartition(":")
-    async with serve_http(app, host.strip("[]"), int(port), stop_seconds=_HTTP_STOP_SECONDS) as bound:
+    listening = serve_http(
+        app,
+        host.strip("[]"),
+        int(port),
+        stop_seconds=_HTTP_STOP_SECONDS,
+        bounds=bounds_of(settings),
+        tally=running.tally,
+    )
+    async with listening as bound:
         log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label)
         running.awaited = "the database"
         async with connections(settings, _say) as connected:

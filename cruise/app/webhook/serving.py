@@ -20,19 +20,21 @@ from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import SERVICE_ACCOUNT, connect, own_namespace
 from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.store.opening import open_store
+from cruise.adapters.webhook_tls.certificates import verify_clients
 from cruise.adapters.webhook_tls.configuration import publish_ca
 from cruise.adapters.webhook_tls.directory import TlsDirectory
 from cruise.adapters.webhook_tls.keeping import LIFETIME, CertificateKeeper, CertificatePlace
 from cruise.adapters.webhook_tls.secret import TlsSecret
 from cruise.app.clock import wall_clock
+from cruise.app.http_bounds import ListenerTally, bounds_of, listener_figures
 from cruise.app.http_server import serve_http
 from cruise.app.serve.connections import policy_of
 from cruise.app.webhook.admission_upkeep import AdmissionUpkeep, Quotas
 from cruise.app.webhook.stored_view import StoreFollower
 from cruise.errors import CruiseError, Throttled, Unavailable, one_refusal
-from cruise.interfaces.http.health import health_app
+from cruise.interfaces.http.health import AsgiApp, health_app
 from cruise.interfaces.http.metrics import metrics_text
-from cruise.interfaces.webhook import answers_and_durations, webhook_app
+from cruise.interfaces.webhook import Callers, answers_and_durations, webhook_app
 from cruise.runtime.admission.reviewing import Reviewer
 from cruise.runtime.admission.steering import Expected
 from cruise.runtime.ports import Store
@@ -67,7 +69,8 @@ class Webhook:
         self, settings: Settings, client: KubeClient, times: CertificateTimes, stored: Callable[[], OpenedStore]
     ) -> None:
         self._expected = Expected(wall_clock)
-        self.reviewer = Reviewer(self._expected)
+        self.reviewer = Reviewer(self._expected, settings.review_bounds(), settings.webhook_time_budget.total_seconds())
+        self.tally = ListenerTally()
         self.stopping = False
         self.quotas: Quotas = {}
         self._client = client
@@ -84,6 +87,8 @@ class Webhook:
             lifetime=times.lifetime,
             learning_time=times.learning_time,
         )
+        if settings.webhook_client_ca_file is not None:
+            verify_clients(self.keeper.context, settings.webhook_client_ca_file)
 
     async def run(self) -> None:
         """Decide until cancelled; then let clients move to another replica. Raises CruiseError."""
@@ -123,7 +128,7 @@ class Webhook:
             certificate_expires_at=self.keeper.expires_at,
             watch_lag_seconds=self.cluster.lag_seconds(),
         )
-        return metrics_text(__version__, wall_clock(), webhook=figures)
+        return metrics_text(__version__, wall_clock(), webhook=figures, listener=listener_figures(self.tally))
 
     async def _begin(self) -> None:
         """Get a certificate, for as long as it takes the API server to be there."""
@@ -186,10 +191,22 @@ async def serve_webhook(
     host, _, port = settings.webhook_address.rpartition(":")
     async with connect(settings.kube()) as client:
         webhook = Webhook(settings, client, times or CertificateTimes(), stored or (lambda: _stored(settings)))
-        app = health_app(webhook.reasons, webhook.metrics, webhook_app(webhook.reviewer, lambda: webhook.stopping))
-        async with serve_http(app, host.strip("[]"), int(port), tls=webhook.keeper.context) as bound:
-            log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label)
+        app = health_app(webhook.reasons, webhook.metrics, _reviews(settings, webhook))
+        tls, bounds = webhook.keeper.context, bounds_of(settings)
+        async with serve_http(app, host.strip("[]"), int(port), tls=tls, bounds=bounds, tally=webhook.tally) as bound:
+            callers = settings.webhook_client_ca_file or "anybody: webhook_client_ca_file is not set"
+            log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label, answers=str(callers))
             await webhook.run()
+
+
+def _reviews(settings: Settings, webhook: Webhook) -> AsgiApp:
+    known = settings.webhook_client_ca_file is not None
+    return webhook_app(
+        webhook.reviewer,
+        lambda: webhook.stopping,
+        largest_bytes=settings.webhook_max_review_bytes,
+        callers=Callers(settings.webhook_client_names) if known else None,
+    )
 
 
 def server_names(service: str, namespace: str) -> Sequence[str]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.largest_node import within_largest_node
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
@@ -14,7 +15,7 @@ from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import Guidance, Unreadable
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod, Quota
+from cruise.domain.cluster import Container, LimitRangeItem, Pod, Quota
 from cruise.domain.headroom import Sharing
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.qos import qos_class
@@ -50,7 +51,7 @@ def decide_admission(
     pod: Pod,
     eligibility: Eligibility,
     statistics: StatisticsTable,
-    nodes: Sequence[Node],
+    nodes: NodeIndex,
     limit_ranges: Sequence[LimitRangeItem],
     policy: Policy,
     quotas: Sequence[Quota] = (),
@@ -128,7 +129,7 @@ def _targets(
     managed: frozenset[ResourceName],
     limit_ranges: Sequence[LimitRangeItem],
     quotas: Sequence[Quota],
-    nodes: Sequence[Node],
+    nodes: NodeIndex,
     policy: Policy,
 ) -> list[ContainerTarget]:
     targets = []
@@ -207,9 +208,9 @@ def _demands_cpu_limit(limit_ranges: Sequence[LimitRangeItem]) -> bool:
     )
 
 
-def _cpu_limit(request: int, bounds: ContainerBounds, nodes: Sequence[Node]) -> int:
+def _cpu_limit(request: int, bounds: ContainerBounds, nodes: NodeIndex) -> int:
     """Return the largest CPU limit that the LimitRanges allow, and that any node could need."""
-    most = max((node.allocatable.cpu_millicores for node in nodes), default=UNBOUNDED)
+    most = UNBOUNDED if nodes.most_cpu_millicores is None else nodes.most_cpu_millicores
     return int(max(request, min(bounds.whole[4], request * bounds.ratios[0], most)))
 
 

@@ -6,16 +6,14 @@ The largest node may be gone for an hour, or be ordered for this very pod: only 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Node, Pod
+from cruise.domain.cluster import Pod
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
 from cruise.domain.revisions import originals_of
-from cruise.domain.scheduling import OWN_TAINTS
 from cruise.domain.sizes import with_sizes
 
-# Taints that Kubernetes itself puts on and takes off: not ready, under pressure, cordoned.
-_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
 _UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
 
@@ -23,7 +21,7 @@ def within_largest_node(
     pod: Pod,
     targets: Sequence[ContainerTarget],
     managed: frozenset[ResourceName],
-    nodes: Sequence[Node],
+    nodes: NodeIndex,
     *,
     keeps_template: bool,
 ) -> list[ContainerTarget]:
@@ -33,12 +31,11 @@ def within_largest_node(
     """
     need = counted_requests(with_sizes(pod, targets))
     rooms = []
-    for node in nodes:
-        if _could_hold(node, pod):
-            # Mostly the first node does, and there may be thousands.
-            if need.fits_in(node.allocatable):
-                return list(targets)
-            rooms.append(node.allocatable)
+    for room in nodes.rooms(pod):
+        # Mostly the first does.
+        if need.fits_in(room):
+            return list(targets)
+        rooms.append(room)
     if not rooms:
         return list(targets)
     largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
@@ -70,14 +67,6 @@ def _cut(wanted: Sequence[int], asked: Sequence[int], room: int, unit: int) -> l
         max(unit, floor, (floor + (one - floor) * spare // max(1, more)) // unit * unit)
         for one, floor in zip(wanted, floors, strict=True)
     ]
-
-
-def _could_hold(node: Node, pod: Pod) -> bool:
-    """Tell whether the pod may run on the node, whatever keeps pods off it for a while."""
-    lasting = [
-        taint for taint in node.taints if taint not in OWN_TAINTS and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
-    ]
-    return pod.placement.admits(node.name, node.labels) and pod.placement.tolerates_all(lasting)
 
 
 def _share(room: Resources, need: Resources) -> float:

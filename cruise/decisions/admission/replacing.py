@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from cruise.decisions.admission.admission import Mutate, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.eviction.destinations import Replacement
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
@@ -23,12 +24,14 @@ def replacements(
     if not policy.rules.careful_evictions:
         return None
 
+    nodes = NodeIndex(snapshot.nodes)
+
     def of(pod: Pod) -> Pod | None:
         anew = tuple(replace(one, allocated=None, actual=None, actual_limits=None) for one in pod.containers)
         fresh = replace(pod, node=None, phase="Pending", ready=False, resize=NO_RESIZE, containers=anew)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         quotas = snapshot.quotas.get(pod.namespace, ())
-        decision = decide_admission(fresh, eligibility, statistics, snapshot.nodes, ranges, policy, quotas)
+        decision = decide_admission(fresh, eligibility, statistics, nodes, ranges, policy, quotas)
         if isinstance(decision, Mutate):
             fresh = with_sizes(fresh, decision.containers)
         refused = (ranges and breaks_limit_range(fresh, (), ranges)) or (quotas and not grants(fresh, quotas))

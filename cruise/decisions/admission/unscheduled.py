@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from cruise.decisions.admission.admission import Leave, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.sizing.dead_band import dead_band_of
@@ -35,7 +36,8 @@ def decide_unscheduled(
     if not waiting:
         return [], []
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
-    decided = [_decide(pod, eligibility, statistics, snapshot, policy, refused or {}) for pod in waiting]
+    nodes = NodeIndex(snapshot.nodes)
+    decided = [_decide(pod, eligibility, statistics, snapshot, nodes, policy, refused or {}) for pod in waiting]
     return (
         [one for one in decided if isinstance(one, ResizePod)],
         [one for one in decided if isinstance(one, Hold)],
@@ -52,11 +54,12 @@ def _decide(
     eligibility: Eligibility,
     statistics: StatisticsTable,
     snapshot: Snapshot,
+    nodes: NodeIndex,
     policy: Policy,
     refused: Mapping[str, RefusedTarget],
 ) -> ResizePod | Hold:
     ranges = snapshot.limit_ranges.get(pod.namespace, ())
-    decision = decide_admission(pod, eligibility, statistics, snapshot.nodes, ranges, policy)
+    decision = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
     if isinstance(decision, Leave):
         return Hold(pod.namespace, pod.name, decision.reason, decision.detail)
     guidance = eligibility.guidance_of(pod)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import partial
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.eviction.ranking import rank_for_eviction
@@ -147,9 +148,9 @@ def explain(
     known = guidance if isinstance(guidance, Guidance) else None
     node = next((node for node in snapshot.nodes if node.name == pod.node), None)
     if node is None:
-        admission = decide_admission(
-            pod, eligibility, statistics, snapshot.nodes, snapshot.limit_ranges.get(pod.namespace, ()), policy
-        )
+        nodes = NodeIndex(snapshot.nodes)
+        ranges = snapshot.limit_ranges.get(pod.namespace, ())
+        admission = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
         return Explanation(
             pod=pod,
             fate=Fate.PENDING,

@@ -95,6 +95,10 @@ def _webhook(facts: WebhookFacts, mode: Mode, now: datetime) -> Iterator[CheckIt
         fix = "set failurePolicy: Ignore; otherwise no pod is created while the webhook is away"
         yield CheckItem("webhook", "fails open", Level.RED, "failurePolicy is not Ignore", fix)
     yield _certificate(facts, now)
+    words = "reviews are answered to whoever reaches the webhook; with webhook_client_ca_file, to the API server only"
+    if facts.knows_callers:
+        words = "reviews are answered to the client certificates of webhook_client_ca_file"
+    yield CheckItem("webhook", "callers", Level.OK, words)
 
 
 def _certificate(facts: WebhookFacts, now: datetime) -> CheckItem:

@@ -124,6 +124,15 @@ class WebhookFigures:
     watch_lag_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ListenerFigures:
+    """A listener now, and whom it turned away since the process began, by why."""
+
+    connections: int
+    body_bytes: int
+    turned_away: Mapping[str, int]
+
+
 def kind_of_outcome(outcome: Outcome) -> OutcomeKind:
     """Return what an outcome is counted under."""
     return (action_name(outcome), outcome.verdict, outcome.reason)

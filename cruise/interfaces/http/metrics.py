@@ -17,7 +17,14 @@ from prometheus_client.registry import Collector
 
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Refusal
-from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
+from cruise.interfaces.http.figures import (
+    ControllerFigures,
+    JobFigures,
+    ListenerFigures,
+    PackingFigures,
+    PassFigures,
+    WebhookFigures,
+)
 from cruise.runtime.node_load import NodeLoadPass
 
 
@@ -26,22 +33,29 @@ def metrics_text(
     now: datetime,
     controller: ControllerFigures | None = None,
     webhook: WebhookFigures | None = None,
+    listener: ListenerFigures | None = None,
 ) -> bytes:
     """Return the figures of one process as Prometheus reads them, with those of the process itself."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Figures(version, now, controller, webhook))
+    registry.register(_Figures(version, now, controller, webhook, listener))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 class _Figures(Collector):
     def __init__(
-        self, version: str, now: datetime, controller: ControllerFigures | None, webhook: WebhookFigures | None
+        self,
+        version: str,
+        now: datetime,
+        controller: ControllerFigures | None,
+        webhook: WebhookFigures | None,
+        listener: ListenerFigures | None,
     ) -> None:
         self._version = version
         self._now = now
         self._controller = controller
         self._webhook = webhook
+        self._listener = listener
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family."""
@@ -52,6 +66,8 @@ class _Figures(Collector):
             yield from _controller(self._controller, self._now)
         if self._webhook is not None:
             yield from _webhook(self._webhook, self._now)
+        if self._listener is not None:
+            yield from _listener(self._listener)
 
 
 def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
@@ -181,6 +197,17 @@ def _webhook(figures: WebhookFigures, now: datetime) -> Iterator[Metric]:
             figures.certificate_expires_at.timestamp(),
         )
     yield from _freshness("cruise_webhook", figures.statistics_at, figures.watch_lag_seconds, now)
+
+
+def _listener(figures: ListenerFigures) -> Iterator[Metric]:
+    yield GaugeMetricFamily("cruise_http_connections", "Connections that are open.", figures.connections)
+    yield GaugeMetricFamily("cruise_http_body_bytes", "Bytes of requests under way.", figures.body_bytes)
+    turned_away = CounterMetricFamily(
+        "cruise_http_turned_away", "Connections that were ended before an answer.", labels=["reason"]
+    )
+    for reason, count in figures.turned_away.items():
+        turned_away.add_metric([reason], count)
+    yield turned_away
 
 
 def _freshness(

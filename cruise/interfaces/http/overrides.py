@@ -135,6 +135,9 @@ def _refuse_misspelt(kind: str) -> None:
 
 
 def _text(value: str | float) -> str:
+    if isinstance(value, int):
+        # A float has not so many digits.
+        return str(value)
     return value if isinstance(value, str) else f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 

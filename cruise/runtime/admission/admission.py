@@ -8,6 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.steering import steered
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.annotations import ORIGINAL_RESOURCES
@@ -32,6 +33,7 @@ class Admitter:
         now: datetime,
     ) -> None:
         self._eligibility = Eligibility(snapshot, statistics, stored, policy, now)
+        self._nodes = NodeIndex(snapshot.nodes)
         self._snapshot = snapshot
         self._statistics = statistics
         self._policy = policy
@@ -64,7 +66,7 @@ class Admitter:
             pod,
             self._eligibility,
             self._statistics,
-            snapshot.nodes,
+            self._nodes,
             snapshot.limit_ranges.get(pod.namespace, ()),
             self._policy,
             snapshot.quotas.get(pod.namespace, ()),

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -27,6 +28,7 @@ from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.patches.json_patch import tried_patch
 from cruise.kube_json.patches.steering_patch import affinity_operations, check_affinity, preferred_terms
 from cruise.kube_json.refusals import convert
+from cruise.kube_json.review_bounds import ReviewBounds, TooMuch, check_elements, check_pod
 from cruise.kube_json.wire.pod_json import PodObject
 from cruise.runtime.admission.admission import Admitter
 from cruise.runtime.admission.steering import Expected
@@ -43,14 +45,26 @@ NOT_READY: Verdict = ("failed", "not-ready")
 UNREADABLE: Verdict = ("failed", "unreadable")
 PATCH_IN_DOUBT: Verdict = ("failed", "patch-in-doubt")
 MISTAKE: Verdict = ("failed", "mistake")
+TOO_LARGE: Verdict = ("left", "too-large")
+TOO_LATE: Verdict = ("failed", "too-late")
+UNKNOWN_CALLER: Verdict = ("refused", "unknown-caller")
 
 SECONDS_BOUNDS = (0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.1)
 
 _AS_IT_IS = Answer()
+_DEFAULT_BOUNDS = ReviewBounds()
 # Each answer takes about a kilobyte.
 _MOST_REMEMBERED = 32_768
 # What may be different a moment later without any new state: an owner that the watch had not seen yet.
 _PASSING = frozenset({Reason.NO_STATISTICS, Reason.NO_CONTROLLER})
+
+
+Decided = tuple[Answer, Verdict, bool]
+"""An answer, its verdict, and whether both hold as long as what is decided by does."""
+
+
+class TooLate(Exception):
+    """The time in which a review is decided is over."""
 
 
 @dataclass(slots=True)
@@ -79,16 +93,26 @@ class _State:
 class Reviewer:
     """Answers reviews under the state that it was last given; without any, pods are created as they are.
 
-    Those `expected` by a packing plan are steered besides.
+    Those `expected` by a packing plan are steered besides. What is beyond `bounds`, or not decided `budget_seconds`
+    after it came, is answered unchanged. `clock` is monotonic, in seconds.
     """
 
-    def __init__(self, expected: Expected | None = None) -> None:
+    def __init__(
+        self,
+        expected: Expected | None = None,
+        bounds: ReviewBounds = _DEFAULT_BOUNDS,
+        budget_seconds: float = 1.0,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
         self.counts = AdmissionCounts()
         self.why_idle = "not ready yet"
         self.decided = 0
         """How many pods were decided on under the present state: what it remembers of them takes memory."""
         self._state: _State | None = None
         self._expected = expected
+        self._bounds = bounds
+        self._budget_seconds = budget_seconds
+        self._clock = clock
 
     @property
     def ready(self) -> bool:
@@ -105,47 +129,61 @@ class Reviewer:
         self.why_idle = why
         self._state = None
 
-    def review(self, body: bytes) -> bytes:
-        """Return the answer to a review, or to whatever came in its place."""
-        began = perf_counter()
+    def now(self) -> float:
+        """Return the time now, for `review`."""
+        return self._clock()
+
+    def review(self, body: bytes, came_at: float | None = None) -> bytes:
+        """Return the answer to a review, or to whatever came in its place; it may have waited since it came."""
+        began = self._clock()
+        latest = (began if came_at is None else came_at) + self._budget_seconds
         try:
-            answer = self._review(body)
+            answer = self._review(body, latest)
+        except TooLate:
+            answer = self._unchanged(uid_in(body), TOO_LATE, "there was no time to decide")
+        except TooMuch as error:
+            answer = self._unchanged(uid_in(body), ("left", error.reason), str(error))
         except BadInput as error:
             answer = self._unchanged(uid_in(body), UNREADABLE, str(error))
         except Exception as error:
             # The one place where anything at all is caught: whatever is wrong with cruise, the pod must be created.
             log.error("admission failed", error=repr(error), exc_info=True)
             answer = self._unchanged(uid_in(body), MISTAKE, "deciding failed")
-        seconds = perf_counter() - began
+        seconds = self._clock() - began
         counts = self.counts
         counts.seconds[bisect_left(SECONDS_BOUNDS, seconds)] += 1
         counts.seconds_sum += seconds
         return answer
 
-    def refuse_to_read(self, beginning: bytes, why: str) -> bytes:
+    def refuse_to_read(self, beginning: bytes, verdict: Verdict, why: str) -> bytes:
         """Return the answer to what is not read to its end: unchanged, with a warning."""
-        return self._unchanged(uid_in(beginning), UNREADABLE, why)
+        return self._unchanged(uid_in(beginning), verdict, why)
 
-    def _review(self, body: bytes) -> bytes:
+    def refuse_to_answer(self, verdict: Verdict) -> None:
+        """Count a review that is not answered at all."""
+        self.counts.verdicts[verdict] += 1
+
+    def _review(self, body: bytes, latest: float) -> bytes:
         state = self._state
         if state is None:
             return self._unchanged(uid_in(body), NOT_READY, self.why_idle)
+        check_elements(body, self._bounds)
         seen = glance(body)
         if seen is None or (self._expected is not None and self._expected.may_concern(body)):
-            return self._answer_in_full(body, state, None)
+            return self._answer_in_full(body, state, None, latest)
         uid, digest = seen
         known = state.answers.get(digest)
         if known is None:
-            return self._answer_in_full(body, state, digest)
+            return self._answer_in_full(body, state, digest, latest)
         answer, verdict = known
         self.counts.verdicts[verdict] += 1
         self.counts.remembered += 1
         return answer.to(uid)
 
-    def _answer_in_full(self, body: bytes, state: _State, digest: bytes | None) -> bytes:
+    def _answer_in_full(self, body: bytes, state: _State, digest: bytes | None, latest: float) -> bytes:
         question = decode_question(body)
         self.decided += 1
-        answer, verdict, lasting = self._steered(question, state) or _decide(question, state)
+        answer, verdict, lasting = self._decided(question, state, latest)
         self.counts.verdicts[verdict] += 1
         if digest is not None and lasting:
             if len(state.answers) >= _MOST_REMEMBERED:
@@ -153,12 +191,36 @@ class Reviewer:
             state.answers[digest] = (answer, verdict)
         return answer.to(question.uid)
 
-    def _steered(self, question: Question, state: _State) -> tuple[Answer, Verdict, bool] | None:
-        """Return the answer to a pod that a packing plan expects, None for any other."""
+    def _decided(self, question: Question, state: _State, latest: float) -> Decided:
+        """Return the answer to one pod, steered or not. Raises BadInput, and TooLate."""
+        if not question.creates_pod:
+            return _AS_IT_IS, NOT_A_NEW_POD, False
+        document = pod_in_creation(question)
+        try:
+            check_pod(document, self._bounds)
+        except TooMuch as error:
+            return _with_warning(str(error)), ("left", error.reason), True
+        self._see_that_there_is_time(latest)
+        pod = state.reader.read(document)
+        steered = self._steered(question, pod, state)
+        if steered is not None:
+            return steered
+        created, decision = state.admitter.admit(pod)
+        self._see_that_there_is_time(latest)
+        return _answered(question, state, pod, created, decision)
+
+    def _see_that_there_is_time(self, latest: float) -> None:
+        if self._clock() > latest:
+            raise TooLate
+
+    def _steered(self, question: Question, pod: Pod, state: _State) -> Decided | None:
+        """Return the answer to a pod that a packing plan expects, None for any other.
+
+        A dry run is answered alike, and takes no other pod's place.
+        """
         expected = self._expected
-        if expected is None or not expected.any or state.unpatched is not None or not question.creates_pod:
+        if expected is None or not expected.any or state.unpatched is not None:
             return None
-        pod = state.reader.read(pod_in_creation(question))
         one = expected.find(pod)
         if one is None:
             return None
@@ -166,7 +228,7 @@ class Reviewer:
         if not is_steered:
             return None
         answer = _patched(question, state.reader, pod, created, one.node)
-        if answer[1] == STEERED:
+        if answer[1] == STEERED and not question.dry_run:
             expected.claim(one)
         return answer
 
@@ -175,12 +237,7 @@ class Reviewer:
         return _with_warning(why).to(uid)
 
 
-def _decide(question: Question, state: _State) -> tuple[Answer, Verdict, bool]:
-    """Return the answer, its verdict, and whether both hold as long as the state does."""
-    if not question.creates_pod:
-        return _AS_IT_IS, NOT_A_NEW_POD, False
-    pod = state.reader.read(pod_in_creation(question))
-    created, decision = state.admitter.admit(pod)
+def _answered(question: Question, state: _State, pod: Pod, created: Pod, decision: Mutate | Leave) -> Decided:
     match decision:
         case Leave(reason=Reason.UNREADABLE_ANNOTATION, detail=detail):
             return _with_warning(detail), ("left", decision.reason.value), True
@@ -192,9 +249,7 @@ def _decide(question: Question, state: _State) -> tuple[Answer, Verdict, bool]:
             return _patched(question, state.reader, pod, created)
 
 
-def _patched(
-    question: Question, reader: PodReader, pod: Pod, created: Pod, node: str | None = None
-) -> tuple[Answer, Verdict, bool]:
+def _patched(question: Question, reader: PodReader, pod: Pod, created: Pod, node: str | None = None) -> Decided:
     """Return the patch that makes a submitted pod the created one, and with `node` prefer that."""
 
     def read(document: dict[str, Any]) -> Pod:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
@@ -64,7 +65,7 @@ def use(container="app", cpu=400, memory_mib=300, max_mib=None, **more):
 def decide(pod: Pod, *rows, nodes=ONE_NODE, ranges=(), policy=INITIAL, **snapshot) -> Mutate | Leave:
     table = make_table(*(rows or (use(),)))
     whole = make_snapshot([], nodes=nodes, workloads=snapshot.pop("workloads", [make_workload()]), **snapshot)
-    return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, nodes, ranges, policy)
+    return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, NodeIndex(nodes), ranges, policy)
 
 
 def mutated(pod: Pod, *rows, **more) -> tuple[ContainerTarget, ...]:
@@ -379,14 +380,14 @@ def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refus
         bare = tuple(replace(c, allocated=None, actual=None, actual_limits=None) for c in original.containers)
         pod = replace(original, node=None, phase="Pending", containers=bare)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
-        decision = decide_admission(pod, eligibility, known, snapshot.nodes, ranges, policy)
+        decision = decide_admission(pod, eligibility, known, NodeIndex(snapshot.nodes), ranges, policy)
         if isinstance(decision, Leave):
             continue
         kept = format_original_resources(original_amounts(pod, decision))
         created = admitted(pod, decision, {ORIGINAL_RESOURCES: kept})
         assert created.qos is pod.qos is qos_class(created)
         check_creation(created, ranges)
-        again = decide_admission(created, eligibility, known, snapshot.nodes, ranges, policy)
+        again = decide_admission(created, eligibility, known, NodeIndex(snapshot.nodes), ranges, policy)
         assert isinstance(again, Leave)
         assert again.reason is Reason.SETTLED
 
@@ -415,7 +416,7 @@ def in_revision(pod: Pod, minutes: int | None, policy=INITIAL, rows=(PEAK,)) -> 
         runs[stated_by(NEW_TEMPLATE)[0]] = Run(NOW_SECONDS - 60 * minutes, NOW_SECONDS)
     table = replace(make_table(*rows), revisions=Revisions({OF_WEB: runs}))
     whole = make_snapshot([], nodes=ONE_NODE, workloads=[make_workload()])
-    return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, ONE_NODE, (), policy)
+    return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, NodeIndex(ONE_NODE), (), policy)
 
 
 def sizes_in_revision(pod: Pod, minutes: int | None, **more) -> ContainerTarget:
@@ -465,7 +466,7 @@ def created(policy=INITIAL, sharing=SHARED, pod=None, **snapshot) -> Mutate | Le
     table = replace(make_table(SPIKY), sharing=sharing)
     whole = make_snapshot([], nodes=ONE_NODE, workloads=[make_workload()], **snapshot)
     eligibility = Eligibility(whole, table, {}, policy, NOW)
-    return decide_admission(pod or new_pod(), eligibility, table, ONE_NODE, (), policy)
+    return decide_admission(pod or new_pod(), eligibility, table, NodeIndex(ONE_NODE), (), policy)
 
 
 def requested(decision: Mutate | Leave) -> tuple[Amounts, AdmissionSize]:

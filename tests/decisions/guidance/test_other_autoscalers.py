@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.admission.admission import Leave, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.guidance.other_autoscalers import UNCLAIMED, OtherAutoscalers
 from cruise.domain.actions import Hold, Reason
@@ -151,7 +152,7 @@ def test_a_pod_that_a_vpa_sizes_is_held_and_created_as_it_is_sent(mode: str) -> 
     statistics = make_table(make_statistic(""))
     eligibility = Eligibility(world, statistics, {}, FULL, NOW)
     created = replace(pod, node=None, phase="Pending")
-    decision = decide_admission(created, eligibility, statistics, world.nodes, (), FULL)
+    decision = decide_admission(created, eligibility, statistics, NodeIndex(world.nodes), (), FULL)
     assert decision == Leave(Reason.OTHER_AUTOSCALER, detail)
 
 

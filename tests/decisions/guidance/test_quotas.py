@@ -3,6 +3,7 @@
 import pytest
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
 from cruise.domain.actions import ContainerTarget, Reason
@@ -29,7 +30,7 @@ def decide(*quotas: Quota, ranges=(), **container):
     snapshot = make_snapshot([], nodes=[make_node()], workloads=[make_workload()])
     pod = make_pod("", node=None, containers=[make_container(settled=False, **container)])
     eligibility = Eligibility(snapshot, TABLE, {}, policy, NOW)
-    return decide_admission(pod, eligibility, TABLE, snapshot.nodes, ranges, policy, quotas)
+    return decide_admission(pod, eligibility, TABLE, NodeIndex(snapshot.nodes), ranges, policy, quotas)
 
 
 def limits(decision):

@@ -75,6 +75,13 @@ async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):
     assert (await api.get("/overrides")).json() == {"total": 1, "offset": 0, "items": [answered.json()]}
 
 
+@pytest.mark.parametrize("setting", ["memory-max", "cpu-min", "headroom-factor"])
+@pytest.mark.parametrize("text", ["9" * 400, "-" + "9" * 400, f'"{"9" * 400}"', "0." + "9" * 400])
+async def test_numbers_of_hundreds_of_digits_are_refused_in_words(api, setting, text):
+    answered = await api.put(WEB, content=f'{{"{setting}": {text}}}')
+    assert answered.status_code == (200 if text.startswith("0.") else 422)
+
+
 @pytest.mark.parametrize(("kind", "code"), [("Deploymnt", 422), ("Statefulset", 422), ("Rollout", 200), ("Job", 200)])
 async def test_a_misspelt_kind_is_refused_and_a_kind_of_somebody_elses_is_not(api, scene, kind, code):
     answered = await api.put(f"/overrides/shop/{kind}/web", json={"mode": "off"})

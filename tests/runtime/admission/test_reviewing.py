@@ -1,6 +1,7 @@
 """From a review to its answer: laws of the whole path, what is remembered, and what goes wrong."""
 
 import copy
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -12,11 +13,13 @@ from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import LimitRangeItem, WorkloadRef
 from cruise.domain.original_resources import parse_original_resources
+from cruise.domain.policy import Mode, Policy
 from cruise.kube_json.objects.owners import NO_OWNERS, OwnerKey, Owners
 from cruise.kube_json.objects.pod import decode_pod
 from cruise.runtime.admission.admission import Admitter
-from cruise.runtime.admission.reviewing import MISTAKE, NOT_READY, PATCH_IN_DOUBT, UNREADABLE, Reviewer
+from cruise.runtime.admission.reviewing import MISTAKE, NOT_READY, PATCH_IN_DOUBT, TOO_LATE, UNREADABLE, Reviewer
 from tests.admission_reviews import (
+    TABLE,
     UID,
     Recorder,
     encoded,
@@ -28,7 +31,15 @@ from tests.admission_reviews import (
     response_of,
     submitted_pods,
 )
-from tests.builders import make_amounts, make_container_json, make_pod_json
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_container_json,
+    make_node,
+    make_pod_json,
+    make_snapshot,
+    make_workload,
+)
 
 limit_ranges = st.sampled_from(
     [
@@ -217,3 +228,85 @@ def test_no_more_answers_are_remembered_than_memory_allows(monkeypatch):
         labels = {"app": name, "pod-template-hash": "7d9f8b6c5d"}
         assert "patch" in answer_of(reviewer, pod_json(labels=labels))
     assert reviewer.counts.remembered == 1
+
+
+# ---- what would take too long ----
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def bounded_out(reviewer, pod):
+    """The reason that a pod is left for, which has to be said to whoever creates it too."""
+    before = Counter(reviewer.counts.verdicts)
+    answer = answer_of(reviewer, pod)
+    assert not patch_in(answer)
+    assert answer["warnings"]
+    [verdict] = reviewer.counts.verdicts - before
+    return verdict
+
+
+def test_twenty_thousand_affinity_terms_on_two_hundred_nodes_are_not_evaluated():
+    snapshot = make_snapshot([], nodes=[make_node(f"n-{number}") for number in range(200)], workloads=[make_workload()])
+    admitter = Admitter(snapshot, TABLE, {}, Policy(mode=Mode.INITIAL), NOW)
+    reviewer = make_reviewer(admitter)
+    pod = pod_json()
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["nowhere"]}]}
+    pod["spec"]["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term] * 20_000}}}
+    assert bounded_out(reviewer, pod) == ("left", "too-large")
+    pod["spec"]["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}] * 5_000}}}
+    assert bounded_out(reviewer, pod) == ("left", "too-many-affinity-terms")
+    assert admitter._nodes.evaluated == 0
+    pod["spec"]["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term] * 300}}}
+    assert patch_in(answer_of(reviewer, pod))
+    # Once to decide, and a second look at the patched pod costs no more.
+    assert admitter._nodes.evaluated == 300
+
+
+def test_sixty_thousand_annotations_are_not_read():
+    reviewer = make_reviewer()
+    pod = pod_json()
+    pod["metadata"]["annotations"] = {f"key-{number}": "" for number in range(60_000)}
+    assert bounded_out(reviewer, pod) == ("left", "too-large")
+    pod["metadata"]["annotations"] = {f"key-{number}": "" for number in range(1_001)}
+    assert bounded_out(reviewer, pod) == ("left", "too-many-annotations")
+
+
+def test_too_much_is_remembered():
+    reviewer = make_reviewer()
+    pod = pod_json()
+    pod["spec"]["tolerations"] = [{"operator": "Exists"}] * 201
+    assert bounded_out(reviewer, pod) == ("left", "too-many-tolerations")
+    answer_of(reviewer, pod)
+    assert (reviewer.counts.remembered, reviewer.decided) == (1, 1)
+
+
+@pytest.mark.parametrize("amount", ["9" * 400, "1" + "0" * 4999, "-" + "9" * 400])
+@pytest.mark.parametrize("quoted", [True, False])
+def test_a_quantity_of_hundreds_of_digits_is_answered_unchanged(amount, quoted):
+    reviewer = make_reviewer()
+    review = encoded(make_review(pod_json(containers=[make_container_json(cpu="THAT")])))
+    body = review.replace(b'"THAT"', f'"{amount}"'.encode() if quoted else amount.encode())
+    answer = response_of(reviewer.review(body))
+    assert not patch_in(answer)
+    assert answer["warnings"]
+    assert reviewer.counts.verdicts == {UNREADABLE: 1}
+
+
+def test_what_waited_too_long_is_answered_unchanged():
+    now = 100.0
+    reviewer = Reviewer(budget_seconds=1.0, clock=lambda: now)
+    reviewer.use(make_admitter(), NO_OWNERS)
+    body = encoded(make_review(pod_json()))
+    answer = response_of(reviewer.review(body, came_at=98.9))
+    assert not patch_in(answer)
+    assert answer["warnings"]
+    assert reviewer.counts.verdicts == {TOO_LATE: 1}
+    assert patch_in(response_of(reviewer.review(body, came_at=99.1)))
+
+
+def test_what_takes_too_long_to_decide_is_answered_unchanged():
+    times = iter(range(100))
+    reviewer = Reviewer(budget_seconds=1.5, clock=lambda: float(next(times)))
+    reviewer.use(make_admitter(), NO_OWNERS)
+    assert not patch_in(response_of(reviewer.review(encoded(make_review(pod_json())))))
+    assert reviewer.counts.verdicts == {TOO_LATE: 1}

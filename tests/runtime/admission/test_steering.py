@@ -72,6 +72,12 @@ def test_as_many_pods_are_steered_as_are_expected_and_no_more():
     assert desk.reviewer.counts.verdicts[STEERED_VERDICT] == 2
 
 
+def test_a_dry_run_takes_nobodys_place():
+    desk = Desk(steering(1))
+    assert [node_of(desk.ask(submitted(), dryRun=True)) for _ in range(3)] == ["n1", "n1", "n1"]
+    assert [node_of(desk.ask(submitted())) for _ in range(2)] == ["n1", None]
+
+
 def test_a_steered_pod_is_not_steered_again():
     desk = Desk(steering(1), steering(2))
     created = desk.ask(submitted())

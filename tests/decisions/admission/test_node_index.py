@@ -1,0 +1,88 @@
+"""Nodes found by sets are those found one by one, and the work does not grow with the nodes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.admission.node_index import NodeIndex
+from cruise.domain.scheduling import (
+    OVERLOADED,
+    NodeSelectorTerm,
+    Operator,
+    Placement,
+    Requirement,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
+from tests.builders import make_node, make_pod
+
+CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
+GPU = Taint("gpu", "yes", TaintEffect.NO_EXECUTE)
+RATHER_NOT = Taint("spot", "yes", TaintEffect.PREFER_NO_SCHEDULE)
+
+keys = st.sampled_from(["zone", "gen", "disk"])
+values = st.sampled_from(["a", "b", "1", "01", "2", "-3", "1_0", "", "9" * 5000])
+labels = st.dictionaries(keys, values)
+
+
+@st.composite
+def nodes(draw):
+    return [
+        make_node(
+            f"n{number}",
+            cpu=draw(st.sampled_from([1000, 2000, 4000])),
+            labels=draw(labels),
+            taints=tuple(draw(st.sets(st.sampled_from([CORDONED, OVERLOADED, GPU, RATHER_NOT])))),
+        )
+        for number in range(draw(st.integers(0, 12)))
+    ]
+
+
+requirements = st.builds(
+    Requirement, keys | st.just("none"), st.sampled_from(Operator), st.lists(values, max_size=3).map(tuple)
+)
+fields = st.builds(
+    Requirement,
+    st.sampled_from(["metadata.name", "metadata.name", "spec.other"]),
+    st.sampled_from(Operator),
+    st.lists(st.sampled_from(["n0", "n1", "n7", "x"]), max_size=2).map(tuple),
+)
+terms = st.builds(
+    NodeSelectorTerm, st.lists(requirements, max_size=3).map(tuple), st.lists(fields, max_size=2).map(tuple)
+)
+placements = st.builds(
+    Placement,
+    st.lists(st.tuples(keys, values), max_size=2).map(tuple),
+    st.none() | st.lists(terms, max_size=3).map(tuple),
+    st.lists(st.sampled_from([Toleration("gpu", exists=True), Toleration("gpu", value="no")]), max_size=2).map(tuple),
+)
+
+
+def could_hold(node, placement):
+    lasting = [taint for taint in node.taints if taint not in (CORDONED, OVERLOADED)]
+    return placement.admits(node.name, node.labels) and placement.tolerates_all(lasting)
+
+
+@given(nodes(), st.lists(placements, min_size=1, max_size=4))
+def test_the_sizes_found_are_those_of_the_nodes_that_admit_the_pod(some, wanted):
+    index = NodeIndex(some)
+    for placement in wanted:
+        found = list(index.rooms(make_pod("", node=None, placement=placement)))
+        assert len(found) == len(set(found))
+        assert set(found) == {node.allocatable for node in some if could_hold(node, placement)}
+
+
+def test_the_work_is_by_terms_and_not_by_terms_times_nodes():
+    some = [make_node(f"n{number}", labels={"zone": f"z{number % 3}"}) for number in range(200)]
+    term = NodeSelectorTerm((Requirement("zone", Operator.IN, ("nowhere",)),))
+    index = NodeIndex(some)
+    assert not list(index.rooms(make_pod("", node=None, placement=Placement(terms=(term,) * 20_000))))
+    assert index.evaluated == 20_000
+
+
+def test_labels_that_no_node_has_leave_nothing_behind():
+    index = NodeIndex([make_node()])
+    for number in range(100):
+        term = NodeSelectorTerm((Requirement(f"key-{number}", Operator.EXISTS),))
+        assert not list(index.rooms(make_pod("", node=None, placement=Placement(terms=(term,)))))
+    assert not index._labels
