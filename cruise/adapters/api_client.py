@@ -9,6 +9,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
+from cruise.adapters.secrets import read_token
 from cruise.errors import BadInput, Unavailable
 
 _SECONDS = 10.0
@@ -31,7 +32,7 @@ class ApiClient:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise BadInput(f'--server: "{server}" is not an address; write e.g. https://cruise.example.org')
         self.place = server.rstrip("/")
-        self._token = _read_token(token_file) if token_file is not None else None
+        self._token = read_token(token_file, "the token file") if token_file is not None else None
         context = ssl.create_default_context()
         self._opener = build_opener(_NoRedirects(), HTTPSHandler(context=context))
 
@@ -83,13 +84,3 @@ def _document(body: bytes) -> Mapping[str, object]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _read_token(path: Path) -> str:
-    try:
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"the token file {path} cannot be read: {error}") from error
-    if not token or not token.isprintable():
-        raise BadInput(f"the token file {path} holds no token")
-    return token

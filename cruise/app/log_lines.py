@@ -1,15 +1,14 @@
 """Logs: one line an event on standard error, as JSON for machines and as text for people."""
 
 import logging
-import re
 import sys
 from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-# User and password in an address.
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+from cruise.adapters.secrets import without_credentials
+
 # Chatty where nothing is wrong, or where cruise logs it itself: turns that are skipped because the one before
 # still runs, connections that close, requests that are sent again.
 _QUIET = {
@@ -18,6 +17,10 @@ _QUIET = {
     "alembic": logging.WARNING,
     "urllib3": logging.ERROR,
 }
+# Without the variables of each frame: they hold tokens and passwords.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=40)
+)
 _FIRST = ("timestamp", "level", "event")
 
 
@@ -59,7 +62,7 @@ def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
 
 
 def _json() -> list[Processor]:
-    return [_in_order, structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+    return [_in_order, _TRACEBACKS, structlog.processors.JSONRenderer(default=str)]
 
 
 def _text(colours: bool) -> list[Processor]:
@@ -82,5 +85,5 @@ def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -
     """Take user and password out of every address."""
     for key, value in event.items():
         if isinstance(value, str) and "@" in value:
-            event[key] = _CREDENTIALS.sub("", value)
+            event[key] = without_credentials(value)
     return event

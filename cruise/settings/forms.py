@@ -10,6 +10,8 @@ from pathlib import Path
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII)
+# Printable ASCII without a space at either end, which HTTP carries as it is.
+_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+", re.ASCII)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -152,7 +154,7 @@ def _read_headers(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError(value)
     for name, text in value.items():
-        if not _HEADER_NAME.fullmatch(name) or not isinstance(text, str) or not text.isprintable():
+        if not _HEADER_NAME.fullmatch(name) or not isinstance(text, str) or not _HEADER_VALUE.fullmatch(text):
             raise ValueError(name)
     return dict(value)
 

@@ -68,7 +68,8 @@ def _read(place: str, key: str, value: object) -> object:
         return form.read(value)
     except ValueError as error:
         line = " ".join(str(value).split())[:60]
-        shown = "the value" if form.secret else f'"{line}"' if isinstance(value, str) else line
+        # An address may hold a password.
+        shown = "the value" if form.secret or "@" in line else f'"{line}"' if isinstance(value, str) else line
         raise BadInput(f"{place}: {shown} is not {form.what}; write e.g. {form.example}") from error
 
 

@@ -103,3 +103,17 @@ def test_an_exception_is_logged_whole(form: str):
     assert "a bug" in out.getvalue()
     if form == "json":
         assert len(out.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_traceback_shows_where_it_failed_and_no_variable(form: str):
+    out = lines(form)
+    token = "Bearer canary8c1d"
+    try:
+        raise RuntimeError(f"of {len(token)} characters")
+    except RuntimeError:
+        structlog.get_logger().error("failed", exc_info=True)
+        logging.getLogger("library").error("failed", exc_info=True)
+    assert out.getvalue().count("of 17 characters") >= 2
+    assert "test_log_lines.py" in out.getvalue()
+    assert "canary8c1d" not in out.getvalue()

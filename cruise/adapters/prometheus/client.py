@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from prometheus_api_client.prometheus_connect import PrometheusConnect
@@ -15,6 +16,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from urllib3.util.retry import Retry
 
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.secrets import read_token, without_credentials
 from cruise.errors import BadInput, Throttled, Unavailable
 
 LONGEST_QUOTE = 160
@@ -27,9 +29,7 @@ class PrometheusClient(PrometheusConnect):
     """
 
     def __init__(self, settings: PrometheusSettings) -> None:
-        url = settings.url.rstrip("/")
-        if not re.match(r"https?://[^/]", url):
-            raise BadInput(f"prometheus_url is {settings.url!r}, expected http://… or https://…")
+        url = _checked(settings.url)
         # Only a connection that was never made is tried again: a query that was heard may have cost its work already.
         retry = Retry(total=1, connect=1, read=0, redirect=0, status=0, other=0, backoff_factor=0.2)
         # One encoding: inside a cluster the bytes are cheaper than the packing.
@@ -83,6 +83,9 @@ class PrometheusClient(PrometheusConnect):
             raise Unavailable(f"{place}: the answer broke off") from error
         except requests.exceptions.ConnectionError as error:
             raise Unavailable(f"{place} cannot be reached: {_cause(error)}") from error
+        except requests.exceptions.InvalidHeader as error:
+            # The library quotes the header, which may be a secret.
+            raise BadInput(f"{place}: one of prometheus_headers cannot be sent: take out line breaks") from error
         except requests.exceptions.RequestException as error:
             raise BadInput(f"{place}: {_shortened(str(error))}") from error
 
@@ -129,10 +132,10 @@ class _Token(AuthBase):
         try:
             status = self._path.stat()
             if (status.st_mtime_ns, status.st_ino) != self._seen:
-                self._token = self._path.read_text(encoding="ascii").strip()
+                self._token = read_token(self._path, "prometheus_token_file")
                 self._seen = (status.st_mtime_ns, status.st_ino)
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"prometheus_token_file {self._path} cannot be read: {error}") from error
+        except OSError as error:
+            raise BadInput(f"prometheus_token_file {self._path} cannot be read: {error.strerror}") from error
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
@@ -144,11 +147,27 @@ class _NoCredentials(AuthBase):
         return request
 
 
+def _checked(written: str) -> str:
+    """Return the server's address without a slash at its end. Raises BadInput, which quotes no password."""
+    try:
+        parts = urlsplit(written)
+        place, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise BadInput("prometheus_url is not an address; write e.g. http://prometheus.monitoring:9090") from error
+    if "@" in parts.netloc:
+        raise BadInput("prometheus_url holds a user: set prometheus_user and prometheus_password_file instead")
+    if parts.scheme not in ("http", "https") or not place:
+        shown = "" if "@" in written else f" is {written!r}"
+        raise BadInput(f"prometheus_url{shown}: expected http://… or https://…")
+    return written.rstrip("/")
+
+
 def _credentials(settings: PrometheusSettings) -> AuthBase:
     if settings.token_file is not None:
         return _Token(settings.token_file)
     if settings.user is not None:
-        return HTTPBasicAuth(settings.user, settings.password or "")
+        # As bytes: text would have to be Latin-1.
+        return HTTPBasicAuth(settings.user.encode(), (settings.password or "").encode())
     return _NoCredentials()
 
 
@@ -176,7 +195,7 @@ def _said(response: requests.Response) -> str:
 
 
 def _shortened(text: str) -> str:
-    line = " ".join(text.split())
+    line = without_credentials(" ".join(text.split()))
     return line if len(line) <= LONGEST_QUOTE else f"{line[:LONGEST_QUOTE]}…"
 
 

@@ -27,9 +27,13 @@ def dsn_of(database_url: str) -> str:
     """
     try:
         parts = urlsplit(database_url)
-        _ = parts.port
+        if parts.port is not None and parts.fragment:
+            raise ValueError("what follows a # would be lost")
     except ValueError as error:
-        raise BadInput(f"database_url cannot be read: {error}") from error
+        # What the parser says would quote the password that it took for a port or a host.
+        raise BadInput(
+            "database_url cannot be read: in a user or password, write / as %2F, ? as %3F, # as %23, [ as %5B, ] as %5D"
+        ) from error
     if parts.scheme.partition("+")[0] not in ("postgresql", "postgres"):
         raise BadInput(
             f"database_url must begin with postgresql://, not with {parts.scheme or 'nothing'}:// "

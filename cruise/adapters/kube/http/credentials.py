@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import ssl
 import time
 from collections.abc import Mapping
@@ -41,8 +42,12 @@ _BROKEN = (
     yaml.YAMLError,
 )
 
-# The library prints what it raises as well, where logging is not configured.
-logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())
+# The library logs what it raises as well, with the whole user that it did not understand, credentials included.
+_library_log = logging.getLogger("kubernetes_asyncio.config")
+_library_log.addHandler(logging.NullHandler())
+_library_log.propagate = False
+# A user as the library names the place of what it missed: it may be the user with all its credentials.
+_QUOTED_USER = re.compile(r"/\{.*\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +253,7 @@ def _why(error: BaseException) -> str:
     """Return what is wrong with a kubeconfig: what its pieces are not is no text that a person could read."""
     if isinstance(error, TypeError | AttributeError):
         return "something is missing in it; `kubectl config view` shows what it has"
-    text = _line(error)
+    text = _QUOTED_USER.sub("", _line(error))
     return text.removeprefix("Invalid kube-config file. ")
 
 
