@@ -9,7 +9,8 @@ from pathlib import Path
 
 import uvloop
 
-from cruise.app.webhook.serving import CertificateTimes, serve_webhook
+from cruise.app.webhook.certificates import CertificateTimes
+from cruise.app.webhook.serving import serve_webhook
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.runtime.ports import Store

@@ -8,6 +8,7 @@ import typer
 
 from cruise import __version__
 from cruise.cli.commands.backtest import backtest
+from cruise.cli.commands.certificates import certificates
 from cruise.cli.commands.check import check
 from cruise.cli.commands.demo import demo
 from cruise.cli.commands.explain import explain
@@ -32,7 +33,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (scan, check, serve, plan, pack, backtest, explain, pause, resume, revert, webhook, demo):
+for command in (
+    scan,
+    check,
+    serve,
+    plan,
+    pack,
+    backtest,
+    explain,
+    pause,
+    resume,
+    revert,
+    webhook,
+    certificates,
+    migrate,
+    demo,
+):
     app.command(cls=SeveralValues if command is backtest else None)(command)
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cruise.app.webhook.serving import CertificateTimes
+from cruise.app.webhook.certificates import CertificateTimes
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.policy import Mode

@@ -23,7 +23,7 @@ from cruise.adapters.webhook_tls.certificates import (
     server_context,
     vouches_for,
 )
-from cruise.errors import BadInput, Conflict, CruiseError, NotFound
+from cruise.errors import BadInput, Conflict, CruiseError, NotFound, Unavailable
 
 log = structlog.get_logger()
 
@@ -66,6 +66,7 @@ class CertificateKeeper:
     """Serves the certificate of a place, and renews it there if cruise made it.
 
     `publish` gives API servers the authorities to trust (PEM); a certificate from elsewhere is published elsewhere.
+    Without it the place is read and nothing else: another process makes, renews and publishes.
     `now` is given to each step; `clock` is monotonic, in seconds.
     """
 
@@ -73,7 +74,7 @@ class CertificateKeeper:
         self,
         place: CertificatePlace,
         names: Sequence[str],
-        publish: Callable[[bytes], Awaitable[object]],
+        publish: Callable[[bytes], Awaitable[object]] | None,
         clock: Callable[[], float],
         *,
         lifetime: timedelta = LIFETIME,
@@ -98,12 +99,16 @@ class CertificateKeeper:
     @property
     def why_unpublished(self) -> str | None:
         """Why API servers cannot trust the certificate yet; None once it was published, or is not cruise's task."""
-        if self._served is None or (self._served.own and self._published is None):
+        published = self._publish is None or self._published is not None
+        if self._served is None or (self._served.own and not published):
             return self._problem or "the certificate is not published yet"
         return None
 
     async def start(self, now: datetime) -> None:
-        """Put a certificate in use. Raises BadInput for one that cannot be, else what the place raises."""
+        """Put a certificate in use. Raises BadInput for one that cannot be, else what the place raises.
+
+        Raises Unavailable where another is to make it and has not yet.
+        """
         kept = await self._brought_up_to_date(now)
         pair = self._read(kept)
         check_validity(pair, self._place.name, now)
@@ -128,6 +133,10 @@ class CertificateKeeper:
     async def _brought_up_to_date(self, now: datetime) -> Kept:
         """Make a certificate where there is none, and stage the next one where it is due."""
         kept = await self._place.read()
+        if self._publish is None:
+            if kept.empty:
+                raise Unavailable(f"{self._place.name}: there is no {CERTIFICATE} and no {KEY} yet")
+            return kept
         if kept.empty:
             return await self._replaced(kept, self._made(now))
         pair = self._read(kept)
@@ -190,7 +199,7 @@ class CertificateKeeper:
         """
         served = self._served
         bundle = kept.files.get(AUTHORITIES)
-        if served is None or not served.own or bundle is None:
+        if self._publish is None or served is None or not served.own or bundle is None:
             return ""
         problem = ""
         try:

@@ -4,11 +4,9 @@ import asyncio
 import gc
 import os
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 
 import structlog
 
@@ -17,21 +15,18 @@ from cruise.adapters.kube.asking.surroundings import read_quotas
 from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
 from cruise.adapters.kube.following.kinds import ADMISSION_KINDS
 from cruise.adapters.kube.http.client import KubeClient
-from cruise.adapters.kube.http.connecting import SERVICE_ACCOUNT, connect, own_namespace
+from cruise.adapters.kube.http.connecting import connect
 from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.store.opening import open_store
 from cruise.adapters.webhook_tls.certificates import verify_clients
-from cruise.adapters.webhook_tls.configuration import publish_ca
-from cruise.adapters.webhook_tls.directory import TlsDirectory
-from cruise.adapters.webhook_tls.keeping import LIFETIME, CertificateKeeper, CertificatePlace
-from cruise.adapters.webhook_tls.secret import TlsSecret
 from cruise.app.clock import wall_clock
 from cruise.app.http_bounds import ListenerTally, bounds_of, listener_figures
 from cruise.app.http_server import serve_http
 from cruise.app.serve.connections import policy_of
 from cruise.app.webhook.admission_upkeep import AdmissionUpkeep, Quotas
+from cruise.app.webhook.certificates import CertificateTimes, begun, kept, served_certificate
 from cruise.app.webhook.stored_view import StoreFollower
-from cruise.errors import CruiseError, Throttled, Unavailable, one_refusal
+from cruise.errors import CruiseError, one_refusal
 from cruise.interfaces.http.health import AsgiApp, health_app
 from cruise.interfaces.http.metrics import metrics_text
 from cruise.interfaces.webhook import Callers, answers_and_durations, webhook_app
@@ -44,22 +39,12 @@ log = structlog.get_logger()
 
 OpenedStore = AbstractAsyncContextManager[Store]
 
-_RETRY_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
 _QUOTA_SECONDS = 10.0
 # Meanwhile clients are asked to connect anew, and find another replica.
 _DRAIN_SECONDS = 2.0
 # A thread that unpacks statistics gives way after so long, where Python's default is ten times as much.
 _SWITCH_SECONDS = 0.000_5
-
-
-@dataclass(frozen=True, slots=True)
-class CertificateTimes:
-    """How long a certificate that cruise makes lives, how long before it is used it is published, how often to look."""
-
-    lifetime: timedelta = LIFETIME
-    learning_time: timedelta = timedelta(seconds=10)
-    interval: timedelta = timedelta(seconds=10)
 
 
 class Webhook:
@@ -78,21 +63,13 @@ class Webhook:
         self.store = StoreFollower(stored, wall_clock)
         self._times = times
         self._policy = policy_of(settings)
-        namespace = own_namespace(settings.namespace)
-        self.keeper = CertificateKeeper(
-            _place(settings, client, namespace),
-            server_names(settings.webhook_service, namespace),
-            lambda bundle: publish_ca(client, settings.webhook_configuration, bundle),
-            time.monotonic,
-            lifetime=times.lifetime,
-            learning_time=times.learning_time,
-        )
+        self.keeper = served_certificate(settings, client, times)
         if settings.webhook_client_ca_file is not None:
             verify_clients(self.keeper.context, settings.webhook_client_ca_file)
 
     async def run(self) -> None:
         """Decide until cancelled; then let clients move to another replica. Raises CruiseError."""
-        await self._begin()
+        await begun(self.keeper)
         with self.store:
             upkeep = AdmissionUpkeep(
                 self.cluster, self.store, self._policy, self.reviewer, wall_clock, lambda: self.quotas, self._expected
@@ -102,7 +79,7 @@ class Webhook:
                     tasks.create_task(self.cluster.run())
                     tasks.create_task(upkeep.run())
                     tasks.create_task(self._follow_quotas())
-                    tasks.create_task(self._keep_certificate())
+                    tasks.create_task(kept(self.keeper, self._times.interval))
                     tasks.create_task(self._settle())
                     await self._until_cancelled()
 
@@ -129,27 +106,6 @@ class Webhook:
             watch_lag_seconds=self.cluster.lag_seconds(),
         )
         return metrics_text(__version__, wall_clock(), webhook=figures, listener=listener_figures(self.tally))
-
-    async def _begin(self) -> None:
-        """Get a certificate, for as long as it takes the API server to be there."""
-        logged = ""
-        while True:
-            try:
-                await self.keeper.start(wall_clock())
-            except (Unavailable, Throttled) as error:
-                if str(error) != logged:
-                    log.warning("waiting for the certificate", error=str(error))
-                logged = str(error)
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                return
-
-    async def _keep_certificate(self) -> None:
-        while True:
-            await self.keeper.step(wall_clock())
-            unpublished = self.keeper.why_unpublished is not None
-            seconds = self._times.interval.total_seconds()
-            await asyncio.sleep(min(seconds, _RETRY_SECONDS) if unpublished else seconds)
 
     async def _follow_quotas(self) -> None:
         """Read again and again what quotas leave: they change with every pod, and there are few of them."""
@@ -207,20 +163,6 @@ def _reviews(settings: Settings, webhook: Webhook) -> AsgiApp:
         largest_bytes=settings.webhook_max_review_bytes,
         callers=Callers(settings.webhook_client_names) if known else None,
     )
-
-
-def server_names(service: str, namespace: str) -> Sequence[str]:
-    """Return the names that the API server may call the webhook by; on the same machine it has a loopback address."""
-    return (f"{service}.{namespace}.svc", f"{service}.{namespace}", service, "localhost", "127.0.0.1", "::1")
-
-
-def _place(settings: Settings, client: KubeClient, namespace: str) -> CertificatePlace:
-    """Return where the certificate is: a stated directory, in a cluster the shared Secret, else cruise's own files."""
-    if settings.tls_dir is not None:
-        return TlsDirectory(settings.tls_dir)
-    if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
-        return TlsSecret(client, namespace, f"{settings.webhook_service}-tls")
-    return TlsDirectory((settings.data_dir or default_data_dir(os.environ)) / "webhook-tls")
 
 
 def _stored(settings: Settings) -> OpenedStore:

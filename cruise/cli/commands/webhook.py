@@ -17,9 +17,9 @@ def webhook(
     """Answer the API server's reviews of new pods: requests from what their workload used, over HTTPS.
 
     A pod is always admitted; in doubt it is left as it was sent. In mode
-    observe, the default, nothing is patched. Certificates are made, published
-    and renewed, unless tls_dir has tls.crt and tls.key. Logs go to standard
-    error.
+    observe, the default, nothing is patched. With tls_dir its tls.crt and
+    tls.key are served, and read again when they change; without it a
+    certificate is made, published and renewed. Logs go to standard error.
 
     Examples:
       CRUISE_MODE=initial cruise webhook

@@ -309,3 +309,36 @@ async def test_a_staged_certificate_that_is_broken_is_not_put_in_use():
     callers.seconds = 100
     await keeper.step(NOW + 20 * DAY)
     assert shelf.files[CERTIFICATE] == in_use
+
+
+async def test_who_only_serves_waits_for_the_certificate_and_neither_makes_nor_renews_it():
+    shelf, callers = Shelf(), Callers()
+    server = CertificateKeeper(shelf, NAMES, None, lambda: callers.seconds)
+    with pytest.raises(Unavailable, match=r"there is no tls.crt and no tls.key yet"):
+        await server.start(NOW)
+    assert (shelf.writes, server.why_unpublished) == (0, "the certificate is not published yet")
+    await keeper_of(shelf, callers).start(NOW)
+    await server.start(NOW)
+    assert (server.expires_at, server.why_unpublished) == (NOW + 30 * DAY, None)
+    # Due for renewal, by another.
+    await server.step(NOW + 25 * DAY)
+    assert (shelf.writes, len(callers.trusted)) == (1, 1)
+
+
+async def test_what_others_renew_is_served_before_it_ends():
+    shelf, callers = Shelf(), Callers()
+    keeper = keeper_of(shelf, callers)
+    server = CertificateKeeper(shelf, NAMES, None, lambda: callers.seconds)
+    await keeper.start(NOW)
+    await server.start(NOW)
+    served = set()
+    for hours in range(0, 24 * 100, 5):
+        callers.seconds = hours * 3600.0
+        await keeper.step(NOW + timedelta(hours=hours))
+        # A kubelet brings it up to two turns later.
+        if hours % 15 == 0:
+            await server.step(NOW + timedelta(hours=hours))
+        assert server.expires_at is not None
+        assert server.expires_at > NOW + timedelta(hours=hours)
+        served.add(server.expires_at)
+    assert len(served) == 5
