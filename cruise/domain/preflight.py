@@ -94,7 +94,10 @@ class PrometheusFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """The database; `exists` is False for an embedded one that is yet to be made, `problem` why it cannot be used."""
+    """The database; `exists` is False for an embedded one that is yet to be made, `problem` why it cannot be used.
+
+    `verified`: it is known to be the server that is meant.
+    """
 
     place: str
     embedded: bool
@@ -102,6 +105,7 @@ class StoreFacts:
     revision: str | None = None
     expected: str | None = None
     problem: str = ""
+    verified: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ class Settings:
     database_url: str | None = _setting(
         Form("a database's address", "postgresql://cruise@db:5432/cruise", forms.TEXT.read, secret=True), None
     )
+    database_timeout: timedelta = _setting(_DURATION, timedelta(minutes=5))
     data_dir: Path | None = _setting(forms.PATH, None)
     mode: Mode = _setting(_MODE, _POLICY.mode)
     rules: Rules = _setting(_RULES, _POLICY.rules)

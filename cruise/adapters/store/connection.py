@@ -1,8 +1,10 @@
 """Connections: where the database is, how to reach it, and one transaction at a time."""
 
 import asyncio
+import ipaddress
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -15,7 +17,7 @@ from cruise.adapters.store.failures import DRIVER_ERRORS, translated
 from cruise.errors import BadInput
 
 CONNECT_SECONDS = 10.0
-STATEMENT_SECONDS = 300.0
+STATEMENT_TIMEOUT = timedelta(minutes=5)
 POOL_SIZE = 5
 OLDEST_SERVER = 15
 
@@ -57,15 +59,27 @@ def place_of(dsn: str) -> str:
     return f"{address}{parts.path if parts.path != '/' else ''}"
 
 
+def verifies(dsn: str) -> bool:
+    """Tell whether the server is verified to be the one that is meant, or is on this machine."""
+    parts = urlsplit(dsn)
+    parameters = dict(parse_qsl(parts.query))
+    host = parameters.get("host", parts.hostname or "")
+    return host.startswith("/") or _is_loopback(host) or parameters.get("sslmode") == "verify-full"
+
+
 class Database:
     """One Postgres database: hands out transactions, and reconnects by itself when one was lost.
 
-    With `server`, the embedded one, it is started again when it is found dead.
+    With `server`, the embedded one, it is started again when it is found dead. No statement takes longer than
+    `statement_timeout`, the wait for locks included, and no transaction stays open for as long without one.
     """
 
-    def __init__(self, dsn: str, server: EmbeddedPostgres | None = None) -> None:
+    def __init__(
+        self, dsn: str, server: EmbeddedPostgres | None = None, statement_timeout: timedelta = STATEMENT_TIMEOUT
+    ) -> None:
         self._dsn = dsn
         self._server = server
+        self._statement_timeout = statement_timeout
         self.place = str(server.data_dir) if server else place_of(dsn)
         self._engine = create_async_engine(
             "postgresql+asyncpg://",
@@ -114,12 +128,25 @@ class Database:
             return await self._connect_once()
 
     async def _connect_once(self) -> Any:  # noqa: ANN401 - the driver has no types
+        milliseconds = str(int(self._statement_timeout.total_seconds() * 1000))
         return await asyncpg.connect(
             self._dsn,
             timeout=CONNECT_SECONDS,
-            command_timeout=STATEMENT_SECONDS,
-            server_settings={"application_name": "cruise"},
+            command_timeout=self._statement_timeout.total_seconds(),
+            # The server's own watch, which holds for a client that hangs as well.
+            server_settings={
+                "application_name": "cruise",
+                "statement_timeout": milliseconds,
+                "idle_in_transaction_session_timeout": milliseconds,
+            },
         )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in ("", "localhost")
 
 
 async def driver_in_transaction(connection: AsyncConnection) -> Any:  # noqa: ANN401 - the driver has no types

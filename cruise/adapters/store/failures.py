@@ -1,5 +1,6 @@
 """Failures of the driver and of SQLAlchemy as cruise's errors."""
 
+import re
 import socket
 import ssl
 
@@ -12,17 +13,19 @@ DRIVER_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError,
 
 # What waiting does not heal, by class of SQLSTATE: credentials, database, names and rights, values that do not fit.
 _FOR_GOOD = ("28", "3D", "42", "22")
+_OF_TLS = re.compile("rejected SSL upgrade|^root certificate file")
 
 
 def translated(error: Exception, place: str) -> CruiseError:
     """Return BadInput for what the settings must mend, Unavailable for the rest; `place` names the database."""
     cause = _driver_error(error)
     state = getattr(cause, "sqlstate", None) or ""
+    # Before the next: what the library says of certificates are ValueErrors too.
+    if isinstance(cause, ssl.SSLCertVerificationError) or _OF_TLS.search(str(cause)):
+        return BadInput(f"Postgres at {place}: {_first_line(cause)}: check sslmode and sslrootcert")
     # The driver's own refusals of parameters and of values are ValueErrors.
     if state.startswith(_FOR_GOOD) or isinstance(cause, ValueError):
         return BadInput(f"Postgres at {place}: {_first_line(cause)}")
-    if isinstance(cause, ssl.SSLCertVerificationError) or "rejected SSL upgrade" in str(cause):
-        return BadInput(f"Postgres at {place}: {_first_line(cause)}: check sslmode and sslrootcert")
     return Unavailable(f"Postgres at {place}: {_reason(cause)}")
 
 

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from itertools import chain, repeat
 from pathlib import Path
 
-from cruise.adapters.store.connection import Database, dsn_of
+from cruise.adapters.store.connection import STATEMENT_TIMEOUT, Database, dsn_of
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.postgres import PostgresStore
 from cruise.adapters.store.schema import bring_up_to_date
@@ -18,18 +19,22 @@ _LONGEST_PAUSE_SECONDS = 15.0
 
 @asynccontextmanager
 async def open_store(
-    database_url: str | None, data_dir: Path, on_wait: Callable[[str], None]
+    database_url: str | None,
+    data_dir: Path,
+    on_wait: Callable[[str], None],
+    statement_timeout: timedelta = STATEMENT_TIMEOUT,
 ) -> AsyncIterator[PostgresStore]:
     """Open the database of a URL, or without one the embedded Postgres of `data_dir`, which is started for it.
 
-    Waits as long as the server is not there, and calls `on_wait` each time the reason changes. Raises BadInput for
-    what waiting does not heal, and Unavailable where the embedded server does not start.
+    Waits as long as the server is not there, or its schema is behind and another role owns it, and calls `on_wait` each
+    time the reason changes. Raises BadInput for what waiting does not heal, and Unavailable where the embedded server
+    does not start.
     """
     if database_url is None:
         server = EmbeddedPostgres(data_dir)
-        database = Database(server.dsn, server)
+        database = Database(server.dsn, server, statement_timeout)
     else:
-        database = Database(dsn_of(database_url))
+        database = Database(dsn_of(database_url), statement_timeout=statement_timeout)
     try:
         await database.start_server()
         await _ready(database, on_wait)

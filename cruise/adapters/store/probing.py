@@ -1,10 +1,11 @@
 """Whether the database can be used, and how old its tables are; nothing is made or changed there."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from alembic.script import ScriptDirectory
 
-from cruise.adapters.store.connection import Database, dsn_of, place_of
+from cruise.adapters.store.connection import Database, dsn_of, place_of, verifies
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.schema import configuration, current_revision
 from cruise.domain.preflight import StoreFacts
@@ -26,7 +27,8 @@ async def probe_store(database_url: str | None, data_dir: Path) -> StoreFacts:
         dsn = dsn_of(database_url)
     except BadInput as error:
         return StoreFacts("database_url", embedded=False, problem=str(error))
-    return await _looked_at(Database(dsn), f"Postgres at {place_of(dsn)}", embedded=False)
+    found = await _looked_at(Database(dsn), f"Postgres at {place_of(dsn)}", embedded=False)
+    return replace(found, verified=verifies(dsn))
 
 
 async def _looked_at(database: Database, place: str, embedded: bool) -> StoreFacts:

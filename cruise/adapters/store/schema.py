@@ -1,4 +1,4 @@
-"""The schema brought up to date at start, by one process at a time."""
+"""The schema brought up to date at start by who may, by one process at a time."""
 
 from pathlib import Path
 
@@ -6,18 +6,20 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.errors import BadInput
+from cruise.errors import BadInput, Unavailable
 
 MIGRATION_LOCK = 0x6372_7569_7365_0001  # "cruise", 1
+_MAY_MAKE_TABLES = text("SELECT has_schema_privilege(current_schema(), 'CREATE')")
 
 
 async def bring_up_to_date(connection: AsyncConnection, place: str) -> None:
     """Run the migrations that are missing, in the connection's transaction: all of them or none.
 
-    Raises BadInput where the schema is newer than these migrations; `place` names the database in it.
+    Raises BadInput where the schema is newer than these migrations, Unavailable where it is older and this role may
+    make no tables: another role owns it then. `place` names the database.
     """
     await connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
     await connection.run_sync(_upgrade, place)
@@ -52,5 +54,10 @@ def _upgrade(connection: Connection, place: str) -> None:
         raise BadInput(
             f"the schema of Postgres at {place} ({current}) is newer than this cruise knows "
             f"({scripts.get_current_head()}): start the newer cruise, or use another database"
+        )
+    if not connection.scalar(_MAY_MAKE_TABLES):
+        raise Unavailable(
+            f"the schema of Postgres at {place} is {current or 'not there'}, this cruise's is "
+            f"{scripts.get_current_head()}: run `cruise migrate` as the role that owns it"
         )
     command.upgrade(config, "head")

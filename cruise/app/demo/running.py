@@ -130,7 +130,7 @@ async def _empty_store(settings: Settings, directory: Path, console: Console) ->
     def say(line: str) -> None:
         console.print(line, soft_wrap=True)
 
-    async with open_store(settings.database_url, directory, say) as store:
+    async with open_store(settings.database_url, directory, say, settings.database_timeout) as store:
         if settings.database_url is None:
             await store.clear()
         elif await store.usage_progress() or (await store.read_statistics()).keys:

@@ -56,7 +56,7 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
     data_dir = settings.data_dir or default_data_dir(os.environ)
     async with (
         connect(settings.kube()) as client,
-        open_store(settings.database_url, data_dir, on_wait) as store,
+        open_store(settings.database_url, data_dir, on_wait, settings.database_timeout) as store,
     ):
         with closing(PrometheusSource(prometheus, lambda: wall_clock().timestamp())) as source:
             following = partial(KubeCluster, node_autoscaling=settings.node_autoscaler)

@@ -167,4 +167,4 @@ def _reviews(settings: Settings, webhook: Webhook) -> AsgiApp:
 
 def _stored(settings: Settings) -> OpenedStore:
     data_dir = settings.data_dir or default_data_dir(os.environ)
-    return open_store(settings.database_url, data_dir, lambda line: log.warning(line))
+    return open_store(settings.database_url, data_dir, lambda line: log.warning(line), settings.database_timeout)

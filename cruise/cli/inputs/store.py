@@ -107,7 +107,7 @@ def data_dir_of(settings: Settings) -> Path:
 
 
 def _open(settings: Settings) -> AbstractAsyncContextManager[PostgresStore]:
-    return open_store(settings.database_url, data_dir_of(settings), _do_not_wait)
+    return open_store(settings.database_url, data_dir_of(settings), _do_not_wait, settings.database_timeout)
 
 
 def _do_not_wait(message: str) -> None:

@@ -25,6 +25,7 @@ def decide_preflight(found: Surroundings, mode: Mode, now: datetime) -> list[Che
         items += usage_items(found.prometheus, found.snapshot, now)
     if found.store is not None:
         items.append(_store(found.store, mode))
+        items += _verified(found.store)
     if found.webhook is not None:
         items += _webhook(found.webhook, mode, now)
     if found.snapshot is not None:
@@ -77,7 +78,15 @@ def _store(facts: StoreFacts, mode: Mode) -> CheckItem:
     if facts.revision == facts.expected:
         return CheckItem("database", "postgres", Level.OK, f"{facts.place} answers, schema {facts.revision}")
     words = f"{facts.place} answers; its schema is {facts.revision}, this cruise's is {facts.expected}"
-    return CheckItem("database", "postgres", Level.WARN, words, "an older one is brought up to date at the next start")
+    fix = "an older one is brought up to date at the next start, or by `cruise migrate` where another role owns it"
+    return CheckItem("database", "postgres", Level.WARN, words, fix)
+
+
+def _verified(facts: StoreFacts) -> Iterator[CheckItem]:
+    if not facts.verified:
+        words = f"{facts.place} may be any server: its certificate is not verified, and it gets the password"
+        fix = "add ?sslmode=verify-full&sslrootcert=FILE to database_url"
+        yield CheckItem("database", "TLS", Level.WARN, words, fix)
 
 
 def _webhook(facts: WebhookFacts, mode: Mode, now: datetime) -> Iterator[CheckItem]:
@@ -85,7 +94,7 @@ def _webhook(facts: WebhookFacts, mode: Mode, now: datetime) -> Iterator[CheckIt
     if not facts.present:
         if wanted:
             words = "no MutatingWebhookConfiguration: new pods are created as they are sent"
-            fix = "kubectl apply -f deploy/webhook.yaml -f deploy/rbac/initial.yaml"
+            fix = "kubectl apply -f deploy/webhook.yaml -f deploy/certificates.yaml -f deploy/rbac/initial.yaml"
             yield CheckItem("webhook", "registration", Level.RED, words, fix)
         else:
             yield CheckItem("webhook", "registration", Level.OK, f"not registered, as mode {mode.label} needs none")
@@ -102,7 +111,7 @@ def _webhook(facts: WebhookFacts, mode: Mode, now: datetime) -> Iterator[CheckIt
 
 
 def _certificate(facts: WebhookFacts, now: datetime) -> CheckItem:
-    restart = "see the log of `cruise webhook`: it publishes its CA itself, unless tls_dir gives the certificate"
+    restart = "see the log of `cruise certificates`, which publishes the CA of the certificate that it makes"
     if not facts.published:
         return CheckItem("webhook", "certificate", Level.RED, "no caBundle is published: no call gets through", restart)
     if facts.trusts is None:

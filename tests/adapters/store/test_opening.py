@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,7 @@ async def test_a_server_that_is_too_old_is_refused(server):
     await database.close()
 
 
-async def test_a_user_without_rights_is_told_so(server):
+async def test_a_role_that_may_make_no_tables_waits_for_the_one_that_may(server):
     database = Database(dsn_of(server.url))
     await run(
         database,
@@ -157,6 +158,15 @@ async def test_a_user_without_rights_is_told_so(server):
     )
     await database.close()
     url = server.url.replace(server.url.split("//")[1].split("@")[0], "reader:reader")
-    with pytest.raises(BadInput, match="permission denied"):
-        async with open_store(url, server.directory, pytest.fail):
+    said: list[str] = []
+    with pytest.raises(Unavailable):
+        async with open_store(url, server.directory, partial(give_up, said)):
             pass
+    assert "is not there, this cruise's is" in said[0]
+    assert said[0].endswith("run `cruise migrate` as the role that owns it")
+
+
+def give_up(said: list[str], line: str) -> None:
+    """Wait no longer."""
+    said.append(line)
+    raise Unavailable(line)
