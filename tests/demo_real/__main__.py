@@ -19,8 +19,8 @@ from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.demo_real.cast import CORES, CROWDED, KILLED, NAMESPACE, NODES, TOO_LARGE, USES, latecomers, workloads
 from tests.demo_real.picture import Watcher
+from tests.deploy.installing import CERTIFICATES, SERVE, WEBHOOK, grant, token, webhook_at
 from tests.deploy.installing import NAMESPACE as OWN
-from tests.deploy.installing import SERVE, WEBHOOK, grant, token, webhook_at
 from tests.e2e.live import programs as cruise
 from tests.e2e.live.stage import database_of
 from tests.e2e.live.usage import Usage, exposed, scrape_config
@@ -110,9 +110,11 @@ class Demo:
         self._say(f"cruise serve and cruise webhook in mode {MODE}, each with its own least rights")
         address = f"127.0.0.1:{free_port()}"
         admin.create(webhook_at(f"https://{address}/mutate", NAMESPACE))
+        kept = {"data_dir": str(self._directory / "webhook"), "tls_dir": str(self._directory / "tls")}
+        keeper = {"kubeconfig": str(plane.kubeconfig(CERTIFICATES, token(admin, CERTIFICATES)))}
+        self._enter(cruise.certifying(common | kept | keeper, self._directory))
         hook = {"kubeconfig": str(plane.kubeconfig(WEBHOOK, token(admin, WEBHOOK)))}
-        hook |= {"data_dir": str(self._directory / "webhook")}
-        self._enter(cruise.reviewing(common | hook, self._directory, address))
+        self._enter(cruise.reviewing(common | kept | hook, self._directory, address))
         serve = {"kubeconfig": str(plane.kubeconfig(SERVE, token(admin, SERVE))), "prometheus_url": self._prometheus}
         running = self._enter(cruise.serving(common | serve, self._directory))
         return [

@@ -1,6 +1,6 @@
 """What stands in deploy/, as a test puts it into a control plane: the files of each mode, and the accounts' tokens."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,15 @@ from tests.controlplane.api import Api, ApiError, until
 Json = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAMESPACE = "cruise"
-SERVE, WEBHOOK = "cruise-serve", "cruise-webhook"
+SERVE, WEBHOOK, CERTIFICATES = ACCOUNTS = ("cruise-serve", "cruise-webhook", "cruise-certificates")
 MODES = ("observe", "initial", "resize", "full")
-# One permission that each mode has and the one below it has not: whose is it, verb, group, resource, subresource, name.
-MARKS: Mapping[str, tuple[str, str, str, str, str, str]] = {
-    "observe": (SERVE, "list", "", "pods", "", ""),
-    "initial": (WEBHOOK, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "cruise"),
-    "resize": (SERVE, "patch", "", "pods", "resize", ""),
-    "full": (SERVE, "create", "", "pods", "eviction", ""),
+CONFIGURATIONS = ("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
+# Permissions that each mode has and the one below it has not: whose is it, verb, group, resource, subresource, name.
+MARKS: Mapping[str, Sequence[tuple[str, str, str, str, str, str]]] = {
+    "observe": [(SERVE, "list", "", "pods", "", "")],
+    "initial": [(WEBHOOK, "list", "", "nodes", "", ""), (CERTIFICATES, "patch", *CONFIGURATIONS, "", "cruise")],
+    "resize": [(SERVE, "patch", "", "pods", "resize", "")],
+    "full": [(SERVE, "create", "", "pods", "eviction", "")],
 }
 
 
@@ -32,27 +33,57 @@ def rbac_files(mode: str) -> list[str]:
     return [f"rbac/{name}.yaml" for name in MODES[: MODES.index(mode) + 1]]
 
 
+def permissions(mode: str) -> list[Json]:
+    """The roles and bindings of a mode; the certificates' account has its own in the file of its Deployment."""
+    more = documents("certificates.yaml") if mode != "observe" else []
+    return documents(*rbac_files(mode)) + [one for one in more if one["apiVersion"].startswith("rbac")]
+
+
 def accounts() -> list[Json]:
     """The namespace and the ServiceAccounts, and what they alone may fill."""
     kinds = ("Namespace", "ServiceAccount", "Secret", "ConfigMap")
-    return [one for one in documents("namespace.yaml", "settings.yaml", "webhook.yaml") if one["kind"] in kinds]
+    files = ("namespace.yaml", "settings.yaml", "webhook.yaml", "certificates.yaml")
+    return [one for one in documents(*files) if one["kind"] in kinds]
 
 
 def grant(admin: Api, mode: str) -> None:
     """Give cruise's accounts exactly what a mode's files say, and wait until the server goes by it."""
     for one in accounts():
         admin.apply(one)
-    wanted = documents(*rbac_files(mode))
+    hold_to_policies(admin)
+    wanted = permissions(mode)
     for one in wanted:
         admin.apply(one)
-    for one in documents(*rbac_files("full")):
+    for one in permissions("full"):
         if one not in wanted:
             remove(admin, one)
     held = MODES[: MODES.index(mode) + 1]
     until(
-        lambda: {name for name, mark in MARKS.items() if may(admin, *mark)} == set(held),
+        lambda: all(may(admin, *mark) is (name in held) for name, marks in MARKS.items() for mark in marks),
         f"cruise's accounts have what mode {mode} gives",
     )
+
+
+def hold_to_policies(admin: Api) -> None:
+    """Install what the API server itself holds cruise's accounts to, and wait until it does."""
+    for one in documents("policies.yaml"):
+        admin.apply(one)
+    anybody = empowered(admin, SERVE)
+
+    def refused() -> bool:
+        path = admin.path("configmaps", NAMESPACE) + "?dryRun=All"
+        try:
+            anybody.request("POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "any"}})
+        except ApiError as error:
+            return "ValidatingAdmissionPolicy" in error.message
+        return False
+
+    until(refused, "the policies are in force")
+
+
+def empowered(admin: Api, account: str) -> Api:
+    """A client as one of cruise's accounts to which every role was given: only policies stand in its way."""
+    return admin.impersonating(f"system:serviceaccount:{NAMESPACE}:{account}", "system:masters")
 
 
 def webhook_at(url: str, namespace: str) -> Json:

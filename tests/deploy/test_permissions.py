@@ -6,7 +6,20 @@ import pytest
 
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.control_plane import ControlPlane
-from tests.deploy.installing import MODES, NAMESPACE, SERVE, WEBHOOK, documents, grant, may, rbac_files, rules, token
+from tests.deploy.installing import (
+    ACCOUNTS,
+    CERTIFICATES,
+    MODES,
+    NAMESPACE,
+    SERVE,
+    WEBHOOK,
+    documents,
+    grant,
+    may,
+    rbac_files,
+    rules,
+    token,
+)
 
 READ = ("get", "list", "watch")
 READ_BY_SERVE = {
@@ -34,9 +47,9 @@ STATUS_OF_AUTOSCALER = {("get", "", "configmaps", "cluster-autoscaler-status")}
 BEYOND_READS = [
     (SERVE, "observe", "kube-system", STATUS_OF_AUTOSCALER),
     (WEBHOOK, "initial", "kube-system", STATUS_OF_AUTOSCALER),
-    (WEBHOOK, "initial", "", {("get", *CONFIGURATIONS), ("patch", *CONFIGURATIONS)}),
+    (CERTIFICATES, "initial", "", {("get", *CONFIGURATIONS), ("patch", *CONFIGURATIONS)}),
     (
-        WEBHOOK,
+        CERTIFICATES,
         "initial",
         NAMESPACE,
         {(verb, "", "secrets", "cruise-webhook-tls") for verb in ("get", "patch")},
@@ -90,7 +103,8 @@ NEVER = [
 
 def of(account: str, mode: str, namespace: str) -> set[tuple[str, str, str, str]]:
     """What an account may do in a mode, seen from a namespace."""
-    reads = READ_BY_SERVE if account == SERVE else READ_BY_WEBHOOK if mode != "observe" else {}
+    by_webhook = READ_BY_WEBHOOK if account == WEBHOOK and mode != "observe" else {}
+    reads = READ_BY_SERVE if account == SERVE else by_webhook
     held = {(verb, group, one, "") for group, resources in reads.items() for one in resources for verb in READ}
     if reads:
         held.add(("get", "*", "*/scale", ""))
@@ -106,7 +120,7 @@ def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterato
     yield request.param
 
 
-@pytest.mark.parametrize("account", [SERVE, WEBHOOK])
+@pytest.mark.parametrize("account", ACCOUNTS)
 @pytest.mark.parametrize("where", [NAMESPACE, "kube-system", "default"])
 def test_an_account_may_do_this_and_nothing_else(
     control_plane: ControlPlane, admin: Api, mode: str, account: str, where: str
@@ -115,7 +129,7 @@ def test_an_account_may_do_this_and_nothing_else(
     assert rules(api, where) == of(account, mode, where)
 
 
-@pytest.mark.parametrize("account", [SERVE, WEBHOOK])
+@pytest.mark.parametrize("account", ACCOUNTS)
 def test_the_table_of_what_is_forbidden_holds_in_every_mode(admin: Api, mode: str, account: str):
     allowed = [
         one for one in NEVER for where in ("", NAMESPACE, "default") if may(admin, account, *one, namespace=where)
@@ -143,7 +157,7 @@ def test_the_server_itself_refuses_what_the_mode_does_not_give(control_plane: Co
     api = control_plane.api(token=token(admin, SERVE))
     attempts = {
         "resize": lambda: api.resize("default", "nobody", {"app": {"requests": {"cpu": "1"}}}),
-        "evict": lambda: api.evict("default", "nobody"),
+        "evict": lambda: api.evict("default", "nobody", "some-uid"),
         "taint": lambda: api.patch("nodes", None, "nobody", {"spec": {"taints": []}}),
     }
     answers = {}

@@ -104,10 +104,37 @@ def reviewing(settings: Mapping[str, str], directory: Path, address: str) -> Ite
 
 
 @contextmanager
+def certifying(settings: Mapping[str, str], directory: Path) -> Iterator[None]:
+    """Run `cruise certificates` until the `with` ends; then it has to end well by itself."""
+    log = directory / "certificates.log"
+    process = _started("certificates", settings, directory, log)
+    try:
+        yield
+        assert process.poll() is None, log.read_text()[-3000:]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, log.read_text()[-3000:]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
 def _running(command: str, settings: Mapping[str, str], directory: Path, name: str, address: str) -> Iterator[Running]:
     log = directory / f"{name}-{address.rpartition(':')[2]}.log"
+    running = Running(_started(command, settings, directory, log), address, log)
+    try:
+        until(running.ready, f"cruise {command} is ready")
+        yield running
+        if running.process.poll() is None:
+            running.process.send_signal(signal.SIGTERM)
+            assert running.process.wait(30) == 0, running.log[-3000:]
+    finally:
+        running.kill()
+
+
+def _started(command: str, settings: Mapping[str, str], directory: Path, log: Path) -> "subprocess.Popen[bytes]":
     with log.open("wb") as out:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "cruise", command],
             env=environment(settings, directory),
             cwd=ROOT,
@@ -115,15 +142,6 @@ def _running(command: str, settings: Mapping[str, str], directory: Path, name: s
             stdout=out,
             stderr=out,
         )
-    running = Running(process, address, log)
-    try:
-        until(running.ready, f"cruise {command} is ready")
-        yield running
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0, running.log[-3000:]
-    finally:
-        running.kill()
 
 
 def environment(settings: Mapping[str, str], directory: Path) -> dict[str, str]:

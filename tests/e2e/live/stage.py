@@ -18,7 +18,7 @@ from tests.controlplane.api import Api, Json, conditions, until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
-from tests.deploy.installing import NAMESPACE, SERVE, WEBHOOK, grant, remove, token, webhook_at
+from tests.deploy.installing import CERTIFICATES, NAMESPACE, SERVE, WEBHOOK, grant, remove, token, webhook_at
 from tests.e2e.live import programs
 from tests.e2e.live.programs import Ended, Running
 from tests.e2e.live.sizes import in_force
@@ -165,15 +165,23 @@ class Stage:
 
     @contextmanager
     def reviewing(self, mode: str = "initial", **more: str) -> Iterator[Running]:
-        """`cruise webhook`, once it is ready, with the configuration of deploy/ for the scene's namespace."""
+        """`cruise webhook`, once it is ready, with the configuration of deploy/ for the scene's namespace.
+
+        Its certificate comes from `cruise certificates`, which has an account of its own.
+        """
         # There are no rights for it below mode initial; in mode observe it answers and changes nothing.
         rights = "initial" if mode == "observe" else mode
-        settings = self.settings(rights, WEBHOOK, data_dir=str(self._directory / "webhook"), **more) | {"mode": mode}
+        more |= {"data_dir": str(self._directory / "webhook"), "tls_dir": str(self._directory / "tls")}
+        keeping = self.settings(rights, CERTIFICATES, **more)
+        settings = self.settings(rights, WEBHOOK, **more) | {"mode": mode}
         address = f"127.0.0.1:{free_port()}"
         configuration = webhook_at(f"https://{address}/mutate", self.namespace)
         self.admin.create(configuration)
         try:
-            with programs.reviewing(settings, self._directory, address) as running:
+            with (
+                programs.certifying(keeping, self._directory),
+                programs.reviewing(settings, self._directory, address) as running,
+            ):
                 yield running
         finally:
             remove(self.admin, configuration)
