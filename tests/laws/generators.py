@@ -1,6 +1,6 @@
 """Three unlike kinds of clusters: many small pods, powers of two that meet every bound, and a few huge pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from numpy.random import Generator
@@ -93,8 +93,7 @@ def powers_of_two(draw: Generator) -> Drawn:
         autoscalers_for(draw, workloads, 0.1),
         vertical_autoscalers_for(draw, workloads, 0.1),
         limit_ranges=_limit_ranges(draw) if chance(draw, 0.2) else {},
-        # Beneath an init container's floor a sidecar's growth counts with the API server alone, which then refuses it.
-        quotas=() if _any_init(workloads) else quotas_for(draw, workloads, 0.2),
+        quotas=quotas_for(draw, workloads, 0.2),
         policy=Policy(mode=Mode.FULL, max_evictions_per_node=2 ** int(draw.integers(0, 3))),
     )
 
@@ -137,11 +136,6 @@ GENERATORS: Mapping[str, Generate] = {
 def _node(number: int, size: Resources) -> Node:
     name = f"n{number}"
     return Node(name, size, labels={HOSTNAME: name}, kubelet_version=(1, 34))
-
-
-def _any_init(workloads: Sequence[DrawnWorkload]) -> bool:
-    containers = [container for one in workloads for container in one.workload.template.containers]
-    return any(container.role is ContainerRole.INIT for container in containers)
 
 
 def _power(draw: Generator) -> Use:

@@ -3,6 +3,9 @@
 A pod that may not grow asks for no more than it has before the fit, so that nobody is evicted for it. What pods of a
 namespace may still grow by they take one after the other, in the order of the columns: their bases first, and what
 they have of the node's headroom from what is left then.
+
+Until the kubelet has done a resize, each container counts with the larger of what it had and what it is to have. So a
+pod whose containers shrink and grow at once counts more from the resize on, though its sum stays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +17,8 @@ from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
 from cruise.decisions.sizing.candidate_columns import CandidateColumns, PerResource
 from cruise.decisions.sizing.recommendation import UNIT, Demand, DemandTable, QuotaBounds
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_whole
-from cruise.domain.cluster import Quota
+from cruise.domain.cluster import Quota, ResizePending
+from cruise.domain.requests import counted_container
 from cruise.domain.resources import ResourceName, Resources
 
 Quotas = Mapping[str, Sequence[Quota]]
@@ -46,8 +50,8 @@ def within_quotas(table: DemandTable, counted: PerResource, quotas: Quotas) -> D
     short = np.zeros(len(candidates.pods), dtype=np.bool_)
     rooms = {namespace: QuotaRoom(found) for namespace, found in quotas.items()}
     for resource, demand in ((ResourceName.CPU, cpu), (ResourceName.MEMORY, memory)):
-        growth = _growth_of(candidates, resource, _whole_bases(demand, resource), counted[resource], concerned)
-        for grown in growth:
+        standing = _Standing(candidates, resource, counted[resource], concerned)
+        for grown in standing.growth(_whole_bases(demand, resource)):
             one = candidates.pods[grown.pod].pod
             if rooms[one.namespace].take(one, _amount(resource, grown.more)):
                 continue
@@ -75,8 +79,9 @@ def trim_to_quotas(
     for resource, final in sizes.items():
         demand = table.of(resource)
         least = np.minimum(final, np.maximum(_whole_bases(demand, resource), demand.current))
-        bases = {one.pod: one.more for one in _growth_of(candidates, resource, least, counted[resource], pods)}
-        wanted = _growth_of(candidates, resource, final, counted[resource], pods)
+        standing = _Standing(candidates, resource, counted[resource], pods)
+        bases = {one.pod: one.more for one in standing.growth(least)}
+        wanted = standing.growth(final)
         granted = set()
         for grown in wanted:
             pod = candidates.pods[grown.pod].pod
@@ -103,16 +108,31 @@ def _whole_bases(demand: Demand, resource: ResourceName) -> Int64Array:
     return np.clip(round_up_whole(demand.base, UNIT[resource]), demand.lower, demand.upper)
 
 
-def _growth_of(
-    candidates: CandidateColumns, resource: ResourceName, values: Int64Array, counted: Int64Array, pods: Sequence[int]
-) -> list[_Growth]:
-    """Return which of some pods would count more with these values, in their order."""
-    more = candidates.pod_sum(resource, values) - counted
-    return [
-        _Growth(pod, resource, int(more[pod]), _containers(candidates, pod))
-        for pod in pods
-        if candidates.manages[resource][pod] and more[pod] > 0
-    ]
+class _Standing:
+    """What some pods count of a resource now; `counted` has it for every pod, overheads apart."""
+
+    def __init__(
+        self, candidates: CandidateColumns, resource: ResourceName, counted: Int64Array, pods: Sequence[int]
+    ) -> None:
+        self._candidates, self._resource, self._counted = candidates, resource, counted
+        self._pods = [pod for pod in pods if candidates.manages[resource][pod]]
+        self._of_containers = np.zeros(len(candidates.pod_of), dtype=np.int64)
+        for pod in self._pods:
+            one, sized = candidates.pods[pod].pod, candidates.pods[pod].sized
+            infeasible = one.resize.pending is ResizePending.INFEASIBLE
+            self._of_containers[_containers(candidates, pod)] = [
+                counted_container(container, infeasible).of(resource) for container in sized
+            ]
+
+    def growth(self, values: Int64Array) -> list[_Growth]:
+        """Return which of the pods would count more as soon as they are written with these values, in their order."""
+        rising = np.maximum(values, self._of_containers)
+        more = self._candidates.pod_sum(self._resource, rising) - self._counted
+        return [
+            _Growth(pod, self._resource, int(more[pod]), _containers(self._candidates, pod))
+            for pod in self._pods
+            if more[pod] > 0
+        ]
 
 
 def _containers(candidates: CandidateColumns, pod: int) -> slice:

@@ -6,7 +6,7 @@ import pytest
 
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import ContainerRole, Pod, Quota, QuotaScope
+from cruise.domain.cluster import Container, ContainerRole, Pod, Quota, QuotaScope
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_limits
 from cruise.domain.resources import MEBIBYTE
@@ -101,6 +101,38 @@ def test_what_is_over_the_base_is_cut_where_only_bases_are_left():
 def test_the_other_resource_is_written_all_the_same():
     found = plan((pod_of(), 2000, 300), quotas=(Quota(make_amounts(0, None)),))
     assert sizes(found) == {"web-1": (1000, 300)}
+
+
+def of_two(app: int, mesh: int, *more: Container) -> Pod:
+    """A pod whose containers request so much CPU."""
+    return make_pod(containers=[*more, make_container(cpu=app), make_container("mesh", cpu=mesh)])
+
+
+@pytest.mark.parametrize(
+    ("left", "written"),
+    [
+        # Until the kubelet is done `app` counts with 400 m and `mesh` with 900 m: 800 m more, not 500 m.
+        (800, (100, 900)),
+        (799, (100, 100)),
+    ],
+)
+@pytest.mark.parametrize("floor", [0, 500])
+def test_a_container_that_shrinks_pays_for_no_other_before_it_has(left, written, floor):
+    setup = make_container("setup", cpu=floor, role=ContainerRole.INIT)
+    pod = of_two(400, 100, *[setup][: floor > 0])
+    quota = Quota(make_amounts(left, None))
+    snapshot = replace(make_snapshot([pod], nodes=[make_node(cpu=64_000)]), quotas={"shop": (quota,)})
+    rows = [make_statistic_for(pod, "app", cpu_base=100, cpu_peak=100, memory_base_mib=128, memory_peak_mib=128)]
+    rows.append(make_statistic_for(pod, "mesh", cpu_base=900, cpu_peak=900, memory_base_mib=128, memory_peak_mib=128))
+    [found] = decide_node_plans(snapshot, make_table(*rows), FULL, NOW)
+    [resize] = found.resize
+    assert tuple(one.requests.cpu_millicores for one in resize.containers) == written
+
+
+def test_growth_beneath_an_init_floor_is_free_where_nothing_shrinks():
+    setup = make_container("setup", cpu=1000, role=ContainerRole.INIT)
+    pod = replace(pod_of(cpu=100), containers=(setup, make_container(cpu=100, memory_mib=1000)))
+    assert sizes(plan((pod, 1000, 1000), quotas=(Quota(make_amounts(0, None)),))) == {"web-1": (1000, 1000)}
 
 
 def test_nobody_is_evicted_for_what_a_quota_would_refuse():
