@@ -110,10 +110,12 @@ def demand_table(
 def _ceilings(candidates: CandidateColumns, current: Int64Array, demand: LimitDemand, policy: Policy) -> Ceilings:
     """Return the ceilings of the limits that might rise; the templates of others are not looked at.
 
-    Where there is no limit the template states none, since none is ever removed in place.
+    Use may lift a limit, and so may a wish for a request above it. Where there is no limit the template states none,
+    since none is ever removed in place.
     """
     template = np.where(current > 0, current, UNBOUNDED)
-    for at in np.flatnonzero((current > 0) & (demand.wanted > current)).tolist():
+    asking = False if candidates.wishes is None else candidates.wishes.asking[candidates.pod_of]
+    for at in np.flatnonzero((current > 0) & ((demand.wanted > current) | asking)).tolist():
         pod = int(candidates.pod_of[at])
         touchable = candidates.pods[pod]
         if touchable.template_limits is None:

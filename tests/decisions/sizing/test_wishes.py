@@ -214,9 +214,16 @@ def test_explain_says_what_is_not_granted_and_why():
     assert steps.cpu.wish is None
 
 
-def test_no_wish_lifts_a_memory_limit_above_its_ceiling():
+@pytest.mark.parametrize("now_mib", [128, 256])
+def test_no_wish_lifts_a_memory_limit_above_its_ceiling(now_mib):
+    # With 256 MiB it was granted all that may be in the pass before: from there it is not to rise on.
     pod, row = tenant({"cruise.io/memory-min": "9Gi"})
-    limited = replace(pod, containers=(make_container(memory_mib=64, memory_limit_mib=128),))
-    [target] = [one for one in plan_of(*scene((limited, row), NEIGHBOURS[0])).targets if one.pod == "tenant"]
+    limited = replace(pod, containers=(make_container(memory_mib=now_mib // 2, memory_limit_mib=now_mib),))
+    snapshot, table = scene((limited, row), NEIGHBOURS[0])
+    stated = make_workload(
+        "Deployment/tenant", "tenant", requests={"app": make_amounts(100, 64)}, memory_limits={"app": 128 * MEBIBYTE}
+    )
+    snapshot = replace(snapshot, workloads={**snapshot.workloads, ("tenant", TENANT): stated})
+    [target] = [one for one in plan_of(snapshot, table).targets if one.pod == "tenant"]
     # Twice what its template states.
     assert (target.memory_bytes, target.memory_limit_bytes) == (256 * MEBIBYTE, 256 * MEBIBYTE)
