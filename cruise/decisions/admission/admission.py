@@ -13,7 +13,7 @@ from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
 from cruise.decisions.sizing.memory_limit import ceiling_of, limit_at_admission
 from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
-from cruise.domain.annotations import Guidance, Unreadable
+from cruise.domain.annotations import Unreadable
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, Quota
 from cruise.domain.headroom import Sharing
@@ -85,13 +85,15 @@ def decide_admission(
     if new_revision:
         wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
     ceilings = [ceiling_of(limit, eligibility.largest_memory, policy) for limit in _template_limits(pod, sized)]
-    targets = _targets(pod, sized, known, wanted, ceilings, guidance, managed, limit_ranges, quotas, nodes, policy)
-    if new_revision:
-        targets = _with_stated_limits(targets, sized, managed)
+    bounds = [container_bounds(guidance, container.name, limit_ranges, policy.floor) for container in sized]
+    targets = _requesting(sized, wanted, bounds, managed)
     # Where nodes are ordered for pods, none of today says how large a pod may be.
     lasting = policy.rules.lasting_templates
     if not (lasting and eligibility.nodes_autoscale):
         targets = within_largest_node(pod, targets, managed, nodes, keeps_template=lasting)
+    targets = _limited(targets, known, ceilings, bounds, managed, limit_ranges, quotas, nodes, policy)
+    if new_revision:
+        targets = _with_stated_limits(targets, sized, managed)
     decision = _judged(pod, sized, Mutate(tuple(targets), size, new_revision), limit_ranges)
     if quotas and isinstance(decision, Mutate) and breaks_quota(pod, decision.containers, quotas):
         return Leave(Reason.QUOTA)
@@ -119,41 +121,54 @@ def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
     return sized if qos is sized.qos else replace(sized, qos=qos)
 
 
-def _targets(
-    pod: Pod,
+def _requesting(
     sized: Sequence[Container],
-    known: Sequence[Statistic],
     wanted: Sequence[Resources],
+    bounds: Sequence[ContainerBounds],
+    managed: frozenset[ResourceName],
+) -> list[ContainerTarget]:
+    """Return the containers with what they are to request, and with the limits that they state."""
+    targets = []
+    for container, want, bound in zip(sized, wanted, bounds, strict=True):
+        cpu, memory = container.requests.cpu_millicores, container.requests.memory_bytes
+        if ResourceName.CPU in managed:
+            cpu = _clamp(want.cpu_millicores, bound.whole[0], bound.whole[1])
+        if ResourceName.MEMORY in managed:
+            memory = _clamp(whole_mebibytes(want.memory_bytes), bound.whole[2], bound.whole[3])
+        targets.append(ContainerTarget(container.name, container.role, Amounts(cpu, memory), container.limits))
+    return targets
+
+
+def _limited(
+    targets: Sequence[ContainerTarget],
+    known: Sequence[Statistic],
     ceilings: Sequence[int],
-    guidance: Guidance,
+    bounds: Sequence[ContainerBounds],
     managed: frozenset[ResourceName],
     limit_ranges: Sequence[LimitRangeItem],
     quotas: Sequence[Quota],
     nodes: NodeIndex,
     policy: Policy,
 ) -> list[ContainerTarget]:
-    targets = []
+    """Return targets with the limits that belong beside their requests."""
+    limited = []
     cpu_limit_demanded = _demands_cpu_limit(limit_ranges)
     cpu_limit_counted = counts_cpu_limits(quotas)
-    for container, statistic, want, ceiling in zip(sized, known, wanted, ceilings, strict=True):
-        bounds = container_bounds(guidance, container.name, limit_ranges, policy.floor)
-        requests, limits = container.requests, container.limits
-        cpu, cpu_limit = requests.cpu_millicores, limits.cpu_millicores
-        memory, memory_limit = requests.memory_bytes, limits.memory_bytes
+    for target, statistic, ceiling, bound in zip(targets, known, ceilings, bounds, strict=True):
+        requests, cpu_limit, memory_limit = target.requests, target.limits.cpu_millicores, target.limits.memory_bytes
         if ResourceName.CPU in managed:
-            cpu = _clamp(want.cpu_millicores, bounds.whole[0], bounds.whole[1])
+            cpu = requests.resources.cpu_millicores
             if cpu_limit_counted and cpu_limit is not None:
                 # Without one the API server would refuse the container, and a larger one would use up the quota.
-                cpu_limit = max(cpu, min(cpu_limit, _cpu_limit(cpu, bounds, nodes)))
+                cpu_limit = max(cpu, min(cpu_limit, _cpu_limit(cpu, bound, nodes)))
             else:
-                cpu_limit = _cpu_limit(cpu, bounds, nodes) if cpu_limit_demanded else None
+                cpu_limit = _cpu_limit(cpu, bound, nodes) if cpu_limit_demanded else None
         if ResourceName.MEMORY in managed:
-            memory = _clamp(whole_mebibytes(want.memory_bytes), bounds.whole[2], bounds.whole[3])
-            memory_limit = limit_at_admission(statistic, memory, memory_limit, bounds, policy, ceiling)
+            memory = requests.resources.memory_bytes
+            memory_limit = limit_at_admission(statistic, memory, memory_limit, bound, policy, ceiling)
         # Built whole: to replace fields one by one takes several times as long, at every admission.
-        requests, limits = Amounts(cpu, memory), Amounts(cpu_limit, memory_limit)
-        targets.append(ContainerTarget(container.name, container.role, requests, limits))
-    return targets
+        limited.append(ContainerTarget(target.container, target.role, requests, Amounts(cpu_limit, memory_limit)))
+    return limited
 
 
 def _template_limits(pod: Pod, sized: Sequence[Container]) -> list[int | None]:

@@ -526,6 +526,12 @@ def test_a_memory_limit_ends_at_twice_the_templates_own_and_at_the_largest_node(
     assert seeds.limits == make_amounts(None, 20_000)
 
 
+def test_what_is_cut_from_a_request_does_not_stay_in_its_limit():
+    # The peak of 17,000 MiB is cut to the 16,384 of the node, and the limit was never to be above those.
+    [target] = mutated(new_pod(make_container(memory_mib=1000)), use(memory_mib=17_000))
+    assert (target.requests.memory_bytes, target.limits.memory_bytes) == (16_384 * MEBIBYTE, 16_384 * MEBIBYTE)
+
+
 def test_where_larger_nodes_may_come_only_the_template_ends_a_memory_limit():
     pod = new_pod(make_container(memory_limit_mib=9000))
     assert mutated(pod, LEAK, node_autoscaler=NodeAutoscaler.KARPENTER)[0].limits == make_amounts(None, 18_000)
