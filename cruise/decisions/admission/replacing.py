@@ -1,6 +1,7 @@
 """What takes the place of a pod that is evicted: the pod as its controller would create it now."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import astuple, replace
 
 from cruise.decisions.admission.admission import Mutate, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
@@ -8,8 +9,9 @@ from cruise.decisions.eviction.destinations import Replacement
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import grants
-from cruise.domain.cluster import NO_RESIZE, Pod, Snapshot
+from cruise.domain.cluster import NO_RESIZE, Pod, Quota, Snapshot
 from cruise.domain.policy import Policy
+from cruise.domain.resources import Amounts
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import StatisticsTable
 
@@ -19,7 +21,8 @@ def replacements(
 ) -> Replacement | None:
     """Return what finds a pod's replacement at admission size, None where evictions need not know it.
 
-    A pod that admission leaves is created with what it has now: its template is not known.
+    What leaves a namespace frees its quota, sooner or later than the replacement is created: it must find a place
+    both as it is admitted by what quotas leave now, and as if they left everything.
     """
     if not policy.rules.careful_evictions:
         return None
@@ -27,14 +30,42 @@ def replacements(
     nodes = NodeIndex(snapshot.nodes)
 
     def of(pod: Pod) -> Pod | None:
-        anew = tuple(replace(one, allocated=None, actual=None, actual_limits=None) for one in pod.containers)
-        fresh = replace(pod, node=None, phase="Pending", ready=False, resize=NO_RESIZE, containers=anew)
+        created = _created_anew(pod, snapshot)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         quotas = snapshot.quotas.get(pod.namespace, ())
-        decision = decide_admission(fresh, eligibility, statistics, nodes, ranges, policy, quotas)
-        if isinstance(decision, Mutate):
-            fresh = with_sizes(fresh, decision.containers)
-        refused = (ranges and breaks_limit_range(fresh, (), ranges)) or (quotas and not grants(fresh, quotas))
-        return None if refused else fresh
+
+        def admitted(quotas: Sequence[Quota]) -> Pod:
+            decision = decide_admission(created, eligibility, statistics, nodes, ranges, policy, quotas)
+            return with_sizes(created, decision.containers) if isinstance(decision, Mutate) else created
+
+        fresh = admitted(quotas)
+        if pod.owner_kind == "DaemonSet":
+            # None is evicted, but more come with every node, of whose use nothing is known.
+            return _requesting_both(fresh, created)
+        if (ranges and breaks_limit_range(fresh, (), ranges)) or (quotas and not grants(fresh, quotas)):
+            return None
+        return _requesting_both(fresh, admitted(())) if quotas else fresh
 
     return of
+
+
+def _created_anew(pod: Pod, snapshot: Snapshot) -> Pod:
+    """Return the pod as its template states it, where that is known; as it is otherwise."""
+    workload = None if pod.workload is None else snapshot.workloads.get((pod.namespace, pod.workload))
+    stated = {} if workload is None or workload.requests is None else workload.requests
+    limits = {} if workload is None or workload.memory_limits is None else workload.memory_limits
+    anew = [replace(one, allocated=None, actual=None, actual_limits=None) for one in pod.containers]
+    for at, one in enumerate(anew):
+        if one.name in stated:
+            limit = Amounts(one.limits.cpu_millicores, limits.get(one.name))
+            anew[at] = replace(one, requests=stated[one.name].filled_from(one.requests), limits=limit)
+    return replace(pod, node=None, phase="Pending", ready=False, resize=NO_RESIZE, containers=tuple(anew))
+
+
+def _requesting_both(pod: Pod, other: Pod) -> Pod:
+    """Return the pod with the larger of two requests of each container."""
+    most = [
+        replace(one, requests=Amounts(*astuple(one.requests.resources.at_least(same.requests.resources))))
+        for one, same in zip(pod.containers, other.containers, strict=True)
+    ]
+    return replace(pod, containers=tuple(most))

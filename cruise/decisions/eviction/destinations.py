@@ -1,7 +1,8 @@
 """Where the replacements of evicted pods can go: kube-scheduler's own rules, on the cluster as the pass leaves it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from cruise.decisions.scheduling.board import Board, PodKey, key_of
 from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.arrays import Int64Array
-from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 
@@ -81,7 +82,7 @@ class Destinations:
         fresh = self._replacement(pod)
         if fresh is None or pod.node is None:
             return False
-        places = self._places = self._places or _Places(self._snapshot, self._spare)
+        places = self._places = self._places or _Places(self._snapshot, self._spare, self._replacement)
         places.remove(pod)
         target = places.put(fresh)
         if target is None and not self._may_be_ordered_for(fresh):
@@ -120,12 +121,12 @@ class Destinations:
 class _Places:
     """The board of a pass, with what is free on each node in columns."""
 
-    def __init__(self, snapshot: Snapshot, of_nodes: Mapping[str, Spare]) -> None:
+    def __init__(self, snapshot: Snapshot, of_nodes: Mapping[str, Spare], replacement: Replacement) -> None:
         rooms = [of_nodes.get(node.name, Spare(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes]
         self._board = Board(snapshot)
         self._scheduler = Scheduler(self._board)
-        self._nodes, self._pods = snapshot.nodes, snapshot.pods
-        self._when_new: Int64Array | None = None
+        self._nodes = snapshot.nodes
+        self._daemons = _Daemons(snapshot.pods, replacement)
         self._number = {node.name: number for number, node in enumerate(snapshot.nodes)}
         self._whole = np.maximum(_columns([node.allocatable for node in snapshot.nodes]), 1)
         self._free, self._spare = _columns([room.free for room in rooms]), _columns([room.unneeded for room in rooms])
@@ -148,16 +149,11 @@ class _Places:
 
     def fits_when_new(self, pod: Pod) -> bool:
         """Tell whether any node would hold the pod if it had no other pods than those of its DaemonSets."""
-        if self._when_new is None:
-            self._when_new = _columns([node.allocatable for node in self._nodes])
-            for daemon in self._pods:
-                # Its identity is its node, also while it waits for room there.
-                number = self._number.get(daemon.identity) if daemon.owner_kind == "DaemonSet" else None
-                if number is not None:
-                    taken = counted_requests(daemon)
-                    self._when_new[number] -= (taken.cpu_millicores, taken.memory_bytes)
         need = counted_requests(pod)
-        return bool((self._when_new >= (need.cpu_millicores, need.memory_bytes)).all(axis=1).any())
+        return any(
+            need.fits_in(node.allocatable) and need.fits_in(node.allocatable - self._daemons.on(node))
+            for node in self._nodes
+        )
 
     def add(self, pod: Pod, node: str) -> None:
         """Put a pod on a node."""
@@ -192,6 +188,47 @@ class _Places:
 
     def _take(self, number: int, amount: Resources, step: int) -> None:
         self._spare[number] -= (step * amount.cpu_millicores, step * amount.memory_bytes)
+
+
+class _Daemons:
+    """What the DaemonSets' pods take of each node, or of another like it that is new.
+
+    They count as they are, and as they would be created: what they have now may be less, and grow in this very pass.
+    One that is not on a node, though its selector and its tolerations let it, counts there as its largest elsewhere.
+    """
+
+    def __init__(self, pods: Sequence[Pod], replacement: Replacement) -> None:
+        self._replacement = replacement
+        self._sets: dict[tuple[str, WorkloadRef | None], dict[str, Pod]] = {}
+        for pod in pods:
+            if pod.owner_kind == "DaemonSet":
+                # Its identity is its node, also while it waits for room there.
+                self._sets.setdefault((pod.namespace, pod.workload), {})[pod.identity] = pod
+        self._largest: dict[tuple[str, WorkloadRef | None], Resources] = {}
+        self._known: dict[str, Resources] = {}
+
+    def on(self, node: Node) -> Resources:
+        """Return what all of them take of a node."""
+        known = self._known.get(node.name)
+        if known is None:
+            known = self._known[node.name] = sum((self._of(one, node) for one in self._sets), NO_RESOURCES)
+        return known
+
+    def _of(self, key: tuple[str, WorkloadRef | None], node: Node) -> Resources:
+        pods = self._sets[key]
+        there = pods.get(node.name)
+        if there is not None:
+            return self._most(there)
+        placement = replace(next(iter(pods.values())).placement, terms=None)
+        if not (placement.admits(node.name, node.labels) and placement.tolerates_all(node.taints)):
+            return NO_RESOURCES
+        if key not in self._largest:
+            self._largest[key] = reduce(Resources.at_least, map(self._most, pods.values()))
+        return self._largest[key]
+
+    def _most(self, pod: Pod) -> Resources:
+        anew = self._replacement(pod)
+        return counted_requests(pod).at_least(NO_RESOURCES if anew is None else counted_requests(anew))
 
 
 def _columns(amounts: Sequence[Resources]) -> Int64Array:

@@ -58,7 +58,7 @@ class Terms:
     """What the evictions of a node are decided by.
 
     Only what `mend` names is mended. With `each_by_itself` a resource that cannot fit keeps nobody from going for the
-    other one. `lowest_apart` is the lowest priority of the pods that are no contenders, and take of the node.
+    other one. `lowest_apart` is the lowest priority of the pods that take of the resource and do not contend for it.
     """
 
     mend: frozenset[ResourceName] = frozenset(ResourceName)

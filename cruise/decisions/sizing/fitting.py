@@ -148,7 +148,6 @@ def _crowd(
     for at, cpu, memory, cpu_headroom, memory_headroom in zip(pods, *amounts, strict=True):
         touchable = columns.candidates.pods[at]
         kept = _why_kept(touchable, eligibility, around.earlier)
-        managed = _MANAGED[touchable.manages_cpu, touchable.manages_memory]
         why.append(kept)
         found.append(
             Contender(
@@ -157,7 +156,7 @@ def _crowd(
                 eligibility.evictability.ranking_of(touchable.pod, touchable.guidance),
                 Resources(cpu, memory),
                 Resources(cpu_headroom, memory_headroom),
-                frozenset() if kept else managed,
+                frozenset() if kept else _managed(touchable),
                 touchable.pod.priority if rules.careful_evictions else 0,
             )
         )
@@ -166,7 +165,7 @@ def _crowd(
     terms = Terms(
         mend=_to_mend(columns, node, around, short),
         each_by_itself=rules.fit_by_resource,
-        lowest_apart=_lowest_apart(around.apart.get(node, ())),
+        lowest_apart=_lowest_apart(around.apart.get(node, ()), [columns.candidates.pods[at] for at in pods]),
     )
     if around.exits is not None:
         terms = replace(terms, exits=around.exits([columns.candidates.pods[at].pod for at in pods]))
@@ -194,15 +193,21 @@ def _to_mend(
     return again - {ResourceName.CPU}
 
 
-def _lowest_apart(pods: Sequence[Pod]) -> dict[ResourceName, int]:
-    """Return for each resource the lowest priority of the pods that take some of it."""
+def _lowest_apart(pods: Sequence[Pod], sized: Sequence[Touchable]) -> dict[ResourceName, int]:
+    """Return for each resource the lowest priority of the pods that take some of it, and are not sized by it."""
+    taking = [(pod, frozenset[ResourceName]()) for pod in pods]
+    taking += [(one.pod, managed) for one in sized if len(managed := _managed(one)) < len(ResourceName)]
     lowest: dict[ResourceName, int] = {}
-    for pod in pods:
+    for pod, managed in taking:
         counted = counted_requests(pod)
         for resource in ResourceName:
-            if counted.of(resource):
+            if resource not in managed and counted.of(resource):
                 lowest[resource] = min(pod.priority, lowest.get(resource, pod.priority))
     return lowest
+
+
+def _managed(pod: Touchable) -> frozenset[ResourceName]:
+    return _MANAGED[pod.manages_cpu, pod.manages_memory]
 
 
 def fit_nodes(columns: NodeColumns, crowds: Crowds, short: Mapping[int, frozenset[ResourceName]]) -> Fit:

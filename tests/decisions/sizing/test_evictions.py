@@ -11,7 +11,7 @@ from cruise.domain.cluster import Node, NodeAutoscaler, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.rules import SEEDS
-from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.domain.scheduling import LabelSelector, Operator, Placement, Requirement
 from cruise.domain.usage import Statistic, StatisticKey
 from tests.builders import (
     NOW,
@@ -135,10 +135,47 @@ def test_a_node_that_is_added_has_its_daemons_as_well():
     daemon = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[size])
     ordered = NodeAutoscaler.KARPENTER
     assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000)], node_autoscaler=ordered)["n1"]) == []
-    cordoned = make_node("n2", memory_mib=4000, unschedulable=True)
+    cordoned = make_node("n2", memory_mib=4100, unschedulable=True)
     assert gone(
         plans_of([*pods, daemon], rows, [make_node(memory_mib=4000), cordoned], node_autoscaler=ordered)["n1"]
     ) == ["a"]
+
+
+def test_a_node_that_is_added_has_its_daemons_as_they_would_be_created():
+    # The daemon has 500 MiB and would grow to its peak of 3,200 MiB in the very pass that evicts a pod of 1,000 MiB.
+    pods = [single("a", 100, 500)]
+    daemon = make_pod(
+        "agent-n1", workload="DaemonSet/agent", identity="n1", containers=[make_container(memory_mib=500)]
+    )
+    own = make_statistic_for(daemon, cpu_base=100, cpu_peak=100, memory_base_mib=3100, memory_peak_mib=3200)
+    rows = [*rows_of(pods[0], memory=(1000, 1000)), own, replace(own, key=own.key._replace(pod=""))]
+    ordered = NodeAutoscaler.KARPENTER
+    assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000)], node_autoscaler=ordered)["n1"]) == []
+    cordoned = make_node("n2", memory_mib=4200, unschedulable=True)
+    nodes = [make_node(memory_mib=4000), cordoned]
+    assert gone(plans_of([*pods, daemon], rows, nodes, node_autoscaler=ordered)["n1"]) == ["a"]
+
+
+def test_a_node_that_is_added_has_the_daemons_of_others_as_well():
+    # A quota keeps the daemon of 3,200 MiB from being created on n1; on a node that is added it may not.
+    pods = [single("a", 100, 500), single("b", 100, 500)]
+    rows = [row for pod in pods for row in rows_of(pod, memory=(2100, 2100))]
+    size = make_container(memory_mib=3200)
+    daemon = make_pod("agent-n2", node="n2", workload="DaemonSet/agent", identity="n2", containers=[size])
+    nodes, ordered = [make_node(memory_mib=4000), make_node("n2", memory_mib=4000)], NodeAutoscaler.KARPENTER
+    assert gone(plans_of(pods, rows, nodes, node_autoscaler=ordered)["n1"]) == ["a"]
+    assert gone(plans_of([*pods, daemon], rows, nodes, node_autoscaler=ordered)["n1"]) == []
+    picky = replace(daemon, placement=Placement(node_selector=(("disk", "ssd"),)))
+    assert gone(plans_of([*pods, picky], rows, nodes, node_autoscaler=ordered)["n1"]) == ["a"]
+
+
+def test_a_lower_priority_stays_a_reason_though_it_is_not_sized_by_what_is_short():
+    above = single("above", 500, 900, priority=1000)
+    below = single("below", 500, 900, annotations={"cruise.io/resources": "cpu"})
+    rows = [*rows_of(above, memory=(1200, 1200)), *rows_of(below, memory=(900, 900))]
+    nodes = [make_node(memory_mib=2000), make_node("n2")]
+    assert gone(plans_of([above, below], rows, nodes)["n1"]) == []
+    assert gone(plans_of([above, replace(below, priority=1000)], rows, nodes)["n1"]) == ["above"]
 
 
 def test_a_lower_priority_goes_before_a_higher_one():
