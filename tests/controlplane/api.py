@@ -22,6 +22,9 @@ Json = dict[str, Any]
 PatchKind = Literal["strategic", "merge", "json", "apply"]
 T = TypeVar("T")
 
+# In seconds, between two looks at what is waited for.
+SHORTEST_PAUSE = 0.02
+
 PATCH_TYPES: Mapping[PatchKind, str] = {
     "strategic": "application/strategic-merge-patch+json",
     "merge": "application/merge-patch+json",
@@ -241,15 +244,19 @@ def _delete_options(grace: int | None) -> Json:
     return options if grace is None else {**options, "gracePeriodSeconds": grace}
 
 
-def until(check: Callable[[], T | None], what: str, seconds: float = 60) -> T:
-    """Wait until `check` returns something true, and return it; fails with `what` where it never does."""
-    deadline = time.monotonic() + seconds
+def until(check: Callable[[], T | None], what: str, seconds: float = 60, longest_pause: float = 0.25) -> T:
+    """Wait until `check` returns something true, and return it; fails with `what` where it never does.
+
+    Looking takes time from what is waited for: the longer that takes, the longer the pauses between two looks.
+    """
+    began = time.monotonic()
     while True:
         found = check()
         if found:
             return found
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds:.0f} s: {what}"
+        time.sleep(min(max(SHORTEST_PAUSE, waited / 20), longest_pause))
 
 
 def conditions(thing: Json) -> dict[str, Json]:

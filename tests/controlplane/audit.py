@@ -84,6 +84,10 @@ class AuditLog:
         """Where the log ends now, to read from there later."""
         return self._file.stat().st_size if self._file.exists() else 0
 
+    def follow(self, users: str) -> "AuditTail":
+        """The requests from now on of all users whose names begin so."""
+        return AuditTail(self._file, self.mark(), users)
+
     def events(self, since: int = 0, user: str | None = None, verbs: Collection[str] | None = None) -> list[AuditEvent]:
         """Requests answered since a mark, in the log's order."""
         with self._file.open("rb") as log:
@@ -101,3 +105,31 @@ class AuditLog:
     def writes(self, since: int = 0, user: str | None = None) -> list[AuditEvent]:
         """Attempts to change something, refused ones included (see `code`)."""
         return self.events(since, user, WRITES)
+
+
+class AuditTail:
+    """Some users' requests since a place in the log, of which each line is read once, however often one looks."""
+
+    def __init__(self, file: Path, since: int, users: str) -> None:
+        self._file = file
+        self._read_until = since
+        self._users = users
+        self._decoder = msgspec.json.Decoder(AuditEvent)
+        self._found: list[AuditEvent] = []
+
+    def events(self) -> list[AuditEvent]:
+        """Requests answered so far, in the log's order."""
+        with self._file.open("rb") as log:
+            log.seek(self._read_until)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    break
+                self._read_until += len(line)
+                # Most lines are of others, and large.
+                if self._users.encode() in line:
+                    self._take(self._decoder.decode(line))
+        return list(self._found)
+
+    def _take(self, event: AuditEvent) -> None:
+        if event.stage == "ResponseComplete" and event.user.startswith(self._users):
+            self._found.append(event)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.adapters.kube.relay import Network, Relay
-from tests.controlplane.api import Json, by_name, until
+from tests.controlplane.api import SHORTEST_PAUSE, Json, by_name, until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.manifests import container, pod_template, workload
 from tests.e2e.live import programs
@@ -126,7 +126,7 @@ def one_leads(servers: Sequence[Server]) -> tuple[Server, Server]:
         [other] = [server for server in servers if server is not leading[0]]
         return leading[0], other
 
-    return until(look, "one of the two leads")
+    return until(look, "one of the two leads", longest_pause=SHORTEST_PAUSE)
 
 
 def requests_of(pod: Json) -> dict[str, str]:
@@ -166,9 +166,9 @@ def resizes(stage: Stage) -> list[AuditEvent]:
     return [event for event in stage.events() if event.resource == "pods/resize" and event.code == 200]
 
 
-def eventually(check: Callable[[], Any], what: str, seconds: float) -> None:
+def eventually(check: Callable[[], Any], what: str, seconds: float, longest_pause: float = 0.25) -> None:
     """Wait until `check` holds, no longer than the rules allow."""
-    until(lambda: bool(check()), what, seconds=seconds)
+    until(lambda: bool(check()), what, seconds, longest_pause)
 
 
 @contextmanager
