@@ -21,10 +21,12 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what waits longest first; the order within a folder stays."""
+    """Put what waits longest first, and files without servers last; the order within a folder stays."""
+    with_servers = {item.path for item in items if item.get_closest_marker("server")}
 
     def turn(item: pytest.Item) -> int:
         folders = item.path.relative_to(config.rootpath).parts
-        return next((place for place, name in enumerate(FIRST) if name in folders), len(FIRST))
+        others = len(FIRST) + (item.path not in with_servers)
+        return next((place for place, name in enumerate(FIRST) if name in folders), others)
 
     items.sort(key=turn)
