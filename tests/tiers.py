@@ -1,6 +1,7 @@
 """How much a run tries: `--tier core` needs no server, `default` is what a change must pass, `long` searches furthest.
 
-A test needs a server where its folder, one of its fixtures or a mark says so, or where its module starts one.
+A test needs a server where its folder, one of its fixtures or a mark says so, or where its module starts one. What has
+the mark `long` is left to that tier: others show the same from another side, or sooner.
 """
 
 import os
@@ -32,6 +33,7 @@ def add_option(parser: pytest.Parser) -> None:
 def begin(config: pytest.Config) -> None:
     """Settle how many examples are tried, before a test module is read."""
     config.addinivalue_line("markers", "server: needs a server or a process, which the tier core does without")
+    config.addinivalue_line("markers", "long: left to the tier long, since a test of the other tiers shows as much")
     config.addinivalue_line("markers", "smoke: enough of a suite for an implementation that others stand for")
     tier = config.getoption("--tier")
     # Shared machines stall at random, so no example has a deadline. CI replays the same examples on every run, which
@@ -43,13 +45,14 @@ def begin(config: pytest.Config) -> None:
 
 
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need a server, and leave them out where the tier has none."""
+    """Mark the tests that need a server, and leave out what the tier has no place for."""
     for item in items:
         if _needs_server(item):
             item.add_marker("server")
-    if config.getoption("--tier") == CORE:
-        left_out = [item for item in items if item.get_closest_marker("server")]
-        items[:] = [item for item in items if not item.get_closest_marker("server")]
+    unwanted = {CORE: ("server", "long"), DEFAULT: ("long",), LONG: ()}[config.getoption("--tier")]
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in unwanted)]
+    if left_out:
+        items[:] = [item for item in items if item not in set(left_out)]
         config.hook.pytest_deselected(items=left_out)
 
 

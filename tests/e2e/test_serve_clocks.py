@@ -26,7 +26,7 @@ def passes(server: Server) -> int:
     return sum(job["runs"] for job in server.status()["jobs"] if job["name"] in ("statistics", "node pass"))
 
 
-@pytest.mark.parametrize("minutes", [-MINUTES, MINUTES])
+@pytest.mark.parametrize("minutes", [pytest.param(-MINUTES, marks=pytest.mark.long), MINUTES])
 def test_a_leader_with_a_wrong_clock_does_no_harm_and_can_be_followed(stage: Stage, tmp_path: Path, minutes: int):
     [victim, *_] = furnished(stage, replicas=4)
     with on_a_host(stage, tmp_path, 0) as right:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.kube.relay import Network
+from tests.controlplane.api import SHORTEST_PAUSE
 from tests.controlplane.audit import AuditEvent
 from tests.e2e.live.manifests import app
 from tests.e2e.live.stage import Stage
@@ -59,13 +60,13 @@ def test_a_polite_end_hands_over_at_once(stage: Stage, tmp_path: Path):
         all_sized(stage, 2)
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("end", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
 def test_in_the_middle_of_a_plan_nothing_is_done_twice_and_nothing_lost(
     stage: Stage, tmp_path: Path, end: signal.Signals
 ):
     furnished(stage, replicas=40, cpu="32")
-    # The first pass is made half an interval after the statistics: the other one is there by then.
-    with serving(stage, tmp_path, "a", pass_interval="24s", **SLOWLY) as leader:
+    # The first pass is made half an interval after the statistics, and takes far longer than the other one's start.
+    with serving(stage, tmp_path, "a", pass_interval="8s", **SLOWLY) as leader:
         eventually(leader.leads, "the first one leads", 30)
         with serving(stage, tmp_path, "b") as other:
             eventually(lambda: sized(stage) >= 5, "the plan is under way", 60)
@@ -79,7 +80,7 @@ def test_in_the_middle_of_a_plan_nothing_is_done_twice_and_nothing_lost(
     assert set(times.values()) == {1}
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: Stage, tmp_path: Path, end: signal.Signals):
     places = ("one", "two", "three", "four", "five", "six")
     names = [f"{place}-{number}" for place in places for number in range(3)]
@@ -97,8 +98,8 @@ def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: Stage, t
     for place in places:
         stage.node(f"{place}-spare", cpu="2", labels={"place": place})
     stage.measure(dict.fromkeys(names, Use(cores=0.9, mebibytes=100)))
-    # The first pass is made half an interval after the statistics: the other one is there by then.
-    with serving(stage, tmp_path, "a", mode="full", pass_interval="24s", **SLOWLY) as leader:
+    # Evictions wait for the second pass, an interval and a half after the statistics: the other one is there by then.
+    with serving(stage, tmp_path, "a", mode="full", pass_interval="10s", **SLOWLY) as leader:
         eventually(leader.leads, "the first one leads", 30)
         with serving(stage, tmp_path, "b", mode="full") as other:
             eventually(lambda: evictions(stage), "the first pod is evicted", 60)
@@ -133,7 +134,7 @@ def test_a_leader_that_was_stopped_for_a_while_does_not_write_after_it(stage: St
     assert max(Counter(event.target for event in resizes(stage)).values(), default=0) <= 1
 
 
-@pytest.mark.parametrize("network", [Network.DOWN, Network.SILENT])
+@pytest.mark.parametrize("network", [pytest.param(Network.DOWN, marks=pytest.mark.long), Network.SILENT])
 def test_a_leader_that_is_cut_off_stops_before_the_other_leads(stage: Stage, tmp_path: Path, network: Network):
     furnished(stage, replicas=40, cpu="32")
     settings = stage.settings("resize", pass_interval="4s", **SLOWLY)
@@ -152,7 +153,7 @@ def test_a_leader_that_is_cut_off_stops_before_the_other_leads(stage: Stage, tmp
                 assert not (leading and a.leads()), "two lead at once"
                 return leading
 
-            eventually(taken_over, "the other one leads", TAKEOVER_SECONDS)
+            eventually(taken_over, "the other one leads", TAKEOVER_SECONDS, longest_pause=SHORTEST_PAUSE)
             all_sized(stage, 40, seconds=90)
             assert a.running.process.poll() is None
             stage.mark()

@@ -1,10 +1,14 @@
 """Readiness: what a process waits for, and what goes wrong in it."""
 
+import re
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from cruise.adapters.kube.following.watching import Timing
 from cruise.app.serve.activity import Activity
 from cruise.app.serve.readiness import Running
 from cruise.domain.actions import Outcome, Reason, TaintNode, Verdict
@@ -13,6 +17,7 @@ from cruise.errors import Unavailable
 from cruise.interfaces.http.figures import JobFigures
 from cruise.runtime.usage.reading import ReadingProgress
 from cruise.simulation.store.store import MemoryStore
+from tests.adapters.kube.loopback import Loopback, following_loopback
 from tests.builders import NOW, make_statistic, make_table
 
 
@@ -48,6 +53,23 @@ def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
     activity.jobs["node pass"] = JobFigures("node pass", failures_in_a_row=3, error="Postgres is away")
     activity.jobs["prune"] = JobFigures("prune", failures_in_a_row=2, error="Postgres is away")
     assert running(activity=activity).reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
+
+
+@pytest.mark.server
+async def test_a_view_of_the_cluster_that_is_over_a_minute_old_is_not_acted_on(tmp_path: Path):
+    ahead = 0.0
+
+    def clock() -> float:
+        return time.monotonic() + ahead
+
+    # Its watches are not opened anew before half a minute has passed.
+    async with following_loopback(Loopback(), tmp_path, Timing(), clock=clock) as cluster:
+        one = running(cluster=cluster)
+        assert one.reasons() == []
+        ahead = 90.0
+        [reason] = one.reasons()
+        assert re.fullmatch(r"the view of the cluster is 9\d s old", reason)
+        assert one.leading
 
 
 def test_before_the_store_is_open_the_api_answers_so():
