@@ -1,6 +1,6 @@
 """Where a pod may run: selectors, node affinity, taints and tolerations, as kube-scheduler reads them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -135,3 +135,12 @@ ANYWHERE = Placement()
 OVERLOADED = Taint("cruise.io/overloaded", "true", TaintEffect.NO_SCHEDULE)
 # The taints that cruise puts on nodes and takes off again.
 OWN_TAINTS = frozenset({OVERLOADED})
+# Taints that Kubernetes itself puts on and takes off: not ready, under pressure, cordoned.
+_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
+
+
+def lasting_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Return the taints that a node has for good, and another like it would have as well."""
+    return tuple(
+        taint for taint in taints if taint not in OWN_TAINTS and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
+    )

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.random import Generator
 
+from cruise.domain.annotations import HOSTNAME
 from cruise.domain.cluster import (
     Autoscaler,
     Container,
@@ -20,7 +21,7 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from cruise.simulation.cluster.evictions import BudgetRule
@@ -265,10 +266,11 @@ def quotas_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float
     return found
 
 
-def autoscaling(draw: Generator, node: Resources) -> NodeAutoscaling:
-    """Return a node autoscaler that adds nodes of one size; it removes none while the laws are looked at."""
+def autoscaling(draw: Generator, nodes: Sequence[Node]) -> NodeAutoscaling:
+    """Return a node autoscaler that adds nodes like those there are; it removes none while the laws are looked at."""
     kind = pick(draw, tuple(NodeAutoscaler))
-    return NodeAutoscaling(kind, [Node("type", node)], settle_seconds=86_400)
+    types = [replace(node, labels={**node.labels, HOSTNAME: ""}, unschedulable=False) for node in nodes]
+    return NodeAutoscaling(kind, types, settle_seconds=86_400)
 
 
 Generate = Callable[[Generator], Drawn]

@@ -57,7 +57,7 @@ def log_normal(draw: Generator) -> Drawn:
         autoscalers_for(draw, workloads, 0.1),
         vertical_autoscalers_for(draw, workloads, 0.1),
         quotas=quotas_for(draw, workloads, 0.2),
-        node_autoscaling=autoscaling(draw, node) if chance(draw, 0.3) else None,
+        node_autoscaling=autoscaling(draw, nodes) if chance(draw, 0.3) else None,
         namespace_annotations=_of_namespaces(draw),
     )
 
@@ -121,7 +121,7 @@ def few_huge(draw: Generator) -> Drawn:
         budgets_for(draw, workloads, 0.2),
         vertical_autoscalers=vertical_autoscalers_for(draw, workloads, 0.1),
         quotas=quotas_for(draw, workloads, 0.1),
-        node_autoscaling=autoscaling(draw, node) if chance(draw, 0.5) else None,
+        node_autoscaling=autoscaling(draw, nodes) if chance(draw, 0.5) else None,
         namespace_annotations=_of_namespaces(draw),
     )
 

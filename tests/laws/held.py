@@ -230,10 +230,16 @@ def _text(action: EvictPod | ResizePod) -> str:
 
 
 def _unchanged(node: str, before: Snapshot, now: Snapshot) -> bool:
-    """Tell whether the same settled pods are on a node."""
-    pods = [pod for pod in now.pods if pod.node == node]
-    settled = all(not pod.terminating and pod.resize.pending is None and not pod.resize.in_progress for pod in pods)
-    return settled and {pod.uid for pod in pods} == {pod.uid for pod in before.pods if pod.node == node}
+    """Tell whether the same settled pods are on a node, and their siblings elsewhere as ready as they were."""
+    here = [pod for pod in now.pods if pod.node == node]
+    settled = all(not pod.terminating and pod.resize.pending is None and not pod.resize.in_progress for pod in here)
+    workloads = {(pod.namespace, pod.workload) for pod in here}
+
+    def around(snapshot: Snapshot) -> tuple[set[str], set[tuple[str, bool]]]:
+        siblings = [pod for pod in snapshot.pods if (pod.namespace, pod.workload) in workloads]
+        return {pod.uid for pod in snapshot.pods if pod.node == node}, {(pod.uid, pod.ready) for pod in siblings}
+
+    return settled and around(before) == around(now)
 
 
 def _bound(snapshot: Snapshot) -> Counter[tuple[str, str]]:

@@ -49,7 +49,7 @@ def crooked(draw: Generator) -> Drawn:
         autoscalers_for(draw, workloads, 0.2),
         vertical_autoscalers_for(draw, workloads, 0.1),
         quotas=quotas_for(draw, [one for one in workloads if _is_stated(one)], 0.1),
-        node_autoscaling=autoscaling(draw, size) if chance(draw, 0.2) else None,
+        node_autoscaling=autoscaling(draw, nodes) if chance(draw, 0.2) else None,
         namespace_annotations={"tools": {"cruise.io/headroom-factor": "3"}} if chance(draw, 0.3) else {},
         policy=Policy(
             mode=Mode.FULL,

@@ -13,10 +13,7 @@ from operator import or_
 
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.resources import Resources
-from cruise.domain.scheduling import OWN_TAINTS, NodeSelectorTerm, Operator, Placement, Requirement, Taint
-
-# Taints that Kubernetes itself puts on and takes off: not ready, under pressure, cordoned.
-_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement, Taint, lasting_taints
 
 
 class NodeIndex:
@@ -106,7 +103,7 @@ class NodeIndex:
         """Nodes by those of their taints that last."""
         places: defaultdict[tuple[Taint, ...], list[int]] = defaultdict(list)
         for place, node in enumerate(self._nodes):
-            places[_lasting(node.taints)].append(place)
+            places[lasting_taints(node.taints)].append(place)
         return {taints: self._bits(members) for taints, members in places.items()}
 
     @cached_property
@@ -163,9 +160,3 @@ def _number(text: str) -> int | None:
         return int(text)
     except ValueError:
         return None
-
-
-def _lasting(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    return tuple(
-        taint for taint in taints if taint not in OWN_TAINTS and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
-    )

@@ -15,6 +15,7 @@ from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.scheduling import NodeSelectorTerm, lasting_taints
 
 # The pod as it would be created anew; None where the API server would refuse it.
 Replacement = Callable[[Pod], Pod | None]
@@ -113,9 +114,16 @@ class Destinations:
             claim = claims.get((pod.namespace, name))
             if claim is None or not (claim.bound or claim.waits):
                 return True
-            if claim.terms and all(any(one.key == HOSTNAME for one in term.expressions) for term in claim.terms):
+            if _name_nodes(claim.terms):
                 return True
-        return any(key == HOSTNAME for key, _ in pod.placement.node_selector)
+        return _name_nodes(pod.placement.terms) or any(key == HOSTNAME for key, _ in pod.placement.node_selector)
+
+
+def _name_nodes(terms: Sequence[NodeSelectorTerm] | None) -> bool:
+    """Tell whether what has to be met is met by nodes of certain names alone."""
+    return bool(terms) and all(
+        term.fields or any(one.key == HOSTNAME for one in term.expressions) for term in terms or ()
+    )
 
 
 class _Places:
@@ -148,10 +156,13 @@ class _Places:
         return None
 
     def fits_when_new(self, pod: Pod) -> bool:
-        """Tell whether any node would hold the pod if it had no other pods than those of its DaemonSets."""
-        need = counted_requests(pod)
+        """Tell whether any node that the pod may run on would hold it beside no other pods than those of DaemonSets."""
+        need, placement = counted_requests(pod), pod.placement
         return any(
-            need.fits_in(node.allocatable) and need.fits_in(node.allocatable - self._daemons.on(node))
+            need.fits_in(node.allocatable)
+            and placement.admits(node.name, node.labels)
+            and placement.tolerates_all(lasting_taints(node.taints))
+            and need.fits_in(node.allocatable - self._daemons.on(node))
             for node in self._nodes
         )
 
@@ -220,7 +231,7 @@ class _Daemons:
         if there is not None:
             return self._most(there)
         placement = replace(next(iter(pods.values())).placement, terms=None)
-        if not (placement.admits(node.name, node.labels) and placement.tolerates_all(node.taints)):
+        if not (placement.admits(node.name, node.labels) and placement.tolerates_all(lasting_taints(node.taints))):
             return NO_RESOURCES
         if key not in self._largest:
             self._largest[key] = reduce(Resources.at_least, map(self._most, pods.values()))

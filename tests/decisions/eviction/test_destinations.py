@@ -108,6 +108,10 @@ def test_what_waits_already_goes_first_the_highest_priority_before_the_rest():
     [
         ({}, True),
         ({"placement": Placement(node_selector=((HOSTNAME, "n1"),))}, False),
+        ({"placement": Placement(terms=(PINNED,))}, False),
+        ({"placement": Placement(node_selector=(("zone", "a"),))}, True),
+        # No node of today is in that zone, so none is known to be for sale.
+        ({"placement": Placement(node_selector=(("zone", "b"),))}, False),
         ({"constraints": PodConstraints(claims=("data",))}, False),
         ({"constraints": PodConstraints(claims=("unknown",))}, False),
     ],
@@ -120,6 +124,14 @@ def test_a_node_that_is_added_takes_all_but_what_is_bound_to_one_by_name(fields,
         surroundings=Surroundings(claims=claims),
         node_autoscaler=NodeAutoscaler.CLUSTER_AUTOSCALER,
     )
+    assert destinations(snapshot).leave(pod) is found
+
+
+@pytest.mark.parametrize(("key", "found"), [("gpu", False), ("node.kubernetes.io/not-ready", True)])
+def test_a_node_that_is_added_has_the_taints_that_last(key, found):
+    pod = web("a")
+    nodes = [named("n1", taints=(Taint(key, "", TaintEffect.NO_SCHEDULE),))]
+    snapshot = replace(make_snapshot([pod], nodes), node_autoscaler=NodeAutoscaler.KARPENTER)
     assert destinations(snapshot).leave(pod) is found
 
 
