@@ -13,12 +13,11 @@ from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.app.clock import wall_clock
 from cruise.app.serve.connections import PATIENCE, followed, in_step
 from cruise.domain.actions import Outcome
-from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.errors import BadInput
 from cruise.runtime.ports import Store
-from cruise.runtime.revert import revert_pass
+from cruise.runtime.revert import original_sizes_of, revert_pass
 
 # Writers read the pause twice a second; a request under way is given time to end.
 _PAUSE_TAKES_HOLD = timedelta(seconds=2)
@@ -39,11 +38,9 @@ async def sized_pods(kube: KubeSettings, opening: AbstractAsyncContextManager[St
     async with connect(kube) as client, opening as store:
         snapshot = (await look(client, lambda kind, count: None)).snapshot
         _check_namespace(namespace, snapshot)
-        stored = await store.original_sizes()
+        stored, keys = await store.original_sizes(), await store.signing_keys()
         return sum(
-            (ORIGINAL_RESOURCES in pod.annotations or pod.uid in stored)
-            and not pod.terminal
-            and namespace in (None, pod.namespace)
+            original_sizes_of(pod, stored, keys) is not None and not pod.terminal and namespace in (None, pod.namespace)
             for pod in snapshot.pods
         )
 

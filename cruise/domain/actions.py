@@ -19,6 +19,7 @@ class Reason(StrEnum):
     MODE_OBSERVE = "mode-observe"
     MODE_INITIAL = "mode-initial"
     UNREADABLE_ANNOTATION = "unreadable-annotation"
+    UNSIGNED_ANNOTATION = "unsigned-annotation"
     STATIC_POD = "static-pod"
     WINDOWS = "windows"
     TERMINAL = "terminal"

@@ -17,6 +17,7 @@ from cruise.domain.quantity import (
     parse_cpu_millicores,
     parse_memory_bytes,
 )
+from cruise.domain.quoting import quoted
 from cruise.domain.resources import ResourceName
 
 Choice = TypeVar("Choice", Mode, EvictionRanking)
@@ -113,7 +114,7 @@ class Override(Annotation):
 def _choice(names: Mapping[str, Choice], kind: str) -> Callable[[str], Choice]:
     def read(text: str) -> Choice:
         if text not in names:
-            raise ValueError(f'"{text}" is no {kind}; write one of {", ".join(names)}')
+            raise ValueError(f"{quoted(text)} is no {kind}; write one of {', '.join(names)}")
         return names[text]
 
     return read
@@ -122,7 +123,7 @@ def _choice(names: Mapping[str, Choice], kind: str) -> Callable[[str], Choice]:
 def _read_resources(text: str) -> frozenset[ResourceName]:
     names = {part.strip() for part in text.split(",")}
     if not names <= {resource.value for resource in ResourceName}:
-        raise ValueError(f'"{text}" names no resources; write cpu, memory or cpu,memory')
+        raise ValueError(f"{quoted(text)} names no resources; write cpu, memory or cpu,memory")
     return frozenset(map(ResourceName, names))
 
 
@@ -136,7 +137,7 @@ def _read_factor(text: str) -> float:
     except ValueError:
         factor = math.nan
     if not 0 <= factor <= 100:
-        raise ValueError(f'"{text}" is no factor; write a number from 0 to 100, such as 1.5')
+        raise ValueError(f"{quoted(text)} is no factor; write a number from 0 to 100, such as 1.5")
     return factor
 
 
@@ -153,7 +154,7 @@ def _not_negative(parse: Callable[[str], int]) -> Callable[[str], int]:
     def read(text: str) -> int:
         amount = parse(text)
         if amount < 0:
-            raise ValueError(f'"{text}" is negative')
+            raise ValueError(f"{quoted(text)} is negative")
         return amount
 
     return read
@@ -196,6 +197,7 @@ def write_steered(replaced: tuple[str, str]) -> str:
 
 
 ORIGINAL_RESOURCES = f"{PREFIX}original-resources"
+ORIGINAL_RESOURCES_SIGNATURE = f"{ORIGINAL_RESOURCES}-signature"
 STEERED = f"{PREFIX}steered"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = ("karpenter.sh/do-not-disrupt", "karpenter.sh/do-not-evict", f"{_CRUISEKUBE}do-not-disrupt")
@@ -225,6 +227,7 @@ TABLE = (
     EXCLUDED,
     *PROTECTIVE,
     Annotation(ORIGINAL_RESOURCES, (Setter.CRUISE,)),
+    Annotation(ORIGINAL_RESOURCES_SIGNATURE, (Setter.CRUISE,)),
     Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
     *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),

@@ -3,6 +3,8 @@
 import re
 from functools import lru_cache
 
+from cruise.domain.quoting import quoted
+
 LARGEST = (1 << 63) - 1
 """Kubernetes caps every quantity here."""
 
@@ -56,8 +58,7 @@ def _rounded_up(text: str, extra_power_of_ten: int) -> int:
 
 
 def _not_a_quantity(text: str) -> QuantityError:
-    shown = text if len(text) <= 40 else f"{text[:40]}…"
-    return QuantityError(f'"{shown}" is not a quantity; write e.g. 500m, 2 or 1.5Gi')
+    return QuantityError(f"{quoted(text)} is not a quantity; write e.g. 500m, 2 or 1.5Gi")
 
 
 def format_cpu_millicores(millicores: int) -> str:

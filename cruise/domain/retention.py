@@ -14,8 +14,10 @@ class Retention:
     statistics: timedelta = timedelta(days=8)
     partitions: timedelta = timedelta(days=8)  # nothing left to continue from: read anew
     outcomes: timedelta = timedelta(days=30)
+    interventions: timedelta = timedelta(days=90)
     refused_targets: timedelta = timedelta(days=1)
     original_sizes: timedelta = timedelta(days=90)  # since the pod's last resize; few pods live as long unchanged
+    signing_key: timedelta = timedelta(days=30)  # then another one signs; it is dropped `original_sizes` later
     headroom_scores: timedelta = timedelta(days=29)  # the four weeks that a margin may look back
     packing_plans: timedelta = timedelta(days=1)  # one may be of thousands of moves
 

@@ -14,6 +14,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.MODE_OBSERVE: "mode observe: nothing is written",
     Reason.MODE_INITIAL: "mode initial: only pods that are being created are sized",
     Reason.UNREADABLE_ANNOTATION: "an annotation cannot be read",
+    Reason.UNSIGNED_ANNOTATION: "cruise did not resize it, and its webhook did not sign what the annotation says",
     Reason.STATIC_POD: "a static pod: the API server cannot resize it",
     Reason.WINDOWS: "a Windows pod: it cannot be resized in place",
     Reason.TERMINAL: "it has finished",

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.annotations import Overrides
+from cruise.domain.callers import Intervention
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
 from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import PackingPlan, Steering
@@ -131,6 +132,12 @@ class Store(Protocol):
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
         """Return the evictions done since a time: what the budgets have spent."""
 
+    async def record_intervention(self, done: Intervention) -> None:
+        """Put on record what somebody did to cruise itself."""
+
+    async def interventions(self, since: datetime, limit: int = 1000) -> Sequence[Intervention]:
+        """Return the newest interventions not before a time, newest first."""
+
     async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
         """Return the stored overrides by (namespace, workload)."""
 
@@ -157,6 +164,12 @@ class Store(Protocol):
 
     async def original_sizes(self, pod_uid: str | None = None) -> Mapping[str, OriginalSizes]:
         """Return the remembered original sizes by pod uid, of all pods or of one."""
+
+    async def signing_keys(self) -> Sequence[bytes]:
+        """Return the keys by which the webhook's annotations are known, the one that signs first.
+
+        `prune` makes a new one when it is due, and keeps those before it as long as original sizes.
+        """
 
     async def save_packing(self, plan: PackingPlan) -> None:
         """Store a plan of the packer, or how far it is carried out now; its proposal does not change.

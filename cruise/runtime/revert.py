@@ -1,17 +1,16 @@
 """The revert that a person asks for: every pod back to the sizes that it had before cruise."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-import msgspec
 import structlog
 
 from cruise.decisions.revert import Sizes, decide_reverts
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod
-from cruise.domain.original_resources import parse_original_resources
+from cruise.domain.original_resources import signed_originals
 from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.runtime.ports import Cluster, Store
@@ -34,19 +33,15 @@ async def revert_pass(
     cannot restore is in the outcome's detail. Sorted by namespace and pod. Raises Unavailable.
     """
     snapshot = await cluster.snapshot()
-    stored = await store.original_sizes()
+    stored, keys = await store.original_sizes(), await store.signing_keys()
     known: dict[str, Sizes] = {}
     outcomes: list[Outcome] = []
     for pod in snapshot.pods:
-        try:
-            sizes = _original_sizes(pod, stored)
-        except (ValueError, msgspec.MsgspecError) as error:
-            if namespace in (None, pod.namespace) and not pod.terminal:
-                detail = f"annotation {ORIGINAL_RESOURCES}: {error}"
-                outcomes.append(Outcome(now, _nothing(pod), Verdict.HELD, Reason.UNREADABLE_ANNOTATION, detail))
-            continue
+        sizes = original_sizes_of(pod, stored, keys)
         if sizes is not None:
             known[pod.uid] = sizes
+        elif ORIGINAL_RESOURCES in pod.annotations and namespace in (None, pod.namespace) and not pod.terminal:
+            outcomes.append(Outcome(now, _nothing(pod), Verdict.HELD, Reason.UNSIGNED_ANNOTATION))
     reversions = decide_reverts(snapshot, known, namespace)
     outcomes += [Outcome(now, one.resize, Verdict.HELD, one.held, one.detail) for one in reversions if one.held]
     tried = [one for one in reversions if one.held is None]
@@ -58,14 +53,11 @@ async def revert_pass(
     return sorted(outcomes, key=_place)
 
 
-def _original_sizes(pod: Pod, stored: Mapping[str, OriginalSizes]) -> Sizes | None:
-    """Return a pod's original sizes: from its annotation, else from the store. Raises what a bad annotation raises."""
-    annotation = pod.annotations.get(ORIGINAL_RESOURCES)
-    if annotation is not None:
-        return parse_original_resources(annotation)
+def original_sizes_of(pod: Pod, stored: Mapping[str, OriginalSizes], signing_keys: Sequence[bytes]) -> Sizes | None:
+    """Return a pod's original sizes: from the store, else from an annotation that the webhook signed."""
     remembered = stored.get(pod.uid)
     if remembered is None:
-        return None
+        return signed_originals(pod, signing_keys)
     return {target.container: (target.requests, target.limits) for target in remembered.containers}
 
 

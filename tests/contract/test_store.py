@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from cruise.domain.actions import (
     Verdict,
 )
 from cruise.domain.annotations import Overrides
+from cruise.domain.callers import Deed, Intervention
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.colocation import PodTerm
 from cruise.domain.headroom import DayScores, Sharing
@@ -795,6 +797,36 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     assert counts == ({name: 0 for name in counts} if late else kept)
     assert await store.paused() is True
     assert len(await store.overrides()) == 1
+
+
+@pytest.mark.smoke
+async def test_interventions_come_back_newest_first(store):
+    web = WorkloadRef("Deployment", "web")
+    paused = Intervention(NOW, "ann", Deed.PAUSE)
+    set_ = Intervention(NOW, "bob", Deed.PUT_OVERRIDE, "shop", web, '{"mode":"off"}')
+    removed = Intervention(NOW - timedelta(hours=1), "system:x", Deed.DELETE_OVERRIDE, "shop", web)
+    for one in (removed, paused, set_):
+        await store.record_intervention(one)
+    assert await store.interventions(NOW - timedelta(days=1)) == [set_, paused, removed]
+    assert await store.interventions(NOW, 1) == [set_]
+    assert await store.interventions(NOW + timedelta(seconds=1)) == []
+    await store.prune(NOW - timedelta(minutes=30) + RETENTION.interventions)
+    assert await store.interventions(NOW - timedelta(days=1)) == [set_, paused]
+
+
+@pytest.mark.smoke
+async def test_after_a_month_another_key_signs_and_those_before_it_verify_as_long_as_sizes_are_kept(store):
+    months = [await _keys_at(store, NOW + number * RETENTION.signing_key) for number in range(6)]
+    assert [len(keys) for keys in months] == [1, 2, 3, 4, 5, 5]
+    assert {len(key) for keys in months for key in keys} == {32}
+    assert all(later[1:] == earlier[: len(later) - 1] for earlier, later in pairwise(months))
+    # Nothing is made twice.
+    assert await _keys_at(store, NOW + 5 * RETENTION.signing_key) == months[-1]
+
+
+async def _keys_at(store: Store, now: datetime) -> list[bytes]:
+    await store.prune(now)
+    return list(await store.signing_keys())
 
 
 @pytest.mark.smoke

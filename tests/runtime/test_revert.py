@@ -1,11 +1,16 @@
 """The revert on small simulated clusters."""
 
+from dataclasses import replace
+
+import pytest
+
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
-from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.details import Detail
-from cruise.domain.original_resources import format_original_resources
+from cruise.domain.original_resources import format_original_resources, signature_of
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts
+from cruise.domain.retention import RETENTION
 from cruise.domain.sizes import spec_targets
 from cruise.runtime.revert import revert_pass
 from cruise.runtime.writing.writer import Writer
@@ -58,26 +63,76 @@ async def test_it_works_while_paused_and_in_any_mode_and_is_audited():
     assert await store.paused() is True
 
 
-async def test_the_annotation_speaks_before_the_store():
-    stated = format_original_resources({"app": (amounts(300, 300), amounts(None, 600))})
-    noted = template(container(100, 128, amounts(None, 256)), annotations={ORIGINAL_RESOURCES: stated})
+SIZES = {"app": (amounts(300, 300), amounts(None, 600))}
+TEXT = format_original_resources(SIZES)
+
+
+async def noted_pods(**annotations: str):
+    """A pod with an annotation, and a store with a key to sign with."""
+    noted = template(container(100, 128, amounts(None, 256)), annotations=annotations)
     world, store = cluster(workload("a", noted)), MemoryStore()
+    await store.prune(world.now)
+    return world, store
+
+
+async def signed_pods(key: bytes | None = None, text: str = TEXT):
+    """A pod whose annotation is signed by a key, by default the store's."""
+    world, store = await noted_pods()
     [pod] = await pods(world)
-    await store.remember_original_sizes([OriginalSizes(pod.uid, "shop", pod.name, spec_targets(pod), world.now)])
-    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.DONE, Reason.REVERTED)]
+    signature = signature_of(pod, TEXT, key or (await store.signing_keys())[0])
+    return await noted_pods(**{ORIGINAL_RESOURCES: text, ORIGINAL_RESOURCES_SIGNATURE: signature})
+
+
+async def sizes_now(world):
     [after] = await pods(world)
-    assert (after.containers[0].requests, after.containers[0].limits) == (amounts(300, 300), amounts(None, 600))
+    return (after.containers[0].requests, after.containers[0].limits)
 
 
-async def test_a_garbled_annotation_is_reported_and_the_pod_left():
-    texts = ["", "nonsense", "[]", '{"app": 3}', '{"app":{"requests":{"cpu":"lots"}}}']
-    worlds = [
-        workload(f"w{number}", template(annotations={ORIGINAL_RESOURCES: text})) for number, text in enumerate(texts)
-    ]
-    world, store = cluster(worlds), MemoryStore()
-    outcomes = await revert_pass(world, store, FULL, world.now)
-    assert told(outcomes) == [(Verdict.HELD, Reason.UNREADABLE_ANNOTATION)] * len(texts)
+async def test_what_the_webhook_signed_is_believed():
+    world, store = await signed_pods()
+    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.DONE, Reason.REVERTED)]
+    assert await sizes_now(world) == SIZES["app"]
+
+
+async def test_what_was_signed_before_the_key_changed_is_believed():
+    world, store = await signed_pods()
+    first = await store.signing_keys()
+    await store.prune(world.now + RETENTION.signing_key)
+    assert (await store.signing_keys())[1:] == first
+    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.DONE, Reason.REVERTED)]
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {ORIGINAL_RESOURCES: TEXT},
+        {ORIGINAL_RESOURCES: TEXT, ORIGINAL_RESOURCES_SIGNATURE: ""},
+        {ORIGINAL_RESOURCES: TEXT, ORIGINAL_RESOURCES_SIGNATURE: "0" * 64},
+        {ORIGINAL_RESOURCES: TEXT, ORIGINAL_RESOURCES_SIGNATURE: "\ud800"},
+        *({ORIGINAL_RESOURCES: text} for text in ("", "nonsense", "[]", '{"app": 3}')),
+    ],
+)
+async def test_what_a_tenant_wrote_moves_nothing(annotations):
+    world, store = await noted_pods(**annotations)
+    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.HELD, Reason.UNSIGNED_ANNOTATION)]
     assert world.tally.resizes_asked == 0
+
+
+@pytest.mark.parametrize("forged", ["another key", "another text"])
+async def test_a_signature_of_something_else_moves_nothing(forged):
+    other = format_original_resources({"app": (amounts(4000, 8000), amounts(None, 8000))})
+    world, store = await (signed_pods(b"k" * 32) if forged == "another key" else signed_pods(text=other))
+    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.HELD, Reason.UNSIGNED_ANNOTATION)]
+    assert world.tally.resizes_asked == 0
+
+
+async def test_the_store_speaks_before_any_annotation():
+    world, store = await signed_pods()
+    [pod] = await pods(world)
+    was = tuple(replace(one, requests=amounts(200, 200)) for one in spec_targets(pod))
+    await store.remember_original_sizes([OriginalSizes(pod.uid, "shop", pod.name, was, world.now)])
+    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.DONE, Reason.REVERTED)]
+    assert await sizes_now(world) == (amounts(200, 200), amounts(None, 256))
 
 
 async def test_what_has_no_room_waits_and_no_pod_is_evicted():

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from cruise.adapters.store import (
     audit,
     headroom_scores,
+    interventions,
     oom,
     original_sizes,
     overrides,
@@ -17,6 +18,7 @@ from cruise.adapters.store import (
     peaks,
     refusals,
     revisions,
+    signing_keys,
     statistic_rows,
     usage,
 )
@@ -65,6 +67,8 @@ class PostgresStore:
     record_outcomes = _one_transaction(audit.append)
     outcomes = _one_transaction(audit.newest)
     outcomes_of_pod = _one_transaction(audit.of_pod)
+    record_intervention = _one_transaction(interventions.record)
+    interventions = _one_transaction(interventions.newest)
     evictions_since = _one_transaction(audit.evictions_done)
     put_override = _one_transaction(overrides.put)
     paused = _one_transaction(overrides.paused)
@@ -74,6 +78,7 @@ class PostgresStore:
     remember_refused = _one_transaction(refusals.remember)
     remember_original_sizes = _one_transaction(original_sizes.remember)
     original_sizes = _one_transaction(original_sizes.of_pods)
+    signing_keys = _one_transaction(signing_keys.latest_first)
     save_packing = _one_transaction(packing_plans.save)
     packing = _one_transaction(packing_plans.last)
     steered = _one_transaction(packing_plans.steered)
@@ -92,8 +97,10 @@ class PostgresStore:
             await headroom_scores.prune(connection, int((now - kept.headroom_scores).timestamp()) // 86400)
             await oom.prune(connection, now - kept.oom_records)
             await audit.prune(connection, now - kept.outcomes)
+            await interventions.prune(connection, now - kept.interventions)
             await refusals.prune(connection, now - kept.refused_targets)
             await original_sizes.prune(connection, now - kept.original_sizes)
+            await signing_keys.renew(connection, now)
             await packing_plans.prune(connection, now - kept.packing_plans)
 
     async def clear(self) -> None:

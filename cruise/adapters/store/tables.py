@@ -167,6 +167,20 @@ outcome = Table(
     Column("action", JSONB, nullable=False),
 )
 
+# What people did to cruise itself, each line there before the change.
+intervention = Table(
+    "intervention",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False, index=True),
+    Column("caller", Text, nullable=False),
+    Column("deed", Text, nullable=False),
+    Column("namespace", Text),
+    Column("workload_kind", Text),
+    Column("workload_name", Text),
+    Column("detail", Text, nullable=False),
+)
+
 workload_override = Table(
     "workload_override",
     metadata,
@@ -197,6 +211,14 @@ original_size = Table(
     Column("pod", Text, nullable=False),
     Column("containers", JSONB, nullable=False),
     Column("at", DateTime(timezone=True), nullable=False),
+)
+
+# What the webhook signs with from `since` on: the latest; the others still verify.
+signing_key = Table(
+    "signing_key",
+    metadata,
+    Column("since", DateTime(timezone=True), primary_key=True),
+    Column("key", LargeBinary, nullable=False),
 )
 
 # The packer's plans: `proposal` as it was made, `progress` how far it is carried out.

@@ -99,7 +99,7 @@ class AdmissionUpkeep:
             self._suspended = False
 
     def _prepared(self, snapshot: Snapshot, view: StoredView) -> tuple[Admitter, float]:
-        admitter = Admitter(snapshot, view.statistics, view.overrides, self._policy, self._clock())
+        admitter = Admitter(snapshot, view.statistics, view.overrides, self._policy, self._clock(), view.signing_keys)
         return admitter, admitter.holds_until()
 
     def _in_step(self) -> bool:
@@ -112,7 +112,7 @@ class AdmissionUpkeep:
 
 
 def _parts_of(view: StoredView) -> tuple[object, ...]:
-    return (view.statistics, view.overrides, view.paused)
+    return (view.statistics, view.overrides, view.paused, view.signing_keys)
 
 
 def _parts_read(snapshot: Snapshot) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -33,6 +33,7 @@ class StoredView:
     overrides: StoredOverrides
     paused: bool
     read_at: datetime | None
+    signing_keys: tuple[bytes, ...] = ()
 
 
 NOTHING_STORED = StoredView(StatisticsTable.of_rows([]), {}, False, None)
@@ -113,10 +114,16 @@ class StoreFollower:
                 # What is read is mostly equal, and gone before the collector may look at it.
                 with uncollected():
                     statistics = _unless_equal(view.statistics, await store.workload_statistics())
-                overrides = await store.overrides()
-                view = StoredView(statistics, view.overrides if overrides == view.overrides else overrides, paused, now)
+                overrides, keys = await store.overrides(), tuple(await store.signing_keys())
+                view = StoredView(
+                    statistics,
+                    view.overrides if overrides == view.overrides else overrides,
+                    paused,
+                    now,
+                    view.signing_keys if keys == view.signing_keys else keys,
+                )
             elif paused != view.paused:
-                view = StoredView(view.statistics, view.overrides, paused, view.read_at)
+                view = replace(view, paused=paused)
         except CruiseError as error:
             if str(error) != self.problem:
                 log.warning("store not read", error=str(error))

@@ -1,7 +1,7 @@
 """Admission of one pod: its workload's statistics and the cluster around it in, the pod as it is created out."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,9 +11,9 @@ from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.steering import steered
 from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.original_resources import format_original_resources
+from cruise.domain.original_resources import format_original_resources, signature_of
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Steering
 from cruise.domain.policy import Mode, Policy
@@ -22,7 +22,10 @@ from cruise.domain.usage import StatisticsTable
 
 
 class Admitter:
-    """Admits pods under one state of cluster, statistics and overrides; prepared once, for many pods."""
+    """Admits pods under one state of cluster, statistics and overrides; prepared once, for many pods.
+
+    What it replaces is signed with the first of `signing_keys`, and not at all without any.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Admitter:
         stored: StoredOverrides,
         policy: Policy,
         now: datetime,
+        signing_keys: Sequence[bytes] = (),
     ) -> None:
         self._eligibility = Eligibility(snapshot, statistics, stored, policy, now)
         self._nodes = NodeIndex(snapshot.nodes)
@@ -38,6 +42,7 @@ class Admitter:
         self._statistics = statistics
         self._policy = policy
         self._now = now
+        self._signing_key = signing_keys[0] if signing_keys else None
 
     def holds_until(self) -> float:
         """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
@@ -73,7 +78,7 @@ class Admitter:
         )
         if isinstance(decision, Leave) or self._policy.mode < Mode.INITIAL:
             return pod, decision
-        return admitted(pod, decision, _annotations(pod, decision)), decision
+        return admitted(pod, decision, _annotations(pod, decision, self._signing_key)), decision
 
 
 def _next_change(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:
@@ -102,8 +107,11 @@ def _creations(snapshot: Snapshot) -> Iterator[datetime]:
     return (workload.created_at for workload in snapshot.workloads.values() if workload.created_at is not None)
 
 
-def _annotations(pod: Pod, decision: Mutate) -> Mapping[str, str]:
-    """Keep what the first mutation replaced; a later one must not overwrite it."""
+def _annotations(pod: Pod, decision: Mutate, signing_key: bytes | None) -> Mapping[str, str]:
+    """Keep what the first mutation replaced; a later one must not overwrite it, nor sign what somebody else wrote."""
     if ORIGINAL_RESOURCES in pod.annotations:
         return {}
-    return {ORIGINAL_RESOURCES: format_original_resources(original_amounts(pod, decision))}
+    text = format_original_resources(original_amounts(pod, decision))
+    if signing_key is None:
+        return {ORIGINAL_RESOURCES: text}
+    return {ORIGINAL_RESOURCES: text, ORIGINAL_RESOURCES_SIGNATURE: signature_of(pod, text, signing_key)}

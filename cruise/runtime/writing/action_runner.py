@@ -65,9 +65,10 @@ class ActionRunner:
         if all(self._guards.forbidden_by_mode(action) for action in self._actions):
             return
         await self._pause.read()
+        keys = await self._store.signing_keys()
         for first in range(0, len(self._actions), _ORIGINALS_AT_ONCE):
             # In parts, since a plan may be about all pods of a large cluster, and other tasks wait for their turn.
-            originals = self._guards.original_sizes(self._actions[first : first + _ORIGINALS_AT_ONCE])
+            originals = self._guards.original_sizes(self._actions[first : first + _ORIGINALS_AT_ONCE], keys)
             if originals and await self._pause.allows_writing():
                 await self._store.remember_original_sizes(originals)
 

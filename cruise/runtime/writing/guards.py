@@ -1,12 +1,22 @@
 """What stands before a write: mode, exclusions, room on the node, eviction budgets, and the pod as it is now."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from cruise.decisions.sizing.resize import without_growth
-from cruise.domain.actions import Action, EvictPod, OriginalSizes, Outcome, Reason, ResizePod, UntaintNode
-from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.actions import (
+    Action,
+    ContainerTarget,
+    EvictPod,
+    OriginalSizes,
+    Outcome,
+    Reason,
+    ResizePod,
+    UntaintNode,
+)
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.original_resources import signed_originals
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -65,15 +75,19 @@ class Guards:
         """Return why a node pass must leave the pod or node alone now, None where it need not."""
         return self._exclusions.why_excluded(action, self._now)
 
-    def original_sizes(self, actions: Sequence[Action]) -> list[OriginalSizes]:
-        """Return what the pods to be resized request now, where no annotation keeps it: it may be the first resize."""
+    def original_sizes(self, actions: Sequence[Action], signing_keys: Sequence[bytes]) -> list[OriginalSizes]:
+        """Return what the pods to be resized were submitted with, where this is their first resize.
+
+        It is what the webhook replaced and signed; else what they request now, whatever an annotation says.
+        """
         originals = []
         for action in actions:
             if not isinstance(action, ResizePod) or action.reason is Reason.REVERTED:
                 continue
             pod = self.decided_on(action)
-            if pod is not None and pod.uid == action.uid and ORIGINAL_RESOURCES not in pod.annotations:
-                originals.append(OriginalSizes(pod.uid, pod.namespace, pod.name, spec_targets(pod), self._now))
+            if pod is not None and pod.uid == action.uid:
+                sizes = _submitted(pod, signing_keys)
+                originals.append(OriginalSizes(pod.uid, pod.namespace, pod.name, sizes, self._now))
         return originals
 
     def has_room(self, action: ResizePod) -> bool:
@@ -143,6 +157,19 @@ class Guards:
             # Without the pod that had to stay the node does not fit: another eviction may be in vain.
             return Reason.DISRUPTION_BUDGET
         return reason
+
+
+def _submitted(pod: Pod, signing_keys: Sequence[bytes]) -> tuple[ContainerTarget, ...]:
+    targets = spec_targets(pod)
+    noted = signed_originals(pod, signing_keys)
+    if noted is None:
+        return targets
+    return tuple(
+        replace(one, requests=noted[one.container][0], limits=noted[one.container][1])
+        if one.container in noted
+        else one
+        for one in targets
+    )
 
 
 class _Rooms:

@@ -4,12 +4,14 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from hashlib import sha256
 from operator import attrgetter
 
 import numpy as np
 
 from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
+from cruise.domain.callers import Intervention
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import PackingPlan, Steering
@@ -43,11 +45,13 @@ class MemoryStore:
         self._oom_records: dict[tuple[str, str, datetime], OomRecord] = {}
         self._outcomes: list[Outcome] = []  # by time, as are the evictions among them
         self._evictions: list[Outcome] = []
+        self._interventions: list[Intervention] = []
         self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
         self._refused: dict[str, RefusedTarget] = {}
         self._originals: dict[str, OriginalSizes] = {}
         self._packings: dict[str, PackingPlan] = {}
         self._steered: tuple[Steering, ...] = ()
+        self._signing_keys: list[tuple[datetime, bytes]] = []  # the latest first
         self._paused = False
 
     async def write_statistics(self, table: StatisticsTable) -> None:
@@ -136,6 +140,13 @@ class MemoryStore:
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
         return self._evictions[bisect_left(self._evictions, since, key=_at) :]
 
+    async def record_intervention(self, done: Intervention) -> None:
+        self._interventions.append(done)
+
+    async def interventions(self, since: datetime, limit: int = 1000) -> Sequence[Intervention]:
+        newest_first = sorted(reversed(self._interventions), key=_at, reverse=True)
+        return [one for one in newest_first if one.at >= since][:limit]
+
     async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
         return dict(self._overrides)
 
@@ -164,6 +175,9 @@ class MemoryStore:
 
     async def original_sizes(self, pod_uid: str | None = None) -> Mapping[str, OriginalSizes]:
         return {uid: original for uid, original in self._originals.items() if pod_uid in (None, uid)}
+
+    async def signing_keys(self) -> Sequence[bytes]:
+        return [key for _, key in self._signing_keys]
 
     async def save_packing(self, plan: PackingPlan) -> None:
         known = self._packings.get(plan.id, plan)
@@ -196,6 +210,7 @@ class MemoryStore:
         }
         for lines in (self._outcomes, self._evictions):
             del lines[: bisect_left(lines, now - kept.outcomes, key=_at)]
+        self._interventions = [one for one in self._interventions if one.at >= now - kept.interventions]
         self._refused = {
             uid: refused for uid, refused in self._refused.items() if refused.at >= now - kept.refused_targets
         }
@@ -203,6 +218,15 @@ class MemoryStore:
             uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes
         }
         self._packings = {key: plan for key, plan in self._packings.items() if plan.at >= now - kept.packing_plans}
+        if not self._signing_keys or now - self._signing_keys[0][0] >= kept.signing_key:
+            self._signing_keys.insert(0, (now, _key_since(now)))
+        lasting = kept.signing_key + kept.original_sizes
+        self._signing_keys = [one for one in self._signing_keys if now - one[0] <= lasting]
+
+
+def _key_since(at: datetime) -> bytes:
+    """Make a key that keeps nothing secret, the same in each simulation."""
+    return sha256(at.isoformat().encode()).digest()
 
 
 def _last_time(block: SampleBlock) -> int:

@@ -8,7 +8,7 @@ from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
 from cruise.domain.cluster import LimitRangeItem, Pod
-from cruise.domain.original_resources import parse_original_resources
+from cruise.domain.original_resources import parse_original_resources, signed_originals
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.admission.admission import Admitter
 from tests.builders import (
@@ -69,6 +69,23 @@ def test_the_first_record_of_original_resources_is_kept():
     again, decision = admit(grown)
     assert isinstance(decision, Mutate)
     assert again.annotations[ORIGINAL_RESOURCES] == created.annotations[ORIGINAL_RESOURCES]
+
+
+def test_what_was_replaced_is_signed_for_the_pods_of_one_controller():
+    pod = new_pod()
+    whole = make_snapshot([], nodes=[make_node()], workloads=[make_workload()])
+    admitter = Admitter(whole, TABLE, {}, Policy(mode=Mode.INITIAL), NOW, [b"new", b"old"])
+    created, _ = admitter.admit(pod)
+    assert signed_originals(created, [b"new"]) == {"app": (make_amounts(100, 128), make_amounts(200, None))}
+    assert signed_originals(created, [b"old"]) is None
+    for fields in ({"namespace": "other"}, {"owner_name": "web-2"}, {"owner_kind": "Job"}):
+        assert signed_originals(replace(created, **fields), [b"new"]) is None
+    # Nobody's own words are signed afterwards.
+    forged = replace(pod, annotations={ORIGINAL_RESOURCES: created.annotations[ORIGINAL_RESOURCES]})
+    again, _ = admitter.admit(forged)
+    assert again.annotations == forged.annotations
+    # A later look keeps both.
+    assert admitter.admit(created)[0] == created
 
 
 def test_stored_overrides_and_limit_ranges_of_the_namespace_count():

@@ -533,12 +533,18 @@ async def test_original_sizes_are_remembered_before_the_first_resize_alone():
     store = MemoryStore()
     plain, noted = await only_pod(world.cluster, "plain"), await only_pod(world.cluster, "noted")
     await applied(world, [shrink(plain), shrink(noted)], store)
-    [original] = (await store.original_sizes()).values()
-    assert (original.pod_uid, original.containers, original.at) == (plain.uid, spec_targets(plain), START)
+    originals = await store.original_sizes()
+    # What nobody signed is no record of cruise's.
+    assert {uid: one.containers for uid, one in originals.items()} == {
+        plain.uid: spec_targets(plain),
+        noted.uid: spec_targets(noted),
+    }
+    original = originals[plain.uid]
+    assert original.at == START
     run(world.cluster, 60)
     [again] = [pod for pod in await pods(world.cluster) if pod.uid == plain.uid]
     await applied(world, [shrink(again, 50)], store)
-    [kept] = (await store.original_sizes()).values()
+    kept = (await store.original_sizes())[plain.uid]
     assert (kept.containers, kept.at) == (original.containers, START + timedelta(seconds=60))
 
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 import pytest
 
 from cruise.domain.actions import Action, Outcome, Reason, ResizePod, TaintNode, Verdict
-from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
+from cruise.domain.original_resources import format_original_resources, signature_of
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.runtime.writing.exclusions import Exclusions
@@ -135,19 +136,24 @@ def test_why_a_pod_is_not_what_was_decided_on(now, reason):
     assert guards(action, pods=[pod("a")]).why_changed(action, now) is reason
 
 
-def test_original_sizes_are_of_pods_that_do_not_carry_them():
-    plain, noted = pod("a"), pod("b", annotations={ORIGINAL_RESOURCES: "{}"})
+def test_original_sizes_are_what_was_requested_unless_the_webhook_signed_others():
+    text = format_original_resources({"app": (amounts(300, 300), amounts(None, 600))})
+    plain, noted = pod("a"), pod("b", annotations={ORIGINAL_RESOURCES: text})
+    signature = {ORIGINAL_RESOURCES_SIGNATURE: signature_of(noted, text, b"key")}
+    signed = replace(pod("c"), annotations={**noted.annotations, **signature})
     actions: list[Action] = [
         resize(plain),
         resize(noted),
+        resize(signed),
         evict(plain),
         resize(pod("unknown")),
         replace(resize(plain), uid="another"),
         replace(resize(plain), reason=Reason.REVERTED),
     ]
-    [original] = guards(*actions, pods=[plain, noted]).original_sizes(actions)
-    assert (original.pod_uid, original.at) == (plain.uid, START)
-    assert original.containers[0].requests == amounts(1000, 128)
+    originals = guards(*actions, pods=[plain, noted, signed]).original_sizes(actions, [b"newer", b"key"])
+    assert [(one.pod_uid, one.at) for one in originals] == [(one.uid, START) for one in (plain, noted, signed)]
+    assert [one.containers[0].requests for one in originals] == [amounts(1000, 128)] * 2 + [amounts(300, 300)]
+    assert originals[2].containers[0].limits == amounts(None, 600)
 
 
 # ---- budgets ----

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import grants
-from cruise.domain.annotations import ORIGINAL_RESOURCES, Unreadable
+from cruise.domain.annotations import RECORDS, Unreadable
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Policy
@@ -33,9 +33,7 @@ class Movability:
     def of(self, pod: Pod, labels: int) -> Mobility:
         """Judge a pod; equal `labels` number equal pairs of namespace and labels."""
         annotations = pod.annotations
-        stated = (
-            tuple(sorted(item for item in annotations.items() if item[0] != ORIGINAL_RESOURCES)) if annotations else ()
-        )
+        stated = tuple(sorted(item for item in annotations.items() if item[0] not in RECORDS)) if annotations else ()
         key = (labels, pod.workload, pod.owner_kind, pod.mirror, stated)
         known = self._known.get(key)
         if known is None:
