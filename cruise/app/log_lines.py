@@ -1,11 +1,14 @@
 """Logs: one line an event on standard error, as JSON for machines and as text for people."""
 
+import io
 import logging
 import sys
 from typing import TextIO
 
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+
+from cruise.interfaces.plain_text import plain, plain_lines
 
 from cruise.adapters.secrets import without_credentials
 
@@ -22,6 +25,7 @@ _TRACEBACKS = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=40)
 )
 _FIRST = ("timestamp", "level", "event")
+_LONGEST = 4000
 
 
 def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
@@ -42,6 +46,7 @@ def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _without_credentials,
+        _cut,
     ]
     structlog.configure(
         processors=[*shared, *render],
@@ -66,9 +71,7 @@ def _json() -> list[Processor]:
 
 
 def _text(colours: bool) -> list[Processor]:
-    return [
-        structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback)
-    ]
+    return [_plain, structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=_plain_traceback)]
 
 
 def _worth_logging(record: logging.LogRecord) -> bool:
@@ -87,3 +90,22 @@ def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -
         if isinstance(value, str) and "@" in value:
             event[key] = without_credentials(value)
     return event
+
+
+def _cut(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Cut what somebody wrote at length."""
+    for key, value in event.items():
+        if isinstance(value, str) and len(value) > _LONGEST:
+            event[key] = f"{value[: _LONGEST - 1]}…"
+    return event
+
+
+def _plain(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Show control characters; JSON does so by itself, as does what is no text but printed as one."""
+    return {key: plain(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _plain_traceback(stream: TextIO, failure: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, failure)
+    stream.write(plain_lines(text.getvalue()))

@@ -5,12 +5,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from rich.console import Console, RenderableType
-from rich.text import Text
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Span, Text
 
 from cruise.errors import Unavailable
+from cruise.interfaces.plain_text import controls_in, plain, plain_json
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -21,9 +23,37 @@ class OutputClosed(Exception):
 
 
 class _Terminal(Console):
+    """Shows control characters of what it prints: a line is broken at either end of a text, and nowhere inside."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render a part; all parts of tables and panels come through here as well."""
+        if isinstance(renderable, str):
+            renderable = self.render_str(renderable)
+        return super().render(_harmless(renderable) if isinstance(renderable, Text) else renderable, options)
+
     def on_broken_pipe(self) -> NoReturn:
         """Leave the ending to the program."""
         raise OutputClosed
+
+
+def _harmless(text: Text) -> Text:
+    """Return the text with its control characters shown, each in the style of its place."""
+    written = text.plain
+    inside = range(len(written) - len(written.lstrip("\n")), len(written.rstrip("\n")))
+    found = [(at, shown) for at, shown in controls_in(written) if at in inside or written[at] != "\n"]
+    if not found:
+        return text
+    pieces = text.divide(sorted({edge for at, _ in found for edge in (at, at + 1)}))
+    shown_at = dict(found)
+    whole, at = text.blank_copy(), 0
+    for piece in pieces:
+        length = len(piece.plain)
+        if length == 1 and at in shown_at:
+            piece.plain = shown_at[at]
+            piece.spans = [Span(0, len(piece.plain), span.style) for span in piece.spans]
+        whole.append_text(piece)
+        at += length
+    return whole
 
 
 def table_console() -> Console:
@@ -32,10 +62,20 @@ def table_console() -> Console:
     return _Terminal(highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
+def file_console(file: TextIO, width: int) -> Console:
+    """Return where the tables of a file go."""
+    return _Terminal(file=file, width=width, highlight=False, markup=False, emoji=False, color_system=None)
+
+
 def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
     """Print the parts of a report as they come; what is not to be wrapped stays one line. Raises OutputClosed."""
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, Text) and part.no_wrap is True)
+
+
+def write_json(pieces: Iterable[bytes]) -> None:
+    """Write a JSON document to standard output, so that a terminal may show it as well. Raises OutputClosed."""
+    write_document(map(plain_json, pieces))
 
 
 def write_document(pieces: Iterable[bytes]) -> None:
@@ -73,7 +113,7 @@ def print_result(
 ) -> None:
     """Write a result as one document, or as tables for people. Raises OutputClosed."""
     if as_json:
-        write_document(document())
+        write_json(document())
     else:
         console = table_console()
         print_parts(parts(console), console)
@@ -82,7 +122,7 @@ def print_result(
 def complain(message: str) -> None:
     """Say in one line on standard error what went wrong."""
     if sys.stderr is not None:
-        print(f"cruise: {' '.join(message.split())}", file=sys.stderr, flush=True)
+        print(f"cruise: {plain(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
 def is_watched() -> bool:
@@ -96,7 +136,7 @@ def busy(what: str, worth_telling: bool = True) -> Iterator[Callable[[str], None
     if not worth_telling or not is_watched():
         yield lambda text: None
         return
-    console = Console(stderr=True, highlight=False, markup=False)
+    console = _Terminal(stderr=True, highlight=False, markup=False)
     with console.status(what) as status:
         yield status.update
 
@@ -111,7 +151,7 @@ def progress(
         return
     from rich.progress import Progress
 
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    with Progress(*columns, console=_Terminal(stderr=True), transient=True) as shown:
         added = shown.add_task(what, total=total, visible=visible)
         yield lambda **fields: shown.update(added, **fields)
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from cruise.domain.actions import Announcement, ContainerTarget, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.callers import Deed, Intervention
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.details import Detail, code_of
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.resources import NO_AMOUNTS, Amounts
+from cruise.interfaces.plain_text import plain
 from cruise.interfaces.reasons import detail_words
 
 PodKey = tuple[str, str]
@@ -47,6 +49,19 @@ def announcements_of(
             event = Announcement(hold.namespace, hold.pod, pod.uid, hold.reason, _shortened(message), True)
             found.setdefault((hold.namespace, hold.pod), event)
     return [found[key] for key in sorted(found)]
+
+
+_DEEDS = {
+    Deed.PAUSE: "{} paused cruise: no write to the cluster begins",
+    Deed.RESUME: "{} let cruise write to the cluster again",
+    Deed.PUT_OVERRIDE: "{} set overrides: {}",
+    Deed.DELETE_OVERRIDE: "{} removed the stored overrides",
+}
+
+
+def intervention_words(done: Intervention) -> str:
+    """Return who did what to cruise, as an Event says it."""
+    return _shortened(_DEEDS[done.deed].format(done.caller, done.detail))
 
 
 def _of_hold(hold: Hold) -> str | None:
@@ -117,4 +132,4 @@ def _of_amounts(suffix: str, wanted: Amounts, now: Amounts) -> Iterable[str]:
 
 
 def _shortened(message: str) -> str:
-    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
+    return plain(message, _LONGEST)

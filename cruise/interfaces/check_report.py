@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -43,7 +43,7 @@ def check_table(items: Sequence[CheckItem], mode: Mode, console: Console) -> Ite
         if wide:
             table.add_row(level, name, item.finding, fix)
         else:
-            table.add_row(level, name, Text.assemble(item.finding, *(("\n→ ", "dim"), fix) if item.fix else ()))
+            table.add_row(level, name, Group(item.finding, *[Text.assemble(("→ ", "dim"), fix)] * bool(item.fix)))
     yield table
     yield Text(f"\n{_summary(items, mode)}")
 

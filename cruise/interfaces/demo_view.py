@@ -229,7 +229,7 @@ def _totals(frame: DemoFrame) -> Panel:
         f"requested: CPU {_cores_change(before, now)}, memory {_memory_change(before, now)}",
         f"resized {now.resizes}, evicted {now.evictions}, pending {before.pending} → {now.pending}, {kills}",
     )
-    return Panel(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), border_style="bright_black")
+    return Panel(Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines)), border_style="bright_black")
 
 
 def _cores_change(before: Tally, now: Tally) -> str:

@@ -4,14 +4,22 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from cruise.interfaces.plain_text import plain
+
 
 def page_template(name: str) -> Template:
     """Return a template: what it puts in is escaped, and what it is not given is an error."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
+        finalize=_plain,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     return environment.get_template(name)
+
+
+def _plain(value: object) -> object:
+    # What a macro made has gone through here already.
+    return plain(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

@@ -36,7 +36,7 @@ from cruise.cli.options import (
     settings_of,
 )
 from cruise.cli.saving import require_writable, save
-from cruise.cli.terminal import print_parts, table_console, write_document
+from cruise.cli.terminal import print_parts, table_console, write_document, write_json
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -227,4 +227,4 @@ def _print(report: "BacktestReport", chosen: ReportFormat, watched: str | None) 
         case ReportFormat.HTML:
             write_document([backtest_html(report, watched)])
         case ReportFormat.JSON:
-            write_document([backtest_json(report)])
+            write_json([backtest_json(report)])

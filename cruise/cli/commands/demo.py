@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from cruise.cli.options import ConfigOption, Format, FormatOption, optional, settings_of
-from cruise.cli.terminal import print_parts, table_console, write_document
+from cruise.cli.terminal import print_parts, table_console, write_json
 
 
 def demo(
@@ -36,6 +36,6 @@ def demo(
     console = table_console() if format is Format.TABLE else Console(stderr=True, highlight=False, markup=False)
     last = asyncio.run(run_demo(settings, console, data_dir_of(settings), seconds))
     if format is Format.JSON:
-        write_document([summary_json(last)])
+        write_json([summary_json(last)])
     else:
         print_parts([render_summary(last)], console)

@@ -19,7 +19,7 @@ from cruise.cli.options import (
     policy_of,
     settings_of,
 )
-from cruise.cli.terminal import complain, print_parts, table_console, write_document
+from cruise.cli.terminal import complain, print_parts, table_console, write_json
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _print(planned: "Planned", snapshot: "Snapshot", format: Format, in_full: bo
     proposal, seconds = planned.proposal, planned.seconds
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     if format is Format.JSON:
-        write_document(pack_json(proposal, pods, seconds))
+        write_json(pack_json(proposal, pods, seconds))
         for note in proposal.notes:
             complain(f"note: {note}")
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cruise.cli.options import ConfigOption, Format, FormatOption, optional, settings_of
-from cruise.cli.terminal import print_parts, table_console, write_document
+from cruise.cli.terminal import print_parts, table_console, write_json
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _set_paused(paused: bool, server: str | None, token_file: Path | None, forma
         import msgspec
 
         document = {"paused": paused, "pausedBefore": before.paused, "place": before.place}
-        write_document([msgspec.json.encode(document) + b"\n"])
+        write_json([msgspec.json.encode(document) + b"\n"])
         return
     from rich.text import Text
 

@@ -17,7 +17,7 @@ from cruise.cli.options import (
     parse_time,
     policy_of,
 )
-from cruise.cli.terminal import busy, print_parts, table_console, write_document
+from cruise.cli.terminal import busy, print_parts, table_console, write_json
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def plan(
         if wanted is not None:
             plans = [one for one in plans if one.node in wanted]
         if format is Format.JSON:
-            write_document(plan_json(plans))
+            write_json(plan_json(plans))
         else:
             _print_table(plans, cluster, wanted is not None, at, policy.mode)
 

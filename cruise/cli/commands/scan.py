@@ -9,7 +9,7 @@ import typer
 
 from cruise.cli.options import ConfigOption, NowOption, ReportFormat, optional, parse_time, settings_of
 from cruise.cli.saving import save
-from cruise.cli.terminal import busy, print_parts, table_console, write_document
+from cruise.cli.terminal import busy, file_console, print_parts, table_console, write_document, write_json
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -146,7 +146,8 @@ def _write(report: "ScanReport", chosen: ReportFormat, output: Path | None) -> N
         console = table_console()
         print_parts(scan_table(report, console), console)
     else:
-        write_document([_document(report, chosen)])
+        write = write_json if chosen is ReportFormat.JSON else write_document
+        write([_document(report, chosen)])
 
 
 def _document(report: "ScanReport", chosen: ReportFormat) -> bytes:
@@ -169,11 +170,9 @@ def _document(report: "ScanReport", chosen: ReportFormat) -> bytes:
 def _plain_table(report: "ScanReport") -> bytes:
     import io
 
-    from rich.console import Console
-
     from cruise.interfaces.scan.table import scan_table
 
     text = io.StringIO()
-    console = Console(file=text, width=160, highlight=False, markup=False, emoji=False, color_system=None)
+    console = file_console(text, 160)
     print_parts(scan_table(report, console), console)
     return text.getvalue().encode()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cruise.cli.options import ConfigOption, Format, FormatOption, settings_of
-from cruise.cli.terminal import print_parts, table_console, write_document
+from cruise.cli.terminal import print_parts, table_console, write_json
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _print(done: "Once", format: Format) -> None:
     if format is Format.JSON:
         from cruise.interfaces.once.document import once_json
 
-        write_document([once_json(done.node_pass, done.mode, done.paused, done.packing, done.packed)])
+        write_json([once_json(done.node_pass, done.mode, done.paused, done.packing, done.packed)])
         return
     from cruise.interfaces.once.table import once_table
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -57,12 +57,12 @@ def backtest_table(report: BacktestReport, console: Console, watched: str | None
 
 def _table(result: BacktestResult, losers: Mapping[str, str], wide: bool, cost: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
-    table.add_column("\nPOLICY", overflow="fold", header_style="dim")
+    table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
     for long, short in _HEADINGS:
         if wide or short:
-            table.add_column(long if wide else short, justify="right", no_wrap=True, header_style="dim")
+            table.add_column(_two_lines(long if wide else short), justify="right", no_wrap=True, header_style="dim")
     if wide and cost:
-        table.add_column("COST\n/MONTH", justify="right", no_wrap=True, header_style="dim")
+        table.add_column(_two_lines("COST\n/MONTH"), justify="right", no_wrap=True, header_style="dim")
     for name, score in result.policies.items():
         style = "dim" if name in losers else _STYLES.get(name, "")
         label = Text(f"{name} {DOMINATED}" if name in losers else name)
@@ -71,6 +71,10 @@ def _table(result: BacktestResult, losers: Mapping[str, str], wide: bool, cost: 
             cells.append(_money(score, result))
         table.add_row(label, *cells, style=style)
     return table
+
+
+def _two_lines(heading: str) -> Group:
+    return Group(*heading.split("\n"))
 
 
 def figures(score: PolicyScore) -> Sequence[str]:

@@ -1,6 +1,7 @@
 """An explanation for people: the fate first, then what it rests on, step by step, each with its numbers."""
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -56,7 +57,9 @@ def explanation_text(explanation: Explanation, policy: Policy, now: datetime) ->
     if explanation.resize is not None:
         yield _heading("The patch, as one would write it by hand")
         patch = json.dumps(resize_patch(explanation.resize), separators=(",", ":"))
-        command = f"kubectl patch pod {pod.name} -n {pod.namespace} --subresource resize -p '{patch}'"
+        command = shlex.join(
+            ["kubectl", "patch", "pod", pod.name, "-n", pod.namespace, "--subresource", "resize", "-p", patch]
+        )
         # One line whatever the width, so that it can be copied.
         yield Text(command, no_wrap=True)
     if explanation.admission is not None:

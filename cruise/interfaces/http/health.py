@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
+from cruise.interfaces.plain_text import plain
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -30,7 +32,7 @@ def health_app(ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes],
             await answer(scope, send, 200, metrics(), METRICS_TYPE)
         else:
             reasons = list(ready()) if path == "/readyz" else []
-            lines = "".join(f"{' '.join(reason.split())}\n" for reason in reasons) or "ok\n"
+            lines = "".join(f"{plain(' '.join(reason.split()))}\n" for reason in reasons) or "ok\n"
             await answer(scope, send, 503 if reasons else 200, lines.encode())
 
     return app

@@ -42,7 +42,7 @@ def pack_table(
         yield Group("", *(Text(f"Note: {note}.", style="yellow") for note in proposal.notes))
 
 
-def _headline(proposal: Proposal, seconds: float) -> Text:
+def _headline(proposal: Proposal, seconds: float) -> Group:
     waiting = len(proposal.placed) + len(proposal.unplaced)
     found = (
         f"{len(proposal.placed):,} of {count_text(waiting, 'pending pod')} placed" if waiting else "No pod is pending"
@@ -59,10 +59,12 @@ def _headline(proposal: Proposal, seconds: float) -> Text:
     if proposal.placed and not proposal.moves and not proposal.preempted:
         changes.append("no pod is evicted" if changes else "nothing else is touched")
     proved = proposal.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
-    return Text.assemble(
-        (f"{found}; {', '.join(changes)}.\n" if changes else f"{found}.\n", "bold"),
-        (proposal.status.value, "green" if proved else "yellow"),
-        f" in {time_text(seconds)}: {_proof(proposal)}.\n",
+    return Group(
+        Text(f"{found}; {', '.join(changes)}." if changes else f"{found}.", style="bold"),
+        Text.assemble(
+            (proposal.status.value, "green" if proved else "yellow"),
+            f" in {time_text(seconds)}: {_proof(proposal)}.\n",
+        ),
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from cruise.decisions.scan.findings import Findings
+from cruise.interfaces.plain_text import plain, plain_lines
 from cruise.interfaces.scan.columns import PENDING, RISKS, WASTE, amounts_document, document_of, record_of
 from cruise.interfaces.shapes import Shape, shape
 
@@ -35,8 +36,11 @@ def scan_json(report: ScanReport) -> bytes:
 def scan_yaml(report: ScanReport) -> bytes:
     """Return the report as one YAML document."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(_document(report), Dumper=dumper, sort_keys=False, allow_unicode=True, width=160)
-    return str(text).encode()
+    document = _document(report)
+    text = str(yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=160))
+    if plain_lines(text) != text:
+        text = str(yaml.dump(document, Dumper=dumper, sort_keys=False, width=160))
+    return text.encode()
 
 
 def _document(report: ScanReport) -> Shape:
@@ -76,7 +80,7 @@ def scan_csv(report: ScanReport) -> bytes:
     writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in _rows(report):
-        writer.writerow(row)
+        writer.writerow({name: plain(value) if isinstance(value, str) else value for name, value in row.items()})
     return text.getvalue().encode()
 
 
