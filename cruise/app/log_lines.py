@@ -8,9 +8,8 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from cruise.interfaces.plain_text import plain, plain_lines
-
 from cruise.adapters.secrets import without_credentials
+from cruise.interfaces.plain_text import plain, plain_lines
 
 # Chatty where nothing is wrong, or where cruise logs it itself: turns that are skipped because the one before
 # still runs, connections that close, requests that are sent again.

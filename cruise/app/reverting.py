@@ -11,8 +11,10 @@ from cruise.adapters.kube.cluster import KubeCluster
 from cruise.adapters.kube.following.one_time_list import look
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.app.clock import wall_clock
+from cruise.app.local_caller import local_caller
 from cruise.app.serve.connections import PATIENCE, followed, in_step
 from cruise.domain.actions import Outcome
+from cruise.domain.callers import Deed, Intervention
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.errors import BadInput
@@ -59,6 +61,7 @@ async def revert(
             _check_namespace(namespace, before)
             paused_before = await store.paused()
             if not paused_before:
+                await store.record_intervention(Intervention(wall_clock(), local_caller(), Deed.PAUSE, detail="revert"))
                 await store.set_paused(True)
                 await asyncio.sleep(_PAUSE_TAKES_HOLD.total_seconds())
             now = wall_clock()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,21 @@ _POLICY = Policy()
 _BOUNDS = ReviewBounds()
 
 
+class ApiAuthentication(StrEnum):
+    """By what the API knows who asks: a token of its own, or the API server."""
+
+    TOKEN = "token"
+    KUBERNETES = "kubernetes"
+
+
+class HttpTls(StrEnum):
+    """Whether the API is served with TLS: by default wherever other machines reach it."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 def _setting(form: Form, default: object) -> Any:  # noqa: ANN401 - the type is stated at the field
     return field(default=default, repr=not form.secret, metadata={"form": form})
 
@@ -33,6 +49,8 @@ _HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start
 _OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 _NODE_AUTOSCALER = forms.choice("a node autoscaler", [(one.value, one) for one in NodeAutoscaling])
 _ADMISSION_SIZE = forms.choice("a size", [(one.value, one) for one in AdmissionSize])
+_HTTP_TLS = forms.choice("a use of TLS", [(one.value, one) for one in HttpTls])
+_API_AUTHENTICATION = forms.choice("a way of authentication", [(one.value, one) for one in ApiAuthentication])
 _DURATION = forms.duration()
 _PAUSE = forms.duration(least=timedelta(0))
 _MINUTES = forms.duration("60s", least=timedelta(seconds=5))
@@ -112,7 +130,13 @@ class Settings:
     webhook_max_annotations: int = _setting(forms.count("1000"), _BOUNDS.annotations)
     webhook_max_tolerations: int = _setting(forms.count("200"), _BOUNDS.tolerations)
     webhook_time_budget: timedelta = _setting(_DURATION, timedelta(seconds=1))
+    http_tls: HttpTls = _setting(_HTTP_TLS, HttpTls.AUTO)
+    http_tls_dir: Path | None = _setting(forms.PATH, None)
+    http_allowed_hosts: frozenset[str] = _setting(forms.NAMES, frozenset())
+    api_authentication: ApiAuthentication = _setting(_API_AUTHENTICATION, ApiAuthentication.TOKEN)
     api_token_file: Path | None = _setting(forms.PATH, None)
+    api_requests_per_caller: int = _setting(forms.count("16", least=1), 16)
+    metrics_open: bool = _setting(forms.FLAG, False)
     lease_duration: timedelta = _setting(_LEASE, timedelta(seconds=15))
     stop_grace: timedelta = _setting(_PAUSE, timedelta(seconds=10))
     log_format: str = _setting(_LOG_FORMAT, "auto")
@@ -160,6 +184,8 @@ class Settings:
             raise BadInput("prometheus_token_file and prometheus_user are both set; keep one way of signing in")
         if self.prometheus_password is not None and self.prometheus_password_file is not None:
             raise BadInput("prometheus_password and prometheus_password_file are both set; keep one")
+        if self.api_authentication is ApiAuthentication.KUBERNETES and self.api_token_file is not None:
+            raise BadInput("api_authentication is kubernetes and api_token_file is set; keep one way of authentication")
         if (self.price_core_hour is None) != (self.price_gibibyte_hour is None):
             raise BadInput(
                 "price_core_hour and price_gibibyte_hour go together: a node is paid for both; set both or none"

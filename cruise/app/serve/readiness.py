@@ -1,21 +1,25 @@
 """A running `serve` as probes, metrics and the API see it, from before its store is open until its end."""
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 
 from cruise import __version__
 from cruise.adapters.kube.cluster import KubeCluster
 from cruise.adapters.kube.leading.leases import LeaderLease
+from cruise.adapters.kube.writing.intervention_events import InterventionEvents
 from cruise.app.http_bounds import ListenerTally, listener_figures
 from cruise.app.serve.activity import Activity
 from cruise.app.serve.reading_log import percent_of
+from cruise.domain.callers import Intervention
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import Unavailable
 from cruise.interfaces.amounts import age_text
+from cruise.interfaces.announcements import intervention_words
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import metrics_text
 from cruise.runtime.ports import Store
@@ -23,23 +27,25 @@ from cruise.runtime.sizing.node_pass import NodePass
 
 _FAILURES_THAT_COUNT = 3
 _MOST_LAG_SECONDS = 60.0
+_EVENT_SECONDS = 3.0
 
 
 @dataclass(slots=True)
 class Running:
-    """Implements `interfaces.api_view.ApiView`.
+    """Implements `interfaces.http.view.ApiView`.
 
-    `awaited` is what the start waits for, or None once everything is there; `lease` is None where there is no election.
+    `awaited` is what the start waits for, or None once everything is there; `lease` is None where there is no election,
+    `events` where nothing is written to the cluster.
     """
 
     policy: Policy
-    token_file: Path | None
     clock: Callable[[], datetime]
     activity: Activity
     awaited: str | None = "the start"
     opened: Store | None = None
     cluster: KubeCluster | None = None
     lease: LeaderLease | None = None
+    events: InterventionEvents | None = None
     tally: ListenerTally = field(default_factory=ListenerTally)
 
     @property
@@ -77,6 +83,14 @@ class Running:
         """Return the statistics as of their last refresh. Raises Unavailable."""
         known = self.activity.statistics
         return known if known is not None and self.leading else await self.store.read_statistics()
+
+    async def announce(self, intervention: Intervention) -> None:
+        """Write an Event about what somebody did, if it can be done while they wait."""
+        if self.events is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EVENT_SECONDS):
+                await self.events.record(intervention, intervention_words(intervention))
 
     def metrics(self) -> bytes:
         """Return what `/metrics` shows."""

@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import structlog
 
-from cruise.adapters.kube.http.connecting import own_namespace
+from cruise.adapters.kube.http.connecting import connect, own_namespace
+from cruise.adapters.kube.writing.intervention_events import InterventionEvents
 from cruise.app.clock import wall_clock
 from cruise.app.http_bounds import bounds_of
 from cruise.app.http_server import serve_http
@@ -21,14 +23,16 @@ from cruise.app.serve.connections import (
     usage_reading,
 )
 from cruise.app.serve.controller import Controller, Hooks, Packer, Shared
-from cruise.app.serve.leading import lead
+from cruise.app.serve.front import certificate, check_front, gate_rules, host_of
+from cruise.app.serve.leading import elects, lead
 from cruise.app.serve.readiness import Running
 from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.warm_solver import WarmSolver
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.policy import Policy
-from cruise.errors import BadInput, CruiseError, Throttled, Unavailable
+from cruise.errors import CruiseError, Throttled, Unavailable
 from cruise.interfaces.http.api import create_api
+from cruise.interfaces.http.gate import gated
 from cruise.interfaces.http.health import health_app
 from cruise.runtime.packing.packing_pass import Solver
 from cruise.runtime.writing.writer import writes_at_once
@@ -39,24 +43,32 @@ log = structlog.get_logger()
 # Probes and scrapes take no time, and a long request of a person must not hold up the end of the process.
 _HTTP_STOP_SECONDS = 3
 _RETRY_SECONDS = 5.0
+_API_REQUESTS_PER_SECOND, _API_BURST = 50.0, 200
 
 
 async def serve(settings: Settings) -> None:
     """Serve until cancelled. Raises BadInput for settings that cannot work, before anything is waited for."""
     check(settings)
-    running = Running(policy_of(settings), settings.api_token_file, wall_clock, Activity())
+    running = Running(policy_of(settings), wall_clock, Activity())
     app = health_app(running.reasons, running.metrics, create_api(running))
     host, _, port = settings.http_address.rpartition(":")
-    listening = serve_http(
-        app,
-        host.strip("[]"),
-        int(port),
-        stop_seconds=_HTTP_STOP_SECONDS,
-        bounds=bounds_of(settings),
-        tally=running.tally,
-    )
-    async with listening as bound:
-        log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label)
+    async with (
+        # Of its own: what callers ask for must not use up what the passes may ask.
+        connect(replace(settings.kube(), requests_per_second=_API_REQUESTS_PER_SECOND, burst=_API_BURST)) as client,
+        certificate(settings) as tls,
+        serve_http(
+            gated(app, gate_rules(settings, client)),
+            host_of(settings),
+            int(port),
+            tls=tls,
+            stop_seconds=_HTTP_STOP_SECONDS,
+            bounds=bounds_of(settings),
+            tally=running.tally,
+        ) as bound,
+    ):
+        log.info("listening", address=f"{host or '*'}:{bound}", tls=tls is not None, mode=settings.mode.label)
+        if elects(settings.mode):
+            running.events = InterventionEvents(client, socket.gethostname(), own_namespace(settings.namespace))
         running.awaited = "the database"
         async with connections(settings, _say) as connected:
             running.opened, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
@@ -95,9 +107,7 @@ def controller_of(
 def check(settings: Settings) -> None:
     """See that what has to be set is set. Raises BadInput."""
     settings.prometheus()
-    token_file = settings.api_token_file
-    if token_file is not None and not token_file.is_file():
-        raise BadInput(f"api_token_file {token_file} is not there; write a token into it, or leave it unset")
+    check_front(settings)
 
 
 async def _follow_and_lead(settings: Settings, connected: Connections, running: Running, solver: Solver) -> None:

@@ -107,9 +107,15 @@ def _through_api(paused: bool, server: str, token_file: Path | None) -> _Before:
 
 
 async def _in_store(paused: bool, settings: "Settings") -> _Before:
+    from cruise.app.clock import wall_clock
+    from cruise.app.local_caller import local_caller
     from cruise.cli.inputs.store import known_store, store_place
+    from cruise.domain.callers import Deed, Intervention
 
     async with known_store(settings) as store:
         before = await store.paused()
+        await store.record_intervention(
+            Intervention(wall_clock(), local_caller(), Deed.PAUSE if paused else Deed.RESUME)
+        )
         await store.set_paused(paused)
     return _Before(before, store_place(settings))

@@ -1,27 +1,28 @@
-"""The HTTP API under /api/v1: everything that cruise knows may be read, what steers it is written with a token."""
+"""The HTTP API under /api/v1: what cruise knows may be read, what steers it written, each by whom the gate let in."""
 
 from http import HTTPStatus
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from cruise import __version__
 from cruise.errors import CruiseError
 from cruise.interfaces.http.controller import controller_routes
+from cruise.interfaces.http.interventions import intervention_routes
 from cruise.interfaces.http.overrides import override_routes
 from cruise.interfaces.http.packing import packing_routes
 from cruise.interfaces.http.pause import pause_routes
 from cruise.interfaces.http.pods import pod_routes
-from cruise.interfaces.http.requests import token_check
 from cruise.interfaces.http.view import ApiView
 
 PREFIX = "/api/v1"
 
 
 def create_api(view: ApiView) -> FastAPI:
-    """Return the API of one controller; it looks at `view` anew at each request."""
+    """Return the API of one controller, which looks at `view` anew at each request; it stands behind a gate."""
     api = FastAPI(
         title="cruise",
         version=__version__,
@@ -29,13 +30,15 @@ def create_api(view: ApiView) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Judged by the gate; here it is described.
+        dependencies=[Depends(HTTPBearer(auto_error=False, description="A token that the gate accepts."))],
     )
-    may_write = token_check(view.token_file)
     api.include_router(controller_routes(view), prefix=PREFIX)
     api.include_router(pod_routes(view), prefix=PREFIX)
-    api.include_router(override_routes(view, may_write), prefix=PREFIX)
-    api.include_router(pause_routes(view, may_write), prefix=PREFIX)
+    api.include_router(override_routes(view), prefix=PREFIX)
+    api.include_router(pause_routes(view), prefix=PREFIX)
     api.include_router(packing_routes(view), prefix=PREFIX)
+    api.include_router(intervention_routes(view), prefix=PREFIX)
     api.add_exception_handler(StarletteHTTPException, _refused)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(CruiseError, _unavailable)

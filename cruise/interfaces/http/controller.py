@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -11,10 +12,12 @@ from fastapi import APIRouter, HTTPException, Query, Response
 
 from cruise import __version__
 from cruise.decisions.node_load import untaint_command
+from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import EvictPod, Outcome, ResizePod
 from cruise.errors import CruiseError, Unavailable
 from cruise.interfaces.http.figures import action_name
 from cruise.interfaces.http.requests import CAMEL, Name, Offset, failures, parse_since
+from cruise.interfaces.http.sight import Sight, SightOf
 from cruise.interfaces.http.view import ApiView, in_time
 from cruise.interfaces.plan.document import node_document
 from cruise.interfaces.reasons import detail_words, in_words
@@ -22,6 +25,8 @@ from cruise.runtime.node_load import NodeLoadPass
 from cruise.runtime.sizing.node_pass import NodePass
 
 _DAY = timedelta(days=1)
+# Of so many lines at most a caller sees those of its namespaces.
+_MOST_SIFTED = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,29 +196,40 @@ def controller_routes(view: ApiView) -> APIRouter:
 
     @routes.get("/nodes", response_model=NodePage, responses=failures(422, 503))
     async def nodes(
-        offset: Offset = 0, limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50
+        sight: SightOf,
+        offset: Offset = 0,
+        limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     ) -> Response:
-        """Return the plans of the last node pass, by node."""
+        """Return the plans of the last node pass, by node, without pods that the caller may not get."""
+        done = _last_pass(view)
+        plans = sorted(done.plans, key=lambda plan: plan.node)[offset : offset + limit]
+        shown = await _seen(plans, sight)
         # A page of large nodes takes a tenth of a second, which others need not wait for.
-        return await asyncio.to_thread(_node_page, _last_pass(view), offset, limit)
+        return await asyncio.to_thread(_node_page, done, shown, offset)
 
     @routes.get("/nodes/{name}", response_model=NodePlanDocument, responses=failures(404, 422, 503))
-    async def node(name: Name) -> Response:
-        """Return the plan of one node in the last node pass."""
+    async def node(sight: SightOf, name: Name) -> Response:
+        """Return the plan of one node in the last node pass, without pods that the caller may not get."""
         found = next((plan for plan in _last_pass(view).plans if plan.node == name), None)
         if found is None:
             raise HTTPException(404, f"the last pass saw no node {name}")
-        return _document(node_document(found))
+        [shown] = await _seen([found], sight)
+        return _document(node_document(shown))
 
     @routes.get("/outcomes", responses=failures(422, 503))
     async def outcomes(
+        sight: SightOf,
         since: Annotated[str | None, Query(description="A time with its zone; a day ago without it.")] = None,
         limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
     ) -> OutcomePage:
-        """Return the newest lines of the audit."""
+        """Return the newest lines of the audit, without pods that the caller may not get."""
         earliest = view.now() - _DAY if since is None else parse_since(since)
-        found = await in_time(view.store.outcomes(earliest, limit + 1))
-        return OutcomePage([_line(outcome) for outcome in found[:limit]], more=len(found) > limit)
+        looked_at = limit + 1 if await sight.is_whole() else _MOST_SIFTED
+        found = await in_time(view.store.outcomes(earliest, looked_at))
+        lines = [_line(outcome) for outcome in found]
+        seen = await sight.of(line.namespace for line in lines if line.namespace is not None)
+        shown = [line for line in lines if seen is None or line.namespace is None or line.namespace in seen]
+        return OutcomePage(shown[:limit], more=len(shown) > limit or len(found) == looked_at)
 
     return routes
 
@@ -265,8 +281,31 @@ def _last_pass(view: ApiView) -> NodePass:
     return found
 
 
-def _node_page(done: NodePass, offset: int, limit: int) -> Response:
-    plans = sorted(done.plans, key=lambda plan: plan.node)[offset : offset + limit]
+async def _seen(plans: Sequence[NodePlan], sight: Sight) -> Sequence[NodePlan]:
+    """Return plans without the pods of namespaces that are not seen."""
+    seen = await sight.of(namespace for plan in plans for namespace in _namespaces(plan))
+    if seen is None:
+        return plans
+    return [
+        replace(
+            plan,
+            evict=tuple(one for one in plan.evict if one.namespace in seen),
+            targets=tuple(one for one in plan.targets if one.namespace in seen),
+            resize=tuple(one for one in plan.resize if one.namespace in seen),
+            hold=tuple(one for one in plan.hold if one.namespace in seen),
+        )
+        for plan in plans
+    ]
+
+
+def _namespaces(plan: NodePlan) -> Iterator[str]:
+    yield from (one.namespace for one in plan.evict)
+    yield from (one.namespace for one in plan.targets)
+    yield from (one.namespace for one in plan.resize)
+    yield from (one.namespace for one in plan.hold)
+
+
+def _node_page(done: NodePass, plans: Sequence[NodePlan], offset: int) -> Response:
     page = {"at": done.at, "total": len(done.plans), "offset": offset}
     return _document({**page, "items": [node_document(plan) for plan in plans]})
 

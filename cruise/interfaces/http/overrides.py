@@ -1,18 +1,21 @@
 """Stored overrides through the API: written as annotations are, and read by the very same parser."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
 from cruise.domain.annotations import PREFIX, RECORDS, Overrides, Unreadable
+from cruise.domain.callers import Deed
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import parse_overrides, settings_of
+from cruise.interfaces.http.interventions import carried_out
 from cruise.interfaces.http.requests import Kind, Name, Namespace, Offset, failures
+from cruise.interfaces.http.sight import CallerOf, SightOf
 from cruise.interfaces.http.view import ApiView, in_time
 
 _LARGEST_BODY_BYTES = 64 * 1024
@@ -55,22 +58,27 @@ class OverridePage:
     items: list[OverrideEntry]
 
 
-def override_routes(view: ApiView, may_write: Callable[..., None]) -> APIRouter:
+def override_routes(view: ApiView) -> APIRouter:
     """Return the routes under /overrides."""
     routes = APIRouter(prefix="/overrides", tags=["overrides"])
 
     @routes.get("", responses=failures(422, 503))
     async def overrides(
-        offset: Offset = 0, limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 200
+        sight: SightOf,
+        offset: Offset = 0,
+        limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 200,
     ) -> OverridePage:
-        """List what is stored, by namespace, kind and name."""
-        stored = sorted((await in_time(view.store.overrides())).items())
+        """List what is stored for namespaces whose pods the caller may get, by namespace, kind and name."""
+        found = await in_time(view.store.overrides())
+        seen = await sight.of(namespace for namespace, _ in found)
+        stored = sorted(item for item in found.items() if seen is None or item[0][0] in seen)
         items = [_entry(namespace, workload, one) for (namespace, workload), one in stored[offset : offset + limit]]
         return OverridePage(len(stored), offset, items)
 
     @routes.get("/{namespace}/{kind}/{name}", responses=failures(404, 422, 503))
-    async def override(namespace: Namespace, kind: Kind, name: Name) -> OverrideEntry:
+    async def override(sight: SightOf, namespace: Namespace, kind: Kind, name: Name) -> OverrideEntry:
         """Return what is stored for one workload."""
+        await sight.require(namespace)
         workload = WorkloadRef(kind, name)
         stored = (await in_time(view.store.overrides())).get((namespace, workload))
         if stored is None:
@@ -79,27 +87,44 @@ def override_routes(view: ApiView, may_write: Callable[..., None]) -> APIRouter:
 
     @routes.put(
         "/{namespace}/{kind}/{name}",
-        dependencies=[Depends(may_write)],
         responses=failures(400, 401, 403, 413, 422, 503),
         openapi_extra=_BODY,
     )
-    async def put_override(namespace: Namespace, kind: Kind, name: Name, request: Request) -> OverrideEntry:
+    async def put_override(
+        caller: CallerOf, namespace: Namespace, kind: Kind, name: Name, request: Request
+    ) -> OverrideEntry:
         """Store settings for one workload, in place of those that were stored; annotations still win over them."""
         _refuse_misspelt(kind)
         workload = WorkloadRef(kind, name)
         found = read_settings(await _body(request))
-        await in_time(view.store.put_override(namespace, workload, found))
+        detail = msgspec.json.encode(settings_of(found)).decode()
+        await carried_out(
+            view,
+            caller,
+            Deed.PUT_OVERRIDE,
+            lambda: view.store.put_override(namespace, workload, found),
+            namespace,
+            workload,
+            detail,
+        )
         return _entry(namespace, workload, found)
 
     @routes.delete(
         "/{namespace}/{kind}/{name}",
-        dependencies=[Depends(may_write)],
         responses=failures(401, 403, 422, 503),
         status_code=204,
     )
-    async def delete_override(namespace: Namespace, kind: Kind, name: Name) -> Response:
+    async def delete_override(caller: CallerOf, namespace: Namespace, kind: Kind, name: Name) -> Response:
         """Remove what is stored for one workload; nothing stored is no error."""
-        await in_time(view.store.put_override(namespace, WorkloadRef(kind, name), None))
+        workload = WorkloadRef(kind, name)
+        await carried_out(
+            view,
+            caller,
+            Deed.DELETE_OVERRIDE,
+            lambda: view.store.put_override(namespace, workload, None),
+            namespace,
+            workload,
+        )
         return Response(status_code=204)
 
     return routes

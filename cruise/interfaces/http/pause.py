@@ -1,11 +1,13 @@
 """Stopping every write, and letting them go on, through the API."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
+from cruise.domain.callers import Deed
+from cruise.interfaces.http.interventions import carried_out
 from cruise.interfaces.http.requests import failures
+from cruise.interfaces.http.sight import CallerOf
 from cruise.interfaces.http.view import ApiView, in_time
 
 
@@ -16,26 +18,25 @@ class Pause:
     paused: bool
 
 
-def pause_routes(view: ApiView, may_write: Callable[..., None]) -> APIRouter:
+def pause_routes(view: ApiView) -> APIRouter:
     """Return the routes at /pause."""
     routes = APIRouter(prefix="/pause", tags=["pause"])
-    writes = [Depends(may_write)]
 
     @routes.get("", responses=failures(503))
     async def paused() -> Pause:
         """Tell whether every write to the cluster is stopped."""
         return Pause(await in_time(view.store.paused()))
 
-    @routes.put("", dependencies=writes, responses=failures(401, 403, 503))
-    async def pause() -> Pause:
+    @routes.put("", responses=failures(401, 403, 503))
+    async def pause(caller: CallerOf) -> Pause:
         """Stop every write to the cluster, also in the middle of a pass."""
-        await in_time(view.store.set_paused(True))
+        await carried_out(view, caller, Deed.PAUSE, lambda: view.store.set_paused(True))
         return Pause(True)
 
-    @routes.delete("", dependencies=writes, responses=failures(401, 403, 503))
-    async def resume() -> Pause:
+    @routes.delete("", responses=failures(401, 403, 503))
+    async def resume(caller: CallerOf) -> Pause:
         """Let writes to the cluster go on, from the next pass on."""
-        await in_time(view.store.set_paused(False))
+        await carried_out(view, caller, Deed.RESUME, lambda: view.store.set_paused(False))
         return Pause(False)
 
     return routes

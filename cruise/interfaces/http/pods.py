@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 from fastapi import APIRouter, HTTPException, Response
 
 from cruise.decisions.eviction.earlier import SAME_AGAIN
@@ -11,6 +12,7 @@ from cruise.domain.cluster import Pod
 from cruise.domain.retention import RETENTION
 from cruise.interfaces.explain.document import explanation_json
 from cruise.interfaces.http.requests import Name, Namespace, failures
+from cruise.interfaces.http.sight import SightOf, namespaces_in, seen_part
 from cruise.interfaces.http.view import ApiView, in_time
 from cruise.runtime.sizing.pass_headroom import stored_headroom
 
@@ -21,9 +23,10 @@ def pod_routes(view: ApiView) -> APIRouter:
     # An explanation takes the node's pass again, over the whole snapshot: one at a time is enough for people.
     one_at_a_time = asyncio.Lock()
 
-    @routes.get("/pods/{namespace}/{name}", response_model=dict, responses=failures(404, 422, 503))
-    async def pod(namespace: Namespace, name: Name) -> Response:
-        """Explain a pod as `cruise explain --format json` does."""
+    @routes.get("/pods/{namespace}/{name}", response_model=dict, responses=failures(403, 404, 422, 503))
+    async def pod(sight: SightOf, namespace: Namespace, name: Name) -> Response:
+        """Explain a pod as `cruise explain --format json` does, without pods that the caller may not get."""
+        await sight.require(namespace)
         snapshot = await view.snapshot()
         found = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
         if found is None:
@@ -51,7 +54,12 @@ def pod_routes(view: ApiView) -> APIRouter:
 
         async with one_at_a_time:
             explanation = await asyncio.to_thread(explained)
-        return Response(explanation_json(explanation, now, past), media_type="application/json")
+        document = explanation_json(explanation, now, past)
+        if not await sight.is_whole():
+            whole = msgspec.json.decode(document)
+            seen = await sight.of(namespaces_in(whole))
+            document = msgspec.json.encode(whole if seen is None else seen_part(whole, seen))
+        return Response(document, media_type="application/json")
 
     return routes
 

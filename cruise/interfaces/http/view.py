@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol, TypeVar
 
+from cruise.domain.callers import Intervention
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
@@ -32,11 +32,6 @@ class ApiView(Protocol):
         """The policy that decides."""
         ...
 
-    @property
-    def token_file(self) -> Path | None:
-        """Where the token for writes is, None where the API is read-only."""
-        ...
-
     def now(self) -> datetime:
         """Return the time of the controller."""
         ...
@@ -55,6 +50,10 @@ class ApiView(Protocol):
 
     async def statistics(self) -> StatisticsTable:
         """Return the statistics as of their last refresh. Raises Unavailable."""
+        ...
+
+    async def announce(self, intervention: Intervention) -> None:
+        """Let those who look at the cluster see what somebody did; raises nothing."""
         ...
 
 

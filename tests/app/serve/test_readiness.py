@@ -23,7 +23,7 @@ from tests.builders import NOW, make_statistic, make_table
 
 def running(**more: object) -> Running:
     activity = Activity(filled=True, refreshed_at=NOW)
-    one = Running(Policy(mode=Mode.OBSERVE), None, lambda: NOW, activity, awaited=None, opened=MemoryStore())
+    one = Running(Policy(mode=Mode.OBSERVE), lambda: NOW, activity, awaited=None, opened=MemoryStore())
     return replace(one, **more)  # type: ignore[arg-type]
 
 

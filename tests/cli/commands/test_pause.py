@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -12,7 +14,7 @@ import pytest
 
 from cruise.adapters.store.opening import open_store
 from cruise.cli import main
-from cruise.interfaces.http.api import create_api
+from cruise.domain.callers import Deed, Intervention
 from tests.interfaces.http.api_scene import TOKEN, Scene, busy_scene
 from tests.postgres_servers import dsn_below, emptied
 
@@ -30,7 +32,7 @@ def served(scene: Scene) -> Iterator[str]:
             self.wfile.write(answered.content)
 
         async def ask(self) -> httpx.Response:
-            transport = httpx.ASGITransport(create_api(scene))
+            transport = httpx.ASGITransport(scene.app())
             async with httpx.AsyncClient(transport=transport, base_url="http://cruise") as client:
                 return await client.request(self.command, self.path, headers=dict(self.headers))
 
@@ -74,6 +76,11 @@ async def paused_in(directory) -> bool:
         return await store.paused()
 
 
+async def interventions_in(directory) -> Sequence[Intervention]:
+    async with open_store(None, directory, print) as store:
+        return await store.interventions(datetime.min.replace(tzinfo=UTC))
+
+
 def refused(capsys, *arguments: str, code: int = 2) -> str:
     capsys.readouterr()
     assert main(list(arguments)) == code
@@ -96,6 +103,9 @@ def test_the_flag_is_set_in_the_store_and_said_to_be_this_machine_s(capsys, stor
     document = json.loads(capsys.readouterr().out)
     assert (document["paused"], document["pausedBefore"]) == (False, True)
     assert asyncio.run(paused_in(stored)) is False
+    *_, first, second, last = reversed(asyncio.run(interventions_in(stored)))
+    assert [one.deed for one in (first, second, last)] == [Deed.PAUSE, Deed.PAUSE, Deed.RESUME]
+    assert last.caller.endswith(f" at {socket.gethostname()}")
 
 
 def test_no_store_is_made_for_nobody(capsys, tmp_path, monkeypatch):
@@ -144,7 +154,7 @@ def test_a_server_s_refusal_is_one_line(capsys, scene, tmp_path, token):
         assert "refused (404)" in refused(capsys, "pause", "--server", f"{url}/x", "--token-file", str(token))
         empty = refused(capsys, "pause", "--server", url, "--token-file", str(tmp_path / "empty"))
         assert "holds no token" in empty
-    scene.token_file = None
+    scene.authority = None
     with served(scene) as url:
         said = refused(capsys, "pause", "--server", url, "--token-file", str(token))
         assert "set api_token_file" in said

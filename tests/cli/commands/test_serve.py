@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cruise.cli import main
+from tests.adapters.kube.answering_server import kubeconfig
 
 PROMETHEUS = "http://127.0.0.1:9"
 KUBECONFIG = """
@@ -59,7 +60,25 @@ def test_an_api_token_file_that_is_not_there(capsys, settings):
     assert complaint(capsys).startswith("cruise: api_token_file /nowhere/token is not there; ")
 
 
-def test_a_port_that_is_taken(capsys, settings):
+@pytest.mark.parametrize("token", ["", "x", "x" * 31])
+def test_a_token_that_is_too_short(capsys, settings, tmp_path, token):
+    (tmp_path / "token").write_text(f"{token}\n")
+    settings.setenv("CRUISE_API_TOKEN_FILE", str(tmp_path / "token"))
+    said = complaint(capsys)
+    assert f"holds {len(token)} bytes, and a token has at least 32; write a random one" in said
+    assert "xx" not in said
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "cruise.example:0"])
+def test_other_machines_are_not_let_in_unknown(capsys, settings, address):
+    settings.setenv("CRUISE_HTTP_ADDRESS", address)
+    said = complaint(capsys)
+    assert f"http_address {address} is open to other machines" in said
+    assert "set api_authentication to kubernetes, or api_token_file, or http_address to 127.0.0.1:8080" in said
+
+
+def test_a_port_that_is_taken(capsys, settings, tmp_path):
+    settings.setenv("CRUISE_KUBECONFIG", str(kubeconfig(tmp_path, "http://127.0.0.1:1")))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings.setenv("CRUISE_HTTP_ADDRESS", f"127.0.0.1:{taken.getsockname()[1]}")
         assert "another process listens there already" in complaint(capsys)

@@ -91,7 +91,9 @@ def run(arguments: Sequence[str], settings: Mapping[str, str], directory: Path, 
 def serving(settings: Mapping[str, str], directory: Path, name: str = "serve") -> Iterator[Running]:
     """Run `cruise serve` until the `with` ends, once it is ready; then it has to end well by itself."""
     address = f"127.0.0.1:{free_port()}"
-    with _running("serve", {**settings, "http_address": address}, directory, name, f"http://{address}") as running:
+    scheme = "https" if settings.get("http_tls") == "on" else "http"
+    told = {**settings, "http_address": address}
+    with _running("serve", told, directory, name, f"{scheme}://{address}") as running:
         yield running
 
 

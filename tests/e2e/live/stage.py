@@ -26,8 +26,8 @@ from tests.e2e.live.usage import Usage, Use, exposed, scrape_config
 from tests.prometheus_server import free_port, make_blocks, running_prometheus
 
 ACCOUNTS = f"system:serviceaccount:{NAMESPACE}:"
-# Asking what oneself may do is a POST, and changes nothing.
-ASKING = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+# Asking who somebody is and what one may do is a POST, and changes nothing.
+ASKING = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews", "tokenreviews")
 
 
 class Stage:

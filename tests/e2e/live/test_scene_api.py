@@ -1,19 +1,24 @@
 """The API of a running `cruise serve`, asked and written to as a person's scripts would."""
 
 import json
+import ssl
 import urllib.request
+from collections.abc import Sequence
 from urllib.error import HTTPError
 
 import pytest
 
-from tests.controlplane.api import Json, until
+from cruise.interfaces.http.sight import namespaces_in
+from tests.controlplane.api import Api, Json, until
+from tests.deploy.installing import documents
 from tests.e2e.live.measured import Measured, measure
 from tests.e2e.live.programs import Running
 from tests.e2e.live.sizes import requests
 from tests.e2e.live.stage import Stage
 
-TOKEN = "correct horse"
+TOKEN = "correct horse battery staple of 43 bytes"
 FAST = {"pass_interval": "4s"}
+UNVERIFIED = ssl._create_unverified_context()
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def ask(running: Running, method: str, path: str, body: Json | None = None, toke
     sent = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(running.address + path, sent, {"Authorization": f"Bearer {token}"}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=10, context=UNVERIFIED) as answer:
             return answer.status, json.loads(answer.read() or b"null")
     except HTTPError as error:
         return error.code, json.loads(error.read())
@@ -62,6 +67,57 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
         assert ask(running, "DELETE", override)[0] == 204
         until(lambda: all(requests(web).cpu < 300 for web in stage.pods("web")), "web is sized")
         assert ask(running, "GET", "/api/v1/openapi.json")[1]["info"]["title"] == "cruise"
+
+
+def account(admin: Api, namespace: str, name: str, roles: Sequence[str], sees: Sequence[str] = ()) -> str:
+    """A token of an account with some of deploy/rbac/api.yaml's roles, that may get the pods of some namespaces."""
+    rbac, one = "rbac.authorization.k8s.io", {"namespace": namespace, "name": name}
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": one})
+    subject = {"kind": "ServiceAccount", **one}
+    bindings = [("ClusterRoleBinding", {"name": f"{namespace}-{name}-{role}"}, role) for role in roles]
+    bindings += [("RoleBinding", {"namespace": seen, "name": f"{namespace}-{name}"}, "view") for seen in sees]
+    for kind, metadata, role in bindings:
+        reference = {"apiGroup": rbac, "kind": "ClusterRole", "name": role}
+        binding = {"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": metadata}
+        admin.create({**binding, "roleRef": reference, "subjects": [subject]})
+    return admin.service_account_token(namespace, name)
+
+
+def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: Measured):
+    stage, admin, own = measured.stage, measured.stage.admin, measured.stage.namespace
+    for one in documents("rbac/api.yaml"):
+        admin.apply(one)
+    team = account(admin, own, "team", ["cruise-reader"], [own])
+    others = account(admin, own, "others", ["cruise-reader"], ["default"])
+    stranger = account(admin, own, "stranger", [])
+    boss = account(admin, own, "boss", ["cruise-admin", "view"])
+    with stage.serving("resize", api_authentication="kubernetes", http_tls="on", **FAST) as running:
+        until(lambda: ask(running, "GET", "/api/v1/nodes", token=boss)[0] == 200, "a pass was made")
+        assert ask(running, "GET", "/api/v1/status", token="no token of this server's")[0] == 401
+        assert ask(running, "GET", "/api/v1/status", token=stranger)[0] == 403
+        assert running.get("/metrics")[0] == 401
+        assert ask(running, "GET", "/metrics", token=team)[0] == 403
+
+        def seen(token: str) -> set[str]:
+            return namespaces_in(ask(running, "GET", "/api/v1/nodes", token=token)[1])
+
+        assert (seen(boss) >= {own}, seen(team), seen(others)) == (True, {own}, set())
+        pod = f"/api/v1/pods/{own}/{stage.pod('db')['metadata']['name']}"
+        assert [ask(running, "GET", pod, token=token)[0] for token in (team, others)] == [200, 403]
+        # Who reads does not write, and who writes is known.
+        assert ask(running, "PUT", "/api/v1/pause", token=team)[0] == 403
+        override = f"/api/v1/overrides/{own}/Deployment/web"
+        assert ask(running, "PUT", override, {"mode": "off"}, token=team)[0] == 403
+        assert ask(running, "PUT", override, {"mode": "off"}, token=boss)[0] == 200
+        [line] = ask(running, "GET", "/api/v1/interventions", token=team)[1]["items"]
+        name = f"system:serviceaccount:{own}:boss"
+        assert (line["caller"], line["deed"], line["workload"]) == (name, "put-override", "Deployment/web")
+        assert ask(running, "GET", "/api/v1/interventions", token=others)[1]["items"] == []
+        [event] = [one for one in admin.items("events", own) if one["reason"] == "PutOverride"]
+        assert event["message"] == f'{name} set overrides: {{"mode":"off"}}'
+        assert event["involvedObject"]["name"] == "web"
+        for secret in (team, others, stranger, boss):
+            assert secret not in running.log
 
 
 def test_a_pause_from_elsewhere_goes_through_the_api(measured: Measured, tmp_path):

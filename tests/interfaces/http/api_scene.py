@@ -5,14 +5,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 
+from cruise.domain.callers import Intervention
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, pass_figures
+from cruise.interfaces.http.gate import Authority, GateRules, gated
+from cruise.interfaces.http.health import AsgiApp
+from cruise.interfaces.http.hosts import hosts
+from cruise.interfaces.http.static_token import StaticToken
 from cruise.runtime.ports import Store
 from cruise.runtime.sizing.node_pass import NodePass, node_pass
 from cruise.simulation.cluster.cluster import SimulatedCluster
@@ -21,7 +27,7 @@ from tests.builders import make_statistic_for
 from tests.simulation.scenes import START, cluster, node, pods, workload
 
 NOW = START
-TOKEN = "correct horse"
+TOKEN = "correct horse battery staple of 43 bytes"
 
 
 @dataclass
@@ -31,9 +37,10 @@ class Scene:
     world: SimulatedCluster
     store: Store = field(default_factory=MemoryStore)
     policy: Policy = Policy(mode=Mode.FULL)
-    token_file: Path | None = None
+    authority: Authority | None = None
     done: NodePass | None = None
     leader: bool = True
+    announced: list[Intervention] = field(default_factory=list)
 
     def now(self) -> datetime:
         return NOW
@@ -57,11 +64,22 @@ class Scene:
     async def statistics(self) -> StatisticsTable:
         return await self.store.read_statistics()
 
+    async def announce(self, intervention: Intervention) -> None:
+        self.announced.append(intervention)
+
+    def app(self, reads_open: bool = True, **rules: Any) -> AsgiApp:
+        """The API behind its gate."""
+        found = GateRules(self.authority, hosts(["cruise"]), reads_open=reads_open, **rules)
+        return gated(create_api(self), found)
+
 
 async def busy_scene(token_file: Path | None = None) -> Scene:
     """Three nodes with five pods, after one pass."""
     nodes = [node(f"n{number}") for number in (1, 2, 3)]
-    scene = Scene(cluster(workload(replicas=5, created_at=START.replace(day=1)), nodes), token_file=token_file)
+    scene = Scene(
+        cluster(workload(replicas=5, created_at=START.replace(day=1)), nodes),
+        authority=StaticToken(token_file) if token_file is not None else None,
+    )
     rows = [make_statistic_for(pod, updated_at=int(NOW.timestamp())) for pod in await pods(scene.world)]
     await scene.store.write_statistics(StatisticsTable.of_rows(rows))
     scene.done = await node_pass(scene.world, scene.store, scene.policy, NOW)
@@ -69,9 +87,9 @@ async def busy_scene(token_file: Path | None = None) -> Scene:
 
 
 @asynccontextmanager
-async def asking(scene: Scene, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def asking(scene: Scene, token: str | None = None, **rules: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the scene's API."""
     headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-    transport = httpx.ASGITransport(create_api(scene))
+    transport = httpx.ASGITransport(scene.app(**rules))
     async with httpx.AsyncClient(transport=transport, base_url="http://cruise/api/v1", headers=headers) as client:
         yield client

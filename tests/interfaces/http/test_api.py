@@ -14,11 +14,11 @@ from pydantic import TypeAdapter
 
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import PostgresStore
-from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.controller import NodePage, NodePlanDocument, OutcomePage, Status
 from cruise.interfaces.http.overrides import OverridePage
 from cruise.interfaces.http.pause import Pause
 from cruise.interfaces.http.requests import Failure
+from cruise.interfaces.http.static_token import StaticToken
 from cruise.interfaces.packing.progress_document import PackingPage
 from cruise.interfaces.plan.document import plan_json
 from tests.interfaces.http.api_scene import NOW, TOKEN, asking, busy_scene
@@ -138,13 +138,14 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/overrides/{namespace}/{kind}/{name}",
         "/api/v1/pause",
         "/api/v1/packing",
+        "/api/v1/interventions",
     }
     text = json.dumps(document)
     assert "HTTPValidationError" not in text
     for operations in document["paths"].values():
-        for method, operation in operations.items():
+        for operation in operations.values():
             assert operation["description"]
-            assert ("security" in operation) == (method in ("put", "delete"))
+            assert operation["security"] == [{"HTTPBearer": []}]
             for status, response in operation["responses"].items():
                 if int(status) >= 400:
                     schema = response["content"]["application/json"]["schema"]
@@ -184,8 +185,11 @@ async def test_a_zone_may_be_written_with_an_unescaped_plus(api):
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/status"), ("PATCH", "/pause"), ("DELETE", "/nodes")])
-async def test_other_methods_are_refused_likewise(api, method, path):
-    assert await refused(api, path, 405, method) == "Method Not Allowed"
+async def test_other_methods_are_refused_likewise(scene, tmp_path, method, path):
+    (tmp_path / "token").write_text(TOKEN)
+    scene.authority = StaticToken(tmp_path / "token")
+    async with asking(scene, TOKEN) as api:
+        assert await refused(api, path, 405, method) == "Method Not Allowed"
 
 
 async def test_without_a_pass_there_is_no_plan_and_the_reason_is_said(scene):
@@ -211,7 +215,7 @@ async def test_a_store_that_is_gone_costs_what_it_holds_and_nothing_else(scene):
 async def test_a_mistake_of_ours_is_told_without_its_details(scene):
     broken = replace(scene.done, plans=None)
     scene.done = broken
-    transport = httpx.ASGITransport(create_api(scene), raise_app_exceptions=False)
+    transport = httpx.ASGITransport(scene.app(), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://cruise/api/v1") as api:
         assert await refused(api, "/nodes", 500) == "an error of cruise's own; its log has more"
 

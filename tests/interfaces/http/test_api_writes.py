@@ -11,10 +11,10 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.overrides import settings_of
 from cruise.domain.policy import Bounds, EvictionRanking, Mode
 from cruise.domain.resources import ResourceName
-from cruise.interfaces.http.api import create_api
+from cruise.errors import Unavailable
 from cruise.interfaces.http.overrides import read_settings
 from tests.builders import make_amounts, make_ref
-from tests.interfaces.http.api_scene import TOKEN, asking, busy_scene
+from tests.interfaces.http.api_scene import NOW, TOKEN, asking, busy_scene
 
 WEB = "/overrides/shop/Deployment/web"
 
@@ -161,10 +161,10 @@ async def test_a_body_that_breaks_off_changes_nothing(scene):
         "type": "http",
         "method": "PUT",
         "path": f"/api/v1{WEB}",
-        "headers": [(b"authorization", f"Bearer {TOKEN}".encode())],
+        "headers": [(b"host", b"cruise"), (b"authorization", f"Bearer {TOKEN}".encode())],
         "query_string": b"",
     }
-    await create_api(scene)(scope, receive, send)
+    await scene.app()(scope, receive, send)
     assert sent[0]["status"] == 400
     assert await stored(scene) is None
 
@@ -191,30 +191,59 @@ async def test_without_the_token_not_even_the_body_is_read(scene):
 
 
 async def test_a_token_that_changes_on_disk_changes_at_once(scene, token_file):
-    token_file.write_text("another token\n")
+    another = "another token that is long enough for everybody"
+    token_file.write_text(f"{another}\n")
     async with asking(scene, TOKEN) as api:
         assert (await api.put("/pause")).status_code == 401
-    async with asking(scene, "another token") as api:
+    async with asking(scene, another) as api:
         assert (await api.put("/pause")).status_code == 200
 
 
 async def test_a_token_may_be_of_any_characters(scene, token_file):
-    token_file.write_text("schlüssel✓\n")
+    token = "schlüssel✓" * 4
+    token_file.write_text(f"{token}\n")
     async with asking(scene) as api:
-        headers = {b"Authorization": "Bearer schlüssel✓".encode()}
+        headers = {b"Authorization": f"Bearer {token}".encode()}
         assert (await api.put("/pause", headers=headers)).status_code == 200
 
 
-@pytest.mark.parametrize("broken", ["gone", "empty"])
+@pytest.mark.parametrize("broken", [None, "\n", "x" * 31])
 async def test_a_token_file_without_a_token_opens_to_nobody(scene, token_file, broken):
-    if broken == "gone":
+    if broken is None:
         token_file.unlink()
     else:
-        token_file.write_text("\n")
+        token_file.write_text(broken)
     async with asking(scene, "") as api:
-        answered = await api.put("/pause", headers={"Authorization": "Bearer x"})
+        answered = await api.put("/pause", headers={"Authorization": f"Bearer {(broken or '').strip() or 'x'}"})
     assert answered.status_code == 503
     assert "api_token_file" in answered.json()["error"]
+
+
+async def test_what_is_written_is_on_record_with_who_wrote_it(api, scene):
+    await api.put("/pause")
+    await api.put(WEB, json={"mode": "off"})
+    await api.put(WEB, json={"mode": "of"})
+    await api.delete(WEB)
+    await api.delete("/pause")
+    lines = (await api.get("/interventions")).json()
+    assert [(one["deed"], one["workload"], one["detail"]) for one in reversed(lines["items"])] == [
+        ("pause", None, ""),
+        ("put-override", "Deployment/web", '{"mode":"off"}'),
+        ("delete-override", "Deployment/web", ""),
+        ("resume", None, ""),
+    ]
+    assert {one["caller"] for one in lines["items"]} == {"api_token_file"}
+    assert list(scene.announced) == list(reversed(await scene.store.interventions(NOW)))
+
+
+async def test_what_cannot_be_put_on_record_is_not_done(api, scene, monkeypatch):
+    async def away(_: object) -> None:
+        raise Unavailable("the database is away")
+
+    monkeypatch.setattr(scene.store, "record_intervention", away)
+    assert (await api.put("/pause")).status_code == 503
+    assert await scene.store.paused() is False
+    assert scene.announced == []
 
 
 async def test_reading_needs_no_token(scene):

@@ -78,8 +78,12 @@ def test_what_was_replaced_is_signed_for_the_pods_of_one_controller():
     created, _ = admitter.admit(pod)
     assert signed_originals(created, [b"new"]) == {"app": (make_amounts(100, 128), make_amounts(200, None))}
     assert signed_originals(created, [b"old"]) is None
-    for fields in ({"namespace": "other"}, {"owner_name": "web-2"}, {"owner_kind": "Job"}):
-        assert signed_originals(replace(created, **fields), [b"new"]) is None
+    for other in (
+        replace(created, namespace="other"),
+        replace(created, owner_name="web-2"),
+        replace(created, owner_kind="Job"),
+    ):
+        assert signed_originals(other, [b"new"]) is None
     # Nobody's own words are signed afterwards.
     forged = replace(pod, annotations={ORIGINAL_RESOURCES: created.annotations[ORIGINAL_RESOURCES]})
     again, _ = admitter.admit(forged)

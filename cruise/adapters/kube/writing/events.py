@@ -65,32 +65,46 @@ class PodEvents:
         self._problem = problem
 
     async def _write(self, announcement: Announcement, now: datetime) -> None:
-        at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        event = {
+        involved = {
             "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "namespace": announcement.namespace,
-                "generateName": f"{announcement.pod[:_LONGEST_NAME].rstrip('-.')}.",
-            },
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": announcement.namespace,
-                "name": announcement.pod,
-                "uid": announcement.pod_uid,
-            },
-            "reason": event_reason(announcement.reason),
-            "message": announcement.message[:_LONGEST_MESSAGE],
-            "type": "Warning" if announcement.warning else "Normal",
-            "source": {"component": _COMPONENT, "host": self._host},
-            "reportingComponent": _COMPONENT,
-            "reportingInstance": self._host,
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
+            "kind": "Pod",
+            "namespace": announcement.namespace,
+            "name": announcement.pod,
+            "uid": announcement.pod_uid,
         }
-        await self._client.send("POST", f"/api/v1/namespaces/{quote(announcement.namespace)}/events", event)
+        event = event_of(involved, event_reason(announcement.reason), announcement.message, now, self._host)
+        event["type"] = "Warning" if announcement.warning else "Normal"
+        await send_event(self._client, event)
+
+
+def event_of(involved: dict[str, str], reason: str, message: str, now: datetime, host: str) -> dict[str, object]:
+    """Return an Event about an object, in its namespace."""
+    at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "namespace": involved["namespace"],
+            "generateName": f"{involved['name'][:_LONGEST_NAME].rstrip('-.')}.",
+        },
+        "involvedObject": involved,
+        "reason": reason,
+        "message": message[:_LONGEST_MESSAGE],
+        "type": "Normal",
+        "source": {"component": _COMPONENT, "host": host},
+        "reportingComponent": _COMPONENT,
+        "reportingInstance": host,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
+
+
+async def send_event(client: KubeClient, event: dict[str, object]) -> None:
+    """Write an Event. Raises CruiseError."""
+    involved = event["involvedObject"]
+    assert isinstance(involved, dict)
+    await client.send("POST", f"/api/v1/namespaces/{quote(involved['namespace'])}/events", event)
 
 
 def event_reason(reason: Reason) -> str:

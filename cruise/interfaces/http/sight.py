@@ -1,0 +1,87 @@
+"""What a caller may read about: the pods of the namespaces whose pods it may get."""
+
+import asyncio
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+from fastapi import Depends, HTTPException, Request
+
+from cruise.domain.callers import Access, Caller, PodAccess
+
+_EVERYWHERE = PodAccess("")
+
+
+class Judge(Protocol):
+    """Who says what a caller may do."""
+
+    async def allows(self, caller: Caller, access: Access) -> bool:
+        """Tell whether a caller may do something. Raises Throttled, Unavailable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One caller's sight; without a judge it is everything."""
+
+    caller: Caller
+    judge: Judge | None
+
+    async def is_whole(self) -> bool:
+        """Tell whether it is everything."""
+        return self.judge is None or await self.judge.allows(self.caller, _EVERYWHERE)
+
+    async def of(self, namespaces: Iterable[str]) -> Set[str] | None:
+        """Return those of some namespaces that are seen; None for everything."""
+        judge = self.judge
+        if judge is None or await self.is_whole():
+            return None
+        named = sorted(set(namespaces))
+        seen = await asyncio.gather(*(judge.allows(self.caller, PodAccess(one)) for one in named))
+        return {one for one, is_seen in zip(named, seen, strict=True) if is_seen}
+
+    async def require(self, namespace: str) -> None:
+        """Raise HTTPException 403 for a namespace that is not seen; an empty one stands for all."""
+        if not await self.is_whole() and (not namespace or await self.of([namespace]) != {namespace}):
+            raise HTTPException(403, f"{self.caller.name} may not {PodAccess(namespace)}: no role of theirs allows it")
+
+
+def sight_of(request: Request) -> Sight:
+    """Return the sight that the gate left with a request."""
+    sight = request.state.sight
+    assert isinstance(sight, Sight)
+    return sight
+
+
+def caller_of(request: Request) -> Caller:
+    """Return the caller that the gate left with a request."""
+    caller = request.state.caller
+    assert isinstance(caller, Caller)
+    return caller
+
+
+SightOf = Annotated[Sight, Depends(sight_of)]
+CallerOf = Annotated[Caller, Depends(caller_of)]
+
+
+def namespaces_in(document: object) -> set[str]:
+    """Return the namespaces that parts of a JSON document are about."""
+    if isinstance(document, dict):
+        own = {document["namespace"]} if isinstance(document.get("namespace"), str) else set()
+        return own.union(*(namespaces_in(value) for value in document.values()))
+    if isinstance(document, list):
+        return set().union(*(namespaces_in(value) for value in document))
+    return set()
+
+
+def seen_part(document: Any, seen: Set[str]) -> Any:  # noqa: ANN401 - JSON in, JSON out
+    """Return a JSON document without the parts that are about other namespaces: gone from lists, else null."""
+    if isinstance(document, list):
+        return [seen_part(value, seen) for value in document if not _hidden(value, seen)]
+    if isinstance(document, dict):
+        return {key: None if _hidden(value, seen) else seen_part(value, seen) for key, value in document.items()}
+    return document
+
+
+def _hidden(value: object, seen: Set[str]) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("namespace"), str) and value["namespace"] not in seen

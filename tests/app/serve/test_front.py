@@ -1,0 +1,123 @@
+"""What stands before serve: who is let in where, and which certificate it shows."""
+
+import asyncio
+import ssl
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from cruise.app.clock import wall_clock
+from cruise.app.http_server import serve_http
+from cruise.app.serve import front
+from cruise.app.serve.front import certificate, check_front, gate_rules
+from cruise.errors import BadInput
+from cruise.interfaces.http.health import answer
+from cruise.interfaces.http.static_token import StaticToken
+from cruise.settings import Settings
+from cruise.settings.table import ApiAuthentication, HttpTls
+from tests.adapters.kube.answering_server import Answer, asking
+
+KUBERNETES = ApiAuthentication.KUBERNETES
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "[::1]"])
+def test_on_its_own_machine_nothing_has_to_be_set(host: str):
+    check_front(Settings(http_address=f"{host}:8080"))
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "10.0.0.1", "localhost.example"])
+def test_elsewhere_callers_are_known_or_it_does_not_start(host: str, tmp_path: Path):
+    address = f"{host}:8080"
+    with pytest.raises(BadInput, match="set api_authentication to kubernetes, or api_token_file, or http_address to"):
+        check_front(Settings(http_address=address))
+    (tmp_path / "token").write_text("x" * 32)
+    check_front(Settings(http_address=address, api_token_file=tmp_path / "token"))
+    check_front(Settings(http_address=address, api_authentication=KUBERNETES))
+
+
+def test_two_ways_of_authentication_contradict_each_other():
+    with pytest.raises(BadInput, match="keep one way"):
+        Settings(api_authentication=KUBERNETES, api_token_file=Path("token"))
+
+
+async def test_what_is_open_follows_from_where_it_listens(tmp_path: Path):
+    token = tmp_path / "token"
+    token.write_text("x" * 32)
+    async with asking(tmp_path, lambda asked: Answer()) as (client, _):
+
+        def opened(**settings: object) -> tuple[bool, bool]:
+            rules = gate_rules(Settings(**settings), client)  # type: ignore[arg-type]
+            return rules.reads_open, rules.metrics_open
+
+        assert opened() == (True, True)
+        assert opened(api_token_file=token) == (True, True)
+        assert opened(api_token_file=token, http_address="0.0.0.0:1") == (False, False)
+        assert opened(api_token_file=token, http_address="0.0.0.0:1", metrics_open=True) == (False, True)
+        assert opened(api_authentication=KUBERNETES) == (False, False)
+        assert isinstance(gate_rules(Settings(api_token_file=token), client).authority, StaticToken)
+        hosts = gate_rules(Settings(http_allowed_hosts=frozenset({"Cruise.example"})), client).hosts
+        assert all(map(hosts.allows, ("cruise.example:443", "cruise.cruise.svc", "localhost")))
+
+
+async def shown(context: ssl.SSLContext, address: str = "127.0.0.1") -> x509.Certificate:
+    """The certificate that a server shows which is made with a context."""
+
+    async def app(scope, receive, send):
+        await answer(scope, send, 200, b"ok")
+
+    async with serve_http(app, address, 0, tls=context) as port:
+        pem = await asyncio.to_thread(ssl.get_server_certificate, (address, port))
+    return x509.load_pem_x509_certificate(pem.encode())
+
+
+async def test_it_makes_a_certificate_of_its_own_where_others_can_reach_it(tmp_path: Path):
+    settings = Settings(http_address="0.0.0.0:1", data_dir=tmp_path)
+    for _ in range(2):
+        # The second start finds it.
+        async with certificate(settings) as context:
+            assert context is not None
+            found = await shown(context)
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName)[0] == "cruise.cruise.svc"
+    assert (tmp_path / "http-tls" / "tls.key").stat().st_mode & 0o077 == 0
+
+
+async def test_a_certificate_of_the_operators_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(front, "_CERTIFICATE_SECONDS", 0.01)
+
+    def put() -> int:
+        key, now = ec.generate_private_key(ec.SECP256R1()), wall_clock()
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody else")])
+        made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + DAY)
+        signed = made.sign(key, hashes.SHA256())
+        pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        (tmp_path / "tls.key").write_bytes(key.private_bytes(pem, pkcs8, serialization.NoEncryption()))
+        (tmp_path / "tls.crt").write_bytes(signed.public_bytes(pem))
+        return signed.serial_number
+
+    first = put()
+    async with certificate(Settings(http_tls_dir=tmp_path)) as context:
+        assert context is not None
+        assert (await shown(context)).serial_number == first
+        second = put()
+        while (await shown(context)).serial_number != second:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(),
+        Settings(http_tls=HttpTls.OFF, http_address="0.0.0.0:1"),
+        Settings(http_tls=HttpTls.OFF, http_tls_dir=Path("/nowhere")),
+    ],
+)
+async def test_without_tls_there_is_no_certificate(settings: Settings):
+    async with certificate(settings) as context:
+        assert context is None

@@ -1,0 +1,241 @@
+"""Who gets through to the API, by which names, how many at a time, and what each of them sees."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from cruise.domain.annotations import Overrides
+from cruise.domain.callers import Access, Caller, PathAccess, PodAccess
+from cruise.domain.policy import Mode
+from cruise.errors import Throttled, Unavailable
+from cruise.interfaces.http.gate import GateRules, gated
+from cruise.interfaces.http.health import answer, health_app
+from cruise.interfaces.http.hosts import hosts
+from cruise.interfaces.http.sight import namespaces_in, seen_part
+from tests.builders import make_ref
+from tests.interfaces.http.api_scene import Scene, asking, busy_scene
+
+ADMIN, TENANT, STRANGER = (Caller(name) for name in ("admin", "tenant", "stranger"))
+
+
+@dataclass
+class Roles:
+    """Implements `Authority`: tokens are names; the tenant reads, of one namespace, and the admin does everything."""
+
+    asked: list[Access] = field(default_factory=list)
+    sees: str = "shop"
+
+    async def caller(self, token: str) -> Caller | None:
+        if token == "away":
+            raise Unavailable("the API server is away")
+        if token == "flood":
+            raise Throttled("too many")
+        return next((one for one in (ADMIN, TENANT, STRANGER) if one.name == token), None)
+
+    async def allows(self, caller: Caller, access: Access) -> bool:
+        self.asked.append(access)
+        if caller is ADMIN:
+            return True
+        if caller is STRANGER:
+            return False
+        if isinstance(access, PathAccess):
+            return access.verb == "get" and access.path.startswith("/cruise/api/v1/")
+        return access == PodAccess(self.sees)
+
+
+@pytest.fixture
+async def scene() -> Scene:
+    found = await busy_scene()
+    found.authority = Roles()
+    for namespace in ("shop", "other"):
+        await found.store.put_override(namespace, make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+    return found
+
+
+async def status(scene: Scene, token: str | None, method: str, path: str) -> int:
+    async with asking(scene, token, reads_open=False) as api:
+        return (await api.request(method, path, json={"mode": "off"} if method == "PUT" else None)).status_code
+
+
+WEB = "/overrides/shop/Deployment/web"
+
+
+@pytest.mark.parametrize(
+    ("token", "read", "written"),
+    [(None, 401, 401), ("nobody's", 401, 401), ("stranger", 403, 403), ("tenant", 200, 403), ("admin", 200, 200)],
+)
+async def test_each_path_needs_its_right(scene, token, read, written):
+    for path in ("/status", "/nodes", "/outcomes", "/overrides", "/pause", WEB, "/openapi.json", "/interventions"):
+        assert await status(scene, token, "GET", path) == read
+    assert await status(scene, token, "PUT", "/pause") == written
+    assert await status(scene, token, "PUT", WEB) == written
+    assert await scene.store.paused() is (written == 200)
+
+
+@pytest.mark.parametrize(("token", "code"), [("away", 503), ("flood", 429)])
+async def test_where_callers_cannot_be_judged_nobody_gets_in(scene, token, code):
+    assert await status(scene, token, "GET", "/status") == code
+
+
+async def test_a_refusal_says_who_may_not_do_what(scene):
+    async with asking(scene, "tenant", reads_open=False) as api:
+        answered = await api.put("/pause")
+    assert answered.json() == {"error": "tenant may not put /cruise/api/v1/pause: no role of theirs allows it"}
+
+
+async def test_nothing_of_a_request_is_judged_before_its_caller(scene):
+    for token, code in ((None, 401), ("stranger", 403)):
+        for path in ("/nowhere", "/nodes?limit=many", "/pods/NO/good", "/overrides/shop/deployment/web"):
+            assert await status(scene, token, "GET", path) == code
+
+
+def pods_of(document: object) -> set[str]:
+    return namespaces_in(document)
+
+
+@pytest.mark.parametrize(("sees", "expected"), [("shop", {"shop"}), ("other", {"other"}), ("none", set())])
+async def test_a_tenant_sees_the_pods_of_its_namespaces_alone(scene, sees, expected):
+    scene.authority.sees = sees
+    async with asking(scene, "tenant", reads_open=False) as api:
+        nodes = (await api.get("/nodes")).json()
+        assert nodes["total"] == 3
+        assert pods_of(nodes) == expected & {"shop"}
+        one = (await api.get("/nodes/n1")).json()
+        assert pods_of(one) == expected & {"shop"}
+        overrides = (await api.get("/overrides")).json()
+        assert (pods_of(overrides), overrides["total"]) == (expected, len(expected))
+        assert pods_of((await api.get("/outcomes")).json()["items"]) <= expected
+        assert (await api.get(WEB)).status_code == (200 if sees == "shop" else 403)
+        assert (await api.get("/pods/shop/no-such-pod")).status_code == (404 if sees == "shop" else 403)
+        # Of one piece, so that it takes all namespaces.
+        assert (await api.get("/packing")).status_code == 403
+
+
+async def test_an_explanation_names_no_pod_of_another_namespace(scene):
+    [pod, *_] = (await scene.snapshot()).pods
+    async with asking(scene, "tenant", reads_open=False) as api:
+        answered = (await api.get(f"/pods/shop/{pod.name}")).json()
+    assert answered["pod"] == pod.name
+    assert pods_of(answered) == {"shop"}
+
+
+def test_parts_about_other_namespaces_are_left_out():
+    mine, other = {"namespace": "a", "pod": "x"}, {"namespace": "b", "pod": "y"}
+    document = {"list": [mine, other], "one": other, "deep": {"spikes": {"cpu": other, "memory": mine}}, "n": 1}
+    assert namespaces_in(document) == {"a", "b"}
+    assert seen_part(document, {"a"}) == {
+        "list": [mine],
+        "one": None,
+        "deep": {"spikes": {"cpu": None, "memory": mine}},
+        "n": 1,
+    }
+
+
+async def test_probes_are_open_and_metrics_only_where_that_is_set(scene):
+    async def read(path: str, **rules) -> int:
+        app = gated(health_app(list, lambda: b"", scene.app()), GateRules(Roles(), hosts([]), **rules))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://elsewhere") as client:
+            host = {} if path != "/metrics" else {"Host": "127.0.0.1:8080"}
+            return (await client.get(path, headers=host)).status_code
+
+    closed = {"reads_open": False, "metrics_open": False}
+    assert [await read(path, **closed) for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 401]
+    assert await read("/metrics", reads_open=False, metrics_open=True) == 200
+    assert await read("/metrics") == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("cruise", 200),
+        ("CRUISE:8080", 200),
+        ("cruise.", 200),
+        ("localhost:8080", 200),
+        ("127.0.0.1:8080", 200),
+        ("[::1]:8080", 200),
+        ("10.1.2.3", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("cruise.evil.example", 421),
+        ("user@cruise", 421),
+        ("cruise/path", 421),
+        ("", 421),
+        ("[::1", 421),
+        ("cruise:port", 421),
+    ],
+)
+async def test_other_names_are_not_answered(host, code):
+    scene = await busy_scene()
+    async with asking(scene) as api:
+        answered = await api.get("/pause", headers={b"Host": host.encode()})
+    assert answered.status_code == code
+
+
+async def test_two_hosts_are_none():
+    sent = await asked_with([(b"host", b"cruise"), (b"host", b"evil.example")])
+    assert sent == 421
+
+
+async def asked_with(headers: Sequence[tuple[bytes, bytes]]) -> int:
+    found: list[int] = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            found.append(message["status"])
+
+    scope = {"type": "http", "method": "GET", "path": "/api/v1/pause", "headers": headers, "query_string": b""}
+    await (await busy_scene()).app()(scope, receive, send)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("origin", "code"),
+    [
+        (None, 200),
+        ("http://cruise", 200),
+        ("https://cruise", 200),
+        ("http://evil.example", 403),
+        ("http://cruise.evil.example", 403),
+        ("http://cruise:1", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+async def test_a_page_of_another_origin_writes_nothing(scene, origin, code):
+    headers = {} if origin is None else {"Origin": origin}
+    async with asking(scene, "admin") as api:
+        assert (await api.put("/pause", headers=headers)).status_code == code
+        # What it reads, its browser keeps from it.
+        assert (await api.get("/pause", headers=headers)).status_code == 200
+
+
+async def test_one_caller_has_so_many_requests_at_a_time():
+    entered, leave = 0, asyncio.Event()
+
+    async def slow(scope, receive, send):
+        nonlocal entered
+        entered += 1
+        await leave.wait()
+        await answer(scope, send, 200, b"done")
+
+    app = gated(slow, GateRules(Roles(), hosts(["cruise"]), reads_open=False, at_once=2))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://cruise") as client:
+
+        async def ask(token: str) -> httpx.Response:
+            return await client.get("/api/v1/status", headers={"Authorization": f"Bearer {token}"})
+
+        async with asyncio.TaskGroup() as tasks:
+            under_way = [tasks.create_task(ask(token)) for token in ("tenant", "tenant", "admin", "admin")]
+            while entered < 4:
+                await asyncio.sleep(0)
+            refused = await ask("tenant")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            leave.set()
+        assert [task.result().status_code for task in under_way] == [200] * 4
+        assert (await ask("tenant")).status_code == 200
