@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import secrets
 import shutil
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.errors import CruiseError
 
 PASSWORD = "pass word/1"
+DATABASE_SQL = Path(__file__).parents[1] / "deploy" / "database.sql"
 
 
 @contextmanager
@@ -127,6 +129,32 @@ def debian_server() -> Iterator[DebianServer]:
             yield server
         finally:
             server.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class LeastRoles:
+    """The URLs of a database as deploy/database.sql leaves it, by role; nothing is in it yet."""
+
+    administrator: str
+    owner: str
+    serve: str
+    webhook: str
+
+
+@contextmanager
+def least_roles(server: DebianServer) -> Iterator[LeastRoles]:
+    """A database with the three roles of deploy/database.sql; they go with it."""
+    name, password = f"roles_{secrets.token_hex(4)}", secrets.token_hex(8)
+    roles = [f"cruise_{one}" for one in ("owner", "serve", "webhook")]
+    administrator = server.url.removesuffix("postgres") + name
+    change(server.url, f"CREATE DATABASE {name}")
+    change(administrator, DATABASE_SQL.read_text(), *(f"ALTER ROLE {role} PASSWORD '{password}'" for role in roles))
+    try:
+        yield LeastRoles(
+            administrator, *(f"postgresql://{role}:{password}@127.0.0.1:{server.port}/{name}" for role in roles)
+        )
+    finally:
+        change(server.url, f"DROP DATABASE {name} WITH (FORCE)", f"DROP ROLE {', '.join(roles)}")
 
 
 def dsn_below(data_dir: Path) -> str:

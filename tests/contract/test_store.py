@@ -1,11 +1,14 @@
 """What every store keeps: one suite for the memory store, the embedded Postgres and a Postgres reached by URL."""
 
+import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.adapters.store import open_store
+from cruise.adapters.store.tables import metadata
 from cruise.domain.actions import (
     Action,
     ContainerTarget,
@@ -66,7 +70,7 @@ from cruise.domain.usage import (
 from cruise.packer.answer import Status
 from cruise.runtime.ports import Store
 from cruise.simulation.store.store import MemoryStore
-from tests.postgres_servers import dsn_below, emptied
+from tests.postgres_servers import LeastRoles, change, dsn_below, emptied, least_roles
 from tests.tiers import examples, is_long
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 890123, tzinfo=UTC)
@@ -87,17 +91,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="module")
-def open_empty(request: pytest.FixtureRequest) -> StoreOpener:
+def open_empty(request: pytest.FixtureRequest) -> Iterator[StoreOpener]:
     """Opens an empty store of one kind, as often as a test likes."""
     if request.param == "memory":
-        return _memory_store
-    if request.param == "embedded":
+        yield _memory_store
+    elif request.param == "embedded":
         data_dir = request.getfixturevalue("embedded_postgres")
         emptied(dsn_below(data_dir))
-        return lambda: _postgres_store(None, data_dir)
-    server = request.getfixturevalue("debian_postgres")
-    emptied(server.url)
-    return lambda: _postgres_store(server.url, server.directory)
+        yield lambda: _embedded_store(data_dir)
+    else:
+        # Of the roles that share a database, the one of `cruise serve` may do no more than it has to.
+        with least_roles(request.getfixturevalue("debian_postgres")) as roles:
+            # A loop may be running where fixtures are made.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, _migrated(roles)).result()
+            yield lambda: _store_of_serve(roles)
 
 
 @asynccontextmanager
@@ -106,13 +114,26 @@ async def _memory_store() -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def _postgres_store(url, data_dir) -> AsyncIterator[Store]:
-    def surprised(line: str) -> None:
-        raise AssertionError(f"the server is there, and yet: {line}")
-
-    async with open_store(url, data_dir, surprised) as store:
+async def _embedded_store(data_dir: Path) -> AsyncIterator[Store]:
+    async with open_store(None, data_dir, _surprised) as store:
         await store.clear()
         yield store
+
+
+async def _migrated(roles: LeastRoles) -> None:
+    async with open_store(roles.owner, Path("/nowhere"), _surprised):
+        """The schema is made."""
+
+
+@asynccontextmanager
+async def _store_of_serve(roles: LeastRoles) -> AsyncIterator[Store]:
+    change(roles.owner, f"TRUNCATE {', '.join(table.name for table in metadata.sorted_tables)}")
+    async with open_store(roles.serve, Path("/nowhere"), _surprised) as store:
+        yield store
+
+
+def _surprised(line: str) -> None:
+    raise AssertionError(f"the server is there, and yet: {line}")
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """The roles of deploy/database.sql: the owner makes tables, serve writes rows, the webhook reads."""
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,35 +15,13 @@ from cruise.adapters.store.connection import Database, dsn_of
 from cruise.cli.program import main
 from cruise.errors import CruiseError, Unavailable
 from tests.builders import NOW, make_statistic, make_table
-from tests.postgres_servers import DebianServer, change
-
-ROLES = OWNER, SERVE, WEBHOOK = "cruise_owner", "cruise_serve", "cruise_webhook"
-SQL = (Path(__file__).parents[3] / "deploy" / "database.sql").read_text()
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A database as deploy/database.sql leaves it."""
-
-    server: DebianServer
-    name: str
-    password: str
-
-    def url(self, role: str) -> str:
-        return f"postgresql://{role}:{self.password}@127.0.0.1:{self.server.port}/{self.name}"
-
-    def administrator(self) -> str:
-        return self.server.url.removesuffix("postgres") + self.name
+from tests.postgres_servers import DebianServer, LeastRoles, least_roles
 
 
 @pytest.fixture
-def prepared(debian_postgres: DebianServer) -> Iterator[Prepared]:
-    found = Prepared(debian_postgres, f"roles_{secrets.token_hex(4)}", secrets.token_hex(8))
-    change(debian_postgres.url, f"CREATE DATABASE {found.name}")
-    passwords = [f"ALTER ROLE {role} PASSWORD '{found.password}'" for role in ROLES]
-    change(found.administrator(), SQL, *passwords)
-    yield found
-    change(debian_postgres.url, f"DROP DATABASE {found.name} WITH (FORCE)", f"DROP ROLE {', '.join(ROLES)}")
+def roles(debian_postgres: DebianServer) -> Iterator[LeastRoles]:
+    with least_roles(debian_postgres) as found:
+        yield found
 
 
 def give_up(line: str) -> None:
@@ -53,14 +29,14 @@ def give_up(line: str) -> None:
 
 
 @asynccontextmanager
-async def opened(prepared: Prepared, role: str) -> AsyncIterator[PostgresStore]:
-    async with open_store(prepared.url(role), Path("/nowhere"), give_up) as store:
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    async with open_store(url, Path("/nowhere"), give_up) as store:
         yield store
 
 
-def migrated(prepared: Prepared, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
+def migrated(roles: LeastRoles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
     """What `cruise migrate` says."""
-    monkeypatch.setenv("CRUISE_DATABASE_URL", prepared.url(OWNER))
+    monkeypatch.setenv("CRUISE_DATABASE_URL", roles.owner)
     assert main(["migrate", "--format", "json"]) == 0
     return msgspec.json.decode(capsys.readouterr().out)
 
@@ -77,27 +53,27 @@ async def attempted(url: str, statement: str) -> str:
     return "done"
 
 
-def test_the_owner_migrates_and_the_others_wait_for_it(prepared, monkeypatch, capsys):
-    async def told(role: str) -> str:
+def test_the_owner_migrates_and_the_others_wait_for_it(roles, monkeypatch, capsys):
+    async def told(url: str) -> str:
         with pytest.raises(Unavailable) as refused:
-            async with opened(prepared, role):
+            async with opened(url):
                 pass
         return str(refused.value)
 
-    for role in (SERVE, WEBHOOK):
-        assert "run `cruise migrate` as the role that owns it" in asyncio.run(told(role))
-    first, second = (migrated(prepared, monkeypatch, capsys) for _ in range(2))
+    for url in (roles.serve, roles.webhook):
+        assert "run `cruise migrate` as the role that owns it" in asyncio.run(told(url))
+    first, second = (migrated(roles, monkeypatch, capsys) for _ in range(2))
     assert isinstance(first, dict)
     assert first["before"] is None
     assert first["after"]
     assert second == {"before": first["after"], "after": first["after"]}
-    asyncio.run(_served(prepared))
+    asyncio.run(_served(roles))
 
 
-async def _served(prepared: Prepared) -> None:
+async def _served(roles: LeastRoles) -> None:
     """Serve writes rows and changes no table; the webhook reads them and writes none."""
     table = make_table(make_statistic("web-1", "shop"))
-    async with opened(prepared, SERVE) as serve, opened(prepared, WEBHOOK) as webhook:
+    async with opened(roles.serve) as serve, opened(roles.webhook) as webhook:
         await serve.write_statistics(table)
         await serve.set_paused(True)
         await serve.prune(NOW)
@@ -109,7 +85,7 @@ async def _served(prepared: Prepared) -> None:
         with pytest.raises(CruiseError, match="read-only transaction"):
             await webhook.set_paused(False)
     answers = {
-        statement: [await attempted(prepared.url(role), statement) for role in (SERVE, WEBHOOK)]
+        statement: [await attempted(url, statement) for url in (roles.serve, roles.webhook)]
         for statement in (
             "CREATE TABLE own (a int)",
             "DROP TABLE control",
@@ -125,7 +101,7 @@ async def _served(prepared: Prepared) -> None:
     assert {statement: found for statement, found in answers.items() if found not in (refused, read_only)} == {}
     # The setting that makes its transactions read only is the role's to change; its rights are not.
     for statement in ("INSERT INTO control DEFAULT VALUES", "UPDATE control SET paused = false", "DELETE FROM outcome"):
-        found = await attempted(prepared.url(WEBHOOK), f"BEGIN READ WRITE; {statement}")
+        found = await attempted(roles.webhook, f"BEGIN READ WRITE; {statement}")
         assert found == "InsufficientPrivilegeError", statement
 
 
