@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from cruise.adapters.kube.asking.reviews import KubeReviews
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.adapters.kube.writing.actions import perform
 from cruise.adapters.kube.writing.events import PodEvents
+from cruise.adapters.kube.writing.intervention_events import InterventionEvents
 from cruise.adapters.webhook_tls.configuration import publish_ca
 from cruise.adapters.webhook_tls.keeping import AUTHORITIES, CERTIFICATE, KEY
 from cruise.adapters.webhook_tls.secret import TlsSecret
 from cruise.app.serve.leading import contender
 from cruise.domain.actions import Announcement, ContainerTarget, EvictPod, Reason, ResizePod, TaintNode, UntaintNode
-from cruise.domain.cluster import ContainerRole
+from cruise.domain.callers import Deed, Intervention, PodAccess
+from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName
 from tests.controlplane.api import Api, ApiError, Json
@@ -171,13 +174,22 @@ async def test_what_serve_does_goes_through(control_plane: ControlPlane, admin: 
         await perform(client, UntaintNode(there.node, Reason.OVERLOADED))
         announced = Announcement(*of_pod[:3], Reason.OOM_KILLED, "it was killed", warning=True)
         await PodEvents(client, "here").record([announced], LATER)
+        people = InterventionEvents(client, "here", NAMESPACE)
+        await people.record(Intervention(LATER, "ann", Deed.PAUSE), "ann paused")
+        web = WorkloadRef("Deployment", "web")
+        await people.record(Intervention(LATER, "ann", Deed.PUT_OVERRIDE, there.namespace, web), "ann overrode")
+        reviews = KubeReviews(client, lambda: 0.0)
+        caller = await reviews.caller(token(admin, SERVE))
+        assert caller is not None
+        assert await reviews.allows(caller, PodAccess(""))
         remove(admin, named("Lease", NAMESPACE, "cruise-serve", {}, "coordination.k8s.io/v1"))
         for _ in range(2):
             # Made by the first, taken over by the second.
             await contender(client, NAMESPACE, timedelta(seconds=3)).lead(_nothing)
         await perform(client, EvictPod(*of_pod, EvictionRanking.LOW, ResourceName.MEMORY, Reason.RIGHTSIZED))
     assert admin.read("nodes", None, there.node)["spec"] == node["spec"]
-    assert "it was killed" in {one["message"] for one in admin.items("events", there.namespace)}
+    assert {"it was killed", "ann overrode"} <= {one["message"] for one in admin.items("events", there.namespace)}
+    assert "ann paused" in {one["message"] for one in admin.items("events", NAMESPACE)}
     left = admin.items("pods", there.namespace)
     assert all(one["metadata"].get("deletionTimestamp") for one in left)
 
