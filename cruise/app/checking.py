@@ -34,6 +34,7 @@ from cruise.domain.preflight import (
 )
 from cruise.errors import CruiseError, Refused
 from cruise.settings import Settings
+from cruise.settings.table import ApiAuthentication
 
 T = TypeVar("T")
 
@@ -98,7 +99,8 @@ async def _look(client: KubeClient) -> Look:
 
 
 async def _access(client: KubeClient, settings: Settings) -> AccessFacts:
-    needs = required_access(settings.mode, own_namespace(settings.namespace))
+    reviews_callers = settings.api_authentication is ApiAuthentication.KUBERNETES
+    needs = required_access(settings.mode, own_namespace(settings.namespace), reviews_callers=reviews_callers)
     user, allowed = await asyncio.gather(who_asks(client), may(client, needs))
     return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted))
 

@@ -31,12 +31,18 @@ _READ = (
 _STATUS = AccessNeed("get", "configmaps", "", "", "kube-system", "cluster-autoscaler-status")
 
 
-def required_access(mode: Mode, namespace: str) -> tuple[AccessNeed, ...]:
-    """Return what `cruise serve` needs in a mode; `namespace` is its own."""
+def required_access(mode: Mode, namespace: str, *, reviews_callers: bool = False) -> tuple[AccessNeed, ...]:
+    """Return what `cruise serve` needs in a mode; `namespace` is its own.
+
+    With `reviews_callers` it asks the API server who calls its API.
+    """
     needs = [AccessNeed(verb, resource, group) for group, resource in _READ for verb in READ_VERBS]
     needs.append(_STATUS)
     # Of whatever kind an autoscaler's target is.
     needs.append(AccessNeed("get", "*", "*", "scale"))
+    if reviews_callers:
+        needs.append(AccessNeed("create", "tokenreviews", "authentication.k8s.io"))
+        needs.append(AccessNeed("create", "subjectaccessreviews", "authorization.k8s.io"))
     if mode >= Mode.RESIZE:
         lease = [AccessNeed(verb, "leases", "coordination.k8s.io", "", namespace, LEASE) for verb in ("get", "update")]
         needs += [AccessNeed("patch", "pods", "", "resize"), AccessNeed("create", "events"), *lease]

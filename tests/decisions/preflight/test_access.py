@@ -29,4 +29,4 @@ def granted(mode: str) -> Iterator[AccessNeed]:
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.OFF])
 def test_the_rights_of_a_mode_are_those_of_its_files(mode):
-    assert set(required_access(mode, NAMESPACE)) == set(granted(mode.label))
+    assert set(required_access(mode, NAMESPACE, reviews_callers=True)) == set(granted(mode.label))
