@@ -29,11 +29,11 @@ class Spare(NamedTuple):
 
 
 class _Gone(NamedTuple):
-    """A pod that has left, and the node of its replacement; None for one that a node is added for."""
+    """A pod that has left, and the node of its replacement with its need; None for one that a node is added for."""
 
-    pod: Pod
     source: str
     target: str | None
+    need: Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,14 @@ class Destinations:
         """Return the exits of one node's pods."""
         return _ExitsOfNode(self, pods)
 
+    def promised(self) -> dict[str, Resources]:
+        """Return the room that was given to replacements, by node."""
+        found: dict[str, Resources] = {}
+        for gone in self._gone.values():
+            if gone.target is not None:
+                found[gone.target] = found.get(gone.target, NO_RESOURCES) + gone.need
+        return found
+
     def leave(self, pod: Pod) -> bool:
         """Take a pod off its node and give its replacement a place; False, and nothing is done, where there is none."""
         # Replicas come back alike. Where a whole cluster is short, they are far too many to try each one.
@@ -89,7 +97,7 @@ class Destinations:
         if target is None and not self._may_be_ordered_for(fresh):
             places.add(pod, pod.node)
             return False
-        self._gone[key_of(pod)] = _Gone(pod, pod.node, target)
+        self._gone[key_of(pod)] = _Gone(pod.node, target, counted_requests(fresh))
         return True
 
     def come_back(self, pod: Pod) -> None:

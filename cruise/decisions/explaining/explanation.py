@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
@@ -162,23 +161,20 @@ def explain(
             admission=admission,
             claimed=eligibility.claimed(pod),
         )
-    size = partial(
-        size_snapshot,
+    # Where pods can go, what room is promised there and what quotas leave depends on the pods of other nodes.
+    whole = size_snapshot(
         snapshot,
         eligibility,
         statistics,
         policy,
         now,
         refused=refused,
+        nodes=None if policy.rules.careful_evictions else frozenset({node.name}),
         headroom=headroom,
         earlier=earlier,
         replacements=replacements,
     )
-    found = size(nodes=frozenset({node.name}))
-    if found.sized.fit.short and policy.rules.careful_evictions:
-        # Where its pods can go depends on the pods of other nodes that go before them.
-        found = size()
-        found = replace(found, rooms=[room for room in found.rooms if room.node.name == node.name])
+    found = replace(whole, rooms=[room for room in whole.rooms if room.node.name == node.name])
     [plan] = plans_of(found, policy, refused or {}, now)
     own = next((at for at, one in enumerate(found.sized.columns.candidates.pods) if one.pod is pod), None)
     name = (pod.namespace, pod.name)

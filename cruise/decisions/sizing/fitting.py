@@ -83,7 +83,8 @@ class Fit:
 
     `fits` has an entry a node for each resource, `stays` an entry a pod; `evicted` has the nodes with evictions, in
     marking order. `short` has what a node has too little of before anyone goes, and `unfit` what no eviction that may
-    be would mend, by node; `kept` has why pods stay that might have gone, by pod.
+    be would mend, by node; `kept` has why pods stay that might have gone, by pod. `promised` is the room on nodes that
+    replacements are to find there: nothing grows into it.
     """
 
     fits: Mapping[ResourceName, BoolArray]
@@ -92,6 +93,7 @@ class Fit:
     short: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
     unfit: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
     kept: Mapping[int, str] = field(default_factory=dict)
+    promised: Mapping[int, Resources] = field(default_factory=dict)
 
 
 def shortages(columns: NodeColumns) -> dict[int, frozenset[ResourceName]]:

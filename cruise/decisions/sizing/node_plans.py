@@ -1,7 +1,7 @@
 """One pass over nodes: what fits, which pods must go, what every other container gets, and what is done about it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -143,26 +143,33 @@ def size_snapshot(
         table=within_quotas(table, counted, snapshot.quotas) if policy.rules.quotas and snapshot.quotas else table,
     )
 
-    def crowds_at(columns: NodeColumns, short: Mapping[int, frozenset[ResourceName]]) -> Crowds:
+    def crowds_at(
+        columns: NodeColumns, short: Mapping[int, frozenset[ResourceName]]
+    ) -> tuple[Crowds, Destinations | None]:
         if not short:
-            return {}
-        spare = _spare(columns, rooms.rooms)
+            return {}, None
         replacement = replacements(snapshot, eligibility, statistics, policy) if replacements is not None else None
+        places = None if replacement is None else Destinations(snapshot, replacement, _spare(columns, rooms.rooms))
         around = Circumstances(
             cpu_demand=_cpu_demand(columns, rooms.rooms, short, statistics),
             earlier=earlier,
             apart={node: rooms.rooms[node].apart for node in short},
-            exits=None if replacement is None else Destinations(snapshot, replacement, spare).of_node,
+            exits=None if places is None else places.of_node,
         )
-        return crowds_of(columns, eligibility, policy.rules, around, short)
+        return crowds_of(columns, eligibility, policy.rules, around, short), places
 
     short = shortages(demanded)
-    crowds = crowds_at(demanded, short)
+    crowds, places = crowds_at(demanded, short)
     columns = yielding(demanded, [node for node, crowd in crowds.items() if crowd.has_candidates])
     if columns is not demanded:
         short = shortages(columns)
-        crowds = crowds_at(columns, short)
+        crowds, places = crowds_at(columns, short)
     fit = fit_nodes(columns, crowds, short)
+    if places is not None and fit.evicted:
+        promised = places.promised()
+        fit = replace(
+            fit, promised={at: promised[one.name] for at, one in enumerate(columns.nodes) if one.name in promised}
+        )
     refusals = Refusals(snapshot.limit_ranges, _still_refused(rooms, refused or {}, policy, now))
     return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals), crowds)
 

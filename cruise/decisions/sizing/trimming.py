@@ -31,7 +31,9 @@ def trim_to_room(columns: NodeColumns, fit: Fit, sizes: Sizes) -> None:
 
 
 def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray, without: Sizes) -> list[int]:
-    """Take back, in place, growth for which pods that are not patched leave no room; return the pods cut.
+    """Take back, in place, growth for which pods that are not patched, or are yet to come, leave no room.
+
+    Return the pods cut.
 
     A pod inside its dead band or held back may ask for more than its size. Were others to grow by the sizes alone,
     their grows would wait for that room for ever. `patched` flags the pods whose `sizes` are to be written. Nothing is
@@ -48,6 +50,8 @@ def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray
         growth = np.where(patched & managed, np.maximum(sums - counted, 0), 0)
         after = np.where(patched, sums, np.where(managed, counted, 0))
         excess = columns.node_sum(np.where(fit.stays, after, 0)) - columns.available[resource]
+        for node, room in fit.promised.items():
+            excess[node] += room.of(resource)
         for node in np.flatnonzero((excess > 0) & (columns.node_sum(growth) > 0)).tolist():
             growers = {pod: int(growth[pod]) for pod in columns.pods_of(node) if growth[pod]}
             over = int(excess[node])

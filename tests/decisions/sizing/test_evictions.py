@@ -97,6 +97,18 @@ def test_a_place_is_given_once_over_all_nodes():
     assert plans["n2"].reason is Reason.OVERSUBSCRIBED
 
 
+def test_no_other_pod_grows_into_the_place_of_a_replacement():
+    # n2 has 700 m beside the base of its pod, which alone would grow by 500 m; the replacement comes with 500 m.
+    pods, rows = four_singles()
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))][2:] + rows_of(pods[0], cpu=(400, 500))
+    pods[0] = single("a", 400)
+    there = single("there", 100, node="n2")
+    nodes = [make_node(cpu=3150), make_node("n2", cpu=800)]
+    plans = plans_of([*pods, there], [*rows, *rows_of(there, cpu=(100, 600))], nodes)
+    assert gone(plans["n1"]) == ["a"]
+    assert [(one.pod, one.containers[0].requests.cpu_millicores) for one in plans["n2"].resize] == [("there", 300)]
+
+
 def test_a_pod_that_waits_already_has_the_room_first():
     pods, rows = four_singles()
     nodes = [make_node(cpu=4000), make_node("n2", cpu=1500)]
