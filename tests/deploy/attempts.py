@@ -96,6 +96,7 @@ def _on_pods(there: Victims) -> Mapping[str, Attempt]:
         "evict without a grace period": partial(_evict_at_once, there),
         "delete a PersistentVolumeClaim": lambda api: api.delete("persistentvolumeclaims", there.namespace, "one"),
         "tell lies about a node": _event({"kind": "Node", "name": there.node}, "cruise"),
+        "tell lies about a Deployment": _event({"kind": "Deployment", "namespace": "default", "name": "one"}, "cruise"),
         "tell lies in a kubelet's name": _event(
             {"kind": "Pod", "namespace": there.namespace, "name": "one"}, "kubelet", there.namespace
         ),

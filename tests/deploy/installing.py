@@ -1,5 +1,6 @@
 """What stands in deploy/, as a test puts it into a control plane: the files of each mode, and the accounts' tokens."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,12 +100,18 @@ def webhook_at(url: str, namespace: str) -> Json:
 
 def remove(admin: Api, one: Json) -> None:
     """Delete an object, if it is there."""
-    plural = f"{one['kind'].lower()}s.{one['apiVersion'].partition('/')[0]}"
     try:
-        admin.delete(plural, one["metadata"].get("namespace"), one["metadata"]["name"])
+        admin.delete(resource_of(one), one["metadata"].get("namespace"), one["metadata"]["name"])
     except ApiError as error:
         if error.status != 404:
             raise
+
+
+def resource_of(one: Json) -> str:
+    """An object's resource, as kubectl names it."""
+    plural = re.sub("ys$", "ies", one["kind"].lower() + "s")
+    group = one["apiVersion"].rpartition("/")[0]
+    return f"{plural}.{group}" if group else plural
 
 
 def token(admin: Api, account: str) -> str:

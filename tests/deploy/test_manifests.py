@@ -11,7 +11,7 @@ from tests.controlplane.api import Api, ApiError, Json, until
 from tests.controlplane.binaries import programs
 from tests.controlplane.control_plane import ControlPlane
 from tests.deploy import installing
-from tests.deploy.installing import DEPLOY, documents
+from tests.deploy.installing import DEPLOY, documents, resource_of
 
 FILES = sorted(str(file.relative_to(DEPLOY)) for file in DEPLOY.rglob("*.yaml"))
 WORKLOADS = [one for file in FILES for one in documents(file) if one["kind"] in ("Deployment", "Job")]
@@ -25,11 +25,7 @@ def namespace_exists(request: pytest.FixtureRequest) -> None:
 
 
 def dry_run(admin: Api, one: Json) -> Json:
-    group = one["apiVersion"].rpartition("/")[0]
-    plural = re.sub("ys$", "ies", one["kind"].lower() + "s")
-    path = admin.path(
-        f"{plural}.{group}" if group else plural, one["metadata"].get("namespace"), one["metadata"]["name"]
-    )
+    path = admin.path(resource_of(one), one["metadata"].get("namespace"), one["metadata"]["name"])
     query = "?dryRun=All&fieldManager=test&force=true&fieldValidation=Strict"
     answer: Json = admin.request("PATCH", path + query, one, "application/apply-patch+yaml")
     return answer
