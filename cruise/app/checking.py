@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from cruise.adapters.kube.asking.access import may
+from cruise.adapters.kube.asking.access import held_to, may
 from cruise.adapters.kube.asking.discovery import discover
 from cruise.adapters.kube.asking.surroundings import Registration, read_quotas, registration, who_asks
 from cruise.adapters.kube.following.one_time_list import Look, look
@@ -22,7 +22,7 @@ from cruise.adapters.webhook_tls.certificates import certificates_in, read_key_p
 from cruise.adapters.webhook_tls.directory import TlsDirectory
 from cruise.adapters.webhook_tls.keeping import CERTIFICATE, KEY, CertificatePlace
 from cruise.adapters.webhook_tls.secret import TlsSecret
-from cruise.decisions.preflight.access import required_access
+from cruise.decisions.preflight.access import POLICIES, required_access
 from cruise.domain.cluster import Snapshot
 from cruise.domain.preflight import (
     AccessFacts,
@@ -101,8 +101,8 @@ async def _look(client: KubeClient) -> Look:
 async def _access(client: KubeClient, settings: Settings) -> AccessFacts:
     reviews_callers = settings.api_authentication is ApiAuthentication.KUBERNETES
     needs = required_access(settings.mode, own_namespace(settings.namespace), reviews_callers=reviews_callers)
-    user, allowed = await asyncio.gather(who_asks(client), may(client, needs))
-    return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted))
+    user, allowed, held = await asyncio.gather(who_asks(client), may(client, needs), held_to(client, POLICIES))
+    return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted), held)
 
 
 async def _usage(

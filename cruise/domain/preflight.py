@@ -35,10 +35,14 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class AccessFacts:
-    """Who asks, and what of the needs is denied."""
+    """Who asks, and what of the needs is denied.
+
+    `held` tells whether policies hold cruise's accounts to their own writes, None where that cannot be looked at.
+    """
 
     account: str | None
     denied: tuple[AccessNeed, ...]
+    held: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def hold_to_policies(admin: Api) -> None:
     anybody = empowered(admin, SERVE)
 
     def refused() -> bool:
-        path = admin.path("configmaps", NAMESPACE) + "?dryRun=All"
+        path = admin.path("configmaps", "default") + "?dryRun=All"
         try:
             anybody.request("POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "any"}})
         except ApiError as error:

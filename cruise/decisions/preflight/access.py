@@ -5,6 +5,7 @@ from cruise.domain.preflight import AccessNeed
 
 READ_VERBS = ("get", "list", "watch")
 LEASE = "cruise-serve"
+POLICIES = "cruise-accounts"
 _READ = (
     ("", "pods"),
     ("", "nodes"),

@@ -21,6 +21,7 @@ def decide_preflight(found: Surroundings, mode: Mode, now: datetime) -> list[Che
         items += _server(found.server, mode)
     if found.access is not None:
         items.append(_access(found.access, mode))
+        items += _held(found.access, mode)
     if found.prometheus is not None:
         items += usage_items(found.prometheus, found.snapshot, now)
     if found.store is not None:
@@ -62,6 +63,16 @@ def _access(facts: AccessFacts, mode: Mode) -> CheckItem:
     files = " ".join(f"-f deploy/rbac/{one.label}.yaml" for one in Mode if Mode.OBSERVE <= one <= mode)
     fix = f"kubectl apply {files}; to see what cruise's own account may, run this in its pod"
     return CheckItem("rights", "RBAC", Level.RED, words, fix)
+
+
+def _held(facts: AccessFacts, mode: Mode) -> Iterator[CheckItem]:
+    if facts.held:
+        yield CheckItem("rights", "policies", Level.OK, "the API server holds cruise's accounts to their own writes")
+    elif facts.held is False and mode <= Mode.OBSERVE:
+        yield CheckItem("rights", "policies", Level.OK, "no policy holds cruise's accounts, whose roles write nothing")
+    elif facts.held is False:
+        words = "no policy holds cruise's accounts: a stolen token may do all that roles grant"
+        yield CheckItem("rights", "policies", Level.WARN, words, "kubectl apply -f deploy/policies.yaml")
 
 
 def _store(facts: StoreFacts, mode: Mode) -> CheckItem:

@@ -113,6 +113,8 @@ CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
     "no load": (usage(loaded=1), "metrics: node load", (W, W, W, W)),
     "nothing runs": (usage(queried=0, with_cpu=0, with_memory=0), "metrics: series", (W, W, W, W)),
     "no database": ({"store": StoreFacts("db", False, problem="nothing listens")}, "database: postgres", (R, R, R, R)),
+    "no policies": ({"access": AccessFacts("me", (), held=False)}, "rights: policies", (O, W, W, W)),
+    "policies": ({"access": AccessFacts("me", (), held=True)}, "rights: policies", (O, O, O, O)),
     "any server": ({"store": StoreFacts("db", False, verified=False)}, "database: TLS", (W, W, W, W)),
     "embedded": ({"store": StoreFacts("under /x", True)}, "database: postgres", (O, W, W, W)),
     "older": (

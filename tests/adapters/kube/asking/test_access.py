@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.kube.asking.access import may
+from cruise.adapters.kube.asking.access import held_to, may
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.domain.preflight import AccessNeed
@@ -10,6 +10,7 @@ from cruise.errors import Unavailable
 from tests.adapters.kube.answering_server import Answer, asking, in_turn, status
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
+from tests.deploy.installing import hold_to_policies
 
 RESIZE = AccessNeed("patch", "pods", subresource="resize")
 
@@ -17,6 +18,17 @@ RESIZE = AccessNeed("patch", "pods", subresource="resize")
 async def test_an_admin_may_everything(client: KubeClient):
     needs = [RESIZE, AccessNeed("delete", "nodes"), AccessNeed("update", "leases", "coordination.k8s.io")]
     assert await may(client, needs) == [True, True, True]
+
+
+async def test_who_may_look_knows_whether_policies_are_there(
+    control_plane: ControlPlane, client: KubeClient, admin: Api
+):
+    hold_to_policies(admin)
+    assert await held_to(client, "cruise-accounts") is True
+    assert await held_to(client, "of-nobody") is False
+    nobody = admin.service_account_token("default", "default")
+    async with connect(KubeSettings(control_plane.kubeconfig("nobody", nobody))) as other:
+        assert await held_to(other, "cruise-accounts") is None
 
 
 async def test_nothing_asked_is_nothing_answered(client: KubeClient):
