@@ -1,11 +1,13 @@
 """What a worker takes next: a file, whose fixtures are then made once, or one test of those that mostly wait."""
 
+from collections.abc import Iterable, Sequence
+
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # Their fixtures are a worker's or a test's own, so that nothing is made twice.
 ONE_BY_ONE = ("tests/adapters/kube/leading/", "tests/e2e/live/", "tests/e2e/test_serve", "tests/e2e/test_webhook")
-# Who waits longest begins first, and what only computes fills up the end.
+# Who waits longest begins first.
 FIRST = ("e2e", "adapters")
 
 
@@ -17,16 +19,39 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
+        return unit_of(nodeid)
+
+
+def unit_of(nodeid: str) -> str:
+    """Return what a worker takes at once: the test, or its file."""
+    return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what waits longest first, and files without servers last; the order within a folder stays."""
+    """Put what waits longest first; where workers share the tests, spread those that compute evenly among the others.
+
+    The order within a file stays.
+    """
     with_servers = {item.path for item in items if item.get_closest_marker("server")}
 
     def turn(item: pytest.Item) -> int:
         folders = item.path.relative_to(config.rootpath).parts
-        others = len(FIRST) + (item.path not in with_servers)
-        return next((place for place, name in enumerate(FIRST) if name in folders), others)
+        return next((place for place, name in enumerate(FIRST) if name in folders), len(FIRST))
 
-    items.sort(key=turn)
+    waiting = sorted((item for item in items if item.path in with_servers), key=turn)
+    computing = [item for item in items if item.path not in with_servers]
+    items[:] = spread(units(waiting), units(computing)) if hasattr(config, "workerinput") else waiting + computing
+
+
+def units(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
+    """Return the tests by what a worker takes at once, in the order of each one's first."""
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        found.setdefault(unit_of(item.nodeid), []).append(item)
+    return list(found.values())
+
+
+def spread(*kinds: Sequence[Sequence[pytest.Item]]) -> list[pytest.Item]:
+    """Return all tests in such an order that units of each kind are as frequent in the beginning as in the end."""
+    placed = [((place + 0.5) / len(kind), unit) for kind in kinds for place, unit in enumerate(kind)]
+    return [item for _, unit in sorted(placed, key=lambda one: one[0]) for item in unit]
