@@ -26,7 +26,8 @@ async def test_who_may_look_knows_whether_policies_are_there(
     hold_to_policies(admin)
     assert await held_to(client, "cruise-accounts") is True
     assert await held_to(client, "of-nobody") is False
-    nobody = admin.service_account_token("default", "default")
+    admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "nobody"}})
+    nobody = admin.service_account_token("default", "nobody")
     async with connect(KubeSettings(control_plane.kubeconfig("nobody", nobody))) as other:
         assert await held_to(other, "cruise-accounts") is None
 
