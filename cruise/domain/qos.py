@@ -7,15 +7,20 @@ from cruise.domain.resources import Amounts
 
 
 def qos_class(pod: Pod) -> QosClass:
-    """Return the class that the pod's stated requests and limits give it, whatever `pod.qos` says.
+    """Return the class that the pod's stated requests and limits give it, whatever `pod.qos` says."""
+    return qos_of(pod.containers, pod.pod_requests, pod.pod_limits)
+
+
+def qos_of(containers: Iterable[Container], pod_requests: Amounts | None, pod_limits: Amounts | None) -> QosClass:
+    """Return the class of a pod with these containers, and with resources of its own where it states any.
 
     Guaranteed: CPU and memory limits everywhere, each equal to its request; BestEffort: nothing stated anywhere.
     Pod-level resources, where there are any, speak for the whole pod. Source: Pod Quality of Service Classes.
     """
-    if pod.pod_requests is not None or pod.pod_limits is not None:
-        stated = [(pod.pod_requests or Amounts(), pod.pod_limits or Amounts())]
+    if pod_requests is not None or pod_limits is not None:
+        stated = [(pod_requests or Amounts(), pod_limits or Amounts())]
     else:
-        stated = list(_stated(pod.containers))
+        stated = [(container.requests, container.limits) for container in containers]
     if all(requests.empty and limits.empty for requests, limits in stated):
         return QosClass.BEST_EFFORT
     if all(
@@ -24,7 +29,3 @@ def qos_class(pod: Pod) -> QosClass:
     ):
         return QosClass.GUARANTEED
     return QosClass.BURSTABLE
-
-
-def _stated(containers: Iterable[Container]) -> Iterable[tuple[Amounts, Amounts]]:
-    return ((container.requests, container.limits) for container in containers)

@@ -1,6 +1,6 @@
 """What kube-scheduler counts for a pod: the room that it takes on its node."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cruise.domain.cluster import Container, ContainerRole, Pod, ResizePending
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
@@ -16,8 +16,8 @@ def counted_container(container: Container, infeasible: bool = False) -> Resourc
     return Resources(cpu, memory)
 
 
-def counted_requests(pod: Pod) -> Resources:
-    """Return what kube-scheduler counts for a pod on its node.
+def counted_requests(pod: Pod, containers: Sequence[Container] | None = None) -> Resources:
+    """Return what kube-scheduler counts for a pod on its node, with other containers where some are given.
 
     Main containers and sidecars are summed; a regular init container needs its own requests beside the sidecars
     started before it, and the largest such need is a floor; pod-level requests replace the result for the resource
@@ -28,7 +28,7 @@ def counted_requests(pod: Pod) -> Resources:
         return NO_RESOURCES
     infeasible = pod.resize.pending is ResizePending.INFEASIBLE
     cpu = memory = sidecar_cpu = sidecar_memory = floor_cpu = floor_memory = 0
-    for container in pod.containers:
+    for container in pod.containers if containers is None else containers:
         own_cpu, own_memory = _counted(container, infeasible)
         role = container.role
         if role is ContainerRole.INIT:

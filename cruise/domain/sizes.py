@@ -4,19 +4,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import ContainerRole, Pod
+from cruise.domain.cluster import Container, ContainerRole, Pod
 
 
 def with_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
     """Return the pod with the targets' requests and limits in place of its own."""
+    return replace(pod, containers=sized_containers(pod, targets))
+
+
+def sized_containers(pod: Pod, targets: Sequence[ContainerTarget]) -> tuple[Container, ...]:
+    """Return the pod's containers with the targets' requests and limits in place of their own."""
     named = {target.container: target for target in targets}
-    containers = tuple(
-        replace(container, requests=named[container.name].requests, limits=named[container.name].limits)
-        if container.name in named
-        else container
-        for container in pod.containers
+    return tuple(
+        [
+            replace(container, requests=named[container.name].requests, limits=named[container.name].limits)
+            if container.name in named
+            else container
+            for container in pod.containers
+        ]
     )
-    return replace(pod, containers=containers)
 
 
 def spec_targets(pod: Pod) -> tuple[ContainerTarget, ...]:

@@ -18,10 +18,10 @@ from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, Quota
 from cruise.domain.headroom import Sharing
 from cruise.domain.policy import AdmissionSize, Policy
-from cruise.domain.qos import qos_class
+from cruise.domain.qos import qos_of
 from cruise.domain.resources import Amounts, ResourceName, Resources, whole_mebibytes
 from cruise.domain.revisions import originals_of
-from cruise.domain.sizes import with_sizes
+from cruise.domain.sizes import sized_containers
 from cruise.domain.usage import Statistic, StatisticsTable
 
 
@@ -116,9 +116,10 @@ def _judged(
 
 def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
     """Return the pod as it is created after a mutation, with annotations added; its own win."""
-    sized = with_sizes(replace(pod, annotations={**annotations, **pod.annotations}), mutation.containers)
-    qos = qos_class(sized)
-    return sized if qos is sized.qos else replace(sized, qos=qos)
+    containers = sized_containers(pod, mutation.containers)
+    qos = qos_of(containers, pod.pod_requests, pod.pod_limits)
+    # At once: a pod has many fields, and each copy takes as long as a decision.
+    return replace(pod, containers=containers, qos=qos, annotations={**annotations, **pod.annotations})
 
 
 def _requesting(

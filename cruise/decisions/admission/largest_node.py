@@ -12,7 +12,7 @@ from cruise.domain.cluster import Pod
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
 from cruise.domain.revisions import originals_of
-from cruise.domain.sizes import with_sizes
+from cruise.domain.sizes import sized_containers
 
 _UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
@@ -29,7 +29,7 @@ def within_largest_node(
 
     With `keeps_template` no request falls below what the pod asks by itself, or below its target where that is less.
     """
-    need = counted_requests(with_sizes(pod, targets))
+    need = counted_requests(pod, sized_containers(pod, targets))
     rooms = []
     for room in nodes.rooms(pod):
         # Mostly the first does.

@@ -10,9 +10,9 @@ from cruise.decisions.sizing.dead_band import DeadBand, dead_band_of
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending
 from cruise.domain.policy import Policy
-from cruise.domain.qos import qos_class
+from cruise.domain.qos import qos_of
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, Resources
-from cruise.domain.sizes import with_sizes
+from cruise.domain.sizes import sized_containers
 
 
 def withdraw_pending(
@@ -136,7 +136,7 @@ def becomes_guaranteed(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
     # One container whose limit is not its request settles it, long before the class has to be worked out.
     if any(_has_play(target.requests, target.limits) for target in targets):
         return False
-    return qos_class(with_sizes(pod, targets)) is QosClass.GUARANTEED
+    return qos_of(sized_containers(pod, targets), pod.pod_requests, pod.pod_limits) is QosClass.GUARANTEED
 
 
 def _has_play(requests: Amounts, limits: Amounts) -> bool:

@@ -1,7 +1,7 @@
 """Pods: one decoder for watch events, admission reviews and snapshot files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from sys import intern
 from typing import Any
@@ -17,7 +17,7 @@ from cruise.domain.cluster import (
     ResizeState,
     WorkloadRef,
 )
-from cruise.domain.qos import qos_class
+from cruise.domain.qos import qos_of
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import StringMaps
@@ -77,7 +77,7 @@ class PodReader:
         preempts = read_preempting(spec.preemption_policy, "spec.preemptionPolicy")
         phase = status.phase or ("Running" if node else "Pending")
         conditions = [condition for condition in status.conditions or () if condition.type in _READ_CONDITIONS]
-        pod = Pod(
+        return Pod(
             namespace=namespace,
             name=metadata.name,
             uid=metadata.uid or "",
@@ -94,7 +94,7 @@ class PodReader:
             terminating=metadata.deletion_timestamp is not None,
             created_at=metadata.creation_timestamp,
             priority=given.priority if given else spec.priority or 0,
-            qos=_stated_qos(status) or QosClass.BURSTABLE,
+            qos=_stated_qos(status) or qos_of(containers, pod_requests, pod_limits),
             overhead=read_amounts(spec.overhead, "spec.overhead").resources if spec.overhead else NO_RESOURCES,
             pod_requests=pod_requests,
             pod_limits=pod_limits,
@@ -109,7 +109,6 @@ class PodReader:
             preempts=preempts and (given is None or given.preempts),
             priority_class=intern(spec.priority_class_name or ""),
         )
-        return pod if status.qos_class else replace(pod, qos=qos_class(pod))
 
 
 def decode_pod(document: PodObject | Mapping[str, Any], owners: Owners = NO_OWNERS) -> Pod:
