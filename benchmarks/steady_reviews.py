@@ -1,0 +1,98 @@
+"""Usual reviews at a constant rate while somebody attacks: `python -m benchmarks.steady_reviews` prints latencies.
+
+A connection that the server ends is opened again, and what was asked on it counts as failed. Latencies count from when
+a review was due.
+"""
+
+import asyncio
+import json
+import os
+import ssl
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvloop
+
+from benchmarks.open_loop import CLIENT_CORE, as_request
+
+_CONNECTIONS = 8
+_PATIENCE_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Told:
+    """Latencies in seconds of what was answered, and how many were not."""
+
+    latencies: list[float] = field(default_factory=list)
+    failed: int = 0
+
+
+async def reviews_at(port: int, bodies: Sequence[bytes], rate: float, seconds: float) -> Told:
+    """Ask for some time."""
+    told, due = Told(), asyncio.Queue[tuple[float, bytes]]()
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(_ask(port, due, told)) for _ in range(_CONNECTIONS)]
+        began = time.perf_counter()
+        for number in range(int(rate * seconds)):
+            at = began + number / rate
+            await asyncio.sleep(max(0.0, at - time.perf_counter()))
+            due.put_nowait((at, as_request(bodies[number % len(bodies)])))
+        await due.join()
+        for task in asking:
+            task.cancel()
+    return told
+
+
+async def _ask(port: int, due: "asyncio.Queue[tuple[float, bytes]]", told: Told) -> None:
+    connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    while True:
+        at, request = await due.get()
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                connection = connection or await asyncio.open_connection("127.0.0.1", port, ssl=trusting())
+                reader, writer = connection
+                writer.write(request)
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                await reader.readexactly(length)
+            if not head.startswith(b"HTTP/1.1 200"):
+                raise ConnectionError(head)
+            told.latencies.append(time.perf_counter() - at)
+        except (OSError, EOFError, TimeoutError):
+            told.failed += 1
+            if connection is not None:
+                connection[1].transport.abort()
+            connection = None
+        due.task_done()
+
+
+def answer_to(port: int, path: str, body: bytes) -> bytes:
+    """Return the body of the answer to one request."""
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{port}{path}", body, {"Content-Type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request, context=trusting(), timeout=_PATIENCE_SECONDS) as answered:
+        return bytes(answered.read())
+
+
+def trusting() -> ssl.SSLContext:
+    """A client's context that takes any certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def main() -> None:
+    """Take port, file of bodies (one a line), rate and seconds; print what was found as JSON."""
+    port, place, rate, seconds = sys.argv[1:]
+    os.sched_setaffinity(0, {CLIENT_CORE})
+    told = uvloop.run(reviews_at(int(port), Path(place).read_bytes().splitlines(), float(rate), float(seconds)))
+    print(json.dumps([told.latencies, told.failed]))
+
+
+if __name__ == "__main__":
+    main()
