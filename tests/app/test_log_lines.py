@@ -117,3 +117,23 @@ def test_a_traceback_shows_where_it_failed_and_no_variable(form: str):
     assert out.getvalue().count("of 17 characters") >= 2
     assert "test_log_lines.py" in out.getvalue()
     assert "canary8c1d" not in out.getvalue()
+
+
+def test_what_users_wrote_is_shown_and_cut():
+    hostile = "\x1b]0;owned\x07\x9b2J\u202e\nlevel=error forged"
+    for form in ("text", "json"):
+        out = lines(form)
+        log = structlog.get_logger()
+        log.warning("held", detail=hostile, several=[hostile], annotation="y" * 100_000)
+        logging.getLogger("library").warning("said: %s", hostile)
+        try:
+            raise ValueError(hostile)
+        except ValueError:
+            log.exception("broken")
+        written = out.getvalue()
+        assert not set(written) & set("\x1b\x07\x9b\u202e"), form
+        assert len(written) < 12_000
+        if form == "json":
+            assert json.loads(written.splitlines()[0])["detail"] == hostile
+        else:
+            assert [line for line in written.splitlines()[:2] if line.startswith("level=")] == []

@@ -76,7 +76,8 @@ async def certificate(settings: Settings) -> AsyncIterator[ssl.SSLContext | None
 def service_names(service: str, settings: Settings) -> list[str]:
     """Return what a Service is called within its cluster, its full name first."""
     namespace = own_namespace(settings.namespace)
-    return [f"{service}.{namespace}.svc", f"{service}.{namespace}", service]
+    full = f"{service}.{namespace}.svc"
+    return [full, f"{full}.cluster.local", f"{service}.{namespace}", service]
 
 
 def host_of(settings: Settings) -> str:

@@ -62,7 +62,9 @@ async def test_what_is_open_follows_from_where_it_listens(tmp_path: Path):
         assert opened(api_authentication=KUBERNETES) == (False, False)
         assert isinstance(gate_rules(Settings(api_token_file=token), client).authority, StaticToken)
         hosts = gate_rules(Settings(http_allowed_hosts=frozenset({"Cruise.example"})), client).hosts
-        assert all(map(hosts.allows, ("cruise.example:443", "cruise.cruise.svc", "localhost")))
+        own = ("cruise.cruise.svc", "cruise.cruise.svc.cluster.local:8080", "localhost")
+        assert all(map(hosts.allows, ("cruise.example:443", *own)))
+        assert not hosts.allows("cruise.cruise.svc.evil.example")
 
 
 async def shown(context: ssl.SSLContext, address: str = "127.0.0.1") -> x509.Certificate:
