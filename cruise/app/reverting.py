@@ -60,8 +60,10 @@ async def revert(
             before = await cluster.snapshot()
             _check_namespace(namespace, before)
             paused_before = await store.paused()
+            caller = local_caller()
+            await store.record_intervention(Intervention(wall_clock(), caller, Deed.REVERT, namespace))
             if not paused_before:
-                await store.record_intervention(Intervention(wall_clock(), local_caller(), Deed.PAUSE, detail="revert"))
+                await store.record_intervention(Intervention(wall_clock(), caller, Deed.PAUSE))
                 await store.set_paused(True)
                 await asyncio.sleep(_PAUSE_TAKES_HOLD.total_seconds())
             now = wall_clock()

@@ -48,13 +48,17 @@ class Deed(StrEnum):
 
     PAUSE = "pause"
     RESUME = "resume"
+    REVERT = "revert"
     PUT_OVERRIDE = "put-override"
     DELETE_OVERRIDE = "delete-override"
 
 
 @dataclass(frozen=True, slots=True)
 class Intervention:
-    """Who did what: an override has a namespace, a workload and its settings in `detail`, a pause none of them."""
+    """Who did what: an override has a namespace, a workload and its settings in `detail`, a pause none of them.
+
+    A revert has a namespace where it was of one alone.
+    """
 
     at: datetime
     caller: str

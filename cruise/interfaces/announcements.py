@@ -54,6 +54,7 @@ def announcements_of(
 _DEEDS = {
     Deed.PAUSE: "{} paused cruise: no write to the cluster begins",
     Deed.RESUME: "{} let cruise write to the cluster again",
+    Deed.REVERT: "{} had pods put back to their original sizes",
     Deed.PUT_OVERRIDE: "{} set overrides: {}",
     Deed.DELETE_OVERRIDE: "{} removed the stored overrides",
 }

@@ -9,7 +9,7 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from cruise import __version__
-from cruise.errors import CruiseError
+from cruise.errors import CruiseError, Throttled
 from cruise.interfaces.http.controller import controller_routes
 from cruise.interfaces.http.interventions import intervention_routes
 from cruise.interfaces.http.overrides import override_routes
@@ -66,6 +66,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:
+    if isinstance(error, Throttled):
+        return _failure(429, str(error), {"Retry-After": "1"})
     return _failure(503, str(error))
 
 
