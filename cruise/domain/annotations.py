@@ -213,6 +213,15 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 # What Karpenter labels its nodes by, the second in versions before 0.32.
 NODE_POOL, OLD_NODE_POOL = "karpenter.sh/nodepool", "karpenter.sh/provisioner-name"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+# What the nodes of a group have in common, by provider.
+NODE_GROUPS = (
+    NODE_POOL,
+    OLD_NODE_POOL,
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+)
 APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 
 # Read as whether the object is to be left alone.
@@ -231,7 +240,7 @@ TABLE = (
     Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
     *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
-    *map(Annotation, (APP_NAME, APP_COMPONENT, NODE_POOL, OLD_NODE_POOL)),
+    *map(Annotation, (APP_NAME, APP_COMPONENT, INSTANCE_TYPE, *NODE_GROUPS)),
 )
 RECORDS = frozenset(one.name for one in TABLE if one.set_by == (Setter.CRUISE,))
 _READ_BY_DECISIONS = frozenset([*(one.name for one in PROTECTIVE), MIRROR_POD])

@@ -291,7 +291,8 @@ class Snapshot:
 
     `workloads` is keyed by (namespace, workload), `namespace_annotations`, `limit_ranges` and `quotas` by namespace.
     `oom_kills` are those that the pods' statuses still show, in the pods' order. `scales` has what the scale of an
-    autoscaler's target selects, by namespace and target, for kinds whose pods do not name them.
+    autoscaler's target selects, by namespace and target, for kinds whose pods do not name them. `former_nodes` has one
+    node of each kind that was there lately and is not now, where nodes come and go by themselves.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -307,6 +308,12 @@ class Snapshot:
     node_autoscaler: NodeAutoscaler | None = None
     vertical_autoscalers: tuple[VerticalAutoscaler, ...] = ()
     scales: Mapping[tuple[str, WorkloadRef], LabelSelector] = field(default_factory=dict)
+    former_nodes: tuple[Node, ...] = ()
+
+    @property
+    def known_nodes(self) -> tuple[Node, ...]:
+        """The nodes that there are, and one of each kind that may come again."""
+        return self.nodes + self.former_nodes
 
 
 @dataclass(frozen=True, slots=True)

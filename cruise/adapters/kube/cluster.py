@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from cruise.adapters.kube.asking.node_autoscaling import AskedNodeAutoscaler
 from cruise.adapters.kube.following.cache import Cache
+from cruise.adapters.kube.following.former_nodes import FormerNodes
 from cruise.adapters.kube.following.kinds import ALL_KINDS, FIRST_LISTED, NODES, PODS, Kind
 from cruise.adapters.kube.following.scales import ScaleReader
 from cruise.adapters.kube.following.watch_lines import WatchLines, named, shared
@@ -50,6 +51,7 @@ class KubeCluster:
         self._may_write = may_write
         self._most_lag_seconds = most_lag_seconds
         self._cache = Cache()
+        self._former_nodes = FormerNodes(clock)
         self._node_autoscaling = node_autoscaling
         self._asked = AskedNodeAutoscaler(client)
         timing = timing or Timing()
@@ -108,7 +110,10 @@ class KubeCluster:
         await self._written.settle()
         snapshot = self._cache.snapshot()
         seen = snapshot.node_autoscaler or self._asked.seen
-        return replace(snapshot, node_autoscaler=self._node_autoscaling.settled(seen))
+        autoscaler = self._node_autoscaling.settled(seen)
+        # Where nodes do not come by themselves, one that is gone is gone.
+        former = () if autoscaler is None else self._former_nodes.beside(snapshot.nodes)
+        return replace(snapshot, node_autoscaler=autoscaler, former_nodes=former)
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
         document = await self._read_pod(namespace, name)

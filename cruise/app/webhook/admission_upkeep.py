@@ -119,6 +119,7 @@ def _parts_read(snapshot: Snapshot) -> tuple[object, ...]:
     """Return what admission reads of a snapshot; parts that did not change are the same objects as before."""
     return (
         snapshot.nodes,
+        snapshot.former_nodes,
         snapshot.workloads,
         snapshot.autoscalers,
         snapshot.vertical_autoscalers,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.admission.largest_node import within_largest_node
+from cruise.decisions.admission.largest_node import Terms, within_largest_node
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility
@@ -58,8 +58,8 @@ def decide_admission(
 ) -> Mutate | Leave:
     """Size a pod at its creation: requests from the peak, memory limit from the 7-day maximum, no CPU limit.
 
-    Deciding again on the mutated pod leaves it. `nodes` are those that exist now; `limit_ranges` and `quotas` are
-    those of the pod's namespace.
+    Deciding again on the mutated pod leaves it. `nodes` are those that it may run on, now or once they come;
+    `limit_ranges` and `quotas` are those of the pod's namespace.
     """
     guidance = eligibility.guidance_of(pod)
     reason = eligibility.why_untouchable_at_admission(pod)
@@ -87,10 +87,7 @@ def decide_admission(
     ceilings = [ceiling_of(limit, eligibility.largest_memory, policy) for limit in _template_limits(pod, sized)]
     bounds = [container_bounds(guidance, container.name, limit_ranges, policy.floor) for container in sized]
     targets = _requesting(sized, wanted, bounds, managed)
-    # Where nodes are ordered for pods, none of today says how large a pod may be.
-    lasting = policy.rules.lasting_templates
-    if not (lasting and eligibility.nodes_autoscale):
-        targets = within_largest_node(pod, targets, managed, nodes, keeps_template=lasting)
+    targets = within_largest_node(pod, targets, managed, nodes, _terms(pod, eligibility, policy))
     targets = _limited(targets, known, ceilings, bounds, managed, limit_ranges, quotas, nodes, policy)
     if new_revision:
         targets = _with_stated_limits(targets, sized, managed)
@@ -98,6 +95,13 @@ def decide_admission(
     if quotas and isinstance(decision, Mutate) and breaks_quota(pod, decision.containers, quotas):
         return Leave(Reason.QUOTA)
     return decision
+
+
+def _terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> Terms:
+    """Return the terms of the cut: the first design cut templates as well, and knew nothing of DaemonSets."""
+    if not policy.rules.lasting_templates:
+        return Terms(keeps_template=False)
+    return Terms(reserved=eligibility.daemons_beside(pod), nodes_come=eligibility.nodes_autoscale)
 
 
 def _judged(

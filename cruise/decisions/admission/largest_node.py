@@ -1,20 +1,35 @@
-"""New pods that no node of today could hold: cut to the largest one, but not below what their template asks.
+"""New pods that no known node could hold: cut to the largest one, but not below what their template asks.
 
 The largest node may be gone for an hour, or be ordered for this very pod: only what cruise itself adds is cut.
+ADR 0038 says why that holds where nodes are ordered for pods as well.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Pod
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.revisions import originals_of
 from cruise.domain.sizes import sized_containers
 
 _UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the cut goes by.
+
+    With `keeps_template` no request falls below what the pod asks by itself, or below its target where that is less.
+    `reserved` is what the DaemonSets' pods take of every node. Where `nodes_come` for pods and no known node could run
+    this one, nothing is added to what it asks; else such a pod is left as it is.
+    """
+
+    keeps_template: bool = True
+    reserved: Resources = NO_RESOURCES
+    nodes_come: bool = False
 
 
 def within_largest_node(
@@ -22,30 +37,28 @@ def within_largest_node(
     targets: Sequence[ContainerTarget],
     managed: frozenset[ResourceName],
     nodes: NodeIndex,
-    *,
-    keeps_template: bool,
+    terms: Terms,
 ) -> list[ContainerTarget]:
-    """Cut requests to the largest node that the pod could run on, so that it does not stay pending for good.
-
-    With `keeps_template` no request falls below what the pod asks by itself, or below its target where that is less.
-    """
-    need = counted_requests(pod, sized_containers(pod, targets))
+    """Cut requests to the largest node that the pod could run on, so that it does not stay pending for good."""
+    need = counted_requests(pod, sized_containers(pod, targets)) + terms.reserved
     rooms = []
     for room in nodes.rooms(pod):
         # Mostly the first does.
         if need.fits_in(room):
             return list(targets)
         rooms.append(room)
-    if not rooms:
+    if not rooms and not terms.nodes_come:
         return list(targets)
-    largest = max(rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores))
-    room = largest - pod.overhead
+    largest = max(
+        rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores), default=NO_RESOURCES
+    )
+    room = largest - terms.reserved - pod.overhead
     originals = originals_of(pod)
     submitted = [originals.get(one.name, (one.requests,))[0] for one in pod.sized_containers]
     cuts = {
         resource: _cut(
             [target.requests.resources.of(resource) for target in targets],
-            [one.resources.of(resource) if keeps_template else 0 for one in submitted],
+            [one.resources.of(resource) if terms.keeps_template else 0 for one in submitted],
             room.of(resource),
             _UNITS[resource],
         )

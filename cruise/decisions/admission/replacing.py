@@ -27,7 +27,7 @@ def replacements(
     if not policy.rules.careful_evictions:
         return None
 
-    nodes = NodeIndex(snapshot.nodes)
+    nodes = NodeIndex(snapshot.known_nodes)
 
     def of(pod: Pod) -> Pod | None:
         created = _created_anew(pod, snapshot)

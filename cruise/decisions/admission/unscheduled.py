@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cruise.decisions.admission.admission import Leave, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
@@ -17,6 +17,9 @@ from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.domain.usage import StatisticsTable
+
+# By then a node that is ordered has come. One that was there lately is not for sale, or not for this pod.
+_NODES_COME_WITHIN = timedelta(minutes=10)
 
 
 def decide_unscheduled(
@@ -36,8 +39,13 @@ def decide_unscheduled(
     if not waiting:
         return [], []
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
-    nodes = NodeIndex(snapshot.nodes)
-    decided = [_decide(pod, eligibility, statistics, snapshot, nodes, policy, refused or {}) for pod in waiting]
+    # A kind of node that went lately may come again, but not for a pod that has waited longer than nodes take to come.
+    today, known = NodeIndex(snapshot.nodes), NodeIndex(snapshot.known_nodes)
+    counting = [today if _waits_in_vain(pod, now) else known for pod in waiting]
+    decided = [
+        _decide(pod, eligibility, statistics, snapshot, nodes, policy, refused or {})
+        for pod, nodes in zip(waiting, counting, strict=True)
+    ]
     return (
         [one for one in decided if isinstance(one, ResizePod)],
         [one for one in decided if isinstance(one, Hold)],
@@ -47,6 +55,10 @@ def decide_unscheduled(
 def _waits_for_room(pod: Pod) -> bool:
     over = pod.terminal or pod.terminating
     return pod.node is None and pod.unschedulable_since is not None and not pod.scheduling_gated and not over
+
+
+def _waits_in_vain(pod: Pod, now: datetime) -> bool:
+    return pod.unschedulable_since is not None and now - pod.unschedulable_since > _NODES_COME_WITHIN
 
 
 def _decide(

@@ -147,7 +147,7 @@ def explain(
     known = guidance if isinstance(guidance, Guidance) else None
     node = next((node for node in snapshot.nodes if node.name == pod.node), None)
     if node is None:
-        nodes = NodeIndex(snapshot.nodes)
+        nodes = NodeIndex(snapshot.known_nodes)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         admission = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
         return Explanation(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cruise.decisions.guidance.daemons import daemon_requests
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
 from cruise.decisions.guidance.own_room import submitted_requests
@@ -20,7 +21,7 @@ from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
 from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides
 from cruise.domain.policy import AdmissionSize, Mode, Policy
-from cruise.domain.resources import ResourceName, Resources, is_extended
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, is_extended
 from cruise.domain.revisions import Revisions
 from cruise.domain.usage import StatisticsTable
 
@@ -139,6 +140,20 @@ class Eligibility:
         if self.nodes_autoscale:
             return None
         return max((node.allocatable.memory_bytes for node in self._snapshot.nodes), default=None)
+
+    def daemons_beside(self, pod: Pod) -> Resources:
+        """Return what every node may lose to the pods of DaemonSets, its own apart."""
+        own = self.daemons.get((pod.namespace, pod.workload_name), NO_RESOURCES)
+        return self._all_daemons - own
+
+    @cached_property
+    def daemons(self) -> Mapping[tuple[str, str], Resources]:
+        """What a pod of each DaemonSet may come to ask for, by namespace and workload: its template, or a peak."""
+        return daemon_requests(self._snapshot, self._statistics)
+
+    @cached_property
+    def _all_daemons(self) -> Resources:
+        return sum(self.daemons.values(), NO_RESOURCES)
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
         """Resolve the overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""

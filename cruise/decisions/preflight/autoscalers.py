@@ -70,7 +70,7 @@ def _of_nodes(snapshot: Snapshot) -> CheckItem:
         case NodeAutoscaler.CLUSTER_AUTOSCALER:
             name = "cluster-autoscaler"
         case None:
-            words = "none seen: new pods are cut to the largest node that there is"
+            words = "none seen: what cruise adds to a new pod ends at the largest node that there is"
             return CheckItem(AREA, "node autoscaler", Level.OK, words)
-    words = f"{name}: new pods are not cut to the nodes of today, and an evicted pod may get a new node"
+    words = f"{name}: what cruise adds to a new pod ends at the largest node seen; an evicted pod may get a new node"
     return CheckItem(AREA, "node autoscaler", Level.OK, words)

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from cruise.decisions.guidance.eligibility import FIRST_RESIZING_KUBELET
+from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.node_load import tainted_nodes, untaint_command
 from cruise.decisions.preflight.autoscalers import autoscaler_items
 from cruise.decisions.preflight.budgets import budget_items
 from cruise.decisions.preflight.items import CheckItem, Level, count_of, named
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
-from cruise.domain.cluster import LimitRangeItem, Snapshot
+from cruise.domain.cluster import LimitRangeItem, Pod, Snapshot
 from cruise.domain.policy import Mode
 from cruise.domain.resources import Amounts
 
@@ -80,11 +81,19 @@ def _quotas(snapshot: Snapshot) -> CheckItem:
     words = f"in {count_of(snapshot.quotas, 'namespace')}"
     if limited:
         words += f"; limits are counted, and stay as they are, in {named(limited)}"
-    if not full:
+    tight = sorted({pod.namespace for pod in snapshot.pods if _comes_back_in_vain(pod, snapshot)} - set(full))
+    if not full and not tight:
         return CheckItem(AREA, "quotas", Level.OK, words)
-    words += f"; no requests are left in {named(full)}: nothing grows there, and an evicted pod would not come back"
+    if full:
+        words += f"; no requests are left in {named(full)}: nothing grows there, and an evicted pod would not come back"
+    if tight:
+        words += f"; too little is left in {named(tight)} for another of the pods there, which is not evicted then"
     fix = "raise these quotas, or lower requests in the namespaces"
     return CheckItem(AREA, "quotas", Level.WARN, words, fix)
+
+
+def _comes_back_in_vain(pod: Pod, snapshot: Snapshot) -> bool:
+    return pod.node is not None and not pod.terminal and not grants(pod, snapshot.quotas.get(pod.namespace, ()))
 
 
 def _counts(left: Amounts) -> bool:

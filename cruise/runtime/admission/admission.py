@@ -37,7 +37,9 @@ class Admitter:
         signing_keys: Sequence[bytes] = (),
     ) -> None:
         self._eligibility = Eligibility(snapshot, statistics, stored, policy, now)
-        self._nodes = NodeIndex(snapshot.nodes)
+        self._nodes = NodeIndex(snapshot.known_nodes)
+        # Found out here, where no review waits for it.
+        self._daemons = self._eligibility.daemons
         self._snapshot = snapshot
         self._statistics = statistics
         self._policy = policy

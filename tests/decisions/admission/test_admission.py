@@ -11,7 +11,7 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, NodeAutoscaler, Pod, QosClass
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, NodeAutoscaler, Pod, QosClass, WorkloadRef
 from cruise.domain.headroom import Sharing
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import AdmissionSize, Mode, Policy
@@ -294,12 +294,52 @@ def test_what_rounding_leaves_of_the_room_is_shared_out_to_nobody_at_the_second_
 
 
 @pytest.mark.parametrize("seen", NodeAutoscaler)
-def test_where_nodes_are_ordered_for_pods_the_nodes_of_today_cut_nothing(seen):
-    peak = use(cpu=8000, memory_mib=240 * 1024)
-    [target] = mutated(new_pod(), peak, nodes=SMALL_NODES, node_autoscaler=seen)
-    assert target.requests == make_amounts(8000, 240 * 1024)
-    [seeds] = mutated(new_pod(), peak, nodes=SMALL_NODES, node_autoscaler=seen, policy=replace(INITIAL, rules=SEEDS))
-    assert seeds.requests == make_amounts(8000, 60 * 1024)
+def test_where_nodes_are_ordered_for_pods_no_peak_is_beyond_the_largest_node_that_was_seen(seen):
+    """No type is as large: for the peak alone the pod would wait for ever, and as it was sent it would run."""
+    peak = use(cpu=8000, memory_mib=70 * 1024)
+    sent = new_pod(make_container(memory_mib=10 * 1024))
+    [target] = mutated(sent, peak, nodes=SMALL_NODES, node_autoscaler=seen)
+    assert target.requests == make_amounts(8000, 60 * 1024)
+    [template] = mutated(LARGE_TEMPLATE, use(cpu=8000, memory_mib=240 * 1024), nodes=SMALL_NODES, node_autoscaler=seen)
+    # The node that its template asks for can be ordered.
+    assert template.requests == make_amounts(8000, 200 * 1024)
+
+
+def test_where_nodes_are_ordered_and_none_was_seen_that_could_run_a_pod_its_peak_adds_nothing():
+    picky = new_pod(make_container(cpu=500, memory_mib=1024), placement=Placement(node_selector=(("pool", "nightly"),)))
+    karpenter = {"nodes": SMALL_NODES, "node_autoscaler": NodeAutoscaler.KARPENTER}
+    [target] = mutated(picky, use(cpu=8000, memory_mib=100), **karpenter)
+    assert target.requests == make_amounts(500, 100)
+    [seen] = mutated(
+        picky,
+        use(cpu=8000, memory_mib=100),
+        **{**karpenter, "nodes": (*SMALL_NODES, make_node("n2", cpu=4000, labels={"pool": "nightly"}))},
+    )
+    assert seen.requests == make_amounts(4000, 100)
+
+
+@pytest.mark.parametrize("seen", [None, NodeAutoscaler.CLUSTER_AUTOSCALER])
+def test_what_daemon_sets_take_of_every_node_is_left_to_them(seen):
+    daemons = (
+        make_workload("DaemonSet/agent", requests={"a": make_amounts(300, 1024), "b": make_amounts(200, None)}),
+        make_workload("DaemonSet/logs", "zoo", requests={"a": make_amounts(500, 2048)}),
+        make_workload("DaemonSet/unknown", "zoo"),
+        make_workload("Deployment/web", requests={"a": make_amounts(500, 2048)}),
+    )
+    peak = use(cpu=20_000, memory_mib=100 * 1024)
+    around = {"nodes": SMALL_NODES, "node_autoscaler": seen, "workloads": daemons}
+    [target] = mutated(new_pod(), peak, **around)
+    assert target.requests == make_amounts(15_000, 57 * 1024)
+    [seeds] = mutated(new_pod(), peak, **around, policy=replace(INITIAL, rules=SEEDS))
+    assert seeds.requests == make_amounts(16_000, 60 * 1024)
+    # A node autoscaler takes the pods of one node as what the next will have.
+    grown = use("a", cpu=1300, memory_mib=100, workload="DaemonSet/agent", identity="n1")
+    [beside] = mutated(new_pod(), peak, grown, **around)
+    assert beside.requests == make_amounts(14_000, 57 * 1024)
+    # Of a DaemonSet's own pod only the others are in the way.
+    agent = new_pod(workload=WorkloadRef("DaemonSet", "agent"))
+    [own] = mutated(agent, use(cpu=20_000, memory_mib=100 * 1024, workload="DaemonSet/agent"), **around)
+    assert own.requests == make_amounts(15_500, 58 * 1024)
 
 
 def test_an_unmanaged_resource_is_not_scaled_to_the_node():

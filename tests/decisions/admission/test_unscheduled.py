@@ -1,13 +1,16 @@
 """Pods that no node can hold: what they are shrunk to, and which are left as they are."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 
 from cruise.decisions.admission.unscheduled import decide_unscheduled
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod, QosClass
+from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, NodeAutoscaler, Pod, QosClass
+from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.rules import DEFAULT_RULES, SEEDS
@@ -72,6 +75,21 @@ def test_what_is_not_stated_stays_so():
 def test_a_peak_above_every_node_is_what_is_asked_for(rules, cpu):
     pod = waiting(make_container(cpu=9000, memory_mib=512, settled=False))
     [resize], _ = decide(pod, use(cpu=8000), policy=replace(RESIZE, rules=rules))
+    assert resize.containers[0].requests.cpu_millicores == cpu
+
+
+@pytest.mark.parametrize(("waited", "cpu"), [(timedelta(minutes=10), 16_000), (timedelta(minutes=11), 4000)])
+def test_a_kind_of_node_that_does_not_come_again_counts_for_ten_minutes(waited, cpu):
+    """Its workload peaked on nodes of 16 cores; they are not for sale any more, and its template asks for 2."""
+    original = format_original_resources({"app": (make_amounts(2000, 512), make_amounts())})
+    pod = waiting(
+        make_container(cpu=20_000, memory_mib=512, settled=False),
+        annotations={ORIGINAL_RESOURCES: original},
+        unschedulable_since=NOW - waited,
+    )
+    cluster = make_snapshot([pod], nodes=[make_node()], node_autoscaler=NodeAutoscaler.KARPENTER)
+    cluster = replace(cluster, former_nodes=(make_node("gone", cpu=16_000),))
+    [resize], _ = decide_unscheduled(cluster, make_table(use(cpu=20_000)), RESIZE, NOW)
     assert resize.containers[0].requests.cpu_millicores == cpu
 
 

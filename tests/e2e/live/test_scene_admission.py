@@ -6,7 +6,7 @@ from tests.e2e.live.manifests import app
 from tests.e2e.live.programs import Running
 from tests.e2e.live.sizes import Size, limits, requests
 from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.usage import MINUTE, Use
 
 USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150)
 SIZED, AS_SENT = Size(200, 150), Size(700, 1024)
@@ -102,6 +102,28 @@ def test_from_the_only_node_nobody_is_evicted(stage: Stage):
     assert [one["metadata"]["uid"] for one in left] == [one["metadata"]["uid"] for one in before]
     # What does not fit does not grow either.
     assert [requests(one).cpu for one in left] == [300, 300, 300]
+
+
+def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_known(stage: Stage):
+    stage.node(cpu="16", memory="64Gi")
+    stage.create(app("Deployment", stage.namespace, "web", "1", "2Gi"))
+    stage.running(1)
+    stage.measure({"web": Use(cores=0.4, mebibytes=1000)})
+    # The Deployment is a few seconds old, and what is read first is what was used until half an hour ago.
+    age = {"new_workload_age": "2s", "max_age": "2h"}
+    stage.once("initial", prometheus_settle="35m", **age)
+    with stage.reviewing(**age):
+        until(lambda: find(successor(stage), Size(400, 1000)), "the old revision is sized", seconds=SOON)
+        stage.admin.apply(app("Deployment", stage.namespace, "web", "2", "6Gi"))
+        stated = until(lambda: stage.pods("web")[0] if len(stage.pods("web")) == 1 else None, "it is rolled out")
+        assert requests(stated) == Size(2000, 6 * 1024)
+        assert limits(stated).memory == 6 * 1024
+        large = Use(cores=1.5, mebibytes=5000)
+        half_an_hour_ago = stage.usage.began - 30 * MINUTE
+        stage.usage.add(stated["metadata"]["name"], "app", large, stated["spec"]["nodeName"], half_an_hour_ago)
+        stage.told()
+        stage.once("initial", prometheus_settle="0s", **age)
+        until(lambda: find(successor(stage), Size(1500, 5000)), "its own use is known", seconds=SOON)
 
 
 def asked(webhook: Running) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
-from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.cluster import Snapshot, VerticalAutoscaler, WorkloadRef
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName
@@ -21,7 +21,7 @@ from cruise.runtime.packing.packing_pass import PackingPass, packing_pass
 from cruise.simulation.store.store import MemoryStore
 from tests.decisions.packing.shop import a_node, a_pod
 from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
-from tests.simulation.scenes import START, amounts, run
+from tests.simulation.scenes import NAMESPACE, START, amounts, run
 
 LONG = timedelta(minutes=6)
 
@@ -68,6 +68,32 @@ async def test_a_plan_is_made_stored_and_carried_out():
     ended = await theatre.to_the_end(plan)
     assert ended.phase is Phase.FINISHED
     assert all(place is not None for place in (await theatre.where()).values())
+
+
+def sizes(*names: str) -> tuple[VerticalAutoscaler, ...]:
+    return tuple(VerticalAutoscaler(NAMESPACE, name, WorkloadRef("Deployment", name), "Recreate") for name in names)
+
+
+async def test_what_a_vpa_sizes_stays_and_another_goes():
+    plan = (await passed(await crowded(vertical_autoscalers=sizes("web")))).plan
+    assert plan is not None
+    assert [one.pod.partition("-")[0] for one in plan.proposal.moves] == ["db"]
+    both = (await passed(await crowded(vertical_autoscalers=sizes("web", "db")))).plan
+    assert both is not None
+    assert (both.proposal.moves, both.proposal.preempted, both.proposal.placed) == ((), (), ())
+    assert both.proposal.unplaced
+
+
+async def test_a_plan_is_dropped_once_a_vpa_takes_over_whom_it_moves():
+    theatre = await crowded()
+    plan = (await passed(theatre)).plan
+    assert plan is not None
+    for one in sizes("web", "db"):
+        theatre.world.show_vertical_autoscaler(one)
+    ended = await theatre.to_the_end(plan)
+    assert ended.phase is Phase.DROPPED
+    assert "another autoscaler sizes it" in ended.detail
+    assert theatre.world.tally.evictions == 0
 
 
 async def test_nobody_is_packed_before_a_node_pass_had_its_chance():

@@ -28,6 +28,7 @@ class Movability:
         self._eligibility = eligibility
         self._policy = policy
         self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
+        self._others_size = any(one.changes_pods for one in snapshot.vertical_autoscalers)
         self._known: dict[tuple[object, ...], Mobility] = {}
 
     def of(self, pod: Pod, labels: int) -> Mobility:
@@ -47,6 +48,11 @@ class Movability:
             return Detail.BEING_DELETED
         if pod.node in self._unready:
             return Detail.NODE_NOT_READY
+        if self._others_size:
+            # What else holds a pod keeps it from other sizes, not from another place: this one is somebody else's.
+            sized_by = self._eligibility.claimed(pod).sized_by
+            if sized_by:
+                return sized_by
         ranges = self._snapshot.limit_ranges.get(pod.namespace)
         if ranges and breaks_limit_range(pod, (), ranges):
             return Detail.LIMIT_RANGE_REFUSES

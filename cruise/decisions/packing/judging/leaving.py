@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.other_autoscalers import OtherAutoscalers
 from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.scheduling.lookup import SelectorIndex
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
@@ -21,6 +22,7 @@ class Leaving:
         self._policy = policy
         self._stored = stored
         self._unready = {node.name for node in snapshot.nodes if not node.ready}
+        self._others = OtherAutoscalers(snapshot)
         self._budgets: defaultdict[str, SelectorIndex[int]] = defaultdict(SelectorIndex)
         for number, budget in enumerate(snapshot.budgets):
             self._budgets[budget.namespace].add(budget.selector, number)
@@ -39,7 +41,13 @@ class Leaving:
             return "no controller would start it elsewhere"
         if pod.node in self._unready:
             return "its node is not ready, so it would not end"
+        if self.is_sized_by_another(pod):
+            return "another autoscaler sizes it"
         return self._why_guarded(pod) or self._why_not_created_again(pod)
+
+    def is_sized_by_another(self, pod: Pod) -> bool:
+        """Tell whether a VerticalPodAutoscaler holds the pod."""
+        return bool(self._others.of(pod).sized_by)
 
     def mode_of(self, pod: Pod) -> Mode:
         """How far cruise may go with the pod; off where it is excluded or its annotations cannot be read."""

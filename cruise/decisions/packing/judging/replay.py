@@ -81,6 +81,8 @@ class Replay:
             self._object(where, key, f"is resized on {resize.node}, but is on {self.board.place_of(key)}")
         if pod.terminal or pod.terminating:
             self._object(where, key, "is resized, though it ends")
+        if self._leaving.is_sized_by_another(pod):
+            self._object(where, key, "is resized, though another autoscaler sizes it")
         if key in self._resized:
             self._object(where, key, "is resized twice")
         self._resized.add(key)
@@ -153,6 +155,8 @@ class Replay:
         key = key_of(pod)
         if self._proposal.sizes is Sizes.FIXED:
             self._object(where, key, "arrives with other sizes, though sizes are fixed")
+        if self._leaving.is_sized_by_another(pod):
+            self._object(where, key, "arrives with other sizes, though another autoscaler sizes it")
         for wrong in find_wrong_sizes(self._snapshot, pod, arrival.containers):
             self._object(where, key, wrong)
         return sized(pod, arrival.containers)

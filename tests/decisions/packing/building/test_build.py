@@ -1,7 +1,9 @@
 """Building a packing problem from a snapshot."""
 
+import pytest
+
 from cruise.decisions.packing.building import build_problem
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Snapshot, VerticalAutoscaler, WorkloadRef
 from cruise.domain.details import Detail
 from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
 from tests.builders import GIBIBYTE
@@ -48,6 +50,15 @@ def test_a_pod_without_a_controller_stays_and_says_why() -> None:
     built = build_problem(Snapshot(nodes=(a_node("n1"),), pods=(a_pod("bare", "n1", owner_kind=None, workload=None),)))
     assert built.problem.movable.tolist() == [False]
     assert built.unmovable == (Detail.NO_CONTROLLER,)
+
+
+@pytest.mark.parametrize(("mode", "stays"), [("Recreate", True), ("Off", False)])
+def test_what_a_vpa_sizes_is_neither_moved_nor_sized(mode: str, stays: bool) -> None:
+    pods = (a_pod("web", "n1"), a_pod("other", "n1", workload=WorkloadRef("Deployment", "other"), owner_name="other-1"))
+    rival = VerticalAutoscaler("shop", "rival", WorkloadRef("Deployment", "web"), mode)
+    built = build_problem(Snapshot(nodes=(a_node("n1"),), pods=pods, vertical_autoscalers=(rival,)))
+    held = {pod.name: why for pod, why in zip(built.pods, built.unmovable, strict=True)}
+    assert held == {"web": Detail.SIZED_BY_VPA.of("rival") if stays else None, "other": None}
 
 
 def test_a_gated_pod_is_left_out_with_a_note() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from cruise.decisions.packing.judging.leaving import Leaving, find_broken_budgets
 from cruise.domain.annotations import Overrides
-from cruise.domain.cluster import LimitRangeItem, Pod, Quota, Snapshot
+from cruise.domain.cluster import LimitRangeItem, Pod, Quota, Snapshot, VerticalAutoscaler
 from cruise.domain.colocation import Claim, PodConstraints, Surroundings
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import Amounts
@@ -58,6 +58,14 @@ def test_a_pod_on_a_node_that_is_away_would_not_end():
     assert (
         why(pod, make_snapshot([pod], [make_node("n1", ready=False)])) == "its node is not ready, so it would not end"
     )
+
+
+@pytest.mark.parametrize(("mode", "reason"), [("Auto", "another autoscaler sizes it"), ("Off", None)])
+def test_what_a_vpa_sizes_stays(mode, reason):
+    pod = make_pod()
+    assert pod.workload is not None
+    rival = VerticalAutoscaler("shop", "rival", pod.workload, mode)
+    assert why(pod, replace(make_snapshot([pod]), vertical_autoscalers=(rival,))) == reason
 
 
 def test_more_than_one_disruption_budget_forbids_what_one_allows():

@@ -9,7 +9,7 @@ from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.decisions.scheduling.scheduler import waits_for_a_node
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
-from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.cluster import ContainerRole, Pod, Snapshot, VerticalAutoscaler
 from cruise.domain.colocation import PodConstraints, PodTerm, SpreadConstraint
 from cruise.domain.packing import Proposal, Sizes, Stage
 from cruise.domain.resources import NO_RESOURCES
@@ -97,6 +97,19 @@ def test_a_pod_is_resized_once_and_not_while_it_ends():
     ending = make_snapshot([replace(here, terminating=True)])
     once = plan_of(ending, replace(stage, resizes=stage.resizes[:1]), sizes=Sizes.RIGHTSIZED)
     assert objections(ending, once) == ["stage 1: pod shop/here is resized, though it ends"]
+
+
+def test_no_plan_sizes_what_a_vpa_sizes():
+    new, here = small("new", 1400), small("here", 800, "n1")
+    rivals = tuple(VerticalAutoscaler("shop", "rival", one.workload, "Recreate") for one in (new, here))
+    snapshot = make_snapshot([new, here], [make_node("n1"), make_node("n2")])
+    snapshot = replace(snapshot, vertical_autoscalers=rivals)
+    by_arrival = replace(place(new, "n2"), containers=resize(new, 1000).containers)
+    plan = plan_of(snapshot, Stage((resize(here, 700),), (), (by_arrival,)), sizes=Sizes.RIGHTSIZED)
+    assert objections(snapshot, plan) == [
+        "stage 1: pod shop/here is resized, though another autoscaler sizes it",
+        "stage 1: pod shop/new arrives with other sizes, though another autoscaler sizes it",
+    ]
 
 
 def test_a_pod_that_ends_holds_its_room_until_it_is_gone():

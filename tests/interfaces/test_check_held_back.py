@@ -1,0 +1,143 @@
+"""What holds cruise back in a drawn cluster, as a user reads it: whatever holds a pod has its name in the report."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.guidance.quotas import grants
+from cruise.decisions.packing.judging.leaving import Leaving
+from cruise.decisions.preflight.preflight import decide_preflight
+from cruise.domain.actions import Hold, Reason
+from cruise.domain.cluster import Autoscaler, NodeAutoscaler, Quota, Snapshot, VerticalAutoscaler, WorkloadRef
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.preflight import Surroundings
+from cruise.domain.resources import ResourceName
+from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.interfaces.check_report import check_table
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_budget,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+    make_workload,
+)
+from tests.shown import shown
+
+FULL = Policy(mode=Mode.FULL)
+NAMESPACES, APPS = ("shop", "bank"), ("web", "api", "db")
+DRAWS = 300
+
+
+def drawn(seed: int) -> Snapshot:
+    """Two namespaces of three workloads, one of them an operator's, with all that may hold cruise back."""
+    random = Random(seed)
+    pods = [
+        make_pod(f"{app}-0", namespace, "n1", workload=f"Deployment/{app}", labels={"app": app})
+        for namespace in NAMESPACES
+        for app in APPS
+    ]
+
+    def target() -> WorkloadRef:
+        return random.choice([WorkloadRef("Deployment", random.choice(APPS)), WorkloadRef("Kafka", "db")])
+
+    def selector() -> LabelSelector:
+        some = tuple(random.sample(APPS, random.randint(1, 2)))
+        return random.choice([LabelSelector(), LabelSelector((Requirement("app", Operator.IN, some),))])
+
+    vertical = tuple(
+        VerticalAutoscaler(random.choice(NAMESPACES), f"vpa{number}", target(), random.choice(["Off", "Auto", ""]))
+        for number in range(random.randint(0, 3))
+    )
+    scaling = tuple(
+        Autoscaler(random.choice(NAMESPACES), f"hpa{number}", target(), frozenset(random.sample(list(ResourceName), 1)))
+        for number in range(random.randint(0, 3))
+    )
+    budgets = [
+        replace(
+            make_budget(f"pdb{number}", random.choice(NAMESPACES), selector(), random.randint(0, 1)),
+            never_allows=random.random() < 0.3,
+        )
+        for number in range(random.randint(0, 3))
+    ]
+    budgets = [replace(one, disruptions_allowed=0) if one.never_allows else one for one in budgets]
+    quotas = {
+        namespace: (Quota(make_amounts(random.choice([None, 0, 50, 9000])), make_amounts(random.choice([None, 9000]))),)
+        for namespace in NAMESPACES
+        if random.random() < 0.5
+    }
+    whole = make_snapshot(
+        pods,
+        [make_node("n1", cpu=64000, kubelet_version=(1, 36))],
+        [make_workload(f"Deployment/{app}", namespace) for namespace in NAMESPACES for app in APPS],
+        budgets,
+        scaling,
+        node_autoscaler=random.choice([None, *NodeAutoscaler]),
+    )
+    return replace(whole, vertical_autoscalers=vertical, quotas=quotas)
+
+
+def lines_of(snapshot: Snapshot, width: int) -> dict[str, str]:
+    """The report by what was looked at, each finding and its fix in one line."""
+    items = decide_preflight(Surroundings(snapshot=snapshot), Mode.FULL, NOW)
+    text = shown(lambda console: check_table(items, Mode.FULL, console), width)
+    assert max(map(len, text.splitlines())) <= width
+    header, *body = text.partition("\n\n")[0].splitlines()
+    column, fixes = header.index("FOUND"), header.index("FIX") if "FIX" in header else width
+    rows: list[tuple[str, list[str], list[str]]] = []
+    for line in body:
+        if line.startswith(("ok ", "warn ", "red ")):
+            rows.append((line.split()[0], [], []))
+        rows[-1][1].append(line[column:fixes])
+        rows[-1][2].append(line[fixes:])
+    said = [" ".join([level, *" ".join((*found, *fix)).split()]) for level, found, fix in rows]
+    return {item.name: one for item, one in zip(items, said, strict=True)}
+
+
+def holding(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
+    """What holds each pod: which item tells of it, its name there, and a part of what is to be done."""
+    table = make_table(*(make_statistic_for(pod) for pod in snapshot.pods))
+    eligibility, leaving = Eligibility(snapshot, table, {}, FULL, NOW), Leaving(snapshot, FULL, {})
+    for pod in snapshot.pods:
+        claimed = eligibility.claimed(pod)
+        if claimed.sized_by:
+            verdict = eligibility.of(pod)
+            assert isinstance(verdict, Hold)
+            assert verdict.reason is Reason.OTHER_AUTOSCALER
+            yield "VPAs", f"{pod.namespace}/{claimed.sized_by.partition(': ')[2]}", 'updateMode to "Off"'
+        if claimed.scaled_by:
+            yield "HPAs", f"{pod.namespace}/{claimed.scaled_by.partition(': ')[2]}", "AverageValue"
+        if "may-be" in f"{claimed.sized_by}{claimed.scaled_by}":
+            yield "targets", f"{pod.namespace}/Kafka/db", "scale subresource"
+        covering = leaving.covering(pod)
+        if len(covering) > 1:
+            yield "several PDBs", pod.namespace, "let one PDB select each pod"
+        for budget in covering:
+            if not budget.disruptions_allowed:
+                name = "strict PDBs" if budget.never_allows else "PDBs"
+                yield name, f"{budget.namespace}/{budget.name}", "maxUnavailable 1"
+        if not grants(pod, snapshot.quotas.get(pod.namespace, ())):
+            yield "quotas", pod.namespace, "raise these quotas"
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_whatever_holds_a_pod_is_named_with_what_to_do(width):
+    told = dict.fromkeys(("VPAs", "HPAs", "targets", "PDBs", "strict PDBs", "several PDBs", "quotas"), 0)
+    autoscalers = {NodeAutoscaler.KARPENTER: "Karpenter: ", NodeAutoscaler.CLUSTER_AUTOSCALER: "cluster-autoscaler: "}
+    for seed in range(DRAWS):
+        snapshot = drawn(seed)
+        lines = lines_of(snapshot, width)
+        for item, name, fix in set(holding(snapshot)):
+            told[item] += 1
+            assert name in lines[item], seed
+            assert fix in lines[item], seed
+        shown_as = "none seen: " if snapshot.node_autoscaler is None else autoscalers[snapshot.node_autoscaler]
+        assert shown_as in lines["node autoscaler"]
+    # All of it came up.
+    assert min(told.values()) > DRAWS / 10
