@@ -6,12 +6,14 @@ from dataclasses import astuple, replace
 from cruise.decisions.admission.admission import Mutate, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.eviction.destinations import Replacement
+from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import grants
-from cruise.domain.cluster import NO_RESIZE, Pod, Quota, Snapshot
+from cruise.domain.annotations import Guidance
+from cruise.domain.cluster import NO_RESIZE, ContainerRole, LimitRangeItem, Pod, Quota, Snapshot
 from cruise.domain.policy import Policy
-from cruise.domain.resources import Amounts
+from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import StatisticsTable
 
@@ -22,7 +24,8 @@ def replacements(
     """Return what finds a pod's replacement at admission size, None where evictions need not know it.
 
     What leaves a namespace frees its quota, sooner or later than the replacement is created: it must find a place
-    both as it is admitted by what quotas leave now, and as if they left everything.
+    both as it is admitted by what quotas leave now, and as if they left everything. And one that is cut to the largest
+    node is moved in vain where the node does not hold its base.
     """
     if not policy.rules.careful_evictions:
         return None
@@ -44,9 +47,33 @@ def replacements(
             return _requesting_both(fresh, created)
         if (ranges and breaks_limit_range(fresh, (), ranges)) or (quotas and not grants(fresh, quotas)):
             return None
-        return _requesting_both(fresh, admitted(())) if quotas else fresh
+        fresh = _requesting_both(fresh, admitted(())) if quotas else fresh
+        return _requesting_both(fresh, _at_its_base(created, eligibility, statistics, ranges, policy))
 
     return of
+
+
+def _at_its_base(
+    pod: Pod,
+    eligibility: Eligibility,
+    statistics: StatisticsTable,
+    ranges: Sequence[LimitRangeItem],
+    policy: Policy,
+) -> Pod:
+    """Return the pod with its base for requests of what is managed, and with none of the rest."""
+    guidance, managed = eligibility.guidance_of(pod), eligibility.managed(pod)
+    at_base = []
+    for one in pod.containers:
+        row = statistics.find(pod.namespace, "", pod.workload, one.name, pod.identity)
+        base = NO_RESOURCES
+        if row is not None and one.role is not ContainerRole.INIT and isinstance(guidance, Guidance):
+            known, most = statistics.row(row), container_bounds(guidance, one.name, ranges, policy.floor).whole
+            base = Resources(
+                min(known.cpu_base_millicores, known.cpu_peak_millicores, most[1]) * (ResourceName.CPU in managed),
+                min(known.memory_base_bytes, known.memory_peak_bytes, most[3]) * (ResourceName.MEMORY in managed),
+            )
+        at_base.append(replace(one, requests=Amounts(*astuple(base))))
+    return replace(pod, containers=tuple(at_base))
 
 
 def _created_anew(pod: Pod, snapshot: Snapshot) -> Pod:

@@ -7,7 +7,9 @@ from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Reason
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Node, NodeAutoscaler, Pod
+from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.rules import SEEDS
@@ -15,6 +17,7 @@ from cruise.domain.scheduling import LabelSelector, Operator, Placement, Require
 from cruise.domain.usage import Statistic, StatisticKey
 from tests.builders import (
     NOW,
+    make_amounts,
     make_budget,
     make_container,
     make_node,
@@ -131,13 +134,27 @@ def test_where_nodes_are_added_there_is_always_somewhere_to_go():
 
 
 def test_no_node_larger_than_those_there_are_can_be_counted_on():
-    # Its replacement asks for 5,000 MiB: where no node has as much, none may be for sale.
-    pods = [single(name, 1000) for name in ("a", "b")]
+    # Its template asks for 5,000 MiB, which a resize took from it: where no node has as much, none may be for sale.
+    stated = {"app": (make_amounts(1000, 5000), make_amounts())}
+    pods = [single("a", 1000, annotations={ORIGINAL_RESOURCES: format_original_resources(stated)}), single("b", 1000)]
     rows = [*rows_of(pods[0], memory=(1900, 5000)), *rows_of(pods[1], memory=(1900, 2500))]
     ordered = NodeAutoscaler.CLUSTER_AUTOSCALER
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == []
     cordoned = make_node("n2", memory_mib=5000, unschedulable=True)
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000), cordoned], node_autoscaler=ordered)["n1"]) == ["a"]
+
+
+def test_what_a_peak_adds_orders_no_node_larger_than_those_there_are():
+    # It peaks at 5,000 MiB, and is created anew with the 3,000 that a node has: it needs 1,900 of them.
+    pods = [single(name, 1000) for name in ("a", "b")]
+    rows = [*rows_of(pods[0], memory=(1900, 5000)), *rows_of(pods[1], memory=(1900, 2500))]
+    ordered = NodeAutoscaler.CLUSTER_AUTOSCALER
+    assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == ["a"]
+    assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)])["n1"]) == []
+    # Beside DaemonSets' pods of 1,200 MiB a node of its own would be short as well.
+    size = make_container(cpu=100, memory_mib=1200)
+    agent = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[size])
+    assert gone(plans_of([*pods, agent], rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == []
 
 
 def test_a_node_that_is_added_has_its_daemons_as_well():
