@@ -152,7 +152,7 @@ class ControlPlane:
         self.start_api_server()
 
     def __enter__(self) -> "ControlPlane":
-        """Start everything, and wait until the API server is ready."""
+        """Start everything, and wait until the API server is ready and controllers are at work."""
         programs()
         self._directory = self._kept or Path(tempfile.mkdtemp(prefix="cruise-control-plane-"))
         self._ports = Ports(*_free_ports(3))
@@ -163,6 +163,10 @@ class ControlPlane:
             self.start_api_server()
             self._start(scheduler_command(self.directory, self.kubeconfig(SCHEDULER.name), self._flags))
             self._start(controller_manager_command(self.kubeconfig(CONTROLLERS.name), self._flags))
+            # An API server that goes before it has made all of its controllers ends the controller manager.
+            admin = self.api()
+            until(lambda: self._alive() and admin.items("serviceaccounts", "default"), "the controllers are at work")
+            admin.close()
         except BaseException:
             self._stop()
             raise

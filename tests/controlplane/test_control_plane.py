@@ -414,6 +414,16 @@ def test_killed_server_comes_back_with_all_it_knew(control_plane: ControlPlane, 
     running(admin, namespace, 2)
 
 
+def test_an_api_server_that_goes_as_soon_as_it_may_ends_no_other_server(namespace: str, tmp_path: Path):
+    """Its own, since the worker's control plane has been there for long; `namespace` skips where there can be none."""
+    with ControlPlane(tmp_path) as plane:
+        plane.restart()
+        [account] = plane.api().items("serviceaccounts", "default")
+        plane.api().delete("serviceaccounts", "default", account["metadata"]["name"])
+        until(lambda: plane.api().items("serviceaccounts", "default"), "the controllers go on")
+        assert len(plane.pids()) == 4
+
+
 @pytest.mark.parametrize("paused", [False, True], ids=["running", "paused"])
 def test_no_server_outlives_whoever_started_it(paused: bool, tmp_path: Path):
     script = (
