@@ -1,7 +1,7 @@
 """What follows an out-of-memory kill: what it teaches, and what is done at once."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -12,6 +12,7 @@ from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
 from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.memory_limit import ceiling_of, limit_after_kill
 from cruise.decisions.sizing.resize import becomes_guaranteed, is_forgotten, was_refused, withdrawn_target
+from cruise.decisions.usage.lessons import lessons_of, with_lesson
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, OomKill, Pod, Quota
 from cruise.domain.details import Detail
@@ -19,7 +20,7 @@ from cruise.domain.policy import Mode, OomReaction, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, whole_mebibytes
 from cruise.domain.sizes import with_sizes
-from cruise.domain.usage import OomRecord, Statistic
+from cruise.domain.usage import OomRecord, PeakKey, Statistic, StatisticsTable
 
 NEWLY = timedelta(hours=1)
 """How long after a kill it is still acted on: a pod's status may show one of weeks ago to a cruise that is new."""
@@ -59,6 +60,26 @@ def learn_from(kill: OomKill, statistic: Statistic | None) -> OomRecord:
         last_working_set_bytes=kill.last_working_set_bytes,
         oom_memory_bytes=lesson,
     )
+
+
+def learn(kill: OomKill, statistics: StatisticsTable) -> OomRecord:
+    """Return what a kill teaches, given what is known of its container, else of its workload's."""
+    row = statistics.find(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
+    return learn_from(kill, None if row is None else statistics.row(row))
+
+
+def learn_in_turn(kills: Iterable[OomKill], statistics: StatisticsTable) -> list[OomRecord]:
+    """Return what several kills teach, the earliest first, each beside what those before it taught."""
+    records: list[OomRecord] = []
+    for kill in sorted(kills, key=lambda one: (one.finished_at, one.key)):
+        records.append(learn(kill, statistics))
+        statistics = with_lesson(statistics, records[-1], shared=is_shared(records[-1], records))
+    return records
+
+
+def is_shared(record: OomRecord, known: Iterable[OomRecord]) -> bool:
+    """Tell whether a kill teaches its whole workload: it is not the only one among the `known`."""
+    return PeakKey(record.namespace, record.workload, record.container, "") in lessons_of(known).of_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ import structlog
 
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.template_limits import template_limits_of
-from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
-from cruise.decisions.usage.lessons import lessons_of, with_lesson
+from cruise.decisions.oom import Scene, decide_oom_reaction, is_shared, learn
+from cruise.decisions.usage.lessons import with_lesson
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import ContainerRole, Node, OomKill, Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import OomRecord, PeakKey, Statistic, StatisticsTable
+from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
 from cruise.errors import Conflict, CruiseError, Throttled
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
@@ -141,8 +141,7 @@ class OomReactor:
             self._let_rest(kill, kill.finished_at, now)
             return None
         statistics = await self._statistics_for(kill)
-        row = statistics.find(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
-        record = learn_from(kill, statistics.row(row) if row is not None else None)
+        record = learn(kill, statistics)
         snapshot = around(await self._cluster.snapshot(), kill)
         pod = await self._cluster.pod(kill.namespace, kill.pod)
         # The successor of a pod that is gone has another name.
@@ -181,8 +180,7 @@ class OomReactor:
     async def _is_shared(self, record: OomRecord, now: datetime) -> bool:
         """Tell whether a kill teaches its whole workload: there was one before."""
         earlier = await self._store.oom_records(now - _TEACHES_FOR, (record.namespace, record.workload))
-        key = PeakKey(record.namespace, record.workload, record.container, "")
-        return key in lessons_of([*earlier, record]).of_keys
+        return is_shared(record, [*earlier, record])
 
     async def _teach(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
         """Write what a kill teaches into the statistics as they are now, stored and in memory."""

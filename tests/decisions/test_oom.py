@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
+from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from, learn_in_turn
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
@@ -140,6 +140,18 @@ def test_a_kill_teaches_no_more_than_half_as_much_again_as_was_observed():
     pod = pod_of(300, 1024)
     record = learn_from(kill_of(pod, 1024, 400), make_statistic_for(pod, memory_peak_mib=300))
     assert record.oom_memory_bytes == 600 * MEBIBYTE
+
+
+def test_several_kills_teach_in_turn_whatever_the_order_that_they_are_told_in():
+    """Half as much again as the peak, and then half as much again as that."""
+    pod = pod_of(300, 1024)
+    first = kill_of(pod, 1024, None)
+    second = replace(first, finished_at=NOW + timedelta(minutes=9))
+    table = make_table(make_statistic_for(pod, memory_peak_mib=300))
+    for kills in ([first, second], [second, first]):
+        taught = [one.oom_memory_bytes // MEBIBYTE for one in learn_in_turn(kills, table)]
+        assert taught == [450, 675]
+    assert learn_in_turn([], table) == []
 
 
 # ---- the ceiling of the limit ----

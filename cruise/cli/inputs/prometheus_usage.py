@@ -13,7 +13,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.clock import wall_clock
 from cruise.cli.terminal import progress, quiet_logs
-from cruise.decisions.oom import learn_from
+from cruise.decisions.oom import learn_in_turn
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import HourlyPeaks, PartitionProgress, StatisticsTable, UsageAdvance
@@ -79,13 +79,17 @@ async def _read(
         for partition in await source.partitions(snapshot):
             # What was read before the start is nothing: so reading goes on from there, and not from a week ago.
             await store.record_usage(UsageAdvance(partition, PartitionProgress(start, start), _NO_PEAKS, None))
-        for kill in snapshot.oom_kills:
-            await store.record_oom(learn_from(kill, None))
         with usage_bar() as show:
             for _ in range(_PASSES):
                 table = await usage_pass(cluster, source, store, state, policy, now, reading, show)
                 if not state.failures:
-                    return table
+                    break
+        if not state.failures:
+            lessons = learn_in_turn(snapshot.oom_kills, table)
+            for lesson in lessons:
+                await store.record_oom(lesson)
+            # What a kill teaches depends on what was used; nothing is read again for it.
+            return await usage_pass(cluster, source, store, state, policy, now, reading) if lessons else table
     finally:
         source.close()
     failure = state.failures[0]

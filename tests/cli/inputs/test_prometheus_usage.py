@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,8 @@ def nothing(request: Request, warnings: bytes = b"") -> Answer:
     return Answer(body=body.replace(b'"data"', warnings + b'"data"'))
 
 
-def usage(request: Request) -> Answer:
-    """Every container uses 200 millicores and 100 MiB; there is no pressure."""
+def usage(request: Request, mebibytes: int = 100) -> Answer:
+    """Every container uses 200 millicores and the same memory; there is no pressure."""
     if request.path.endswith("/query"):
         return nothing(request)
     found = re.search(r'\b(container_\w+)\{.*pod=~"(.*)"\}\)?$', request.form["query"])
@@ -64,7 +65,7 @@ def usage(request: Request) -> Answer:
     rows = []
     for pod in filter(re.compile(found.group(2)).fullmatch, PODS):
         if "memory" in found.group(1):
-            values = [[at, str(100 * 2**20)] for at in times]
+            values = [[at, str(mebibytes * 2**20)] for at in times]
         else:
             values = [[at, str(0.2 * (at - 1.7e9))] for at in times if "pressure" not in found.group(1)]
         metric = {"namespace": "shop", "pod": pod, "container": "app", "id": f"/{pod}", "node": "n1"}
@@ -101,13 +102,22 @@ def test_no_more_than_the_asked_history_is_read(snapshot):
         assert AT - timedelta(hours=hours + 1) <= earliest <= AT - timedelta(hours=hours)
 
 
-def test_what_is_known_of_kills_raises_the_limit(capsys, snapshot):
-    with answering(usage) as url:
+def recommended_mebibytes(capsys, snapshot: str, used_mebibytes: int) -> float:
+    """What a scan gives the three pods together, of which one was killed at 2 GiB."""
+    with answering(partial(usage, mebibytes=used_mebibytes)) as url:
         assert scan(snapshot, url, "--now", AT.isoformat(), "--format", "json") == 0
-    document = json.loads(capsys.readouterr().out)
-    [workload] = document["waste"]["workloads"]
-    # All three are of the workload that was killed at 2 GiB, so each may peak there.
-    assert workload["recommended"]["memoryBytes"] > 2 * 2**30
+    [workload] = json.loads(capsys.readouterr().out)["waste"]["workloads"]
+    return float(workload["recommended"]["memoryBytes"] / 2**20)
+
+
+def test_a_kill_far_below_its_limit_was_the_nodes_and_teaches_a_scan_nothing(capsys, snapshot):
+    """As under serve: 100 MiB of 2 GiB."""
+    assert recommended_mebibytes(capsys, snapshot, 100) == 300
+
+
+def test_a_kill_teaches_a_scan_no_more_than_half_as_much_again_as_was_used(capsys, snapshot):
+    """The pod that was killed may peak at 1,200 MiB, and not at its limit; the headroom is there for one of them."""
+    assert recommended_mebibytes(capsys, snapshot, 800) == 1200 + 800 + 800
 
 
 ANSWERS: dict[str, tuple[Callable[[Request], Answer], str]] = {
