@@ -108,7 +108,7 @@ def test_the_counts_are_shown_with_cumulative_buckets():
     ask(app, b"garbage")
     reviewer.counts.seconds[:] = [1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 9]
     figures = answers_and_durations(reviewer.counts)
-    assert figures.answers == {("mutated", ""): 1, ("failed", "unreadable"): 1}
+    assert figures.answers == {("mutated", "peak"): 1, ("failed", "unreadable"): 1}
     assert [count for _, count in figures.duration_buckets] == [1, 3, 3, 7, 7, 7, 7, 7, 7, 7, 7]
 
 

@@ -111,7 +111,8 @@ class ControllerFigures:
 class WebhookFigures:
     """The webhook since the process began.
 
-    `answers` counts by (answer, reason): `mutated` and `left` with the decision's reason (empty for a mutation),
+    `answers` counts by (answer, reason): `left` with the decision's reason, `mutated` with what the size is by
+    (`peak`, `planned`, `stated`, or `steered` by a packing plan),
     `failed` with a short word for what failed. `duration_buckets` has the upper bounds in seconds with how many
     answers took so long at most, ascending and cumulative, without the last one for all.
     """

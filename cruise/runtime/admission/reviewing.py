@@ -36,9 +36,8 @@ from cruise.runtime.admission.steering import Expected
 log = structlog.get_logger()
 
 Verdict = tuple[str, str]
-"""What was answered (`mutated`, `left` or `failed`), and the reason in one word."""
+"""What was answered (`mutated`, `left` or `failed`), and the reason in one word; of a mutation what its size is by."""
 
-MUTATED: Verdict = ("mutated", "")
 STEERED: Verdict = ("mutated", "steered")
 NOT_A_NEW_POD: Verdict = ("left", "not-a-new-pod")
 NOT_READY: Verdict = ("failed", "not-ready")
@@ -227,7 +226,7 @@ class Reviewer:
         created, is_steered = state.admitter.admit_steered(pod, one)
         if not is_steered:
             return None
-        answer = _patched(question, state.reader, pod, created, one.node)
+        answer = _patched(question, state.reader, pod, created, STEERED, one.node)
         if answer[1] == STEERED and not question.dry_run:
             expected.claim(one)
         return answer
@@ -246,10 +245,17 @@ def _answered(question: Question, state: _State, pod: Pod, created: Pod, decisio
         case Mutate() if state.unpatched is not None:
             return _AS_IT_IS, ("left", state.unpatched.value), True
         case Mutate():
-            return _patched(question, state.reader, pod, created)
+            return _patched(question, state.reader, pod, created, ("mutated", _size(decision)))
 
 
-def _patched(question: Question, reader: PodReader, pod: Pod, created: Pod, node: str | None = None) -> Decided:
+def _size(decision: Mutate) -> str:
+    """Name what a new pod's requests are by: `stated` is no less than its template, which is a new revision's."""
+    return "stated" if decision.new_revision else decision.size.value
+
+
+def _patched(
+    question: Question, reader: PodReader, pod: Pod, created: Pod, verdict: Verdict, node: str | None = None
+) -> Decided:
     """Return the patch that makes a submitted pod the created one, and with `node` prefer that."""
 
     def read(document: dict[str, Any]) -> Pod:
@@ -265,7 +271,7 @@ def _patched(question: Question, reader: PodReader, pod: Pod, created: Pod, node
     except BadInput as error:
         log.error("patch not sent", namespace=pod.namespace, workload=str(pod.workload), error=str(error))
         return _with_warning(str(error)), PATCH_IN_DOUBT, True
-    return Answer(patch), MUTATED if node is None else STEERED, True
+    return Answer(patch), verdict, True
 
 
 def _with_warning(why: str) -> Answer:

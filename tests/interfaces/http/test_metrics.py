@@ -114,7 +114,7 @@ def test_what_is_not_known_is_left_out_rather_than_zero():
 
 def test_a_webhook_tells_answers_durations_and_its_certificate():
     figures = WebhookFigures(
-        answers={("mutated", ""): 90, ("left", "guaranteed"): 9, ("failed", "unreadable"): 1},
+        answers={("mutated", "peak"): 90, ("left", "guaranteed"): 9, ("failed", "unreadable"): 1},
         duration_buckets=((0.001, 60), (0.01, 99)),
         duration_seconds=0.2,
         statistics_at=NOW - timedelta(seconds=30),
@@ -131,7 +131,7 @@ def test_a_webhook_tells_answers_durations_and_its_certificate():
 
 
 def test_prometheus_own_judge_has_no_complaint():
-    webhook = WebhookFigures({("mutated", ""): 3}, ((0.001, 2),), 0.1, NOW, NOW, 1.0)
+    webhook = WebhookFigures({("mutated", "peak"): 3}, ((0.001, 2),), 0.1, NOW, NOW, 1.0)
     text = metrics_text("1", NOW, FIGURES, webhook)
     done = subprocess.run([binary("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")

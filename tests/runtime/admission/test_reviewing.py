@@ -13,11 +13,20 @@ from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import LimitRangeItem, WorkloadRef
 from cruise.domain.original_resources import parse_original_resources
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import AdmissionSize, Mode, Policy
+from cruise.domain.revisions import Revisions, Run, WorkloadContainer, stated_by
 from cruise.kube_json.objects.owners import NO_OWNERS, OwnerKey, Owners
 from cruise.kube_json.objects.pod import decode_pod
 from cruise.runtime.admission.admission import Admitter
-from cruise.runtime.admission.reviewing import MISTAKE, NOT_READY, PATCH_IN_DOUBT, TOO_LATE, UNREADABLE, Reviewer
+from cruise.runtime.admission.reviewing import (
+    MISTAKE,
+    NOT_READY,
+    PATCH_IN_DOUBT,
+    TOO_LATE,
+    UNREADABLE,
+    Reviewer,
+    Verdict,
+)
 from tests.admission_reviews import (
     TABLE,
     UID,
@@ -33,11 +42,16 @@ from tests.admission_reviews import (
 )
 from tests.builders import (
     NOW,
+    NOW_SECONDS,
     make_amounts,
+    make_container,
     make_container_json,
     make_node,
+    make_pod,
     make_pod_json,
     make_snapshot,
+    make_statistic,
+    make_table,
     make_workload,
 )
 
@@ -112,7 +126,7 @@ def test_what_is_answered_from_memory_is_what_would_be_decided(pod, seed):
     replica["spec"]["volumes"] = [{"name": f"kube-api-access-{seed}"}]
     replica["spec"]["containers"][0]["env"] = [{"name": "A", "value": str(seed)}]
     known = answer_of(reviewer, replica, uid="other")
-    assert reviewer.counts.remembered == 1 or not reviewer.counts.verdicts[("mutated", "")]
+    assert reviewer.counts.remembered == 1 or not reviewer.counts.verdicts[("mutated", "peak")]
     assert known == answer_of(make_reviewer(), replica, uid="other")
     assert known["uid"] == "other"
 
@@ -125,12 +139,25 @@ def test_the_record_has_what_was_requested():
     assert (requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores) == (500, 10**9, 1000)
 
 
+def test_the_metrics_tell_what_each_size_is_by():
+    known = make_table(make_statistic("", cpu_base=100, cpu_peak=200, memory_base_mib=64, memory_peak_mib=128))
+    run = {stated_by(make_pod(containers=[make_container(cpu=77)]))[0]: Run(0, NOW_SECONDS)}
+    revised = replace(known, revisions=Revisions({WorkloadContainer("shop", "Deployment/web", "app"): run}))
+    seen = Counter[Verdict]()
+    for table, size in ((known, AdmissionSize.PEAK), (known, AdmissionSize.PLANNED), (revised, AdmissionSize.PLANNED)):
+        reviewer = make_reviewer(make_admitter(table, admission_size=size))
+        for _ in range(2):
+            answer_of(reviewer, pod_json())
+        seen += reviewer.counts.verdicts
+    assert seen == {("mutated", "peak"): 2, ("mutated", "planned"): 2, ("mutated", "stated"): 2}
+
+
 def test_a_new_state_forgets_what_was_answered_under_the_old():
     reviewer = make_reviewer()
     assert "patch" in answer_of(reviewer, pod_json())
     reviewer.use(make_admitter(), NO_OWNERS, Reason.PAUSED)
     assert answer_of(reviewer, pod_json()) == {"uid": UID, "allowed": True}
-    assert reviewer.counts.verdicts == {("mutated", ""): 1, ("left", "paused"): 1}
+    assert reviewer.counts.verdicts == {("mutated", "peak"): 1, ("left", "paused"): 1}
     assert reviewer.counts.remembered == 0
 
 
