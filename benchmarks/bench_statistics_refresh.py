@@ -107,4 +107,4 @@ async def fill_last_hour(
         cpu, memory = random.exponential(200, shape), random.normal(3e8, 1e7, shape)
         block = SampleBlock(its, times, cpu.astype(np.float32), np.floor(memory), np.ones(len(its), dtype=np.bool_))
         progress = PartitionProgress(first_hour_of_history(at) * HOUR, at)
-        await state.record(store, partition, progress, block, attribution, at)
+        await state.record(store, partition, progress, state.judge(block, attribution), at)

@@ -1,13 +1,13 @@
 """A usage source of known samples that writes down what it is asked, and refuses what it is told to refuse."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import ContainerKey, CounterTail, LoadSample, SampleBlock
+from cruise.domain.usage import NO_NODE_USE, ContainerKey, CounterTail, LoadSample, NodeUse, SampleBlock
 from cruise.errors import CruiseError
 
 STEP = 60
@@ -60,6 +60,9 @@ class RecordedUsage:
         )
         counters = np.full(len(keys), float(end))
         return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters, np.full(len(keys), end))
+
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+        return NO_NODE_USE
 
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         return {}

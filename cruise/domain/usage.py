@@ -37,6 +37,7 @@ class Refusal(StrEnum):
     OVER_NODE = "over-node"
     OVER_LIMIT = "over-limit"
     SERIES_DISAGREE = "series-disagree"
+    OVER_ROOT = "over-root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,19 @@ class SampleBlock:
     nodes: Sequence[str] = ()
     cpu_use_millicores: Float32Array | None = None
     refused: BoolArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What nodes used in all, by their root control groups: one row a node, one column a time, NaN where unknown."""
+
+    nodes: Sequence[str]
+    times: Int64Array
+    cpu_use_millicores: Float64Array
+    memory_bytes: Float64Array
+
+
+NO_NODE_USE = NodeUse((), np.empty(0, dtype=np.int64), np.empty((0, 0)), np.empty((0, 0)))
 
 
 class LoadSample(NamedTuple):

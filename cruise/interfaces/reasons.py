@@ -82,6 +82,7 @@ REFUSALS: Mapping[Refusal, str] = {
     Refusal.OVER_NODE: "more than its node has",
     Refusal.OVER_LIMIT: "more than its limit lets it use",
     Refusal.SERIES_DISAGREE: "several series of it disagree",
+    Refusal.OVER_ROOT: "with its neighbours more than the whole node used",
 }
 DETAILS: Mapping[Detail, str] = {
     Detail.NO_CONTROLLER: "no controller would start it again",

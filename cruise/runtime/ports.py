@@ -14,6 +14,7 @@ from cruise.domain.usage import (
     CounterTail,
     HourlyPeaks,
     LoadSample,
+    NodeUse,
     OomRecord,
     PartitionProgress,
     PeakSummary,
@@ -55,6 +56,12 @@ class UsageSource(Protocol):
         """Return the samples of the grid times in (start, end] and the tail to continue from.
 
         `start` and `end` are Unix seconds on the grid; `tail` continues counters read up to `start`.
+        Raises BadInput, Throttled, Unavailable.
+        """
+
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+        """Return what nodes used in all at the grid times after `start` up to `end` (Unix seconds), as far as known.
+
         Raises BadInput, Throttled, Unavailable.
         """
 

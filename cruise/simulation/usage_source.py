@@ -1,12 +1,12 @@
 """The usage samples of a simulated cluster, as a monitoring system would have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import CounterTail, LoadSample, SampleBlock
+from cruise.domain.usage import CounterTail, LoadSample, NodeUse, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.timeline import MINUTE, seconds
 from cruise.simulation.demand.history import Measurements
@@ -18,7 +18,7 @@ class SimulatedUsage:
 
     Samples are on the minute grid and end at the simulated time. What lies before the start is the demand itself. A
     container's CPU demand is its share of a crowded node's CPU × (1 + the share of time it waited). The pressure is
-    always known. `scrapes` says which samples are missed or come late: none unless it is given.
+    always known. `scrapes` says which samples are missed, irregular or late: none unless it is given.
     """
 
     def __init__(self, cluster: SimulatedCluster, scrapes: Scrapes = ALL_IN_TIME) -> None:
@@ -48,7 +48,7 @@ class SimulatedUsage:
         return block, None
 
     def _read(self, partition: str, times: Int64Array, newest: int) -> Measurements:
-        if self._scrapes.missed is None or not len(times):
+        if self._scrapes.in_time or not len(times):
             return self._cluster.history.read(partition, times)
         # What a gap at either end is to be filled with lies outside.
         first, last = int(times[0]) - LONGEST_GAP_SECONDS, min(int(times[-1]) + LONGEST_GAP_SECONDS, newest)
@@ -56,6 +56,19 @@ class SimulatedUsage:
         seen = self._scrapes.seen(self._cluster.history.read(partition, wider), wider)
         wanted = np.isin(wider, times)
         return seen.at(wanted)
+
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+        """Return what the containers of nodes used together, as far as scrapes show it."""
+        number_of = {node: number for number, node in enumerate(sorted(nodes))}
+        times = np.arange((start // MINUTE + 1) * MINUTE, end + 1, MINUTE, dtype=np.int64)
+        cpu, memory = np.zeros((2, len(number_of), len(times)))
+        for namespace in await self.partitions(await self._cluster.snapshot()):
+            block, _ = await self.read(namespace, start, end, None)
+            for row, node in enumerate(block.nodes):
+                if node in number_of:
+                    cpu[number_of[node]] += np.nan_to_num(block.cpu_demand_millicores[row])
+                    memory[number_of[node]] += np.nan_to_num(block.memory_bytes[row])
+        return NodeUse(list(number_of), times, cpu, memory)
 
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         """Return each node's runnable CPU demand in cores at the last step until then: what its load average nears."""

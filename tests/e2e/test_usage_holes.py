@@ -202,11 +202,12 @@ async def test_statistics_are_those_of_the_use_whatever_the_scrapes_were(
     off = errors(table)
     assert set(off) == set(NODES)
     assert {node: share for node, share in off.items() if share > 0.1} == {}
-    assert all(off[node] < 0.01 for node in NODES if not node.startswith("irregular"))
-    # What is asked beyond is when nodes were scraped that are in trouble: all but two, with three containers each.
-    assert samples < first_design[1] * 1.1
+    steady = {node: share for node, share in off.items() if not node.startswith("irregular")}
+    assert {node: share for node, share in steady.items() if share >= 0.01} == {}
+    # When nodes in trouble were scraped, all but two, is asked for in place of the pressure of one of their pods.
+    assert samples <= first_design[1]
 
 
 async def test_regular_scrapes_cost_no_sample_more(prometheus: str) -> None:
     _, samples = await passes(prometheus, only="regular")
-    assert samples == 45
+    assert 44 < samples <= 45

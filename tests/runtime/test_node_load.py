@@ -1,6 +1,6 @@
 """The node-load pass on a simulated cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from cruise.domain.actions import Outcome, Reason, TaintNode, UntaintNode, Verdi
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.scheduling import OVERLOADED
-from cruise.domain.usage import CounterTail, LoadSample, SampleBlock
+from cruise.domain.usage import NO_NODE_USE, CounterTail, LoadSample, NodeUse, SampleBlock
 from cruise.errors import CruiseError, Refused, Unavailable
 from cruise.runtime.node_load import NodeLoadPass, NodeLoads, leave_nodes, node_load_pass
 from cruise.runtime.writing.writer import Writer
@@ -38,6 +38,9 @@ class Readings:
         self, partition: str, start: int, end: int, tail: CounterTail | None
     ) -> tuple[SampleBlock, CounterTail | None]:
         raise AssertionError("no samples are asked for")
+
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+        return NO_NODE_USE
 
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         found = self._minutes.pop(0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import SampleBlock
 from cruise.simulation.cluster.behaviour import Behaviour
@@ -83,3 +83,13 @@ async def test_late_samples_are_not_there_yet() -> None:
     assert np.isfinite(block.cpu_demand_millicores[0]).tolist() == [True, True, True, False, False]
     assert np.isfinite(block.memory_bytes[0]).tolist() == [True, True, True, False, False]
     assert len(block.times) == 5
+
+
+async def test_between_irregular_scrapes_stands_what_was_used_between_them() -> None:
+    def ages(name: str, times: Int64Array) -> Float64Array:
+        return np.where((times - NOW) // 60 % 2 == 1, 30.0, 0.0) * (name == "n1")
+
+    found = await rows(Scrapes(ages=ages), 6, 9)
+    # The scrape of minute 6 shows what was used since the middle of minute 5, and so on.
+    assert found["n1"] == ([pytest.approx(170 / 3), 70, pytest.approx(230 / 3), 90], [6, 6, 8, 8])
+    assert found["n2"] == ([60, 70, 80, 90], [6, 7, 8, 9])

@@ -175,10 +175,11 @@ class CounterRows:
         """Return the seconds used and waited in each step, NaN where unknown."""
         step, spreading, ages = counting.step_seconds, counting.spreading, scrapes.ages[self.targets]
         ran = by_owner(np.logical_or, observed, owners, containers)
-        absent_at = self._absent_at(observed, scrapes, ran, owners)
-        used = growth_by_step(self.cpu, observed, ages, absent_at, counting.cores * step, spreading)
+        is_new = self._absent_at(observed, scrapes, ran, owners)
+        used = growth_by_step(self.cpu, observed, ages, is_new, counting.cores * step, spreading)
         with_pressure = observed & ~np.isnan(self.waiting)
-        absent_at = self._absent_at(with_pressure, scrapes, ran, owners)
+        # What was not read of a container that ran before did not begin to count only now.
+        absent_at = np.where(is_new >= 0, self._absent_at(with_pressure, scrapes, ran, owners), -1)
         return used, growth_by_step(self.waiting, with_pressure, ages, absent_at, step, spreading)
 
     def tail(self, observed: BoolArray, scrapes: Scrapes, at: int, counting: Counting) -> CounterTail:

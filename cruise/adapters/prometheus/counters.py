@@ -54,19 +54,23 @@ def usage_of(
     counting: Counting,
     pressured_nodes: set[str],
     ages_of: AgesOf = nothing_known,
+    lately: dict[ContainerKey, float] | None = None,
 ) -> tuple[SampleBlock, CounterTail]:
     """Turn the answers into usage and the tail for the next read.
 
     `pressured_nodes` are the nodes on which some pressure was ever seen, and is added to: zeros from another node are
     the kernel's silence, not a measurement. `ages_of` is asked when nodes were scraped whose counters all jump, or
     stand still: by how many seconds before each time of a span. The block begins before the `times` where a scrape
-    tells of steps that the read before could not know.
+    tells of steps that the read before could not know. `lately` has the share of time that containers of such nodes
+    waited, which is taken to be the same where it is not known, and is brought up to date.
     """
     doubts = Doubts(before, counting)
     ids, cpu, nodes, cpu_doubt = folded(answers.cpu_seconds, before.containers, doubts.of_cpu)
     containers: dict[ContainerKey, int] = {}
     cpu_owners = owners_of(ids, containers)
     waiting, reported, waiting_doubt = _pressure(answers.cpu_waiting_seconds, ids, len(times), doubts, pressured_nodes)
+    # A pod whose pressure is not read for once is on a node that reports it.
+    reported |= np.fromiter((node in pressured_nodes for node in nodes), np.bool_, len(nodes))
     memory_ids, memory, memory_nodes, memory_doubt = folded(answers.memory_bytes, before.containers, doubts.of_memory)
     memory_owners = owners_of(memory_ids, containers)
     block_keys = list(containers)
@@ -91,7 +95,8 @@ def usage_of(
 
     count = len(block_keys)
     use = used / step * 1000
-    demand = use * (1 + np.clip(np.nan_to_num(waited / step), 0.0, 1.0))
+    pressure = np.clip(waited / step, 0.0, 1.0)
+    demand = use * (1 + _filled(pressure, rows, restless.values(), {} if lately is None else lately))
     doubts.unknown_starts(rows, owners, use, demand)
     use, demand = (by_owner(np.fmax, one, owners, len(containers))[:count] for one in (use, demand))
     memory_of_containers = by_owner(np.fmax, memory, memory_owners, count)
@@ -132,6 +137,24 @@ def joined_tail(tails: Sequence[CounterTail], at: int) -> CounterTail:
         cpu_waiting_seconds=np.concatenate([tail.cpu_waiting_seconds for tail in tails]),
         changed_at=np.concatenate([tail.changed_at for tail in tails]),
     )
+
+
+def _filled(
+    pressure: Float64Array, rows: CounterRows, restless: Collection[int], lately: dict[ContainerKey, float]
+) -> Float64Array:
+    """Return the pressure of series with what is not known of it, and note what is known of those on restless nodes."""
+    unknown, assumed = np.isnan(pressure), np.zeros(len(pressure))
+    if lately:
+        assumed = np.fromiter((lately.get(key, np.nan) for key, _ in rows.ids), np.float64, len(rows.ids))
+        # Not read now, or not the last time: then another of several servers may have shown the first value since.
+        skipped = np.isnan(rows.waiting[:, rows.lead :]).all(axis=1)
+        skipped |= np.isnan(rows.newest(rows.waiting)) & ~np.isnan(rows.newest(rows.cpu))
+        assumed[~skipped] = np.nan
+        unknown[~np.isnan(assumed)] = True
+        assumed = np.nan_to_num(assumed)
+    for row in np.flatnonzero(np.isin(rows.targets, list(restless)) & ~unknown.all(axis=1)).tolist():
+        lately[rows.ids[row][0]] = float(np.median(pressure[row][~unknown[row]]))
+    return np.where(unknown, assumed[:, None], pressure)
 
 
 def _pressure(

@@ -1,11 +1,13 @@
 """The queries: one sample a series and step, and nothing computed by the server but the rates of whole nodes."""
 
+from collections.abc import Collection
+
 from cruise.adapters.prometheus.settings import PrometheusSettings
 
 ROOT_GROUP_RANGE = "3m"
 
 
-def usage_query(settings: PrometheusSettings, metric: str, pods: str) -> str:
+def usage_query(settings: PrometheusSettings, metric: str, pods: str, spared: Collection[str] = ()) -> str:
     """Return the query for a metric of all containers whose pod's name matches the regular expression `pods`.
 
     An instant selector costs the server one sample a step. `max by` drops the labels that are not read and folds
@@ -13,18 +15,22 @@ def usage_query(settings: PrometheusSettings, metric: str, pods: str) -> str:
     """
     labels = settings.labels
     kept = dict.fromkeys((labels.namespace, labels.pod, labels.container, labels.id, labels.node))
-    return f"max by ({', '.join(filter(None, kept))}) ({usage_selector(settings, metric, pods)})"
+    return f"max by ({', '.join(filter(None, kept))}) ({usage_selector(settings, metric, pods, spared)})"
 
 
-def usage_selector(settings: PrometheusSettings, metric: str, pods: str | None = None) -> str:
+def usage_selector(
+    settings: PrometheusSettings, metric: str, pods: str | None = None, spared: Collection[str] = ()
+) -> str:
     """Return what selects the series that `usage_query` reads, each of which costs a sample a step.
 
-    Without `pods` these are the series of all pods.
+    Without `pods` these are the series of all pods; those whose pods are called as one of `spared` are left out.
     """
     labels = settings.labels
-    named = f"{labels.pod}=~{quoted(pods)}" if pods is not None else ""
+    named = [f"{labels.pod}=~{quoted(pods)}"] if pods is not None else []
+    if spared:
+        named.append(f"{labels.pod}!~{quoted(_one_of(spared))}")
     containers = (f'{labels.container}!=""', f'{labels.container}!="POD"')
-    return selector(metric, *containers, *cadvisor_matchers(settings, metric), named)
+    return selector(metric, *containers, *cadvisor_matchers(settings, metric), *named)
 
 
 def cadvisor_matchers(settings: PrometheusSettings, metric: str) -> tuple[str, ...]:
@@ -64,8 +70,13 @@ def root_group_time_query(settings: PrometheusSettings, metric: str) -> str:
     return _by_node(settings.labels.node, f"timestamp({_root_group(settings, metric)})")
 
 
-def _root_group(settings: PrometheusSettings, metric: str) -> str:
-    return selector(metric, f'{settings.labels.id}="/"', *cadvisor_matchers(settings, metric))
+def root_group_selector(settings: PrometheusSettings, metric: str, nodes: Collection[str]) -> str:
+    """Return what selects a metric of the root control groups of some nodes."""
+    return _root_group(settings, metric, f"{settings.labels.node}=~{quoted(_one_of(nodes))}")
+
+
+def _root_group(settings: PrometheusSettings, metric: str, *matchers: str) -> str:
+    return selector(metric, f'{settings.labels.id}="/"', *cadvisor_matchers(settings, metric), *matchers)
 
 
 def _node_exporters(settings: PrometheusSettings, metric: str) -> str:
@@ -79,6 +90,10 @@ def _by_exporter(label: str, values: str) -> str:
 
 def _by_node(label: str, values: str) -> str:
     return f"max by ({', '.join(filter(None, dict.fromkeys((label, 'instance'))))}) ({values})"
+
+
+def _one_of(names: Collection[str]) -> str:
+    return "|".join(name.replace(".", "[.]") for name in names)
 
 
 def quoted(text: str) -> str:

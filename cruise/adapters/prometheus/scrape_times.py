@@ -2,12 +2,18 @@
 
 What a server answers at a grid time is the last scrape before it. Where scrapes are irregular, or one is missed, their
 distance is not a step, and growth over the step is not the use: half a minute less of it, then half a minute more.
+
+What these questions cost is saved elsewhere, so that no node costs more samples than one that needs none: the pressure
+of one of its pods is not read in the next pass, of each in its turn.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nsmallest
+from itertools import islice
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import structlog
@@ -28,7 +34,22 @@ NODES_TOGETHER = 100
 TOLERANCE_SECONDS = 1.0
 # For how long a look at a second pod of a node holds.
 CHECK_SECONDS = 3600
+# A longer read, such as the first, neither saves nor is paid for.
+MOST_STEPS = 15
+# Samples: more than a pass usually asks for is saved at two pods.
+MUCH_OWED = 5
+MOST_OWED = 15
 _SPANS_KEPT = 8
+# More than the longest hole, which a read may begin before.
+_STEPS_KEPT = 64
+
+
+class _Span(NamedTuple):
+    """By how many seconds scrapes preceded the grid times from first to last, None where that is not certain."""
+
+    first: int
+    last: int
+    ages: Float64Array | None
 
 
 class ScrapeTimes:
@@ -38,12 +59,18 @@ class ScrapeTimes:
         self._client = client
         self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
         self._pods: dict[str, list[str]] = {}
-        self._known: dict[tuple[int, int], dict[str, Float64Array | None]] = {}
+        self._spans: dict[str, list[_Span]] = {}
         self._checked: dict[str, tuple[int, bool]] = {}
+        self._owed: Counter[str] = Counter()
+        self._turns: Counter[str] = Counter()
+        self._spared: dict[str, tuple[str, int]] = {}
         self._lock = Lock()
 
     def choose(self, snapshot: Snapshot) -> None:
-        """Take two pods of each node to ask for: with few containers, and names that no other pod has."""
+        """Take two pods of each node to ask for, with few containers and names that no other pod has.
+
+        Choose as well whose pressure pays in this pass for what was asked before.
+        """
         names = Counter(pod.name for pod in snapshot.pods)
         by_node: dict[str, list[Pod]] = {}
         for pod in snapshot.pods:
@@ -53,6 +80,28 @@ class ScrapeTimes:
             node: [pod.name for pod in nsmallest(2, pods, lambda pod: (names[pod.name], len(pod.containers), pod.name))]
             for node, pods in by_node.items()
         }
+        self._spared = {}
+        for node, owed in self._owed.items():
+            pods = sorted((pod for pod in by_node.get(node, ()) if names[pod.name] == 1), key=lambda pod: pod.name)
+            # A node's only pod would never have its pressure read.
+            count = min(1 + (owed > MUCH_OWED), len(pods) - 1)
+            for _ in range(count):
+                pod = pods[self._turns[node] % len(pods)]
+                self._turns[node] += 1
+                self._spared[pod.name] = (node, len(pod.containers))
+
+    def spare(self, pods: str, steps: int) -> Sequence[str]:
+        """Return the pods, of those whose names match, whose pressure is not to be read over so many steps."""
+        if steps > MOST_STEPS or not self._spared:
+            return ()
+        selects = re.compile(pods).fullmatch
+        with self._lock:
+            found = list(islice(filter(selects, self._spared), NODES_TOGETHER))
+            for name in found:
+                node, containers = self._spared[name]
+                self._owed[node] -= steps * containers
+            self._owed = +self._owed
+        return found
 
     def ages(
         self, settings: PrometheusSettings, nodes: Collection[str], first: int, last: int
@@ -61,14 +110,47 @@ class ScrapeTimes:
 
         A node is missing of which nothing certain is known. A server that does not answer is no reason not to read.
         """
+        step = settings.step_seconds
         with self._lock:
-            known = self._known.setdefault((first, last), {})
-            new = [node for node in sorted(nodes) if node not in known and node in self._pods]
-            for start in range(0, len(new), NODES_TOGETHER):
-                known.update(self._ask(settings, new[start : start + NODES_TOGETHER], first, last))
-            while len(self._known) > _SPANS_KEPT:
-                del self._known[next(iter(self._known))]
-            return {node: ages for node in nodes if (ages := known.get(node)) is not None}
+            by_start: dict[int, list[str]] = {}
+            for node in sorted(nodes):
+                start = self._unknown_from(node, first, last, step) if node in self._pods else None
+                if start is not None:
+                    by_start.setdefault(start, []).append(node)
+            for start, those in by_start.items():
+                for place in range(0, len(those), NODES_TOGETHER):
+                    asked = self._ask(settings, those[place : place + NODES_TOGETHER], start, last)
+                    for node, ages in asked.items():
+                        self._keep(node, _Span(first if ages is None else start, last, ages), step)
+            found = {node: self._known(node, first, last, step) for node in nodes}
+            return {node: ages for node, ages in found.items() if ages is not None}
+
+    def _unknown_from(self, node: str, first: int, last: int, step: int) -> int | None:
+        """Return from which time on a node has to be asked for, None where all is known."""
+        for span in reversed(self._spans.get(node, ())):
+            if span.first <= first and span.last >= last:
+                return None
+            if span.first <= first <= span.last + step and span.ages is not None:
+                return span.last + step
+        return first
+
+    def _keep(self, node: str, new: _Span, step: int) -> None:
+        spans = self._spans.setdefault(node, [])
+        for place, span in enumerate(spans):
+            if span.last + step == new.first and span.ages is not None and new.ages is not None:
+                ages = np.concatenate((span.ages[-_STEPS_KEPT:], new.ages))
+                new = _Span(new.last - step * (len(ages) - 1), new.last, ages)
+                del spans[place]
+                break
+        spans.append(new)
+        del spans[:-_SPANS_KEPT]
+
+    def _known(self, node: str, first: int, last: int, step: int) -> Float64Array | None:
+        for span in reversed(self._spans.get(node, ())):
+            if span.first <= first and span.last >= last:
+                start = (first - span.first) // step
+                return None if span.ages is None else span.ages[start : start + (last - first) // step + 1]
+        return None
 
     def _ask(
         self, settings: PrometheusSettings, nodes: Sequence[str], first: int, last: int
@@ -112,6 +194,9 @@ class ScrapeTimes:
             if name.pod in pods.get(name.node, ()):
                 # A container that was restarted lingers under its old id, whose last scrape is long ago.
                 newest[name.node, name.pod] = np.fmax(values, newest.get((name.node, name.pod), values))
+            if len(values) <= MOST_STEPS:
+                known = int(np.count_nonzero(~np.isnan(values)))
+                self._owed[name.node] = min(self._owed[name.node] + known, MOST_OWED)
         found: dict[str, list[Float64Array]] = {}
         for (node, _), values in newest.items():
             found.setdefault(node, []).append(values)

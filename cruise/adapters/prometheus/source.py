@@ -1,7 +1,7 @@
 """The usage port on a Prometheus server."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -19,10 +19,12 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import CounterTail, LoadSample, SampleBlock
+from cruise.domain.usage import NO_NODE_USE, CounterTail, LoadSample, NodeUse, SampleBlock
 from cruise.errors import BadInput, CruiseError, Unavailable
 
 HOUR_SECONDS = 3600
+# Their names stand in the question.
+NODES_TOGETHER = 100
 
 T = TypeVar("T", np.float32, np.float64)
 
@@ -62,7 +64,7 @@ class PrometheusSource:
         self._containers = containers
         self._running = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.phase == "Running"}
         self._nodes = cores_of(snapshot)
-        self._questions.scrape_times.choose(snapshot)
+        self._questions.choose(snapshot)
         cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0)
         self._cores = cores or MANY_CORES
         if self._settings.finds_exporters and self._clock is not None:
@@ -98,6 +100,22 @@ class PrometheusSource:
             )
         return block, joined_tail([one for _, one in read], end)
 
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+        step, names, labels = self._settings.step_seconds, sorted(nodes), self._settings.labels
+        times = np.arange(start + step, end + 1, step, dtype=np.int64)
+        if not (names and len(times) and labels.id and labels.node):
+            return NO_NODE_USE
+        found = [
+            await self._ask_nodes(names[first : first + NODES_TOGETHER], times)
+            for first in range(0, len(names), NODES_TOGETHER)
+        ]
+        return NodeUse(
+            [node for one in found for node in one.nodes],
+            times,
+            np.concatenate([one.cpu_use_millicores for one in found]),
+            np.concatenate([one.memory_bytes for one in found]),
+        )
+
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         async with self._queries_at_once:
             return await asyncio.to_thread(self._node_loads.read, at, self._nodes)
@@ -113,6 +131,10 @@ class PrometheusSource:
         pinned = replace(self._settings, pins=pins.matchers)
         self._questions.settings = pinned
         self._node_loads = NodeLoadReader(pinned, self._client)
+
+    async def _ask_nodes(self, nodes: Sequence[str], times: Int64Array) -> NodeUse:
+        async with self._queries_at_once:
+            return await asyncio.to_thread(self._questions.of_nodes, nodes, times, self._cores)
 
     async def _read_piece(self, pods: str, times: Int64Array, before: CountersBefore) -> Piece:
         async with self._queries_at_once:

@@ -1,20 +1,26 @@
 """One question about usage: the three families of some pods over some times, made into samples."""
 
+from collections.abc import Sequence
 from functools import partial
+
+import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
 from cruise.adapters.prometheus.counters import Answers, usage_of
-from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder
-from cruise.adapters.prometheus.queries import usage_query, usage_selector
+from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder, SeriesName
+from cruise.adapters.prometheus.queries import root_group_selector, usage_query, usage_selector
 from cruise.adapters.prometheus.scrape_times import ScrapeTimes
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.arrays import Int64Array
-from cruise.domain.usage import CounterTail, SampleBlock
+from cruise.domain.cluster import Snapshot
+from cruise.domain.usage import ContainerKey, CounterTail, NodeUse, SampleBlock
 from cruise.errors import BadInput
 
 # What one container may use within a step, where no node reports its cores.
 MANY_CORES = 1024.0
+# A read without a tail knows nothing of its first two steps.
+_STEPS_BEFORE = 2
 
 Piece = tuple[SampleBlock, CounterTail]
 
@@ -34,6 +40,13 @@ class UsageQuestions:
         self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
         self.scrape_times = ScrapeTimes(settings, client)
         self._pressured_nodes: set[str] = set()
+        self._lately: dict[ContainerKey, float] = {}
+
+    def choose(self, snapshot: Snapshot) -> None:
+        """Take over which pods run: whose times and whose pressure are asked for in the reads that follow."""
+        self.scrape_times.choose(snapshot)
+        running = {(pod.namespace, pod.name) for pod in snapshot.pods} if self._lately else set()
+        self._lately = {key: share for key, share in self._lately.items() if key[:2] in running}
 
     def ask(self, pods: str, times: Int64Array, before: CountersBefore, cores: float) -> Piece:
         """Return the usage of the pods whose names match at the `times`, which are a step apart.
@@ -41,19 +54,41 @@ class UsageQuestions:
         `cores` bounds what one container can use. Raises BadInput, Throttled, Unavailable.
         """
         metrics = self.settings.metrics
+        spared = self.scrape_times.spare(pods, len(times))
         answers = Answers(
             cpu_seconds=self._matrix(metrics.cpu, pods, times),
-            cpu_waiting_seconds=self._matrix(metrics.cpu_waiting, pods, times),
+            cpu_waiting_seconds=self._matrix(metrics.cpu_waiting, pods, times, spared),
             memory_bytes=self._matrix(metrics.memory, pods, times),
             pods=pods,
         )
         counting = Counting(self.settings.step_seconds, cores, self.settings.plausible)
         ages_of = partial(self.scrape_times.ages, self.settings)
-        return usage_of(answers, times, before, counting, self._pressured_nodes, ages_of)
+        return usage_of(answers, times, before, counting, self._pressured_nodes, ages_of, self._lately)
 
-    def _matrix(self, metric: str, pods: str, times: Int64Array) -> Matrix:
+    def of_nodes(self, nodes: Sequence[str], times: Int64Array, cores: float) -> NodeUse:
+        """Return what nodes used in all at the `times`, which are a step apart, by their root control groups.
+
+        Raises BadInput, Throttled, Unavailable.
+        """
+        metrics, step = self.settings.metrics, self.settings.step_seconds
+        wider = np.concatenate((times[0] - step * np.arange(_STEPS_BEFORE, 0, -1), times))
+        cpu, memory = (self._of_roots(metric, nodes, wider) for metric in (metrics.cpu, metrics.memory))
+        answers = Answers(cpu, Matrix((), np.empty((0, len(wider)))), memory)
+        # A group is read as a container is: missed scrapes, servers that disagree, a node that was started anew.
+        block, _ = usage_of(answers, wider, CountersBefore(), Counting(step, cores), set())
+        use = block.cpu_demand_millicores[:, _STEPS_BEFORE:].astype(np.float64)
+        return NodeUse([key.pod for key in block.keys], times, use, block.memory_bytes[:, _STEPS_BEFORE:])
+
+    def _of_roots(self, metric: str, nodes: Sequence[str], times: Int64Array) -> Matrix:
         first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
-        body = self._client.query_range(self._query(self.settings, metric, pods), first, last, step)
+        body = self._client.query_range(root_group_selector(self.settings, metric, nodes), first, last, step)
+        matrix = self._matrices.matrix(body, first, last, step)
+        names = [SeriesName("nodes", one.node, one.id, one.id, one.node) for one in matrix.series]
+        return Matrix(names, matrix.values)
+
+    def _matrix(self, metric: str, pods: str, times: Int64Array, spared: Sequence[str] = ()) -> Matrix:
+        first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
+        body = self._client.query_range(self._query(self.settings, metric, pods, spared), first, last, step)
         matrix = self._matrices.matrix(body, first, last, step)
         if matrix.series and not any(name.namespace and name.pod and name.container for name in matrix.series):
             labels = self.settings.labels

@@ -27,7 +27,8 @@ WINDOWS_SECONDS = (CPU_BASE_SECONDS, MEMORY_BASE_SECONDS, 3600)
 # Of a window's samples; where more is refused, the rest does not tell what a container uses.
 MOST_REFUSED_PERCENT = 10
 
-_BIT = {reason: 1 << bit for bit, reason in enumerate(Refusal)}
+# The place of each reason in `refused_reasons`.
+BIT_OF = {reason: 1 << bit for bit, reason in enumerate(Refusal)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class Judgement:
     reasons: Int64Array
     counts: Mapping[Refusal, int] = field(default_factory=dict)
     examples: Mapping[Refusal, RefusedSample] = field(default_factory=dict)
+
+    @staticmethod
+    def of(block: SampleBlock) -> "Judgement":
+        """Take a block for what it says."""
+        return Judgement(block, np.zeros(len(block.keys), dtype=np.int64))
 
 
 def judge(block: SampleBlock, bounds: UsageBounds) -> Judgement:
@@ -145,7 +151,7 @@ class _Ruling:
             self._refused = np.zeros(shape, np.bool_) if self._refused is None else self._refused.copy()
         assert self._refused is not None
         self._refused[rows] |= over
-        self._reasons[rows[over.any(axis=1)]] |= _BIT[reason]
+        self._reasons[rows[over.any(axis=1)]] |= BIT_OF[reason]
         self._counts[reason] = self._counts.get(reason, 0) + count
         row, column = np.argwhere(over)[0].tolist()
         if reason not in self._examples:

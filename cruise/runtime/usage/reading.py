@@ -7,20 +7,26 @@ shrink what peaks every day.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import structlog
+
 from cruise.decisions.usage.attribution import Attribution
+from cruise.decisions.usage.node_sums import judge_together
 from cruise.decisions.usage.peaks import HOUR_SECONDS, first_hour_of_history
 from cruise.domain.usage import CounterTail, PartitionProgress, SampleBlock
 from cruise.errors import BadInput, CruiseError, one_refusal
 from cruise.runtime.ports import Store, UsageSource
-from cruise.runtime.usage.state import FailedRead, UsageState
+from cruise.runtime.usage.state import FailedRead, Judged, UsageState
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 
 Gap = tuple[int, int, int]
+Read = tuple[SampleBlock, CounterTail | None]
 
 # After the fact: the last scrapes of a time may not be in yet.
 SETTLE_SECONDS = 30
@@ -102,14 +108,19 @@ class UsageReader:
         self._seconds_left = {partition: self._at - one.read_until for partition, one in known.items()}
         self._seconds_in_all = sum(self._seconds_left.values())
         with one_refusal():
-            async with asyncio.TaskGroup() as group:
-                for partition, progress in known.items():
-                    group.create_task(self._read_partition(partition, progress))
+            if self._is_one_step(known.values()):
+                await self._to_the_end(self._read_together(known))
+            else:
+                async with asyncio.TaskGroup() as group:
+                    for partition, progress in known.items():
+                        group.create_task(self._read_partition(partition, progress))
         if self._failures and not self._read_something:
             errors = [error for _, error in self._failures]
             raise next((error for error in errors if isinstance(error, BadInput)), errors[0])
         for partition, progress in self._unrecorded.items():
-            await self._state.record(self._store, partition, progress, None, self._attribution, self._at)
+            await self._state.record(
+                self._store, partition, progress, self._state.judge(None, self._attribution), self._at
+            )
         return [failure for failure, _ in self._failures]
 
     def _known_progress(self, partition: str) -> PartitionProgress:
@@ -122,6 +133,49 @@ class UsageReader:
         # Where the step was set to something else, reading goes on with the next time on the new grid.
         read_until = -(-known.read_until // step) * step
         return replace(known, read_from=max(known.read_from, self._horizon), read_until=read_until, gaps=gaps)
+
+    def _is_one_step(self, known: Collection[PartitionProgress]) -> bool:
+        """Tell whether all partitions have the same to read, and little enough to hold it at once."""
+        longest = self._reading.chunk_seconds(math.ceil(self._containers_each * len(known)))
+        return (
+            self._state.bounds is not None
+            and len({one.read_until for one in known}) == 1
+            and all(0 < self._at - one.read_until <= longest for one in known)
+            and not any(gap[2] == 1 for one in known for gap in one.gaps)
+        )
+
+    async def _read_together(self, known: Mapping[str, PartitionProgress]) -> None:
+        """Read what is new of all partitions, judge the containers of each node together, and store it."""
+        async with asyncio.TaskGroup() as group:
+            reads = {
+                partition: group.create_task(self._read(partition, progress.read_until, self._at, progress.tail))
+                for partition, progress in known.items()
+            }
+        found = {partition: read for partition, task in reads.items() if (read := task.result()) is not None}
+        judged = await self._judged_together(
+            [self._state.judge(block, self._attribution) for block, _ in found.values()]
+        )
+        for (partition, (_, tail)), one in zip(found.items(), judged, strict=True):
+            await self._take(partition, replace(known[partition], read_until=self._at, tail=tail), one)
+        for partition in known.keys() - found.keys():
+            self._unread(partition, known[partition], self._at)
+
+    async def _judged_together(self, judged: Sequence[Judged]) -> Sequence[Judged]:
+        """Judge containers that are higher than ever beside their neighbours, as far as their nodes' use is known."""
+        bounds = self._state.bounds
+        nodes = set[str]().union(*(self._state.nodes_with_news(one) for one in judged))
+        if not nodes or bounds is None:
+            return judged
+        first = min(int(one.judgement.block.times[0]) for one in judged)
+        try:
+            roots = await self._source.node_use(sorted(nodes), first - self._reading.step_seconds, self._at)
+        except CruiseError as error:
+            log.info("use of nodes not read", nodes=len(nodes), why=str(error))
+            return judged
+        if not roots.nodes:
+            return judged
+        judgements = judge_together([one.judgement for one in judged], bounds.pods, roots)
+        return [Judged(judgement, one.numbers) for judgement, one in zip(judgements, judged, strict=True)]
 
     async def _read_partition(self, partition: str, progress: PartitionProgress) -> None:
         for gap in [gap for gap in progress.gaps if gap[2] == 1]:
@@ -142,7 +196,7 @@ class UsageReader:
         block, tail = read
         tail = tail if end == progress.read_until else progress.tail
         progress = replace(progress, gaps=others, tail=tail)
-        await self._record(partition, progress, block)
+        await self._record(partition, progress, self._state.judge(block, self._attribution))
         return progress
 
     async def _read_chunk(
@@ -150,20 +204,24 @@ class UsageReader:
     ) -> tuple[PartitionProgress, bool]:
         read = await self._read(partition, start, end, progress.tail)
         if read is None:
-            # The tail stays as it is: it continues the counters once the gap is tried again.
-            gaps = joined_gaps((*progress.gaps, (start, end, 1)))
-            self._unrecorded[partition] = replace(progress, read_until=end, gaps=gaps)
+            self._unread(partition, progress, end)
             return progress, False
         block, tail = read
         progress = replace(progress, read_until=end, tail=tail)
-        await self._record(partition, progress, block)
-        self._seconds_left[partition] = self._at - end
-        self._report_progress()
+        await self._take(partition, progress, self._state.judge(block, self._attribution))
         return progress, True
 
-    async def _read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None] | None:
+    async def _take(self, partition: str, progress: PartitionProgress, judged: Judged) -> None:
+        await self._record(partition, progress, judged)
+        self._seconds_left[partition] = self._at - progress.read_until
+        self._report_progress()
+
+    def _unread(self, partition: str, progress: PartitionProgress, end: int) -> None:
+        # The tail stays as it is: it continues the counters once the gap is tried again.
+        gaps = joined_gaps((*progress.gaps, (progress.read_until, end, 1)))
+        self._unrecorded[partition] = replace(progress, read_until=end, gaps=gaps)
+
+    async def _read(self, partition: str, start: int, end: int, tail: CounterTail | None) -> Read | None:
         async with self._at_once:
             try:
                 continues = tail if tail is not None and tail.at == start else None
@@ -174,9 +232,9 @@ class UsageReader:
         self._read_something = True
         return read
 
-    async def _record(self, partition: str, progress: PartitionProgress, block: SampleBlock) -> None:
+    async def _record(self, partition: str, progress: PartitionProgress, judged: Judged) -> None:
         async with self._writing:
-            await self._state.record(self._store, partition, progress, block, self._attribution, self._at)
+            await self._state.record(self._store, partition, progress, judged, self._at)
         self._unrecorded.pop(partition, None)
 
     def _chunks(self, start: int) -> Iterator[tuple[int, int]]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from cruise.decisions.usage.attribution import Attribution
 from cruise.decisions.usage.lessons import with_lesson
+from cruise.decisions.usage.node_sums import nodes_with_news
 from cruise.decisions.usage.peaks import first_hour_of_history, hourly_peaks, peak_hours
-from cruise.decisions.usage.plausibility import judge
+from cruise.decisions.usage.plausibility import Judgement, judge
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.headroom import Sharing
@@ -36,6 +38,13 @@ class FailedRead:
     start: int
     end: int
     why: str
+
+
+class Judged(NamedTuple):
+    """A block as it was judged, and what each of its containers' peaks belong to, -1 where that is not known."""
+
+    judgement: Judgement
+    numbers: Int64Array
 
 
 @dataclass(slots=True)
@@ -98,22 +107,30 @@ class UsageState:
                 self.refusals.restore(block)
         self.restored = True
 
+    def judge(self, block: SampleBlock | None, attribution: Attribution) -> Judged:
+        """Judge what was read, by itself."""
+        block = block or NO_SAMPLES
+        judgement = Judgement.of(block) if self.bounds is None else judge(block, self.bounds)
+        return Judged(judgement, self._numbers(block, attribution))
+
+    def nodes_with_news(self, judged: Judged) -> set[str]:
+        """Return the nodes of containers that are shown above their known peaks."""
+        known, numbers = self.peaks.known(), judged.numbers
+        # What has no owner raises nothing.
+        cpu, memory = (np.append(one, np.inf)[numbers] for one in (known.cpu_peak_millicores, known.memory_peak_bytes))
+        return nodes_with_news(judged.judgement.block, cpu, memory)
+
     async def record(
         self,
         store: Store,
         partition: str,
         progress: PartitionProgress,
-        block: SampleBlock | None,
-        attribution: Attribution,
+        judged: Judged,
         at: int,
     ) -> None:
         """Store what was read and how far, then take it over; samples without an owner any more are left out."""
-        block = block or NO_SAMPLES
-        if self.bounds is not None:
-            judgement = judge(block, self.bounds)
-            block = judgement.block
-            self.refusals.add(judgement)
-        numbers = self._numbers(block, attribution)
+        block, numbers = judged.judgement.block, judged.numbers
+        self.refusals.add(judged.judgement)
         peaks = hourly_peaks(block, numbers, self.peaks.keys)
         young = young_part(block, numbers >= 0, at - WINDOW_SECONDS)
         await store.record_usage(UsageAdvance(partition, progress, peaks, young))

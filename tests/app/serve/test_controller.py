@@ -1,7 +1,7 @@
 """The whole controller on the demo's cluster, with simulated time driven by the test."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import CounterTail, LoadSample, OomRecord, SampleBlock
+from cruise.domain.usage import CounterTail, LoadSample, NodeUse, OomRecord, SampleBlock
 from cruise.errors import Unavailable
 from cruise.interfaces.http.figures import JobFigures
 from cruise.runtime.ports import UsageSource
@@ -155,6 +155,9 @@ class Refusing:
         if self.away:
             raise Unavailable("Prometheus is away")
         return await self._source.read(partition, start, end, tail)
+
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+        return await self._source.node_use(nodes, start, end)
 
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         return {}

@@ -14,7 +14,7 @@ from cruise.domain.actions import EvictPod, ResizePod
 from cruise.domain.cluster import NodeAutoscaler, OomKill, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.sizes import with_sizes
-from cruise.domain.usage import ContainerKey, LoadSample, SampleBlock
+from cruise.domain.usage import NO_NODE_USE, ContainerKey, LoadSample, SampleBlock
 from cruise.runtime.admission.admission import Admitter
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.sizing.node_pass import node_pass
@@ -211,6 +211,9 @@ class ObservedUsage:
             for column, (one_cpu, one_memory) in found[key].items():
                 cpu[row, column], memory[row, column] = one_cpu, one_memory
         return SampleBlock(keys, times, cpu, memory, np.ones(len(keys), dtype=np.bool_)), None
+
+    async def node_use(self, nodes, start, end):
+        return NO_NODE_USE
 
     async def node_loads(self, at) -> Mapping[str, LoadSample]:
         return {}

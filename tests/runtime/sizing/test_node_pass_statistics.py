@@ -1,6 +1,6 @@
 """A node pass sizes from the table of the usage pass; the store is read where a process has none yet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.actions import Reason
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.usage import CounterTail, LoadSample, OomRecord, SampleBlock, StatisticsTable
+from cruise.domain.usage import CounterTail, LoadSample, NodeUse, OomRecord, SampleBlock, StatisticsTable
 from cruise.errors import Unavailable
 from cruise.runtime.ports import UsageSource
 from cruise.runtime.sizing.node_pass import ORDER, NodePass, node_pass
@@ -54,6 +54,9 @@ class Source:
         if self.away:
             raise Unavailable("Prometheus does not answer")
         return await self._inner.read(partition, start, end, tail)
+
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+        return await self._inner.node_use(nodes, start, end)
 
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         return {}
