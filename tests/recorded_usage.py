@@ -27,7 +27,8 @@ class Ask:
 class RecordedUsage:
     """Containers by partition; `cpu` and `memory` tell a container's samples at some times, NaN for none.
 
-    `refuse` names the error with which a read ends, if it does.
+    `refuse` names the error with which a read ends, if it does. `node` is where all run, of which `node_millicores` is
+    known, in all that it used.
     """
 
     containers: Mapping[str, Sequence[ContainerKey]]
@@ -36,6 +37,9 @@ class RecordedUsage:
     refuse: Callable[[Ask], CruiseError | None] = lambda ask: None
     asked: list[Ask] = field(default_factory=list)
     step: int = STEP
+    node: str = ""
+    node_millicores: float | None = None
+    nodes_asked: list[tuple[str, ...]] = field(default_factory=list)
 
     async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
         return sorted(self.containers)
@@ -57,12 +61,18 @@ class RecordedUsage:
             np.vstack([nothing, *(self.cpu(key, times) for key in keys)]).astype(np.float32),
             np.vstack([nothing, *(self.memory(key, times) for key in keys)]),
             np.ones(len(keys), dtype=np.bool_),
+            [self.node] * len(keys) if self.node else (),
         )
         counters = np.full(len(keys), float(end))
         return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters, np.full(len(keys), end))
 
     async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
-        return NO_NODE_USE
+        self.nodes_asked.append(tuple(nodes))
+        if self.node_millicores is None:
+            return NO_NODE_USE
+        times = np.arange(start + self.step, end + 1, self.step, dtype=np.int64)
+        known = np.full((1, len(times)), self.node_millicores)
+        return NodeUse([self.node], times, known, np.full((1, len(times)), np.nan))
 
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
         return {}

@@ -490,3 +490,45 @@ async def test_a_process_that_takes_over_knows_what_was_refused():
 async def test_the_seeds_take_every_sample():
     cruise = Cruise(source(cpu=spoofed(AT - 240)), shown=on_nodes(), policy=Policy(rules=SEEDS))
     assert of_pod(await cruise.run(), WEB[0]).cpu_peak_millicores == 40_000
+
+
+def sudden(since):
+    """Usage of web-1 at 3,000 m, which is less than its node's four cores, after `since`."""
+
+    def cpu(key, times):
+        return np.where((times > since) & (key == WEB[0]), 3000.0, 100.0)
+
+    return cpu
+
+
+async def test_what_a_whole_node_did_not_use_raises_no_peak_and_holds_its_container():
+    usage = source(cpu=sudden(AT), node="n1", node_millicores=400.0)
+    cruise = Cruise(usage, shown=on_nodes())
+    await cruise.run()
+    # Where all is as it was, no node is asked about.
+    assert usage.nodes_asked == []
+    table = await cruise.run(AT + 300)
+    assert usage.nodes_asked == [("n1",)]
+    victim = of_pod(table, WEB[0])
+    assert (victim.cpu_base_millicores, victim.cpu_peak_millicores) == (100, 100)
+    assert (victim.refused_percent, victim.refusals) == (50, (Refusal.OVER_ROOT,))
+    assert cruise.state.refusals.counts == {Refusal.OVER_ROOT: 5}
+    assert of_pod(table, WEB[1]).refused_percent == of_pod(table, DB[0]).refused_percent == 0
+    assert_asked_once(usage, AT + 300)
+
+
+@pytest.mark.parametrize("used", [None, 3500.0])
+async def test_what_a_node_used_or_may_have_used_is_believed(used):
+    usage = source(cpu=sudden(AT), node="n1", node_millicores=used)
+    cruise = Cruise(usage, shown=on_nodes())
+    await cruise.run()
+    assert of_pod(await cruise.run(AT + 300), WEB[0]).cpu_peak_millicores == 3000
+    assert cruise.state.refusals.counts == {}
+
+
+async def test_the_first_design_believes_what_no_node_used():
+    usage = source(cpu=sudden(AT), node="n1", node_millicores=400.0)
+    cruise = Cruise(usage, shown=on_nodes(), policy=Policy(rules=SEEDS))
+    await cruise.run()
+    assert of_pod(await cruise.run(AT + 300), WEB[0]).cpu_peak_millicores == 3000
+    assert usage.nodes_asked == []
