@@ -124,7 +124,9 @@ def nothing_is_shrunk_below_its_base(drawn: Drawn, seen: Pass) -> Iterator[str]:
     bounded = {
         one.workload.template.name
         for one in drawn.workloads
-        if one.workload.namespace in drawn.limit_ranges or _pulls_a_lever(one.workload.template.annotations)
+        if one.workload.namespace in drawn.limit_ranges
+        or _pulls_a_lever(one.workload.template.annotations)
+        or _pulls_a_lever(one.workload.annotations)
     }
     pods = {pod.uid: pod for pod in seen.before.pods}
     for one in seen.resized():

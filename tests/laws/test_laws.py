@@ -12,6 +12,7 @@ from tests.laws.drawn import Generate
 from tests.laws.generators import GENERATORS
 from tests.laws.held import LAWS, decided_again
 from tests.laws.last_generator import crooked
+from tests.laws.mixed_generator import mixed
 from tests.laws.passing import Run
 from tests.tiers import CORE, DEFAULT, LONG
 
@@ -19,7 +20,7 @@ PASSES = 3
 # By tier, of all generators together.
 CLUSTERS = {CORE: 100, DEFAULT: 500, LONG: 20_000}
 SHOWN = 20
-ALL: dict[str, Generate] = {**GENERATORS, "crooked": crooked}
+ALL: dict[str, Generate] = {**GENERATORS, "crooked": crooked, "mixed": mixed}
 
 
 async def broken(name: str, seed: int) -> list[str]:

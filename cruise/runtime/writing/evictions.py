@@ -42,6 +42,7 @@ class EvictionBudgets:
         """Read the pods of a snapshot, unless nothing is evicted anyway."""
         self._policy = policy
         self._pass_began = pass_began
+        self._quotas = snapshot.quotas if policy.rules.quotas else {}
         self._alive: set[str] = set()
         self._disrupted: dict[tuple[str, WorkloadRef | None], set[str]] = {}
         self._youngest_unsized: dict[tuple[str, WorkloadRef | None, str | None], datetime] = {}
@@ -69,6 +70,10 @@ class EvictionBudgets:
             return Reason.CAME_BACK
         if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
             return Reason.BUDGET_NODE
+        is_counted = action.reason is Reason.DOES_NOT_FIT and action.namespace in self._quotas
+        if is_counted and any(one.namespace == action.namespace for one in recent):
+            # Each replacement was granted all that the quota leaves: the first may take it from the second.
+            return Reason.QUOTA
         workload = (action.namespace, action.workload)
         # What does not serve already loses nothing by its own eviction.
         disrupted = self._disrupted.get(workload, set()) - {action.uid}

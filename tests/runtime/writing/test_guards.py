@@ -5,7 +5,7 @@ import pytest
 
 from cruise.domain.actions import Action, Outcome, Reason, ResizePod, TaintNode, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
-from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster import Container, Pod, Quota, Snapshot, WorkloadRef
 from cruise.domain.original_resources import format_original_resources, signature_of
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
@@ -212,6 +212,19 @@ def test_a_workload_is_disrupted_once_at_a_time():
     assert guards(action, pods=[first, second]).over_budget(action, [done(evict(first), -1)]) is Reason.BUDGET_WORKLOAD
     bare = [replace(one, workload=None) for one in (replace(first, phase="Pending"), second)]
     assert guards(evict(bare[1]), pods=bare).over_budget(evict(bare[1]), []) is None
+
+
+def test_a_namespace_with_a_quota_loses_one_pod_at_a_time_to_what_does_not_fit():
+    first, second = pod("a"), pod("b", workload=DB, on="n2")
+    action, spent = evict(second), [done(evict(first))]
+    quotas = {"shop": (Quota(amounts(1000, None)),)}
+    for counted, held in ((quotas, Reason.QUOTA), ({"bank": quotas["shop"]}, None)):
+        snapshot = Snapshot((node("n1"), node("n2")), (first, second), quotas=counted)
+        guard = Guards([action], snapshot, FULL, START, grows=RecentGrows(), exclusions=Exclusions())
+        assert guard.over_budget(action, []) is None
+        assert guard.over_budget(action, spent) is held
+        # A plan was made with all its moves in view, and a kill does not wait.
+        assert guard.over_budget(replace(action, reason=Reason.OOM_KILLED), spent) is None
 
 
 def test_a_shrink_is_the_part_of_a_grow_that_takes_no_room():
