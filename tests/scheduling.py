@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-# Their fixtures are a worker's or a test's own, so that nothing is made twice.
+# Their fixtures are a worker's or a test's own, so that nothing is made twice; but for those files that share a stage.
 ONE_BY_ONE = ("tests/adapters/kube/leading/", "tests/e2e/live/", "tests/e2e/test_serve", "tests/e2e/test_webhook")
+TOGETHER = ("tests/e2e/live/test_scene_check.py", "tests/e2e/live/test_scene_commands.py")
 # Who waits longest begins first.
 FIRST = ("e2e", "adapters")
 
@@ -24,7 +25,8 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 def unit_of(nodeid: str) -> str:
     """Return what a worker takes at once: the test, or its file."""
-    return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
+    alone = nodeid.startswith(ONE_BY_ONE) and not nodeid.startswith(TOGETHER)
+    return nodeid if alone else nodeid.partition("::")[0]
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:

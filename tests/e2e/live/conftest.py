@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from cruise.runtime.packing.worker import PackWorker
-from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
+from tests.controlplane.namespaces import own_namespace
+from tests.e2e.live.measured import Measured, measure
 from tests.e2e.live.stage import Stage, database_of
 
 
@@ -21,6 +23,28 @@ def warm_solver() -> bool:
             return await worker.ready()
 
     return asyncio.run(look())
+
+
+@pytest.fixture(scope="module")
+def shared_stage(
+    control_plane: ControlPlane, embedded_postgres: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Measured]:
+    """A stage with two workloads for the tests of a file that only read."""
+    admin, directory = control_plane.api(), tmp_path_factory.mktemp("shared")
+    with (
+        TestKubelet(control_plane.api(KUBELET.name)) as kubelet,
+        own_namespace(admin) as namespace,
+        Stage(control_plane, kubelet, namespace, database_of(embedded_postgres), directory) as stage,
+    ):
+        yield measure(stage)
+
+
+@pytest.fixture
+def measured(shared_stage: Measured) -> Measured:
+    """The same, without what the tests before have left: what was written, and others' rights."""
+    shared_stage.stage.mark()
+    shared_stage.stage.forget_rights()
+    return shared_stage
 
 
 @pytest.fixture

@@ -157,6 +157,10 @@ class Stage:
             **more,
         }
 
+    def forget_rights(self) -> None:
+        """Grant a mode's rights anew before the next command, since others may have changed them."""
+        self._granted = ""
+
     def once(self, mode: str = "resize", **more: str) -> Json:
         """What `cruise serve --once --format json` says."""
         return self.command("serve", "--once", "--format", "json", mode=mode, **more).json

@@ -20,7 +20,8 @@ NAMES = ("cruise-webhook.cruise.svc",)
 
 
 @pytest.fixture
-def measured(stage: Stage) -> Measured:
+def own_stage(stage: Stage) -> Measured:
+    """A stage for a test that changes something."""
     return measure(stage)
 
 
@@ -144,7 +145,7 @@ def test_a_webhook_is_looked_at_with_its_certificate(measured: Measured):
     finally:
         remove(stage.admin, configuration(b""))
         remove(stage.admin, secret)
-    well = {"webhook: registration": "ok", "webhook: certificate": "ok"}
+    well = {"webhook: registration": "ok", "webhook: certificate": "ok", "webhook: callers": "ok"}
     assert seen == [
         {"webhook: registration": "red"},
         well,
@@ -159,8 +160,8 @@ def vertical(admin: Api) -> Iterator[None]:
         yield
 
 
-def test_objects_in_the_way_are_named(measured: Measured, vertical: None):
-    stage = measured.stage
+def test_objects_in_the_way_are_named(own_stage: Measured, vertical: None):
+    stage = own_stage.stage
     create_vertical(stage.admin, stage.namespace, "web")
     limits = {"type": "Container", "min": {"cpu": "100m"}, "max": {"cpu": "100m"}}
     place = {"namespace": stage.namespace, "name": "fixed"}
@@ -175,7 +176,7 @@ def test_objects_in_the_way_are_named(measured: Measured, vertical: None):
         },
     )
     kubeconfig = str(stage.plane.kubeconfig())
-    ended = measured.command("check", "--mode", "full", "--format", "json", kubeconfig=kubeconfig)
+    ended = own_stage.command("check", "--mode", "full", "--format", "json", kubeconfig=kubeconfig)
     found = items(ended)
     assert found["objects: VPAs"]["level"] == "warn"
     assert f"{stage.namespace}/web" in found["objects: VPAs"]["finding"]

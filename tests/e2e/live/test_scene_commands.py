@@ -14,7 +14,8 @@ from tests.e2e.live.stage import Stage
 
 
 @pytest.fixture
-def measured(stage: Stage) -> Measured:
+def own_stage(stage: Stage) -> Measured:
+    """A stage for a test that changes something."""
     return measure(stage)
 
 
@@ -110,14 +111,14 @@ def serve_by_service(stage: Stage, port: int, address: str) -> None:
     )
 
 
-def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(measured: Measured):
-    address, stage = own_address(), measured.stage
-    with on_address(address, measured.prometheus) as port:
+def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own_stage: Measured):
+    address, stage = own_address(), own_stage.stage
+    with on_address(address, own_stage.prometheus) as port:
         serve_by_service(stage, port, address)
-        report = measured.command(
+        report = own_stage.command(
             "scan", "--history", "1h", "--format", "json", prometheus_url="", kubeconfig=str(stage.plane.kubeconfig())
         ).json
-    assert measured.own(report["waste"]["workloads"])
+    assert own_stage.own(report["waste"]["workloads"])
     assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["restsOn"]
 
 
@@ -145,21 +146,21 @@ def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: Measur
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_pod_is_explained_by_what_the_store_remembers(measured: Measured):
-    name = f"{measured.stage.namespace}/{measured.stage.pod('db')['metadata']['name']}"
-    before = measured.command("explain", name, "--format", "json").json
+def test_a_pod_is_explained_by_what_the_store_remembers(own_stage: Measured):
+    name = f"{own_stage.stage.namespace}/{own_stage.stage.pod('db')['metadata']['name']}"
+    before = own_stage.command("explain", name, "--format", "json").json
     assert (before["fate"], before["past"]["outcomes"]) == ("resized", [])
-    measured.stage.once("resize")
-    after = measured.command("explain", name, "--format", "json").json
+    own_stage.stage.once("resize")
+    after = own_stage.command("explain", name, "--format", "json").json
     assert [one["verdict"] for one in after["past"]["outcomes"]] == ["done"]
 
 
-def test_without_the_cluster_the_store_still_tells(measured: Measured):
-    db = measured.stage.pod("db")["metadata"]["name"]
-    measured.stage.once("resize")
-    gone = measured.stage.plane.directory / "gone.kubeconfig"
-    gone.write_text(measured.stage.plane.kubeconfig().read_text().replace("https://127.0.0.1", "https://127.0.0.2"))
-    ended = measured.command("explain", f"{measured.stage.namespace}/{db}", kubeconfig=str(gone))
+def test_without_the_cluster_the_store_still_tells(own_stage: Measured):
+    db = own_stage.stage.pod("db")["metadata"]["name"]
+    own_stage.stage.once("resize")
+    gone = own_stage.stage.plane.directory / "gone.kubeconfig"
+    gone.write_text(own_stage.stage.plane.kubeconfig().read_text().replace("https://127.0.0.1", "https://127.0.0.2"))
+    ended = own_stage.command("explain", f"{own_stage.stage.namespace}/{db}", kubeconfig=str(gone))
     assert ended.code == 0
     assert "without the cluster, by the store alone: " in ended.err
     assert "resize  done" in ended.out
