@@ -215,8 +215,8 @@ def test_without_the_webhook_pods_are_created_as_they_were_sent(control_plane, a
 def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(control_plane, admin, namespace, tmp_path):
     settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
     store = store_of(peak_of(namespace, "Deployment/web"))
-    # Two thirds of nine seconds, one to learn of the next authority, and a look every fifth of a second.
-    times = CertificateTimes(timedelta(seconds=9), timedelta(seconds=1), timedelta(seconds=0.2))
+    # Two thirds of nine seconds, two to learn of the next authority, and a look every fifth of a second.
+    times = CertificateTimes(timedelta(seconds=9), timedelta(seconds=2), timedelta(seconds=0.2))
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "none", "controller": True}
     seen: Counter[str] = Counter()
     bundles: list[str | None] = []
@@ -235,6 +235,8 @@ def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(con
                 seen["sized" if container_of(created) == SIZED else "as sent"] += 1
             except Exception as error:
                 seen[f"failed: {error}"] += 1
+            # Load enough, and the machine has other things to do.
+            stop.wait(0.02)
 
     with (
         configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace, "Fail"),
@@ -247,7 +249,7 @@ def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(con
             worker.start()
         deadline = time.monotonic() + 40
         try:
-            while len(expiries) < 4 and time.monotonic() < deadline:
+            while (len(expiries) < 3 or len(bundles) < 3) and time.monotonic() < deadline:
                 expiries |= set(metric(settings, "cruise_webhook_certificate_expiry").values())
                 bundle = ca_bundle(admin, f"cruise-{namespace}")
                 if not bundles or bundles[-1] != bundle:

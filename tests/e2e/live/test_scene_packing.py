@@ -134,7 +134,7 @@ def test_mode_resize_evicts_nobody_for_it(stage: Stage):
 
 def test_serve_packs_by_itself_and_tells_of_it(stage: Stage):
     split(stage)
-    with stage.reviewing("full"), stage.serving("full", pass_interval="20s") as serve:
+    with stage.reviewing("full"), stage.serving("full", pass_interval="4s") as serve:
         until(lambda: nodes_of(stage, "big")[0], "the pod is bound", 150)
 
         def look() -> Json | None:
