@@ -50,7 +50,7 @@ def within_quotas(table: DemandTable, counted: PerResource, quotas: Quotas) -> D
     short = np.zeros(len(candidates.pods), dtype=np.bool_)
     rooms = {namespace: QuotaRoom(found) for namespace, found in quotas.items()}
     for resource, demand in ((ResourceName.CPU, cpu), (ResourceName.MEMORY, memory)):
-        standing = _Standing(candidates, resource, counted[resource], concerned)
+        standing = _Standing(candidates, resource, demand.current, counted[resource], concerned)
         for grown in standing.growth(_whole_bases(demand, resource)):
             one = candidates.pods[grown.pod].pod
             if rooms[one.namespace].take(one, _amount(resource, grown.more)):
@@ -79,7 +79,7 @@ def trim_to_quotas(
     for resource, final in sizes.items():
         demand = table.of(resource)
         least = np.minimum(final, np.maximum(_whole_bases(demand, resource), demand.current))
-        standing = _Standing(candidates, resource, counted[resource], pods)
+        standing = _Standing(candidates, resource, demand.current, counted[resource], pods)
         bases = {one.pod: one.more for one in standing.growth(least)}
         wanted = standing.growth(final)
         granted = set()
@@ -109,20 +109,32 @@ def _whole_bases(demand: Demand, resource: ResourceName) -> Int64Array:
 
 
 class _Standing:
-    """What some pods count of a resource now; `counted` has it for every pod, overheads apart."""
+    """What some pods count of a resource now; `counted` has it for every pod, overheads apart.
+
+    Mostly each container counts what its spec states, and the pods need not be looked at one by one.
+    """
 
     def __init__(
-        self, candidates: CandidateColumns, resource: ResourceName, counted: Int64Array, pods: Sequence[int]
+        self,
+        candidates: CandidateColumns,
+        resource: ResourceName,
+        current: Int64Array,
+        counted: Int64Array,
+        pods: Sequence[int],
     ) -> None:
         self._candidates, self._resource, self._counted = candidates, resource, counted
         self._pods = [pod for pod in pods if candidates.manages[resource][pod]]
-        self._of_containers = np.zeros(len(candidates.pod_of), dtype=np.int64)
+        self._of_containers = current.copy()
+        differs = candidates.pod_sum(resource, current) != counted
+        differs[candidates.floors.pod] = True
+        differs[list(candidates.resizing)] = True
         for pod in self._pods:
-            one, sized = candidates.pods[pod].pod, candidates.pods[pod].sized
-            infeasible = one.resize.pending is ResizePending.INFEASIBLE
-            self._of_containers[_containers(candidates, pod)] = [
-                counted_container(container, infeasible).of(resource) for container in sized
-            ]
+            if differs[pod]:
+                one, sized = candidates.pods[pod].pod, candidates.pods[pod].sized
+                infeasible = one.resize.pending is ResizePending.INFEASIBLE
+                self._of_containers[_containers(candidates, pod)] = [
+                    counted_container(container, infeasible).of(resource) for container in sized
+                ]
 
     def growth(self, values: Int64Array) -> list[_Growth]:
         """Return which of the pods would count more as soon as they are written with these values, in their order."""

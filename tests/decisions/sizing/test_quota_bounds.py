@@ -129,6 +129,19 @@ def test_a_container_that_shrinks_pays_for_no_other_before_it_has(left, written,
     assert tuple(one.requests.cpu_millicores for one in resize.containers) == written
 
 
+def test_what_the_kubelet_has_yet_to_give_back_is_not_free():
+    # It was to shrink to 100 m, and has 400 m still; what `mesh` may grow by is above the 500 m that both count.
+    app = make_container(cpu=100, allocated=make_amounts(100, 128), actual=make_amounts(400, 128))
+    pod = make_pod(containers=[app, make_container("mesh", cpu=100)])
+    rows = [make_statistic_for(pod, "app", cpu_base=100, cpu_peak=100, memory_base_mib=128, memory_peak_mib=128)]
+    rows.append(make_statistic_for(pod, "mesh", cpu_base=300, cpu_peak=300, memory_base_mib=128, memory_peak_mib=128))
+    for left, written in ((199, 100), (200, 300)):
+        quota = Quota(make_amounts(left, None))
+        snapshot = replace(make_snapshot([pod], nodes=[make_node(cpu=64_000)]), quotas={"shop": (quota,)})
+        [found] = decide_node_plans(snapshot, make_table(*rows), FULL, NOW)
+        assert found.resize[0].containers[1].requests.cpu_millicores == written
+
+
 def test_growth_beneath_an_init_floor_is_free_where_nothing_shrinks():
     setup = make_container("setup", cpu=1000, role=ContainerRole.INIT)
     pod = replace(pod_of(cpu=100), containers=(setup, make_container(cpu=100, memory_mib=1000)))
