@@ -23,6 +23,8 @@ from benchmarks.table import Row
 from benchmarks.webhook_world import make_reviews
 
 NAME = "attacks"
+WORKLOADS = 200
+NODES = 200
 SECONDS = 8.0
 RATE = 100
 WANTED_P99_MS = 50.0
@@ -61,7 +63,7 @@ def outcomes(checkout: Path) -> dict[str, Outcome]:
     os.sched_setaffinity(0, {CLIENT_CORE})
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory) / "reviews.txt"
-        place.write_bytes(b"\n".join(make_reviews(200)))
+        place.write_bytes(b"\n".join(make_reviews(WORKLOADS)))
         found = {}
         for name in (_QUIET, *ATTACKS):
             with _server(checkout) as (port, pid):
@@ -115,7 +117,7 @@ def _resident_mib(pid: int) -> float:
 @contextmanager
 def _server(checkout: Path) -> Iterator[tuple[int, int]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.webhook_servers", "cruise"],
+        [sys.executable, "-m", "benchmarks.webhook_servers", "cruise", str(WORKLOADS), str(NODES)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

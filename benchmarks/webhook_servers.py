@@ -1,4 +1,6 @@
-"""The servers that are compared, each a process of its own on one core: `python -m benchmarks.webhook_servers KIND`.
+"""The servers that are compared, each a process of its own on one core.
+
+`python -m benchmarks.webhook_servers KIND [WORKLOADS NODES]`
 
 Prints its port once it listens, and serves until its standard input ends.
 """
@@ -104,9 +106,9 @@ def context() -> ssl.SSLContext:
     return made
 
 
-async def serve(kind: Kind) -> None:
-    """Serve until standard input ends."""
-    world = make_world()
+async def serve(kind: Kind, *size: int) -> None:
+    """Serve until standard input ends, in a world of so many workloads and nodes."""
+    world = make_world(*size)
     app: Any = cruise_app(*world) if kind == "cruise" else fastapi_app(*world)
     gc.collect()
     gc.freeze()
@@ -117,4 +119,4 @@ async def serve(kind: Kind) -> None:
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {SERVER_CORE})
-    uvloop.run(serve("fastapi" if sys.argv[1] == "fastapi" else "cruise"))
+    uvloop.run(serve("fastapi" if sys.argv[1] == "fastapi" else "cruise", *map(int, sys.argv[2:])))

@@ -13,15 +13,15 @@ from tests.builders import NOW, make_node, make_snapshot, make_statistic, make_t
 WORKLOADS = 20_000
 NODES = 1_000
 NAMESPACES = 50
-_HASH = "7d9f8b6c5d"
+HASH = "7d9f8b6c5d"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 Json = dict[str, Any]
 
 
-def make_world() -> tuple[Admitter, Owners]:
+def make_world(workloads: int = WORKLOADS, nodes: int = NODES) -> tuple[Admitter, Owners]:
     """What the webhook decides by."""
-    names = [(f"ns-{index % NAMESPACES}", f"web-{index}") for index in range(WORKLOADS)]
+    names = [(f"ns-{index % NAMESPACES}", f"web-{index}") for index in range(workloads)]
     table = make_table(
         *(
             make_statistic("", namespace, f"Deployment/{name}", container, cpu_peak=300 + index % 400)
@@ -31,11 +31,11 @@ def make_world() -> tuple[Admitter, Owners]:
     )
     snapshot = make_snapshot(
         [],
-        nodes=[make_node(f"n-{index}") for index in range(NODES)],
+        nodes=[make_node(f"n-{index}") for index in range(nodes)],
         workloads=[make_workload(f"Deployment/{name}", namespace) for namespace, name in names],
     )
     owners = Owners(
-        {(namespace, "ReplicaSet", f"{name}-{_HASH}"): WorkloadRef("Deployment", name) for namespace, name in names}
+        {(namespace, "ReplicaSet", f"{name}-{HASH}"): WorkloadRef("Deployment", name) for namespace, name in names}
     )
     return Admitter(snapshot, table, {}, Policy(mode=Mode.INITIAL), NOW), owners
 
@@ -45,6 +45,17 @@ def make_reviews(count: int = WORKLOADS) -> list[bytes]:
     generator = random.Random(1)
     reviews = [_encoded(_review(index, generator)) for index in range(count)]
     generator.shuffle(reviews)
+    return reviews
+
+
+def make_kinds(count: int, workloads: int) -> list[bytes]:
+    """Reviews of so many kinds of pods, each of them a revision of its own of one of the first workloads."""
+    generator = random.Random(2)
+    reviews = []
+    for index in range(count):
+        review = _review(index % workloads, generator)
+        review["request"]["object"]["metadata"]["labels"]["revision"] = str(index)
+        reviews.append(_encoded(review))
     return reviews
 
 
@@ -83,7 +94,7 @@ def _pod(name: str, namespace: str, suffix: str) -> Json:
     owner = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "name": f"{name}-{_HASH}",
+        "name": f"{name}-{HASH}",
         "uid": "2f0bbd2b-6d2b-4ac8-9d8a-1e4a1d7a8b11",
         "controller": True,
         "blockOwnerDeletion": True,
@@ -105,10 +116,10 @@ def _pod(name: str, namespace: str, suffix: str) -> Json:
         "kind": "Pod",
         "apiVersion": "v1",
         "metadata": {
-            "generateName": f"{name}-{_HASH}-",
+            "generateName": f"{name}-{HASH}-",
             "namespace": namespace,
             "creationTimestamp": None,
-            "labels": {"app": name, "pod-template-hash": _HASH, "team": "shop"},
+            "labels": {"app": name, "pod-template-hash": HASH, "team": "shop"},
             "annotations": {"prometheus.io/scrape": "true"},
             "ownerReferences": [owner],
             "managedFields": [managed],

@@ -1,7 +1,7 @@
 """One HTTP connection, bounded: uvicorn's protocol, which by itself takes headers without end and waits for good.
 
-httptools gathers a header until it is whole, so bytes are counted before and after they are parsed: what a client
-sends without its request getting on is at most one read (256 KiB) above the bound.
+httptools gathers a header until it is whole, so bytes are counted before they are parsed: what a client sends without
+its request getting on is at most one read (256 KiB) above the bound.
 """
 
 import http
@@ -19,8 +19,8 @@ from cruise.app.http_bounds import ListenerBounds, ListenerTally, TurnedAway
 
 # No client that is known sends a request before the one before it was answered; each that waits takes memory.
 _MOST_PIPELINED = 8
-# How long a refusal may take to reach the client.
-_FAREWELL_SECONDS = 1.0
+# How long the last words of a connection may take to reach the client.
+_FAREWELL_SECONDS = 2.0
 _STATUS = {
     TurnedAway.HEADER_BYTES: 431,
     TurnedAway.HEADERS: 431,
@@ -65,17 +65,15 @@ class BoundedConnection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config=config, server_state=state, app_state={})
         self.phase = Phase.HEAD
-        self.since = self.loop.time()
+        self.since = self._now = self.loop.time()
         self.answered = False
         self.held_bytes = 0
         self._bounds = bounds
         self._tally = tally
         self._arrived = arrived
         self._crowded = crowded
-        self._due = self.since + bounds.header_seconds
         self._stuck_since = math.inf
         self._fruitless_bytes = 0
-        self._header_bytes = 0
         self._has_begun = False
         self._why: TurnedAway | None = None
         self._extensions: dict[str, Any] | None = None
@@ -87,7 +85,7 @@ class BoundedConnection(HttpToolsProtocol):
         certificate = transport.get_extra_info("peercert")
         if certificate:
             self._extensions = {"tls": {"client_cert_name": _common_name(certificate)}}
-        self._begin(Phase.HEAD, self._bounds.header_seconds)
+        self.since = self.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what the connection held."""
@@ -98,8 +96,8 @@ class BoundedConnection(HttpToolsProtocol):
         """Parse what came, unless it leads nowhere."""
         if self.phase is Phase.CLOSING:
             return
+        self._now = self.loop.time()
         self._fruitless_bytes += len(data)
-        self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -117,30 +115,20 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_begin()
         if self._extensions is not None:
             self.scope["extensions"] = self._extensions
-        self._header_bytes = 0
         self._has_begun = True
-        self._begin(Phase.HEAD, self._bounds.header_seconds)
-
-    def on_url(self, url: bytes) -> None:
-        """Count the address as a header."""
-        super().on_url(url)
-        self._header_bytes += len(url)
-        if self._header_bytes > self._bounds.header_bytes:
-            self._stop(TurnedAway.HEADER_BYTES)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, or a trailer: both count."""
-        super().on_header(name, value)
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > self._bounds.header_bytes:
-            self._stop(TurnedAway.HEADER_BYTES)
-        if len(self.headers) > self._bounds.headers:
-            self._stop(TurnedAway.HEADERS)
+        self.phase, self.since = Phase.HEAD, self._now
 
     def on_headers_complete(self) -> None:
-        """Hand the request to the application."""
+        """Hand the request to the application. Where a head is not complete, its bytes lead nowhere."""
+        if len(self.headers) > self._bounds.headers:
+            self._stop(TurnedAway.HEADERS)
+        size = len(self.url)
+        for name, value in self.headers:
+            size += len(name) + len(value)
+        if size > self._bounds.header_bytes:
+            self._stop(TurnedAway.HEADER_BYTES)
         self._fruitless_bytes = 0
-        self._begin(Phase.BODY, self._bounds.body_seconds)
+        self.phase, self.since = Phase.BODY, self._now
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -160,22 +148,27 @@ class BoundedConnection(HttpToolsProtocol):
         """Leave the rest to the application."""
         super().on_message_complete()
         self._fruitless_bytes = 0
-        if self.cycle.response_complete:
-            self._begin(Phase.IDLE, self._bounds.idle_seconds)
-        else:
-            self._begin(Phase.ANSWER, math.inf)
+        self.phase = Phase.IDLE if self.cycle.response_complete else Phase.ANSWER
+        self.since = self._now
 
     def on_response_complete(self) -> None:
-        """Give back what the request held."""
+        """Give back what the request held, and go on to the next; idle time is counted here, without a timer."""
         self.answered = True
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            self._release()
+            self.phase, self.since = Phase.CLOSING, self.loop.time()
+            return
+        self.flow.resume_reading()
         if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            task = self.loop.create_task(cycle.run_asgi(app))
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
             return
         self._release()
-        if self.transport.is_closing():
-            self._begin(Phase.CLOSING, self._bounds.body_seconds)
-        elif self.phase is Phase.ANSWER:
-            self._begin(Phase.IDLE, self._bounds.idle_seconds)
+        if self.phase is Phase.ANSWER:
+            self.phase, self.since = Phase.IDLE, self.loop.time()
 
     def pause_writing(self) -> None:
         """Note since when the client takes nothing."""
@@ -189,21 +182,24 @@ class BoundedConnection(HttpToolsProtocol):
 
     def look(self, now: float) -> None:
         """End the connection where its client is late."""
-        if now - self._stuck_since > self._bounds.body_seconds:
+        bounds, seconds = self._bounds, now - self.since
+        if now - self._stuck_since > bounds.body_seconds:
             self.drop(TurnedAway.SLOW_READER)
-        elif now < self._due:
             return
-        elif self.phase is Phase.CLOSING:
-            self.transport.abort()
-        elif self.phase is Phase.IDLE:
-            self.transport.close()
-        else:
-            self.turn_away(TurnedAway.BODY_TIME if self.phase is Phase.BODY else TurnedAway.HEADER_TIME)
+        match self.phase:
+            case Phase.HEAD if seconds > bounds.header_seconds:
+                self.turn_away(TurnedAway.HEADER_TIME)
+            case Phase.BODY if seconds > bounds.body_seconds:
+                self.turn_away(TurnedAway.BODY_TIME)
+            case Phase.IDLE if seconds > bounds.idle_seconds:
+                self.transport.close()
+            case Phase.CLOSING if seconds > _FAREWELL_SECONDS:
+                self.transport.abort()
 
     def drop(self, why: TurnedAway) -> None:
         """End the connection at once."""
         self._tally.turned_away[why] += 1
-        self._begin(Phase.CLOSING, _FAREWELL_SECONDS)
+        self.phase, self.since = Phase.CLOSING, self.loop.time()
         self.transport.abort()
 
     def turn_away(self, why: TurnedAway) -> None:
@@ -217,7 +213,7 @@ class BoundedConnection(HttpToolsProtocol):
         silent = self.phase is Phase.IDLE or not self._has_begun
         if not speaks and not silent and not self.transport.is_closing():
             self.transport.write(_refusal(_STATUS[why], why))
-        self._begin(Phase.CLOSING, _FAREWELL_SECONDS)
+        self.phase, self.since = Phase.CLOSING, self.loop.time()
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -228,11 +224,6 @@ class BoundedConnection(HttpToolsProtocol):
     def _stop(self, why: TurnedAway) -> None:
         self._why = why
         raise _TooMuch
-
-    def _begin(self, phase: Phase, seconds: float) -> None:
-        self.phase = phase
-        self.since = self.loop.time()
-        self._due = self.since + seconds
 
     def _release(self) -> None:
         self._tally.body_bytes -= self.held_bytes

@@ -97,11 +97,12 @@ ENDLESS = {
     "a header name without end": ([b"GET / HTTP/1.1\r\n", *[b"x" * 1024] * 64], TurnedAway.HEADER_BYTES),
     "an address without end": ([b"GET /", *[b"x" * 1024] * 64], TurnedAway.HEADER_BYTES),
     "a long header at once": ([b"GET / HTTP/1.1\r\nX: " + b"x" * 65536 + b"\r\n\r\n"], TurnedAway.HEADER_BYTES),
-    "small headers without end": ([b"GET / HTTP/1.1\r\n", *[b"x: y\r\n" * 100] * 64], TurnedAway.HEADERS),
+    "small headers without end": ([b"GET / HTTP/1.1\r\n", *[b"x: y\r\n" * 100] * 64], TurnedAway.HEADER_BYTES),
+    "many small headers": ([b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 21 + b"\r\n"], TurnedAway.HEADERS),
     "long headers": ([b"GET / HTTP/1.1\r\n", *[b"x: " + b"y" * 1000 + b"\r\n"] * 15], TurnedAway.HEADER_BYTES),
     "trailers without end": (
-        [b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", *[b"x: y\r\n" * 10] * 64],
-        TurnedAway.HEADERS,
+        [b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", *[b"x: y\r\n" * 100] * 64],
+        TurnedAway.HEADER_BYTES,
     ),
     "one trailer without end": (
         [b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX: ", *[b"x" * 1024] * 64],
@@ -129,7 +130,7 @@ async def test_what_has_no_end_is_cut(attack):
 @pytest.mark.parametrize(
     ("pieces", "status"),
     [
-        ([b"GET / HTTP/1.1\r\n", b"x: y\r\n" * 22], 431),
+        ([b"GET / HTTP/1.1\r\n", b"x: y\r\n" * 21, b"\r\n"], 431),
         ([b"nonsense\r\n\r\n"], 400),
     ],
 )
