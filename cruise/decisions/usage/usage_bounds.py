@@ -66,8 +66,11 @@ class UsageBounds:
         pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
         if before is None:
             return UsageBounds(pods, nodes, at, *_columns(pods, pods, nodes, pods, None), frozenset())
-        changed = {key for key, pod in pods.items() if before.pods.get(key) is not pod}
-        changed.update(before.pods.keys() - pods.keys())
+        earlier = before.pods.get
+        changed = {key for key, pod in pods.items() if earlier(key) is not pod}
+        gone = len(before.pods) - len(pods) + sum(key not in before.pods for key in changed)
+        if gone:
+            changed.update(before.pods.keys() - pods.keys())
         known = before if before.nodes == nodes and before.columns.shape[1] < _most_rows(before) else None
         # What changed the last time had the larger of two limits, and has one by now.
         renewed = pods.keys() if known is None else changed | before.changed
