@@ -59,6 +59,20 @@ _LOG_FORMAT = forms.choice("a log format", [(name, name) for name in ("auto", "j
 _LOG_LEVEL = forms.choice("a log level", [(name, name) for name in ("debug", "info", "warning", "error")])
 
 
+# Where the usual installations put it, and where nobody but an administrator creates Services.
+MONITORING_NAMESPACES = frozenset(
+    {
+        "cattle-monitoring-system",
+        "kube-system",
+        "monitoring",
+        "observability",
+        "openshift-monitoring",
+        "prometheus",
+        "victoria-metrics",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, resolved; None where nothing is set and the default depends on the machine.
@@ -73,6 +87,7 @@ class Settings:
     kube_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
     namespace: str | None = _setting(Form("a namespace", "cruise", forms.TEXT.read), None)
     prometheus_url: str | None = _setting(forms.URL, None)
+    prometheus_namespaces: frozenset[str] = _setting(forms.NAMES, MONITORING_NAMESPACES)
     prometheus_token_file: Path | None = _setting(forms.PATH, None)
     prometheus_user: str | None = _setting(forms.TEXT, None)
     prometheus_password: str | None = _setting(forms.SECRET, None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cruise.adapters.kube.asking.prometheus_services import PrometheusPlace, find_prometheus
 from cruise.adapters.kube.following.one_time_list import look
 from cruise.adapters.kube.http.client import KubeClient
-from cruise.adapters.kube.http.connecting import account_of, connect
+from cruise.adapters.kube.http.connecting import account_of, connect, own_namespace
 from cruise.cli.terminal import busy, complain, quiet_logs
 from cruise.domain.cluster import Snapshot
 from cruise.errors import BadInput, Refused
@@ -76,32 +76,36 @@ async def prometheus_of(
 ) -> "PrometheusSettings":
     """Return how Prometheus is queried: at the address that is set, else found by the labels of its Service.
 
+    It is looked for in the namespaces that the settings name, and in cruise's own.
+
     Raises BadInput where there is none, besides the client's errors.
     """
     if prometheus_url is not None or settings.prometheus_url is not None:
         return settings.prometheus(prometheus_url)
     hint = "give --prometheus-url URL, or set prometheus_url"
     try:
-        place = await find_prometheus(client)
+        finding = await find_prometheus(client, settings.prometheus_namespaces | {own_namespace(settings.namespace)})
     except Refused as error:
         raise BadInput(f"Services may not be listed, so Prometheus cannot be found: {hint} ({error})") from error
-    if place is None:
+    if finding.place is None and finding.elsewhere:
+        one = finding.elsewhere[0]
+        raise BadInput(
+            f"Service {one} is labelled as Prometheus, but anybody there could have done that: {hint}, "
+            f"or add {one.partition('/')[0]} to prometheus_namespaces"
+        )
+    if finding.place is None:
         raise BadInput(f"no Service of the cluster is labelled as Prometheus or its like: {hint}")
-    return _settings_for(place, settings, proxied=not client.in_cluster)
+    return settings_for(finding.place, settings, proxied=not client.in_cluster)
 
 
-def _settings_for(place: PrometheusPlace, settings: "Settings", proxied: bool) -> "PrometheusSettings":
-    known = settings.prometheus(place.url)
-    headers = {**known.headers, **place.headers}
+def settings_for(place: PrometheusPlace, settings: "Settings", proxied: bool) -> "PrometheusSettings":
+    """Return how a server is queried that was found, `proxied` by the API server or at its own address."""
+    # Credentials are for the address that they were set with. The API server takes its own, and hands on none.
+    known = replace(settings.prometheus(place.url), headers=place.headers, token_file=None, user=None, password=None)
     if not proxied:
-        return replace(known, headers=headers)
-    # The API server takes its own credentials and hands on none, so others would be in their way.
+        return known
     return replace(
         known,
-        headers=headers,
-        token_file=None,
-        user=None,
-        password=None,
         ca_file=Path(place.ca_file) if place.ca_file is not None else None,
         insecure_tls=place.insecure_tls,
         client_certificate=place.client_certificate,

@@ -1,8 +1,13 @@
 """Commands on a live cluster where there is none, or nothing that can be used."""
 
+from pathlib import Path
+
 import pytest
 
+from cruise.adapters.kube.asking.prometheus_services import PrometheusPlace
 from cruise.cli import main
+from cruise.cli.inputs.live_cluster import settings_for
+from cruise.settings import Settings
 
 GONE = """
 clusters: [{name: gone, cluster: {server: "http://127.0.0.1:1"}}]
@@ -88,3 +93,21 @@ def test_a_wrong_setting_is_refused_before_anything_is_contacted(capsys, command
     monkeypatch.setenv("CRUISE_MODE", "fast")
     arguments = {"explain": ["explain", "shop/web"], "revert": ["revert", "--yes"]}.get(command, [command])
     assert 'CRUISE_MODE: "fast" is not a mode' in refusal(capsys, *arguments)
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+@pytest.mark.parametrize(
+    "signing_in",
+    [{"prometheus_token_file": Path("/run/token")}, {"prometheus_user": "cruise", "prometheus_password": "s3cret"}],
+)
+def test_what_is_secret_goes_to_no_address_that_was_found(signing_in, proxied):
+    settings = Settings(
+        **signing_in,
+        prometheus_headers={"X-Scope-OrgID": "s3cret"},
+        prometheus_matchers='cluster="prod"',
+    )
+    place = PrometheusPlace("http://p.team-a.svc:9090", "team-a", "p", {"Authorization": "Bearer of-the-api-server"})
+    found = settings_for(place, settings, proxied)
+    assert (found.token_file, found.user, found.password) == (None, None, None)
+    assert found.headers == place.headers
+    assert (found.url, found.matchers, found.by_get) == (place.url, 'cluster="prod"', proxied)

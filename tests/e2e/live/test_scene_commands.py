@@ -115,9 +115,12 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own
     address, stage = own_address(), own_stage.stage
     with on_address(address, own_stage.prometheus) as port:
         serve_by_service(stage, port, address)
+        found = {"prometheus_url": "", "kubeconfig": str(stage.plane.kubeconfig())}
+        said = refused(own_stage.command("scan", **found))
         report = own_stage.command(
-            "scan", "--history", "1h", "--format", "json", prometheus_url="", kubeconfig=str(stage.plane.kubeconfig())
+            "scan", "--history", "1h", "--format", "json", prometheus_namespaces=stage.namespace, **found
         ).json
+    assert f"Service {stage.namespace}/prometheus-server is labelled as Prometheus, but anybody there" in said
     assert own_stage.own(report["waste"]["workloads"])
     assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["restsOn"]
 

@@ -1,6 +1,10 @@
-"""Where the cluster's Prometheus is, by the labels that the usual charts and operators give its Service."""
+"""Where the cluster's Prometheus is, by the labels that the usual charts and operators give its Service.
 
-from collections.abc import Mapping, Sequence
+Whoever may create a Service may label it so. What it then answers is taken for the use of the whole cluster, so only
+namespaces count that an administrator named.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -19,9 +23,9 @@ _USUAL_PORTS = (9090, 8428, 8481, 10902, 8080, 80, 443)
 class PrometheusPlace:
     """A server that speaks Prometheus' query API, as a `requests` session has to ask it.
 
-    `headers` go with every request and may hold a token; `ca_file` verifies the server (None: the system's),
-    unless `insecure_tls`; `client_certificate` is the files of certificate and key. Inside of the cluster the
-    Service is asked itself, from outside through the API server.
+    `headers` go with every request and may hold the API server's token; `ca_file` verifies the server (None: the
+    system's), unless `insecure_tls`; `client_certificate` is the files of certificate and key. Inside of the cluster
+    the Service is asked itself, from outside through the API server.
     """
 
     url: str
@@ -31,6 +35,14 @@ class PrometheusPlace:
     ca_file: str | None = None
     client_certificate: tuple[str, str] | None = None
     insecure_tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The server found, None without any, and the Services (namespace/name) that are labelled like one elsewhere."""
+
+    place: PrometheusPlace | None
+    elsewhere: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +103,22 @@ class _Services(msgspec.Struct, frozen=True):
     items: tuple[_Service, ...] | None = None
 
 
-async def find_prometheus(client: KubeClient) -> PrometheusPlace | None:
-    """Return the first server found, None where no Service is labelled like one. Nothing is asked of the server itself.
+async def find_prometheus(client: KubeClient, namespaces: Collection[str]) -> Finding:
+    """Return the first server found in some namespaces. Nothing is asked of the server itself.
 
     Raises Refused (services may not be listed), Throttled, Unavailable.
     """
     found = await _labelled(client, _APP) + await _labelled(client, _NAME)
+    elsewhere = dict[str, None]()
     for kind in _KINDS:
         for service in found:
-            labels = service.metadata.labels or {}
-            port = _port(service.spec)
-            if port is not None and kind.labels.items() <= labels.items():
-                return await _place(client, kind, service.metadata, port)
-    return None
+            metadata, port = service.metadata, _port(service.spec)
+            if port is None or not kind.labels.items() <= (metadata.labels or {}).items():
+                continue
+            if metadata.namespace in namespaces:
+                return Finding(await _place(client, kind, metadata, port))
+            elsewhere[f"{metadata.namespace}/{metadata.name}"] = None
+    return Finding(None, sorted(elsewhere))
 
 
 async def _labelled(client: KubeClient, key: str) -> list[_Service]:

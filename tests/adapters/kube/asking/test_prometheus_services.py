@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.kube.asking.prometheus_services import find_prometheus
+from cruise.adapters.kube.asking.prometheus_services import Finding, find_prometheus
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.adapters.kube.http.credentials import Credentials, ServiceAccount
@@ -38,9 +38,9 @@ def create(
     admin.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": made})
 
 
-async def found(client: KubeClient) -> tuple[str, str] | None:
+async def found(client: KubeClient, namespace: str) -> tuple[str, str] | None:
     """The Service and what follows its proxy's address."""
-    place = await find_prometheus(client)
+    place = (await find_prometheus(client, {namespace})).place
     if place is None:
         return None
     root = f"/api/v1/namespaces/{place.namespace}/services/"
@@ -51,7 +51,7 @@ async def test_a_cluster_without_prometheus(client: KubeClient, admin: Api, name
     create(admin, namespace, "web", {"app": "web"})
     create(admin, namespace, "alertmanager", {NAME: "alertmanager"})
     create(admin, namespace, "elsewhere", {NAME: "prometheus"}, type="ExternalName", externalName="x.org", clusterIP="")
-    assert await find_prometheus(client) is None
+    assert (await find_prometheus(client, {namespace})).place is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_the_usual_installations(
     client: KubeClient, admin: Api, namespace: str, labels: dict[str, str], ports: list[tuple[str, int]], proxied: str
 ):
     create(admin, namespace, "p", labels, *ports)
-    assert await found(client) == ("p", proxied)
+    assert await found(client, namespace) == ("p", proxied)
 
 
 @pytest.mark.parametrize(
@@ -101,23 +101,36 @@ async def test_other_parts_of_the_same_installations(
     client: KubeClient, admin: Api, namespace: str, labels: dict[str, str]
 ):
     create(admin, namespace, "p", labels)
-    assert await find_prometheus(client) is None
+    assert (await find_prometheus(client, {namespace})).place is None
 
 
 async def test_what_queries_several_servers_comes_first(client: KubeClient, admin: Api, namespace: str):
     create(admin, namespace, "a-prometheus", {"app": "prometheus-server"})
     create(admin, namespace, "z-thanos", {NAME: "thanos-query"})
     create(admin, namespace, "b-prometheus", {"app": "prometheus-server"})
-    assert await found(client) == ("z-thanos", "http:z-thanos:9090/proxy")
+    assert await found(client, namespace) == ("z-thanos", "http:z-thanos:9090/proxy")
     admin.delete("services", namespace, "z-thanos")
-    assert await found(client) == ("a-prometheus", "http:a-prometheus:9090/proxy")
+    assert await found(client, namespace) == ("a-prometheus", "http:a-prometheus:9090/proxy")
+
+
+async def test_a_service_that_a_tenant_labels_is_not_believed(client: KubeClient, admin: Api, namespace: str):
+    """Thanos goes before a single Prometheus, but only where an administrator said that it may be."""
+    tenant = f"a-{namespace}"
+    admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant}})
+    create(admin, tenant, "thanos", {NAME: "thanos-query"})
+    assert await find_prometheus(client, {namespace}) == Finding(None, [f"{tenant}/thanos"])
+    create(admin, namespace, "prometheus", {NAME: "prometheus"})
+    assert await found(client, namespace) == ("prometheus", "http:prometheus:9090/proxy")
+    place = (await find_prometheus(client, {namespace, tenant})).place
+    assert place is not None
+    assert (place.namespace, place.service) == (tenant, "thanos")
 
 
 async def test_from_outside_the_api_server_is_asked_with_its_own_credentials(
     client: KubeClient, admin: Api, namespace: str, control_plane: ControlPlane
 ):
     create(admin, namespace, "p", {NAME: "mimir", COMPONENT: "query-frontend"})
-    place = await find_prometheus(client)
+    place = (await find_prometheus(client, {namespace})).place
     assert place is not None
     assert place.url.startswith(f"{control_plane.address}/api/v1/namespaces/{namespace}/services/http:p:9090/proxy")
     assert place.headers == {
@@ -140,7 +153,7 @@ async def test_from_inside_the_service_is_asked_itself(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     credentials = Credentials(ServiceAccount(tmp_path))
     client = KubeClient(credentials, requests_per_second=100, burst=100, timeout_seconds=10)
-    place = await find_prometheus(client)
+    place = (await find_prometheus(client, {namespace})).place
     await client.close()
     assert place is not None
     assert place.url == f"http://p.{namespace}.svc:8481/select/0/prometheus"
@@ -176,7 +189,7 @@ async def test_the_api_server_passes_queries_on(client: KubeClient, admin: Api, 
         }
         metadata = {"namespace": namespace, "name": "p"}
         admin.create({"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]})
-        place = await find_prometheus(client)
+        place = (await find_prometheus(client, {namespace})).place
         assert place is not None
         path = place.url.removeprefix((await client.identity()).server)
         answer = await client.get(f"{path}/api/v1/query", {"query": "up"})
@@ -189,5 +202,5 @@ async def test_without_the_right_to_list_services(control_plane: ControlPlane, a
     kubeconfig = control_plane.kubeconfig(f"blind-{namespace}", admin.service_account_token(namespace, "blind"))
     async with connect(KubeSettings(kubeconfig)) as client:
         with pytest.raises(Refused) as refused:
-            await find_prometheus(client)
+            await find_prometheus(client, {namespace})
     assert refused.value.cause == "Forbidden"
