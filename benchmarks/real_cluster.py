@@ -27,8 +27,8 @@ _CREATED = "2026-01-01T00:00:00Z"
 
 @contextmanager
 def quiet_control_plane() -> Iterator[ControlPlane]:
-    """A control plane whose controllers leave pods without kubelets alone."""
-    flags = ["--controllers=namespace-controller"]
+    """A control plane whose controllers leave pods without kubelets alone: those that make a namespace usable."""
+    flags = ["--controllers=namespace-controller,serviceaccount-controller"]
     limits = ["--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000"]
     with ControlPlane(audit_level="None", api_server_flags=limits, controller_manager_flags=flags) as plane:
         yield plane
