@@ -70,7 +70,7 @@ def furnished(stage: Stage, replicas: int, cpu: str = "8", nodes: int = 1) -> li
 @contextmanager
 def serving(stage: Stage, directory: Path, name: str, mode: str = "resize", **more: str) -> Iterator[Server]:
     """One more `cruise serve`, once it is ready; passes follow each other fast."""
-    with serving_with(stage.settings(mode, **{"pass_interval": "4s", **more}), directory, name) as server:
+    with serving_with(stage.settings(mode, **{"pass_interval": "2s", **more}), directory, name) as server:
         yield server
 
 

@@ -17,7 +17,7 @@ from tests.e2e.live.sizes import requests
 from tests.e2e.live.stage import Stage
 
 TOKEN = "correct horse battery staple of 43 bytes"
-FAST = {"pass_interval": "4s"}
+FAST = {"pass_interval": "2s"}
 UNVERIFIED = ssl._create_unverified_context()
 
 
