@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.backtest.policies.disruptions import Disruptions
+from cruise.backtest.policies.exits import ReplayedDestinations
 from cruise.backtest.policies.kill_reactions import KillReactions
 from cruise.backtest.policies.known_statistics import UNKNOWN, KnownStatistics
 from cruise.backtest.policies.replayed_headroom import ReplayedHeadroom
@@ -19,7 +20,9 @@ from cruise.backtest.policies.touchable_pods import TouchablePods
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, Kill, KillReaction, Sizes
 from cruise.backtest.replay.resize_room import held_to_room
+from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.fitting import Circumstances, Fit, crowds_of, fit_nodes, shortages
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.node_sizes import size_nodes
@@ -135,7 +138,7 @@ class CruisePasses:
         return self._kills.react(kill, view)
 
     def _fit(self, view: ClusterView, columns: NodeColumns) -> Fit:
-        """Decide the fit; nodes are added for what is pending, so that evicted pods have somewhere to go."""
+        """Decide the fit; nodes are added for what is pending, but none larger than they all are."""
         short = shortages(columns)
         names = [node.name for node in columns.nodes]
         earlier, self._earlier = (
@@ -149,8 +152,33 @@ class CruisePasses:
         bases = self._known.columns.cpu_base_millicores[self._known.row_of[running]]
         demand = np.bincount(view.node[running], weights=bases, minlength=len(names)).astype(np.int64)
         eligibility = self._pods.eligibility(view, UNKNOWN, self._policy)
-        crowds = crowds_of(columns, eligibility, self._policy.rules, Circumstances(demand, earlier), short)
-        return fit_nodes(columns, crowds, short)
+        places = self._destinations(view, columns)
+        around = Circumstances(demand, earlier, exits=None if places is None else places.of_node)
+        fit = fit_nodes(columns, crowds_of(columns, eligibility, self._policy.rules, around, short), short)
+        return replace(fit, promised=places.promised()) if places is not None and fit.evicted else fit
+
+    def _destinations(self, view: ClusterView, columns: NodeColumns) -> ReplayedDestinations | None:
+        """Return where evicted pods go; None where evictions need not know it."""
+        nowhere, known = self._pods.snapshot(view, NO_CONTAINERS), self._statistics.of_workloads()
+        known = replace(known, sharing=self._sharing)
+        eligibility = Eligibility(nowhere, known, {}, self._policy, utc(view.at))
+        replacement = replacements(nowhere, eligibility, known, self._policy)
+        if replacement is None:
+            return None
+        free, available = _room(view, NO_CONTAINERS), columns.available
+        base, spike = columns.base_of_nodes, columns.spike_of_nodes
+        cpu = available[ResourceName.CPU] - base[ResourceName.CPU]
+        memory = available[ResourceName.MEMORY] - base[ResourceName.MEMORY] - spike[ResourceName.MEMORY]
+        there = np.bincount(view.node[view.node >= 0], minlength=len(view.alive))
+        most = np.array([node.allocatable_pods for node in columns.nodes], dtype=np.int64)
+        return ReplayedDestinations(
+            replacement,
+            view.allocatable,
+            view.alive,
+            free=np.column_stack((free[ResourceName.CPU], free[ResourceName.MEMORY])),
+            spare=np.column_stack((cpu, memory)),
+            places=most - there,
+        )
 
     def _evictions(self, view: ClusterView, fit: Fit, chosen: Int64Array, rests: BoolArray) -> Int64Array:
         """Return the containers to evict of those marked: within the budgets, and not while a kill is answered."""

@@ -80,7 +80,7 @@ class ReplayedPods:
     def around(self, namespace: str, workload: WorkloadRef | None, node: str | None, view: ClusterView) -> Int64Array:
         """Return the containers of a workload and those on a node, as far as they exist."""
         number = -1 if workload is None else self._number_of[namespace, workload]
-        index = ELSEWHERE if node is None else int(node.removeprefix(_NODE_PREFIX))
+        index = ELSEWHERE if node is None else index_of_node(node)
         return np.flatnonzero(((self._numbers == number) & (view.node >= ELSEWHERE)) | (view.node == index))
 
     def snapshot(self, view: ClusterView, containers: Int64Array | None = None) -> Snapshot:
@@ -135,6 +135,11 @@ def _provisioned(one: RecordedContainer) -> tuple[Amounts, Amounts]:
 def node_name(index: int) -> str:
     """Name a node so that names sort as indices do."""
     return f"{_NODE_PREFIX}{index:03d}"
+
+
+def index_of_node(name: str) -> int:
+    """Return the index of a node by its name."""
+    return int(name.removeprefix(_NODE_PREFIX))
 
 
 def sizes_of(pods: list[Pod]) -> Sizes:

@@ -12,7 +12,7 @@ from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, 
 from cruise.decisions.eviction.earlier import NOTHING_SEEN
 from cruise.domain.actions import EvictPod, ResizePod
 from cruise.domain.cluster import NodeAutoscaler, OomKill, Pod
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import NO_NODE_USE, ContainerKey, LoadSample, SampleBlock
 from cruise.runtime.admission.admission import Admitter
@@ -35,7 +35,8 @@ class LivePasses:
 
     def __init__(self, recording, policy: Policy):
         self.recording = recording
-        self.policy = replace(policy, mode=Mode.FULL)
+        # A replay adds nodes, and creates pods at their peak all the same: that is what its consolidators are about.
+        self.policy = replace(policy, mode=Mode.FULL, admission_size=policy.admission_size or AdmissionSize.PEAK)
         self.cluster = FleetCluster(recording)
         self.source = ObservedUsage(recording)
         self.store = MemoryStore()

@@ -139,6 +139,5 @@ def test_reactions_to_kills_are_those_of_the_reactor():
     for reaction in OomReaction:
         policy = Policy(oom_reaction=reaction, rules=rules)
         both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
-        # Every pod fits a node at its peak: the replay takes it for granted that there is a node for what is evicted.
-        replay(made, both, ReplayOptions(node=Resources(3000, 8 * GIBIBYTE)))
+        replay(made, both, ReplayOptions(node=Resources(3000, 4 * GIBIBYTE)))
         assert both.kills > 3

@@ -1,0 +1,85 @@
+"""A day under an autoscaler that gives nodes back as soon as their pods fit elsewhere by what they request."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from cruise.app.demo.admission import SimulatedAdmission
+from cruise.app.serve.controller import Controller, Hooks, Shared
+from cruise.domain.cluster import NodeAutoscaler
+from cruise.domain.policy import AdmissionSize, Mode, Policy
+from cruise.domain.resources import MEBIBYTE
+from cruise.runtime.usage.reading import UsageReading
+from cruise.runtime.writing.grows import RecentGrows
+from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.cluster.node_autoscaler import NodeAutoscaling
+from cruise.simulation.cluster.workloads import SimulatedWorkload
+from cruise.simulation.demand.demand import Profile
+from cruise.simulation.demand.generators import Bursty
+from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.usage_source import SimulatedUsage
+from tests.simulation.scenes import START, cluster, container, node, template, workload
+
+KIND = node("type", cpu=4000, mebibytes=8192)
+KARPENTER = NodeAutoscaling(NodeAutoscaler.KARPENTER, [KIND], settle_seconds=600)
+APPS, HOURS = 12, 24
+
+
+@dataclass(frozen=True)
+class Day:
+    """What came of it: evictions by cruise and by the autoscaler, nodes ordered, replacements created."""
+
+    evictions: int
+    drained: int
+    ordered: int
+    created: int
+    kills: int
+
+
+def bursty(number: int) -> SimulatedWorkload:
+    """Two replicas that mostly idle, with a burst of seven minutes in most hours: peaks are far above the base."""
+    demand = Bursty(1000 + 2 * number, 150, 900, 300 * MEBIBYTE, 900 * MEBIBYTE, burst_seconds=420, share=0.6)
+    one = workload(
+        f"app{number:02}",
+        template(container(1000, 1024)),
+        replicas=2,
+        grace_seconds=5,
+        created_at=START - timedelta(days=30),
+    )
+    return replace(one, profiles={"app": Profile(demand, (0, 1))})
+
+
+async def day_of(size: AdmissionSize) -> Day:
+    workloads = [bursty(number) for number in range(APPS)]
+    world: SimulatedCluster = cluster(
+        workloads, [replace(KIND, name="n1")], Behaviour(step_seconds=60), node_autoscaling=KARPENTER
+    )
+    policy, store = Policy(mode=Mode.FULL, admission_size=size), MemoryStore()
+    admission = SimulatedAdmission(world, store, policy, lambda: world.now)
+    world.admit = admission.admit
+    controller = Controller(
+        world,
+        SimulatedUsage(world),
+        store,
+        policy,
+        lambda: world.now,
+        UsageReading(settle_seconds=0),
+        hooks=Hooks(learn=admission.learn),
+        shared=Shared(grows=RecentGrows(lambda: world.now.timestamp())),
+    )
+    for part in range(1, 12 * HOURS + 1):
+        world.advance(START + timedelta(minutes=5 * part))
+        await controller.refresh_statistics()
+        await controller.rightsize()
+    tally = world.tally
+    return Day(tally.evictions, tally.drained, tally.nodes_added, tally.pods_created, tally.kills)
+
+
+async def test_replacements_at_their_peak_order_nodes_all_day_and_planned_ones_do_not():
+    peak, planned = await day_of(AdmissionSize.PEAK), await day_of(AdmissionSize.PLANNED)
+    assert peak.ordered > 2 * planned.ordered
+    assert peak.drained > 2 * planned.drained
+    assert peak.created > planned.created
+    # Less than one an hour is no loop: what is ordered is needed for the hour's bursts.
+    assert planned.ordered < HOURS
+    assert planned.kills <= peak.kills
