@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import SHORTEST_PAUSE, Json, until
 from tests.controlplane.manifests import budget
 from tests.e2e.live import programs
 from tests.e2e.live.manifests import app
@@ -126,7 +126,13 @@ def begun(stage: Stage, directory: Any, settings: dict[str, str]) -> "subprocess
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    until(lambda: len(evictions(stage)) > before or process.poll() is not None, "somebody is evicted", 180)
+    # A plan of one move is soon over.
+    until(
+        lambda: len(evictions(stage)) > before or process.poll() is not None,
+        "somebody is evicted",
+        seconds=180,
+        longest_pause=SHORTEST_PAUSE,
+    )
     said = process.communicate()[0] if process.poll() is not None else b""
     assert process.returncode is None, f"it ended before anybody was evicted: {said.decode()[-3000:]}"
     return process
@@ -137,7 +143,7 @@ def test_plans_are_carried_out_though_cruise_is_killed_and_a_node_vanishes(
     stage: Stage, tmp_path, warm_solver: bool, at_length: bool
 ):
     assert warm_solver
-    rounds = 20 if at_length else 5
+    rounds = 20 if at_length else 4
     killed, vanished = rounds // 3, rounds * 2 // 3
     draw = random.Random(20)
     stage.measure({"nobody": Use(cores=0.1, mebibytes=10)})
