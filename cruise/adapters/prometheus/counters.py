@@ -152,8 +152,10 @@ def _filled(
         assumed[~skipped] = np.nan
         unknown[~np.isnan(assumed)] = True
         assumed = np.nan_to_num(assumed)
-    for row in np.flatnonzero(np.isin(rows.targets, list(restless)) & ~unknown.all(axis=1)).tolist():
-        lately[rows.ids[row][0]] = float(np.median(pressure[row][~unknown[row]]))
+    known = np.flatnonzero(np.isin(rows.targets, list(restless)) & ~unknown.all(axis=1))
+    if len(known):
+        medians = np.nanmedian(np.where(unknown[known], np.nan, pressure[known]), axis=1)
+        lately.update(zip((rows.ids[row][0] for row in known.tolist()), medians.tolist(), strict=True))
     return np.where(unknown, assumed[:, None], pressure)
 
 

@@ -29,23 +29,28 @@ def snapshot():
     return make_snapshot(pods, [make_node("n1"), make_node("n2")])
 
 
+def answer_of(request: Request, age: Callable[[str], float]) -> Answer:
+    """What a server says that scraped each pod so many seconds before a grid time."""
+    query, first, last = request.form["query"], int(request.form["start"]), int(request.form["end"])
+    pods = [(pod.node, pod.name) for pod in snapshot().pods if f"{pod.name}" in query]
+    result = [
+        {
+            "metric": {"node": node, "pod": pod},
+            "values": [[at, str(at - age(pod))] for at in range(first, last + 1, 60)],
+        }
+        for node, pod in pods
+    ]
+    body = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    return Answer(body=json.dumps(body).encode())
+
+
 @contextmanager
 def asking(age: Callable[[str], float], requests: list[str]) -> Iterator[Callable[..., dict[str, list[float]]]]:
     """A server that scraped each pod so many seconds before a grid time, and a way to ask it."""
 
     def respond(request: Request) -> Answer:
-        query, first, last = request.form["query"], int(request.form["start"]), int(request.form["end"])
-        requests.append(query)
-        pods = [(pod.node, pod.name) for pod in snapshot().pods if f"{pod.name}" in query]
-        result = [
-            {
-                "metric": {"node": node, "pod": pod},
-                "values": [[at, str(at - age(pod))] for at in range(first, last + 1, 60)],
-            }
-            for node, pod in pods
-        ]
-        body = {"status": "success", "data": {"resultType": "matrix", "result": result}}
-        return Answer(body=json.dumps(body).encode())
+        requests.append(request.form["query"])
+        return answer_of(request, age)
 
     with answering(respond) as url:
         settings = PrometheusSettings(url)
@@ -124,3 +129,54 @@ def test_an_id_that_lingers_does_not_hide_the_scrapes_of_the_new_one():
 def test_ages_are_numbers_where_there_was_a_scrape():
     with asking(lambda pod: float("nan"), []) as ask:
         assert np.isnan(ask("n1")["n1"]).all()
+
+
+def test_what_was_asked_is_saved_at_the_pressure_of_one_pod_after_the_other():
+    """Of five steps: five samples a pass, but for the first, which asks for one step more and looks at two pods."""
+    spared = []
+    with answering(lambda request: answer_of(request, lambda pod: 12.5)) as url:
+        settings = PrometheusSettings(url)
+        with closing(PrometheusClient(settings)) as client:
+            subject = ScrapeTimes(settings, client)
+            for number in range(5):
+                subject.choose(snapshot())
+                spared.append(sorted(subject.spare(".*", 5)))
+                first = FIRST + 300 * number
+                subject.ages(settings, ["n1", "n2"], first - 60, first + 240)
+    # Two pods are called db-0, and what n2 runs besides is one: its pressure would never be read.
+    assert spared == [[], ["web-a", "web-b"], ["web-c"], ["web-a"], ["web-b"]]
+
+
+def test_a_long_read_neither_saves_nor_is_paid_for():
+    with answering(lambda request: answer_of(request, lambda pod: 12.5)) as url:
+        settings = PrometheusSettings(url)
+        with closing(PrometheusClient(settings)) as client:
+            subject = ScrapeTimes(settings, client)
+            subject.choose(snapshot())
+            subject.ages(settings, ["n1"], FIRST, FIRST + 86_400)
+            subject.choose(snapshot())
+            # Two samples are for the look at a second pod.
+            assert len(subject.spare(".*", 5)) == 1
+            assert subject.spare(".*", 1440) == ()
+            assert subject.spare("nobody", 5) == []
+
+
+def test_what_is_known_already_is_not_asked_for_again():
+    requests: list[Request] = []
+
+    def respond(request: Request) -> Answer:
+        requests.append(request)
+        return answer_of(request, lambda pod: 3.0)
+
+    with answering(respond) as url:
+        settings = PrometheusSettings(url)
+        with closing(PrometheusClient(settings)) as client:
+            subject = ScrapeTimes(settings, client)
+            subject.choose(snapshot())
+            assert len(subject.ages(settings, ["n1"], FIRST, LAST)["n1"]) == 3
+            # A read begins before what is new, some further than others.
+            for before in (60, 120, 0):
+                ages = subject.ages(settings, ["n1"], LAST - before, LAST + 300)["n1"]
+                assert ages.tolist() == [3.0] * (6 + before // 60)
+    spans = [(int(one.form["start"]), int(one.form["end"])) for one in requests]
+    assert spans == [(LAST, LAST), (FIRST, LAST), (LAST + 60, LAST + 300)]
