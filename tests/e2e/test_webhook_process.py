@@ -208,7 +208,7 @@ def test_garbage_over_the_wire_is_answered_by_the_process(settings, tmp_path, na
             connection.request("POST", "/mutate", b"x" * (9 << 20))
             answer = connection.getresponse()
             assert answer.status == 200
-            assert "larger than 8 MiB" in response_of(answer.read())["warnings"][0]
+            assert "larger than 1024 KiB" in response_of(answer.read())["warnings"][0]
         with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
             plain.recv(100)
