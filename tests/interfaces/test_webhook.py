@@ -1,5 +1,6 @@
 """The webhook's HTTP: every review is answered with 200 and allowed, whatever it is."""
 
+import asyncio
 import copy
 import json
 import random
@@ -285,3 +286,29 @@ def test_garbage_is_always_answered_and_what_is_patched_can_be_applied(seeds):
 def test_the_uid_of_what_only_resembles_a_review_is_found():
     body = encoded(make_review({"kind": "Pod", "spec": 7}))
     assert response_of(ask(webhook_app(make_reviewer()), body)[2])["uid"] == UID
+
+
+async def test_between_two_large_reviews_all_others_have_their_turn():
+    class Recording(Reviewer):
+        def review(self, body, came_at=None):
+            order.append(len(body))
+            return super().review(body, came_at)
+
+    order: list[int] = []
+    app = webhook_app(Recording())
+
+    async def send(message):
+        pass
+
+    async def asked(body):
+        async def receive():
+            return {"type": "http.request", "body": body}
+
+        await app({"type": "http", "method": "POST", "path": "/mutate"}, receive, send)
+
+    large, usual = b" " * 20_000, b"{}"
+    async with asyncio.TaskGroup() as tasks:
+        for body in (large, large, usual, large, usual):
+            tasks.create_task(asked(body))
+    assert [len(usual)] * 2 == order[1:3]
+    assert sorted(order) == [len(usual)] * 2 + [len(large)] * 3
