@@ -13,6 +13,11 @@ CruiseError
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder of JSON raises for text that is none, is no UTF-8, or is nested too deeply."""
+
 
 class CruiseError(Exception):
     """The root of every failure that cruise expects from the world."""

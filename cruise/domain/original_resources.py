@@ -32,7 +32,10 @@ def format_original_resources(amounts: Mapping[str, tuple[Amounts, Amounts]]) ->
 
 def parse_original_resources(text: str) -> dict[str, tuple[Amounts, Amounts]]:
     """Read what `format_original_resources` wrote. Raises ValueError for anything else."""
-    stated = msgspec.json.decode(text, type=dict[str, _Stated])
+    try:
+        stated = msgspec.json.decode(text, type=dict[str, _Stated])
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     return {name: (_amounts(one.requests), _amounts(one.limits)) for name, one in stated.items()}
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from cruise.errors import BadInput
+from cruise.errors import UNDECODABLE, BadInput
 from cruise.kube_json.refusals import decoded, one_line
 from cruise.kube_json.wire.pod_json import ContainerSpec, Metadata, PodObject, PodSpec, Wire
 
@@ -116,7 +116,7 @@ def glance(body: bytes) -> tuple[str, bytes] | None:
     """
     try:
         review = _glance.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     request = review.request
     if (

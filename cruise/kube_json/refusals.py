@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cruise.errors import BadInput
+from cruise.errors import UNDECODABLE, BadInput
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def decoded(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw, kind: s
         return decoder.decode(text)
     except msgspec.ValidationError as error:
         raise BadInput(one_line(f"{kind}: {explained(error)}")) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadInput(one_line(f"{kind}: not JSON: {error}")) from error
 
 
@@ -76,7 +76,7 @@ def label_of_document(document: object) -> str:
     )
 
 
-def explained(error: msgspec.ValidationError) -> str:
+def explained(error: Exception) -> str:
     """Say `place: problem; fix` for a validation error on one object."""
     message = str(error)
     place = _PLACE.search(message)

@@ -12,7 +12,7 @@ from cruise.adapters.prometheus.partitions import DEEPEST, PARTITIONS, selectors
 from cruise.adapters.prometheus.queries import usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.usage import ContainerKey
-from cruise.errors import BadInput, Unavailable
+from cruise.errors import UNDECODABLE, BadInput, Unavailable
 
 # How far back a server looks for the sample that holds at a time; five minutes, unless it was set otherwise.
 LOOK_BACK_SECONDS = 900
@@ -95,7 +95,7 @@ def series_decoder(labels: Mapping[str, str], accept_partial: bool) -> Callable[
     def decode(body: bytes) -> Sequence[Any]:
         try:
             document: Any = answer.decode(body)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise BadInput(f"Prometheus answered with something else than a list of series: {error}") from error
         if document.warnings and not accept_partial:
             said = " ".join(document.warnings[0].split())[:160]

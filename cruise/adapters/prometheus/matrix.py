@@ -14,7 +14,7 @@ import numpy as np
 
 from cruise.adapters.prometheus.settings import Labels
 from cruise.domain.arrays import Float64Array
-from cruise.errors import BadInput, Unavailable
+from cruise.errors import UNDECODABLE, BadInput, Unavailable
 
 # Rows become objects for a moment only. This many bytes at a time, these objects stay in the processor's cache;
 # decoding a whole answer at once takes twice as long.
@@ -136,7 +136,7 @@ def decoder(result_type: str, row: type[Any], accept_partial: bool) -> Callable[
     def batches(body: bytes) -> Iterator[list[Any]]:
         try:
             document: Any = envelope.decode(body)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise _unreadable(body, error) from error
         if document.status != "success" or document.data.resultType != result_type:
             what = document.data.resultType or document.status
@@ -151,13 +151,13 @@ def decoder(result_type: str, row: type[Any], accept_partial: bool) -> Callable[
                 batch = b"[" + b",".join(pieces[start : start + several]) + b"]"
                 # msgspec reads Inf, but not as Prometheus writes it.
                 yield rows.decode(batch.replace(b'"+Inf"', b'"Inf"'))
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise BadInput(f"Prometheus answered with a {result_type} of another shape: {error}") from error
 
     return batches
 
 
-def _unreadable(body: bytes, error: msgspec.DecodeError) -> BadInput | Unavailable:
+def _unreadable(body: bytes, error: Exception) -> BadInput | Unavailable:
     start = body[:200].lstrip()
     if start[:1] == b"<":
         return BadInput("Prometheus answered with a web page: set prometheus_url to the API's own address")

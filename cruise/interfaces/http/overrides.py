@@ -13,6 +13,7 @@ from cruise.domain.annotations import PREFIX, RECORDS, Overrides, Unreadable
 from cruise.domain.callers import Deed
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import parse_overrides, settings_of
+from cruise.errors import UNDECODABLE
 from cruise.interfaces.http.interventions import carried_out
 from cruise.interfaces.http.requests import Kind, Name, Namespace, Offset, failures
 from cruise.interfaces.http.sight import CallerOf, SightOf
@@ -134,7 +135,7 @@ def read_settings(body: bytes) -> Overrides:
     """Read an override. Raises HTTPException 422 with the setting and the fix."""
     try:
         settings = _SETTINGS.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise HTTPException(422, f"the body is no JSON object of settings, such as {_example()}: {error}") from error
     if not settings:
         raise HTTPException(422, f"the body has no settings; write e.g. {_example()}, or DELETE what is stored")

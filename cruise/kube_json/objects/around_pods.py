@@ -15,7 +15,7 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.domain.resources import Amounts, ResourceName
-from cruise.errors import BadInput
+from cruise.errors import UNDECODABLE, BadInput
 from cruise.kube_json.objects.annotations import trimmed
 from cruise.kube_json.objects.node_autoscaling import autoscaler_run_by
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, controller_of
@@ -135,7 +135,7 @@ def decode_autoscaler(document: object_json.AutoscalerObject) -> Autoscaler:
             metrics = msgspec.json.decode(metadata.annotations[HPA_METRICS], type=tuple[object_json.Metric, ...])
         except msgspec.ValidationError as error:
             raise BadInput(f"{label}: annotation {HPA_METRICS}: {explained(error)}") from error
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise BadInput(f"{label}: annotation {HPA_METRICS} is not JSON; remove it") from error
     targeted = {name for metric in metrics or () if (name := _utilisation_target(metric)) is not None}
     if spec.target_cpu_utilization_percentage is not None or not metrics:

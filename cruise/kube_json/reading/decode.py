@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cruise.errors import BadInput
+from cruise.errors import UNDECODABLE, BadInput
 from cruise.kube_json.reading.split import BrokenJson, ItemList, Run
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def decode_items(
     def parse(text: memoryview) -> list[T] | None:
         try:
             return decoder_of(items.fields).decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return None
 
     for run, decoded in items.runs(parse):

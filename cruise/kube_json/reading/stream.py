@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from cruise.errors import BadInput
+from cruise.errors import UNDECODABLE, BadInput
 from cruise.kube_json.refusals import explained, label_of, one_line
 from cruise.kube_json.wire.object_json import AnyObject
 from cruise.kube_json.wire.pod_json import Wire
@@ -135,7 +135,7 @@ class StreamDecoder(Generic[T]):
             listed = self._list.decode(text)
         except msgspec.ValidationError:
             return self._page_item_by_item(text)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise BadInput(one_line(f"a list of kind {self.kind}: {error}")) from error
         return Page(listed.items or [], [], listed.metadata.resource_version, listed.metadata.resume)
 
@@ -145,7 +145,7 @@ class StreamDecoder(Generic[T]):
             sent = self._line.decode(line)
         except msgspec.ValidationError:
             return self._odd_event(line)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise BadInput(one_line(f"a watch of kind {self.kind}: {error}")) from error
         version = sent.object.metadata.resource_version or ""
         return _event(sent.type, sent.object, version) or self._odd_event(line)
@@ -153,7 +153,7 @@ class StreamDecoder(Generic[T]):
     def _page_item_by_item(self, text: bytes) -> Page[T]:
         try:
             listed = _RAW_LIST.decode(text)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise BadInput(one_line(f"a list of kind {self.kind}: {error}")) from error
         found: list[T] = []
         odd: list[Unreadable] = []
@@ -173,7 +173,7 @@ class StreamDecoder(Generic[T]):
                 expired = failure.code == _GONE or failure.reason in ("Expired", "Gone")
                 return Broken(expired, failure.message or failure.reason or f"code {failure.code}")
             version = msgspec.json.decode(sent.object, type=_VersionOnly).metadata.resource_version
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise BadInput(one_line(f"a watch of kind {self.kind}: {error}")) from error
         if sent.type == "BOOKMARK":
             return Bookmark(version)
@@ -185,7 +185,7 @@ class StreamDecoder(Generic[T]):
     def _one(self, raw: msgspec.Raw) -> T | Unreadable:
         try:
             return self._item.decode(raw)
-        except msgspec.ValidationError as error:
+        except UNDECODABLE as error:
             return _unreadable(raw, self.kind, explained(error))
 
 
@@ -211,7 +211,7 @@ def unreadable(document: AnyObject, node: str | None, problem: str) -> Unreadabl
 def _unreadable(raw: msgspec.Raw, kind: str, problem: str) -> Unreadable:
     try:
         known = msgspec.json.decode(raw, type=_NameOnly)
-    except msgspec.ValidationError as error:
+    except UNDECODABLE as error:
         raise BadInput(one_line(f"an object of kind {kind} without a name that can be read: {problem}")) from error
     metadata = known.metadata
     label = label_of(kind, metadata.namespace, metadata.name)

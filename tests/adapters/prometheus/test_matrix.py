@@ -97,6 +97,13 @@ def test_another_type_of_result_is_named():
     assert "with a error where" in refusal(b'{"status":"error","data":{"resultType":"","result":[]}}', BadInput)
 
 
+@pytest.mark.parametrize("odd", [b"\xd2", b"[" * 100_000])
+def test_what_is_no_text_or_nested_without_end_is_refused(odd: bytes):
+    assert refusal(
+        document(({"pod": "ODD"}, [])).replace(b'"ODD"', b'"' + odd + b'"' if odd[0] > 127 else odd), BadInput
+    )
+
+
 def test_a_web_page_is_recognised():
     assert "web page: set prometheus_url" in refusal(b"\n<!DOCTYPE html><html></html>", BadInput)
 

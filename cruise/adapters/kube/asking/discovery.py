@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from cruise.adapters.kube.http.client import KubeClient
-from cruise.errors import NotFound, Refused, Unavailable
+from cruise.errors import UNDECODABLE, NotFound, Refused, Unavailable
 
 _POD_LEVEL_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
 # The groups of which something is read or written; older servers lack some.
@@ -91,7 +91,7 @@ async def discover(client: KubeClient) -> Discovery:
             verbs=verbs,
             pod_level_resize=await _a_node_declares(client, _POD_LEVEL_RESIZE),
         )
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise Unavailable(f"the API server's discovery documents cannot be read: {error}") from error
 
 

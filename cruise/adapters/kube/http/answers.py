@@ -9,7 +9,7 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
-from cruise.errors import Unavailable
+from cruise.errors import UNDECODABLE, Unavailable
 
 T = TypeVar("T")
 
@@ -71,5 +71,5 @@ def decoded(answer: bytes, shape: type[T], what: str) -> T:
     """Return an answer as `shape`. Raises Unavailable, which names `what` the answer should have been."""
     try:
         return msgspec.json.decode(answer, type=shape)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise Unavailable(f"{what} cannot be read: {error}") from error

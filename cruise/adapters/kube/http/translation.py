@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from cruise.errors import Conflict, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
+from cruise.errors import UNDECODABLE, Conflict, CruiseError, Expired, NotFound, Refused, Throttled, Unavailable
 
 _LONGEST_QUOTE = 300
 
@@ -94,7 +94,7 @@ def failure_of(body: bytes) -> Status | None:
     """Return the refusal that an answer holds, whatever its HTTP code says; None for any other answer."""
     try:
         status = _status.decode(body)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
     return status if status.kind == "Status" and status.status == "Failure" else None
 
