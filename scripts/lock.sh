@@ -9,7 +9,8 @@ tool=${XDG_CACHE_HOME:-$HOME/.cache}/cruise/lock
 if [[ ! -x $tool/bin/uv ]]; then
     scripts/install.sh runtime
     .venv/bin/python -m venv "$tool"
-    "$tool/bin/pip" install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
+    "$tool/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+        -r requirements-lock.txt
 fi
 
 compile() {
@@ -21,3 +22,4 @@ compile() {
 compile "$@" pyproject.toml --output-file requirements.txt
 compile "$@" pyproject.toml --group dev --constraint requirements.txt --output-file requirements-dev.txt
 compile "$@" --group build --constraint requirements-dev.txt --output-file requirements-build.txt
+compile "$@" --group lock --output-file requirements-lock.txt

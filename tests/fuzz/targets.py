@@ -1,0 +1,259 @@
+"""What strangers send, with examples and with what reads it: nothing but the stated refusals may come out."""
+
+import asyncio
+import json
+import string
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from cruise.adapters.kube.following.cache import Cache
+from cruise.adapters.kube.following.kinds import ALL_KINDS
+from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
+from cruise.adapters.prometheus.counters import Answers, usage_of
+from cruise.adapters.prometheus.matrix import MatrixDecoder, NodeLoadDecoder
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.domain.annotations import Unreadable
+from cruise.domain.original_resources import format_original_resources, parse_original_resources
+from cruise.domain.overrides import parse_overrides, settings_of
+from cruise.domain.quantity import (
+    LARGEST,
+    QuantityError,
+    format_cpu_millicores,
+    format_memory_bytes,
+    parse_cpu_millicores,
+    parse_memory_bytes,
+)
+from cruise.errors import BadInput, Unavailable
+from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, StreamDecoder
+from cruise.kube_json.reading.stream import Unreadable as Odd
+from tests.admission_reviews import encoded, make_admitter, make_review, make_reviewer, patch_in, patched, response_of
+from tests.builders import (
+    make_autoscaler_json,
+    make_budget_json,
+    make_container_json,
+    make_deployment_json,
+    make_limit_range_json,
+    make_namespace_json,
+    make_node_json,
+    make_pod_json,
+    make_replica_set_json,
+)
+from tests.interfaces.http.api_scene import TOKEN, Scene, busy_scene
+
+FIRST, LAST, STEP = 1_700_000_000, 1_700_000_240, 60
+OVERRIDES = "/api/v1/overrides/shop/Deployment/web"
+# After so many objects a cluster begins anew, so that a run's memory tells of what is never given back.
+OBJECTS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Examples to begin from, and what takes one case; `is_json` lets the parts of a document be changed."""
+
+    examples: Sequence[bytes]
+    feed: Callable[[bytes], None]
+    is_json: bool = True
+
+
+def reviews() -> Target:
+    """Reviews of pods: always answered, always allowed, and a patch applies to what was sent."""
+    sized = make_container_json(requests={"cpu": "500m", "memory": "1Gi"}, limits={"cpu": "1", "memory": "2Gi"})
+    pods = [
+        make_pod_json(name="", node=None),
+        make_pod_json(name="", node=None, containers=[sized, make_container_json("proxy")]),
+        make_pod_json(name="", node=None, annotations={"cruise.io/mode": "initial", "cruise.io/cpu-max": "300m"}),
+    ]
+    admitter = make_admitter()
+
+    def feed(data: bytes) -> None:
+        response = response_of(make_reviewer(admitter).review(data))
+        if operations := patch_in(response):
+            # What is passed over is not looked at, so it need not be text.
+            patched(json.loads(data.decode("utf-8", "replace"))["request"]["object"], operations)
+
+    return Target([encoded(make_review(pod)) for pod in pods], feed)
+
+
+def annotations() -> Target:
+    """Override annotations and the record of original resources: read, or unreadable with the reason."""
+    examples: list[Mapping[str, str]] = [
+        {"cruise.io/mode": "resize", "cruise.io/eviction-ranking": "low", "cruise.io/resources": "cpu,memory"},
+        {"cruise.io/cpu-min": "100m", "cruise.io/memory-max.app": "2Gi", "cruise.io/headroom-factor": "1.5"},
+        {"cruise.io/original-resources": '{"app":{"requests":{"cpu":"1"},"limits":{"memory":"1Gi"}}}'},
+    ]
+
+    def feed(data: bytes) -> None:
+        given = _strings(data)
+        read = parse_overrides(given)
+        if not isinstance(read, Unreadable):
+            again = parse_overrides({f"cruise.io/{name}": value for name, value in settings_of(read).items()})
+            assert again == read, f"{read} is written as {settings_of(read)}"
+        for text in given.values():
+            try:
+                originals = parse_original_resources(text)
+            except ValueError:
+                continue
+            assert parse_original_resources(format_original_resources(originals)) == originals
+
+    return Target([json.dumps(one).encode() for one in examples], feed)
+
+
+def quantities() -> Target:
+    """Quantities: within Kubernetes' bounds, and read again as the same once written; or refused in one line."""
+
+    def feed(data: bytes) -> None:
+        text = data.decode("utf-8", "surrogateescape")
+        for parse, write in (
+            (parse_cpu_millicores, format_cpu_millicores),
+            (parse_memory_bytes, format_memory_bytes),
+        ):
+            try:
+                amount = parse(text)
+            except QuantityError as error:
+                assert len(str(error)) < 200
+                continue
+            assert -LARGEST <= amount <= LARGEST
+            assert amount < 0 or parse(write(amount)) == amount
+
+    texts = ("500m", "1.5Gi", "1e3", "0.1", "-1", "2E", "9223372036854775807", "+.5k", "1n")
+    return Target([text.encode() for text in texts], feed, is_json=False)
+
+
+def api_bodies() -> Target:
+    """Overrides as they are put through the API: stored, or refused; never an error of the server."""
+    directory = tempfile.TemporaryDirectory()
+    token_file = Path(directory.name) / "token"
+    token_file.write_text(TOKEN)
+    loop = asyncio.new_event_loop()
+    state: dict[str, Any] = {"taken": 0}
+
+    def feed(data: bytes) -> None:
+        # The directory lives as long as what reads the token in it.
+        assert directory.name
+        if state["taken"] % OBJECTS == 0:
+            state["client"] = _client(loop.run_until_complete(busy_scene(token_file)))
+        state["taken"] += 1
+        answered = loop.run_until_complete(state["client"].put(OVERRIDES, content=data))
+        assert answered.status_code in (200, 400, 413, 422), f"{answered.status_code} {answered.text}"
+        answered.json()
+
+    examples = [
+        {"mode": "resize", "eviction-ranking": "never", "resources": "cpu"},
+        {"cpu-min": "100m", "memory-max.app": "2Gi", "headroom-factor": 1.5},
+    ]
+    return Target([json.dumps(one).encode() for one in examples], feed)
+
+
+def prometheus_answers() -> Target:
+    """Answers to range and instant queries: samples on the grid, or a refusal."""
+    settings = PrometheusSettings("http://127.0.0.1")
+    matrices, vectors = MatrixDecoder(settings.labels), NodeLoadDecoder("node")
+    times = np.arange(FIRST, LAST + 1, STEP)
+    counting = Counting(STEP, cores=4.0)
+
+    def feed(data: bytes) -> None:
+        try:
+            vectors.loads(data)
+        except (BadInput, Unavailable):
+            pass
+        try:
+            matrix = matrices.matrix(data, FIRST, LAST, STEP)
+        except (BadInput, Unavailable):
+            return
+        block, _ = usage_of(Answers(matrix, matrix, matrix), times, CountersBefore(), counting, set())
+        assert not (block.cpu_demand_millicores < 0).any()
+        assert len(block.keys) == len(block.cpu_demand_millicores) == len(block.memory_bytes)
+
+    names = {"namespace": "shop", "pod": "web-1", "container": "app", "id": "/kubepods/x", "node": "n1"}
+    rows = [
+        {
+            "metric": names | {"pod": f"web-{number}"},
+            "values": [[at, str(at - FIRST + number)] for at in times.tolist()],
+        }
+        for number in range(3)
+    ]
+    vector = [{"metric": {"node": "n1", "instance": "10.0.0.1:9100"}, "value": [FIRST, "1.5"]}]
+    return Target([_answer("matrix", rows), _answer("vector", vector)], feed)
+
+
+def watch_lines() -> Target:
+    """Lines of watches of all kinds, taken in by one cluster: an object that cannot be read is held apart."""
+    decoders = {StreamDecoder(kind.shape).kind: (kind, StreamDecoder(kind.shape)) for kind in ALL_KINDS}
+    documents = [
+        make_pod_json(),
+        make_node_json(),
+        make_deployment_json(),
+        make_replica_set_json(),
+        make_budget_json(),
+        make_autoscaler_json(),
+        make_limit_range_json({"type": "Container", "max": {"cpu": "2"}}),
+        make_namespace_json(),
+    ]
+    state: dict[str, Any] = {"cache": Cache(), "taken": 0}
+
+    def feed(data: bytes) -> None:
+        state["taken"] += 1
+        if state["taken"] % OBJECTS == 0:
+            state["cache"] = Cache()
+        cache: Cache = state["cache"]
+        # The object's own kind says whose watch it came on, as far as it can be found.
+        kind, decoder = next((decoders[name] for name in decoders if f'"{name}"'.encode() in data), decoders["Pod"])
+        try:
+            event = decoder.event(data)
+        except BadInput:
+            return
+        match event:
+            case Changed(item, version):
+                cache.shelf(kind).put(item, version)
+            case Deleted(item, version) if not isinstance(item, Odd):
+                cache.shelf(kind).drop((item.metadata.namespace or "", item.metadata.name), version)
+            case Bookmark() | Broken() | Deleted():
+                pass
+        cache.snapshot()
+
+    lines = [{"type": "MODIFIED", "object": document} for document in documents]
+    lines += [{"type": "DELETED", "object": documents[0]}]
+    lines += [{"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}}]
+    lines += [{"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "12"}}}]
+    return Target([json.dumps(line).encode() for line in lines], feed)
+
+
+TARGETS: Mapping[str, Callable[[], Target]] = {
+    "reviews": reviews,
+    "annotations": annotations,
+    "quantities": quantities,
+    "api-bodies": api_bodies,
+    "prometheus-answers": prometheus_answers,
+    "watch-lines": watch_lines,
+}
+
+
+def _client(scene: Scene) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(scene.app()),
+        base_url="http://cruise",
+        headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+    )
+
+
+def _answer(kind: str, rows: object) -> bytes:
+    return json.dumps({"status": "success", "data": {"resultType": kind, "result": rows}}).encode()
+
+
+def _strings(data: bytes) -> dict[str, str]:
+    """Make annotations of a document, or of any text where it is none."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict):
+        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in document.items()}
+    text = data.decode("utf-8", "replace")
+    name = f"cruise.io/{text[: text.find('=')]}" if "=" in text else "cruise.io/original-resources"
+    return {name: text[text.find("=") + 1 :].strip(string.whitespace)}
