@@ -26,7 +26,9 @@ async def remember(connection: AsyncConnection, originals: Sequence[OriginalSize
     if not of_pod:
         return
     incoming = table("incoming_original_size", *(column(name) for name in _COLUMNS))
-    await connection.execute(text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE original_size) ON COMMIT DROP"))
+    await connection.execute(
+        text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE original_size INCLUDING DEFAULTS) ON COMMIT DROP")
+    )
     records = [
         (
             one.pod_uid,

@@ -50,7 +50,9 @@ async def _upsert(
         return
     names = (*key, *FIGURES)
     incoming = table(f"incoming_{into.name}", *(column(name) for name in names))
-    await connection.execute(text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE {into.name}) ON COMMIT DROP"))
+    await connection.execute(
+        text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE {into.name} INCLUDING DEFAULTS) ON COMMIT DROP")
+    )
     driver = await driver_in_transaction(connection)
     await driver.copy_records_to_table(incoming.name, columns=names, records=_records(statistics, key, rows))
     primary = [part.name for part in into.primary_key]

@@ -243,6 +243,14 @@ steering = Table(
     Column("steering", JSONB, nullable=False),
 )
 
+# One row: the oldest schema whose release can use this one as it is.
+schema_promise = Table(
+    "schema_promise",
+    metadata,
+    Column("singleton", Boolean, primary_key=True),
+    Column("usable_from", Text, nullable=False),
+)
+
 # One row: what the operator has switched for the whole installation.
 control = Table(
     "control",

@@ -89,7 +89,10 @@ def _store(facts: StoreFacts, mode: Mode) -> CheckItem:
     if facts.revision == facts.expected:
         return CheckItem("database", "postgres", Level.OK, f"{facts.place} answers, schema {facts.revision}")
     words = f"{facts.place} answers; its schema is {facts.revision}, this cruise's is {facts.expected}"
-    fix = "an older one is brought up to date at the next start, or by `cruise migrate` where another role owns it"
+    fix = (
+        "an older one is brought up to date at the next start, or by `cruise migrate` where another role owns it; "
+        "a newer one is used as it is where it allows that"
+    )
     return CheckItem("database", "postgres", Level.WARN, words, fix)
 
 

@@ -1,6 +1,7 @@
 """A server that is not there yet, that goes away, and schemas that others have made."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from functools import partial
@@ -14,7 +15,11 @@ from sqlalchemy import text
 from cruise.adapters.store import open_store
 from cruise.adapters.store.connection import Database, dsn_of
 from cruise.adapters.store.tables import metadata
+from cruise.domain.annotations import Overrides
+from cruise.domain.headroom import Sharing
+from cruise.domain.policy import Mode
 from cruise.errors import BadInput, Unavailable
+from tests.builders import make_ref, make_statistic, make_table
 from tests.postgres_servers import dsn_below, emptied
 
 ROOT = Path(__file__).parents[3]
@@ -109,12 +114,53 @@ async def test_the_migrations_make_the_schema_that_statements_name(data_dir):
     assert [change for change in difference if change[0] not in ("remove_index", "remove_constraint")] == []
 
 
-async def test_a_schema_from_the_future_is_refused_and_left_alone(data_dir):
+async def test_a_schema_that_the_next_release_has_added_to_is_used_as_it_is(data_dir):
+    async with open_store(None, data_dir, pytest.fail):
+        pass
+    database = database_of(data_dir)
+    tables = [name for name in metadata.tables if name != "schema_promise"]
+    # What a next release may do: columns with a default, and tables of its own.
+    await run(database, *(f"ALTER TABLE {name} ADD COLUMN later bigint NOT NULL DEFAULT 0" for name in tables))
+    await run(database, "CREATE TABLE later (id int)", "UPDATE alembic_version SET version_num = '9998'")
+    table = make_table(make_statistic(), make_statistic(""))
+    async with open_store(None, data_dir, pytest.fail) as store:
+        await store.write_statistics(table)
+        await store.record_sharing(Sharing(0.5, 0.5))
+        await store.set_paused(True)
+        assert await store.paused()
+        found = await store.read_statistics()
+        assert sorted(found.keys) == sorted(table.keys)
+        assert found.sharing == Sharing(0.5, 0.5)
+        await store.put_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+        assert list(await store.overrides()) == [("shop", make_ref("Deployment/web"))]
+        assert len(await store.signing_keys()) == 1
+    # It is the next release's still.
+    async with database.transaction() as connection:
+        assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == "9998"
+    await database.close()
+
+
+async def test_the_schema_of_the_release_before_is_brought_up_to_date_with_what_is_in_it(data_dir):
+    async with open_store(None, data_dir, pytest.fail) as store:
+        await store.set_paused(True)
+    environment = {**os.environ, "CRUISE_DATA_DIR": str(data_dir)}
+    done = subprocess.run(
+        [sys.executable, "-m", "alembic", "downgrade", "-1"], cwd=ROOT, env=environment, check=False, text=True
+    )
+    assert done.returncode == 0
+    async with open_store(None, data_dir, pytest.fail) as store:
+        assert await store.paused()
+
+
+@pytest.mark.parametrize("change", ["UPDATE schema_promise SET usable_from = '9999'", "DROP TABLE schema_promise"])
+async def test_a_schema_from_the_future_is_refused_and_left_alone(data_dir, change):
     async with open_store(None, data_dir, pytest.fail) as store:
         await store.set_paused(True)
     database = database_of(data_dir)
-    await run(database, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(BadInput, match=r"schema .* \(9999\) is newer than this cruise knows") as refused:
+    await run(database, "UPDATE alembic_version SET version_num = '9999'", change)
+    with pytest.raises(
+        BadInput, match=r"schema .* \(9999\) is newer than this cruise \(.*\) can use: .* 9999"
+    ) as refused:
         async with open_store(None, data_dir, pytest.fail):
             pass
     assert "\n" not in str(refused.value)

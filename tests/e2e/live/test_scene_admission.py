@@ -115,7 +115,7 @@ def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_k
     with stage.reviewing(**age):
         until(lambda: find(successor(stage), Size(400, 1000)), "the old revision is sized", seconds=SOON)
         stage.admin.apply(app("Deployment", stage.namespace, "web", "2", "6Gi"))
-        stated = until(lambda: stage.pods("web")[0] if len(stage.pods("web")) == 1 else None, "it is rolled out")
+        stated = until(lambda: placed(stage, other_than=Size(400, 1000)), "it is rolled out")
         assert requests(stated) == Size(2000, 6 * 1024)
         assert limits(stated).memory == 6 * 1024
         large = Use(cores=1.5, mebibytes=5000)
@@ -124,6 +124,12 @@ def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_k
         stage.told()
         stage.once("initial", prometheus_settle="0s", **age)
         until(lambda: find(successor(stage), Size(1500, 5000)), "its own use is known", seconds=SOON)
+
+
+def placed(stage: Stage, other_than: Size) -> Json | None:
+    """A pod of web that has a node and another size."""
+    found = [one for one in stage.pods("web") if one["spec"].get("nodeName") and requests(one) != other_than]
+    return found[0] if found else None
 
 
 def asked(webhook: Running) -> int:
