@@ -9,6 +9,7 @@ import numpy as np
 
 from cruise.decisions.eviction.ranking import Exits
 from cruise.decisions.scheduling.board import Board, PodKey, key_of
+from cruise.decisions.scheduling.filters import refuse_by_node
 from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.arrays import Int64Array
@@ -22,10 +23,14 @@ Replacement = Callable[[Pod], Pod | None]
 
 
 class Spare(NamedTuple):
-    """What a node could give to more pods: what kube-scheduler counts as free, and what its own pods do not need."""
+    """What a node could give to more pods: what kube-scheduler counts as free, and what its own pods do not need.
+
+    `at_most` is what may be free there once all that can shrink has shrunk.
+    """
 
     free: Resources
     unneeded: Resources
+    at_most: Resources = NO_RESOURCES
 
 
 class _Gone(NamedTuple):
@@ -52,8 +57,8 @@ class Destinations:
     """The places that the evictions of one pass take, one after the other, over all nodes.
 
     `spare` has the nodes that may take replacements: no more than what kube-scheduler counts as free there, and than
-    what the node's own pods leave once they have what they need. What is pending already goes first. Nothing is looked
-    up before the first pod is to leave.
+    what the node's own pods leave once they have what they need. What is pending already goes first, and no place is on
+    a node that it may come to when others have shrunk. Nothing is looked up before the first pod is to leave.
     """
 
     def __init__(self, snapshot: Snapshot, replacement: Replacement, spare: Mapping[str, Spare]) -> None:
@@ -146,7 +151,8 @@ class _Places:
         self._number = {node.name: number for number, node in enumerate(snapshot.nodes)}
         self._whole = np.maximum(_columns([node.allocatable for node in snapshot.nodes]), 1)
         self._free, self._spare = _columns([room.free for room in rooms]), _columns([room.unneeded for room in rooms])
-        self._put_pending(snapshot)
+        self._at_most = [room.at_most for room in rooms]
+        self._waiting = self._put_pending(snapshot)
 
     def put(self, pod: Pod, *, whatever_others_need: bool = False) -> str | None:
         """Bind a pod that waits to the node with the most room that takes it; None where none does."""
@@ -157,7 +163,8 @@ class _Places:
         shares = (room[holding] / self._whole[holding]).min(axis=1)
         for number in holding[np.argsort(-shares, kind="stable")].tolist():
             node: Node = self._nodes[number]
-            if next(self._scheduler.refuse(pod, node), None) is None:
+            awaited = not whatever_others_need and any(self._may_come(one, number) for one in self._waiting)
+            if not awaited and next(self._scheduler.refuse(pod, node), None) is None:
                 self.add(pod, node.name)
                 self._take(number, need, 1)
                 return node.name
@@ -191,14 +198,20 @@ class _Places:
         self._count(node, need, 1)
         self._take(self._number[node], need, -1)
 
-    def _put_pending(self, snapshot: Snapshot) -> None:
-        """Give the pods that wait already the places that they will have, as far as there are any."""
-        hopeless: set[tuple[object, ...]] = set()
+    def _put_pending(self, snapshot: Snapshot) -> list[Pod]:
+        """Give the pods that wait already the places that they will have; return one of each kind that has none."""
+        hopeless: dict[tuple[object, ...], Pod] = {}
         for pod in sorted(filter(waits_for_a_node, snapshot.pods), key=lambda pod: -pod.priority):
             # Replicas share what they are made of: where one finds no place, the others need not be tried.
             kind = (pod.namespace, id(pod.labels), id(pod.placement), id(pod.constraints), counted_requests(pod))
             if kind not in hopeless and self.put(pod, whatever_others_need=True) is None:
-                hopeless.add(kind)
+                hopeless[kind] = pod
+        return list(hopeless.values())
+
+    def _may_come(self, pod: Pod, number: int) -> bool:
+        """Tell whether a pod that waits may go to a node once its pods have shrunk."""
+        fits = counted_requests(pod).fits_in(self._at_most[number])
+        return fits and next(refuse_by_node(self._board, pod, self._nodes[number]), None) is None
 
     def _count(self, node: str, amount: Resources, step: int) -> None:
         number = self._number.get(node)

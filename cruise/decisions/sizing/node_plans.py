@@ -205,13 +205,15 @@ def _cpu_demand(
 
 def _spare(columns: NodeColumns, rooms: Sequence[Room]) -> dict[str, Spare]:
     """Return what each node could give to more pods: of CPU beside the bases, of memory beside the headroom as well."""
-    cpu = columns.available[ResourceName.CPU] - columns.base_of_nodes[ResourceName.CPU]
-    memory = columns.available[ResourceName.MEMORY] - columns.base_of_nodes[ResourceName.MEMORY]
-    memory = memory - columns.spike_of_nodes[ResourceName.MEMORY]
-    return {
-        room.node.name: Spare(room.node.allocatable - room.counted, Resources(*unneeded))
-        for room, *unneeded in zip(rooms, cpu.tolist(), memory.tolist(), strict=True)
-    }
+    cpu, memory = (columns.available[resource] - columns.base_of_nodes[resource] for resource in ResourceName)
+    found = {}
+    for room, *beside in zip(
+        rooms, cpu.tolist(), memory.tolist(), columns.spike_of_nodes[ResourceName.MEMORY].tolist(), strict=True
+    ):
+        free, (of_cpu, of_memory, spike) = room.node.allocatable - room.counted, beside
+        at_most = free.at_least(Resources(of_cpu, of_memory))
+        found[room.node.name] = Spare(free, Resources(of_cpu, of_memory - spike), at_most)
+    return found
 
 
 def plans_of(found: SizedNodes, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime) -> list[NodePlan]:

@@ -103,6 +103,19 @@ def test_what_waits_already_goes_first_the_highest_priority_before_the_rest():
     assert destinations(make_snapshot([pod, too_large], [named("n1"), named("n2")])).leave(pod)
 
 
+def test_a_node_that_shrinks_for_a_pod_that_waits_is_no_place():
+    # What waits for 400 m finds 100 m free; once others have shrunk, n2 may have 500 m, and it takes all but 100 m.
+    pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=400)])
+    one = make_resources(100, 128)
+    for at_most, placement, found in (
+        (make_resources(500, 512), Placement(), False),
+        (make_resources(399, 512), Placement(), True),
+        (make_resources(500, 512), Placement(node_selector=(("zone", "b"),)), True),
+    ):
+        snapshot = make_snapshot([pod, replace(waits, placement=placement)], [named("n1"), named("n2")])
+        assert Destinations(snapshot, created_anew, {"n2": Spare(one, one, at_most)}).leave(pod) is found
+
+
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
