@@ -31,6 +31,7 @@ RATE = 5_000
 FIRST_RATE = 1_000
 WANTED_PER_SECOND = 15_000
 WANTED_P99_MS = 2.0
+PATH = "/mutate?timeout=2s"
 _FILE_OF_REVIEWS = "reviews.txt"
 
 _SCRIPT = """
@@ -38,7 +39,7 @@ local requests, number = {{}}, 0
 function init(args)
   local headers = {{ ["Content-Type"] = "application/json" }}
   for line in io.lines("{place}") do
-    requests[#requests + 1] = wrk.format("POST", "/mutate?timeout=2s", headers, line)
+    requests[#requests + 1] = wrk.format("POST", "{path}", headers, line)
   end
 end
 function request()
@@ -89,15 +90,15 @@ def _seconds_of(reviewer: Reviewer, reviews: Sequence[bytes]) -> float:
 def _throughput(place: Path) -> list[Row]:
     """Medians of interleaved rounds, so that whatever else the machine does hits both alike."""
     measured: dict[tuple[Kind, int], list[Load]] = {}
-    with _server("cruise") as ours, _server("fastapi") as theirs:
+    with running("cruise") as ours, running("fastapi") as theirs:
         first = _warmed_up(ours, place)
         servers: dict[Kind, Server] = {"cruise": ours, "fastapi": theirs}
         for _ in range(ROUNDS):
             for kind, server in servers.items():
                 for connections in (16, 1):
-                    measured.setdefault((kind, connections), []).append(_wrk(server, place, connections, SECONDS))
-    medians = {key: statistics.median(load.per_second for load in loads) for key, loads in measured.items()}
-    cpu = statistics.median(load.cpu_microseconds for load in measured["cruise", 16])
+                    measured.setdefault((kind, connections), []).append(load(server, place, connections, SECONDS))
+    medians = {key: statistics.median(one.per_second for one in loads) for key, loads in measured.items()}
+    cpu = statistics.median(one.cpu_microseconds for one in measured["cruise", 16])
     ours_16, theirs_16 = medians["cruise", 16], medians["fastapi", 16]
     ours_1, theirs_1 = medians["cruise", 1], medians["fastapi", 1]
     unit, other = "requests/s", "FastAPI, pydantic"
@@ -113,16 +114,16 @@ def _throughput(place: Path) -> list[Row]:
 
 def _warmed_up(server: "Server", place: Path) -> float:
     """Ask until every workload has had its first pod; return the requests a second of the first second."""
-    first = _wrk(server, place, 16, 1).per_second
+    first = load(server, place, 16, 1).per_second
     for seconds in (SECONDS, 2 * SECONDS, 4 * SECONDS, 8 * SECONDS):
-        if _wrk(server, place, 16, seconds).per_second * seconds > 2 * WORKLOADS:
+        if load(server, place, 16, seconds).per_second * seconds > 2 * WORKLOADS:
             break
     return first
 
 
 def _latency(place: Path) -> list[Row]:
     """Percentiles of the medial round at the full rate, and of first pods at a rate that no cluster has ever seen."""
-    with _server("cruise") as server:
+    with running("cruise") as server:
         first = _open_loop(server, place, FIRST_RATE)
         _warmed_up(server, place)
         rounds = sorted((_open_loop(server, place, RATE) for _ in range(ROUNDS)), key=lambda found: found[1])
@@ -154,10 +155,10 @@ def _open_loop(server: "Server", place: Path, rate: int) -> tuple[float, float, 
     )
 
 
-def _wrk(server: "Server", place: Path, connections: int, seconds: int) -> "Load":
+def load(server: "Server", place: Path, connections: int, seconds: int, path: str = PATH) -> "Load":
     """Keep the connections busy; every request has to be answered with 200."""
     script = place.with_suffix(".lua")
-    script.write_text(_SCRIPT.format(place=place))
+    script.write_text(_SCRIPT.format(place=place, path=path))
     shape = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script)]
     command = ["taskset", "-c", str(CLIENT_CORE), "wrk", *shape, f"https://127.0.0.1:{server.port}"]
     before = server.cpu_seconds()
@@ -195,9 +196,9 @@ class Server:
 
 
 @contextmanager
-def _server(kind: Kind) -> Iterator[Server]:
+def running(kind: Kind, *size: int) -> Iterator[Server]:
     with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.webhook_servers", kind],
+        [sys.executable, "-m", "benchmarks.webhook_servers", kind, *map(str, size)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,0 +1,68 @@
+"""The webhook beside VPA's admission controller: the same reviews over TLS, one core each, one run after the other.
+
+`known` are pods of kinds that were asked about before, `first` are all of a kind of their own: cruise remembers the
+answer to a kind of pod, VPA makes it anew each time.
+"""
+
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.bench_webhook import PATH, Server, load, running
+from benchmarks.steady_reviews import answer_to
+from benchmarks.table import Row
+from benchmarks.vpa_admission import PATH as VPA_PATH
+from benchmarks.vpa_admission import vpa_admission
+from benchmarks.webhook_world import make_kinds
+
+NAME = "webhook-rival"
+WORKLOADS = 200
+NODES = 200
+KINDS = 60_000
+ROUNDS = 3
+SECONDS = 3
+CONNECTIONS = 16
+WANTED = {"known": 4.0, "first": 1.0}
+
+
+def run() -> list[Row]:
+    """Requests a second of both, and their ratio."""
+    if shutil.which("wrk") is None:
+        sys.exit("webhook-rival: wrk is not installed (apt install wrk)")
+    rows = []
+    with tempfile.TemporaryDirectory() as directory, vpa_admission(Path(directory), WORKLOADS) as theirs:
+        places = {"known": Path(directory) / "known.txt", "first": Path(directory) / "first.txt"}
+        kinds = make_kinds(KINDS, WORKLOADS)
+        places["known"].write_bytes(b"\n".join(kinds[:WORKLOADS]))
+        places["first"].write_bytes(b"\n".join(kinds))
+        for kind, place in places.items():
+            ours_, theirs_ = _rates(theirs, kind, place, kinds[0])
+            rows.append(Row(NAME, f"{kind}: cruise", ours_, "requests/s", f"VPA: {theirs_:,.0f}", ours_ / theirs_))
+            wanted = WANTED[kind]
+            ratio = ours_ / theirs_
+            rows.append(Row(NAME, f"{kind}: cruise over VPA", ratio, "times", f"wanted: {wanted:g}", ratio / wanted))
+    return rows
+
+
+def _rates(theirs: Server, kind: str, place: Path, review: bytes) -> tuple[float, float]:
+    """Medians of rounds that take turns, each with a new server of cruise, to which all kinds are new."""
+    ours_, theirs_ = [], []
+    for _ in range(ROUNDS):
+        with running("cruise", WORKLOADS, NODES) as ours:
+            _check(ours, PATH, review)
+            _check(theirs, VPA_PATH, review)
+            if kind == "known":
+                load(ours, place, CONNECTIONS, 1)
+            ours_.append(load(ours, place, CONNECTIONS, SECONDS).per_second)
+        theirs_.append(load(theirs, place, CONNECTIONS, SECONDS, VPA_PATH).per_second)
+    if kind == "first" and max(ours_) * SECONDS > KINDS:
+        raise RuntimeError(f"{KINDS} kinds are too few: some were asked about twice")
+    return statistics.median(ours_), statistics.median(theirs_)
+
+
+def _check(server: Server, path: str, review: bytes) -> None:
+    """See that a pod is sized: what is left alone takes no time."""
+    if b'"patch"' not in answer_to(server.port, path, review):
+        raise RuntimeError(f"the pod is not patched at {path}")
