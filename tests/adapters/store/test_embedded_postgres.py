@@ -16,6 +16,7 @@ import pytest
 
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, default_data_dir
 from cruise.errors import BadInput, CruiseError
+from tests.controlplane.api import until
 from tests.postgres_servers import open_directory
 
 ROOT = Path(__file__).parents[3]
@@ -53,6 +54,11 @@ def runs(pid: int) -> bool:
         return False
 
 
+def ended(pid: int) -> None:
+    """Wait until a server that was stopped has ended: it removes the file that stopping waits for a moment before."""
+    until(lambda: not runs(pid), "the server has ended")
+
+
 def python(
     script: str, *arguments: object, interpreter: str = sys.executable, **options: object
 ) -> subprocess.Popen[str]:
@@ -80,7 +86,7 @@ def test_the_last_to_release_stops_it(server, data_dir):
     server.release()
     assert runs(pid)
     second.release()
-    assert not runs(pid)
+    ended(pid)
 
 
 def test_processes_share_one_server(server, data_dir):
@@ -91,7 +97,7 @@ def test_processes_share_one_server(server, data_dir):
     server.release()
     assert runs(pid)
     assert other.communicate("\n")[1] == ""
-    assert not runs(pid)
+    ended(pid)
 
 
 def test_a_killed_process_leaves_a_server_that_the_next_one_uses_and_stops(server, data_dir):
@@ -102,7 +108,7 @@ def test_a_killed_process_leaves_a_server_that_the_next_one_uses_and_stops(serve
     other.kill()
     other.communicate()
     server.release()
-    assert not runs(pid)
+    ended(pid)
 
 
 def test_a_killed_server_is_started_again(server):
@@ -190,7 +196,7 @@ def test_a_directory_that_is_closed_to_others_stays_closed_and_holds_the_databas
         assert Path(f"/proc/{pid}").stat().st_uid != 0
         assert Path(f"/proc/{pid}/cwd").readlink() == first.pgdata.resolve()
         first.release()
-        assert not runs(pid)
+        ended(pid)
         assert (data_dir / "postgres" / "global" / "pg_control").stat().st_ino == identity
     assert [path.stat().st_mode for path in (closed_directory, closed_directory.parent)] == before
     assert data_dir.stat().st_mode & 0o777 == 0o700
@@ -232,7 +238,7 @@ def test_programs_in_a_closed_directory_are_copied(data_dir):
         assert other.communicate("\n")[1] == ""
         assert program is not None and program.is_relative_to(cache)
         assert closed.stat().st_mode & 0o777 == 0o700
-    assert not runs(pid)
+    ended(pid)
 
 
 def python_for_everybody() -> str | None:
