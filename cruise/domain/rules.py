@@ -11,8 +11,8 @@ class Rules:
     `revisions`: a template that states other resources than the one before it is sized from its own use.
     `lasting_templates`: no new pod is cut below what its template asks because of the nodes that exist just then.
     `ceiling`: memory limits end at the node, and at a multiple of what the template states.
-    `fit_by_resource`: a resource that does not fit holds back its own growth only, and a resize that a kubelet put off
-    is asked for again once there may be room.
+    `fit_by_resource`: a resource that does not fit holds back nothing of the other one, and is shared as far as it
+    goes; a resize that a kubelet put off is asked for again once there may be room.
     `careful_evictions`: only what lasts is mended by evictions, of pods that have somewhere to go.
     `own_room`: what a workload's annotations ask beyond its requests is granted from free room.
     `quotas`: no write that a ResourceQuota would refuse, or that uses up what it grants.

@@ -54,8 +54,9 @@ class WishStep:
 class RequestSteps:
     """From base to request, in millicores or bytes: `base + largest × headroom / total`, rounded, clamped, trimmed.
 
-    `largest` is the headroom that the node's pods share and `total` the sum of all headrooms over the pods that stay;
-    with `by_base` no container has any, and `largest × base / total` is shared, `total` being the sum of the bases.
+    `largest` is the headroom that the node's pods share, as far as there is room for what is `needed`, and `total` the
+    sum of all headrooms over the pods that stay; with `by_base` no container has any, and `largest × base / total` is
+    shared, `total` being the sum of the bases.
     `clamped` is what rounding, the bounds and, unless it `may_grow`, the ban on growing leave; `trimmed` is
     what was taken back so that the node's sum fits, and `final` the target, with what is granted of the `wish`, None
     where there is none. `written` is what the pass writes, less
@@ -69,6 +70,7 @@ class RequestSteps:
     peak: int
     headroom_factor: float
     headroom: int
+    needed: int
     largest: int
     total: int
     by_base: bool
@@ -198,7 +200,8 @@ def _request(
         peak=int(demand.peak[at]),
         headroom_factor=float(columns.candidates.headroom_factor[at]),
         headroom=int(demand.headroom[at]),
-        largest=int(sized.sums[resource].headroom[node]),
+        needed=int(sized.sums[resource].headroom[node]),
+        largest=int(sized.sums[resource].shared[node]),
         total=int(shares.total[node]),
         by_base=bool(shares.by_base[node]),
         share=float(shares.share[at]),
@@ -206,7 +209,7 @@ def _request(
         lower=lower,
         upper=upper,
         clamped=clamped,
-        may_grow=bool(sized.fit.fits[resource][node]),
+        may_grow=bool(sized.fit.grows[resource][node]),
         trimmed=clamped + (wish.granted if wish is not None else 0) - final,
         wish=wish,
         final=final,

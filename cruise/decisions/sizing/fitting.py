@@ -82,12 +82,14 @@ class Fit:
     """Which nodes hold the pods that stay on them, and which pods stay.
 
     `fits` has an entry a node for each resource, `stays` an entry a pod; `evicted` has the nodes with evictions, in
-    marking order. `short` has what a node has too little of before anyone goes, and `unfit` what no eviction that may
-    be would mend, by node; `kept` has why pods stay that might have gone, by pod. `promised` is the room on nodes that
-    replacements are to find there: nothing grows into it.
+    marking order. `grows` tells by resource and node whether requests may rise: by the first design they may not where
+    the pods do not fit. `short` has what a node has too little of before anyone goes, and `unfit` what no eviction that
+    may be would mend, by node; `kept` has why pods stay that might have gone, by pod. `promised` is the room on nodes
+    that replacements are to find there: nothing grows into it.
     """
 
     fits: Mapping[ResourceName, BoolArray]
+    grows: Mapping[ResourceName, BoolArray]
     stays: BoolArray
     evicted: Mapping[int, tuple[Eviction, ...]]
     short: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
@@ -214,7 +216,7 @@ def _managed(pod: Touchable) -> frozenset[ResourceName]:
 
 def fit_nodes(columns: NodeColumns, crowds: Crowds, short: Mapping[int, frozenset[ResourceName]]) -> Fit:
     """Decide the fit and the evictions of all nodes; `crowds` has those that are `short` of something."""
-    fits = {resource: np.ones(len(columns.nodes), dtype=np.bool_) for resource in ResourceName}
+    fits, grows = ({one: np.ones(len(columns.nodes), dtype=np.bool_) for one in ResourceName} for _ in range(2))
     stays = np.ones(len(columns.candidates.pods), dtype=np.bool_)
     evicted: dict[int, tuple[Eviction, ...]] = {}
     unfit: dict[int, frozenset[ResourceName]] = {}
@@ -228,9 +230,10 @@ def fit_nodes(columns: NodeColumns, crowds: Crowds, short: Mapping[int, frozense
             unfit[node] = leaving.unfit
         for resource in leaving.over:
             fits[resource][node] = False
+            grows[resource][node] = crowd.terms.each_by_itself
         if leaving.marked:
             evicted[node] = tuple(
                 Eviction(pods[at.index], crowd.contenders[at.index].ranking, at.resource) for at in leaving.marked
             )
             stays[[eviction.index for eviction in evicted[node]]] = False
-    return Fit(fits, stays, evicted, short, unfit, kept)
+    return Fit(fits, grows, stays, evicted, short, unfit, kept)

@@ -47,14 +47,14 @@ Replacements = Callable[[Snapshot, Eligibility, StatisticsTable, Policy], Replac
 class NodePlan:
     """What to do on one node.
 
-    `fits` tells whether the surviving pods' bases and the largest headroom fit `available`; what does not fit does not
-    grow, and `reason` is `oversubscribed` where no eviction would mend it, `crowded` where none is due. `short` is
-    what the node was short of before anyone goes. `evict` is in marking order, `resize` has the shrinks first,
-    `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those of the survivors,
-    `growing` are pods whose memory only grows, towards a limit that does not follow, whatever else is done about them;
-    `own_headrooms` is the sum of what each of their containers has by itself, zero where headroom is not shared by it.
-    `counted` is what kube-scheduler counts on the node now, `extras` what the headroom model summed up of CPU and of
-    memory over the containers of `targets`.
+    `fits` tells whether the surviving pods' bases and the largest headroom fit `available`; of what does not fit they
+    share what there is, the bases first, and `reason` is `oversubscribed` where no eviction would mend it, `crowded`
+    where none is due. `short` is what the node was short of before anyone goes. `evict` is in marking order, `resize`
+    has the shrinks first, `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those
+    of the survivors, `growing` are pods whose memory only grows, towards a limit that does not follow, whatever else is
+    done about them; `own_headrooms` is the sum of what each of their containers has by itself, zero where headroom is
+    not shared by it. `counted` is what kube-scheduler counts on the node now, `extras` what the headroom model summed
+    up of CPU and of memory over the containers of `targets`.
     """
 
     node: str

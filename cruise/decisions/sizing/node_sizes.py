@@ -61,7 +61,7 @@ class Sized:
 def size_nodes(columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Refusals = NO_REFUSALS) -> Sized:
     """Size all containers of all nodes."""
     sums = {one: sum_up(columns, fit, headroom, one) for one in ResourceName}
-    shares = {one: share_headroom(columns, fit, sums[one].headroom, one) for one in ResourceName}
+    shares = {one: share_headroom(columns, fit, sums[one].shared, one) for one in ResourceName}
     requests = {one: shares[one].clamped.copy() for one in ResourceName}
     trim_to_room(columns, fit, requests)
     grants = grant_wishes(columns, fit, requests, ceilings_on(columns))

@@ -18,11 +18,13 @@ from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 class NodeSums:
     """What the pods that stay on each node need of one resource, one entry a node.
 
-    `base` is the sum of their bases, `headroom` what they share, and `extras` the rows that the model summed up.
+    `base` is the sum of their bases, `headroom` what they need above that, and `extras` the rows that the model summed
+    up. `shared` is as much of the headroom as there is room for beside the bases.
     """
 
     base: Int64Array
     headroom: Int64Array
+    shared: Int64Array
     extras: Float64Array
 
 
@@ -32,7 +34,7 @@ class Shares:
 
     `share` is `weight` / `total` of the node's headroom: by the containers' own headrooms, and on the nodes of
     `by_base`, where no container has any, by their bases. `rounded` is base + share in whole units, and `clamped` is
-    within the bounds and, where the node has too little of the resource, no more than now.
+    within the bounds and, where the resource may not grow on the node, no more than now.
     """
 
     share: Float64Array
@@ -80,8 +82,10 @@ def sum_up(columns: NodeColumns, fit: Fit, headroom: Headroom, resource: Resourc
         extras_of_pods = np.where(fit.stays[:, np.newaxis], extras_of_pods, 0.0)
     extras = columns.node_sums(extras_of_pods)
     wanted = headroom.of_nodes(resource, base, largest, extras)
-    room = np.maximum(columns.available[resource] - base, largest)
-    return NodeSums(base, np.asarray(np.minimum(wanted, room)), extras)
+    room = columns.available[resource] - base
+    needed = np.minimum(wanted, np.maximum(room, largest))
+    shared = np.where(fit.grows[resource], np.minimum(needed, np.maximum(room, 0)), needed)
+    return NodeSums(base, needed, shared, extras)
 
 
 def _extras_of_pods(columns: NodeColumns, headroom: Headroom, resource: ResourceName) -> Float64Array:
@@ -111,5 +115,5 @@ def share_headroom(columns: NodeColumns, fit: Fit, headroom: Int64Array, resourc
     wanted: Float64Array = demand.raw_base + share
     rounded = round_up(wanted, unit)
     clamped = np.minimum(np.maximum(rounded, demand.lower), demand.upper)
-    clamped = np.where(fit.fits[resource][node_of], clamped, np.minimum(clamped, demand.current))
+    clamped = np.where(fit.grows[resource][node_of], clamped, np.minimum(clamped, demand.current))
     return Shares(share, total, by_base, rounded, np.where(demand.managed, clamped, demand.current))

@@ -14,20 +14,66 @@ Sizes = Mapping[ResourceName, Int64Array]
 
 
 def trim_to_room(columns: NodeColumns, fit: Fit, sizes: Sizes) -> None:
-    """Take back, in place, what rounding put over the room of nodes that fit, from the largest shares first.
+    """Take back, in place, what is over the room of nodes.
 
-    What is over even with every base rounded up is taken from the roundings of the bases.
+    Where not even the bases fit, that is growth towards them. Elsewhere rounding put it there, and it is taken from the
+    largest shares first; what is over even with every base rounded up, from the roundings of the bases.
     """
     for resource, final in sizes.items():
         demand, unit = columns.table.of(resource), UNIT[resource]
         whole = np.clip(round_up_whole(demand.base, unit), demand.lower, demand.upper)
         least = np.clip(demand.base // unit * unit, demand.lower, demand.upper)
+        scarce = _level_growth(columns, fit, resource, final, whole)
         for floor in (whole, least):
-            sums = np.where(fit.stays, columns.candidates.pod_sum(resource, final), 0)
-            excess = columns.node_sum(sums) - columns.available[resource]
-            for node in np.flatnonzero((excess > 0) & fit.fits[resource]).tolist():
+            excess = -_room(columns, fit, resource, final)
+            for node in np.flatnonzero((excess > 0) & fit.grows[resource] & ~scarce).tolist():
                 pods = [pod for pod in columns.pods_of(node) if fit.stays[pod]]
                 _cut(columns, resource, final, floor, dict.fromkeys(pods, int(excess[node])), int(excess[node]))
+
+
+def _level_growth(
+    columns: NodeColumns, fit: Fit, resource: ResourceName, final: Int64Array, bases: Int64Array
+) -> BoolArray:
+    """End growth, in place, at one level on each node that is short, and does not even hold the `bases`.
+
+    So small containers get what they need. Nobody is cut under what it has now, and what would be left under its least
+    value stays as it is. Tell which nodes these are.
+    """
+    demand, unit = columns.table.of(resource), UNIT[resource]
+    short = fit.grows[resource] & ~fit.fits[resource]
+    if not short.any():
+        return short
+    wanted = np.where(demand.managed, np.minimum(final, bases), final)
+    scarce = short & (_room(columns, fit, resource, wanted) < 0)
+    final[:] = np.where(scarce[columns.node_of], wanted, final)
+    growing = fit.stays[columns.candidates.pod_of] & (final > demand.current)
+    room = _room(columns, fit, resource, np.where(growing, demand.current, final))
+    for node in np.flatnonzero(scarce).tolist():
+        at = columns.containers_of(node)
+        at = at[growing[at]]
+        if not at.size:
+            continue
+        before, after = demand.current[at], final[at]
+        level = level_within(before, after, int(room[node])) // unit * unit
+        cut = np.maximum(np.minimum(after, level), before)
+        final[at] = np.where((cut < after) & (cut < demand.lower[at]), before, cut)
+    return scarce
+
+
+def _room(columns: NodeColumns, fit: Fit, resource: ResourceName, sizes: Int64Array) -> Int64Array:
+    sums = np.where(fit.stays, columns.candidates.pod_sum(resource, sizes), 0)
+    return columns.available[resource] - columns.node_sum(sums)
+
+
+def level_within(before: Int64Array, after: Int64Array, room: int) -> int:
+    """Return the highest level to which `room` lets values rise that go from `before` to `after`, 0 without room."""
+    edges = np.unique(np.concatenate((before, after)))
+    taken = np.clip(edges[:, np.newaxis], before, after).sum(axis=1) - before.sum()
+    at = int(np.searchsorted(taken, room, side="right")) - 1
+    if at < 0:
+        return 0
+    rising = int(np.count_nonzero((before <= edges[at]) & (edges[at] < after)))
+    return int(edges[at]) + ((room - int(taken[at])) // rising if rising else 0)
 
 
 def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray, without: Sizes) -> list[int]:

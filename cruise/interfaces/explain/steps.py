@@ -110,7 +110,10 @@ def _share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
     if not steps.total:
         return "no container on the node has any headroom"
     own = f"base {amount(steps.base)}" if steps.by_base else f"own {amount(steps.headroom)}"
-    share = f"the node's {amount(steps.largest)} × {own} / sum {amount(steps.total)} = {amount(steps.share)}"
+    shared = amount(steps.largest)
+    if steps.largest < steps.needed:
+        shared = f"{amount(steps.needed)}, of which there is room for {shared} beside the bases,"
+    share = f"the node's {shared} × {own} / sum {amount(steps.total)} = {amount(steps.share)}"
     return f"{share}; by base, as no container on the node has headroom of its own" if steps.by_base else share
 
 

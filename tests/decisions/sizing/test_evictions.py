@@ -278,8 +278,38 @@ def test_cpu_that_does_not_fit_holds_back_no_memory():
     assert gone(plans_of(pods, rows, nodes, SEEDS_IN_FULL)["n1"]) == ["a"]
     plan = plans_of(pods, rows, nodes)["n1"]
     assert (gone(plan), plan.fits, plan.reason) == ([], False, Reason.CROWDED)
-    assert {(one.cpu_millicores, one.memory_bytes // MEBIBYTE) for one in plan.targets} == {(1000, 500)}
+    assert {(one.cpu_millicores, one.memory_bytes // MEBIBYTE) for one in plan.targets} == {(2000, 500)}
     assert [resize.growth.memory_bytes // MEBIBYTE for resize in plan.resize] == [400, 400]
+
+
+def test_pods_that_do_not_fit_with_headroom_grow_to_their_bases_and_share_what_is_left():
+    # By the first design 2,000 m lay free beside two pods that starved, where neither may go.
+    pods = [single(name, 1000, annotations={"cruise.io/eviction-ranking": "never"}) for name in ("a", "b")]
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(1800, 2300))]
+    by_seeds = plans_of(pods, rows, [make_node(cpu=4000)], SEEDS_IN_FULL)["n1"]
+    assert {one.cpu_millicores for one in by_seeds.targets} == {1000}
+    plan = plans_of(pods, rows, [make_node(cpu=4000)])["n1"]
+    assert (plan.base.cpu_millicores, plan.headroom.cpu_millicores, plan.available.cpu_millicores) == (3600, 500, 4000)
+    assert [one.cpu_millicores for one in plan.targets] == [2000, 2000]
+    assert [resize.growth.cpu_millicores for resize in plan.resize] == [1000, 1000]
+
+
+def test_where_not_even_the_bases_fit_growth_ends_at_one_level():
+    # 300 m have what they need, 900 m are above their base of 700 m; 700 + 300 + 2 × 1,000 m are 3,000 m.
+    pods = [single("small", 100), single("large", 500), single("larger", 600), single("idle", 900)]
+    needs = {"small": 300, "large": 1500, "larger": 1200, "idle": 700}
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(needs[pod.name], needs[pod.name] + 100))]
+    plan = plans_of(pods, rows, [make_node(cpu=3000)])["n1"]
+    assert (gone(plan), plan.reason) == ([], Reason.OVERSUBSCRIBED)
+    sizes = {one.pod: one.cpu_millicores for one in plan.targets}
+    assert sizes == {"small": 300, "large": 1000, "larger": 1000, "idle": 700}
+
+
+def test_who_has_more_than_the_level_keeps_it():
+    pods = [single("small", 100), single("large", 1400)]
+    rows = [row for pod, need in zip(pods, (900, 1800), strict=True) for row in rows_of(pod, cpu=(need, need))]
+    plan = plans_of(pods, rows, [make_node(cpu=2000)])["n1"]
+    assert {one.pod: one.cpu_millicores for one in plan.targets} == {"small": 600, "large": 1400}
 
 
 def test_memory_marks_for_eviction_at_the_second_look():
@@ -288,7 +318,8 @@ def test_memory_marks_for_eviction_at_the_second_look():
     nodes = [make_node(memory_mib=2000), make_node("n2")]
     first = plans_of(pods, rows, nodes, earlier=NOTHING_SEEN)["n1"]
     assert (gone(first), first.reason, first.short) == ([], Reason.CROWDED, frozenset({ResourceName.MEMORY}))
-    assert all(not resize.growth.memory_bytes for resize in first.resize)
+    # Until then they share the room that there is.
+    assert [one.memory_bytes // MEBIBYTE for one in first.targets] == [1000, 1000]
     seen = Earlier(frozenset({("n1", ResourceName.MEMORY)}))
     assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]
     elsewhere = Earlier(frozenset({("n2", ResourceName.MEMORY), ("n1", ResourceName.CPU)}))

@@ -141,20 +141,27 @@ def touchable_on(snapshot: Snapshot, table: StatisticsTable, node: str) -> list[
     return [verdict for verdict in verdicts if isinstance(verdict, Touchable)]
 
 
-def demand_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> tuple[Resources, Resources]:
-    """Base and largest headroom of a pod, one container after the other as the rules have it."""
-    base: dict[str, Resources] = {}
-    cpu_headroom, memory_headroom = [0], [0]
+def bases_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> dict[str, Resources]:
+    """What each sized container needs at least, within its bounds."""
+    found = {}
     for container, row in zip(pod.sized, pod.rows, strict=True):
-        use = table.row(row)
-        items = snapshot.limit_ranges.get(pod.pod.namespace, ())
+        use, items = table.row(row), snapshot.limit_ranges.get(pod.pod.namespace, ())
         low_cpu, high_cpu, low_memory, high_memory, *_ = container_bounds(
             pod.guidance, container.name, items, FULL.floor
         ).whole
-        base[container.name] = Resources(
+        found[container.name] = Resources(
             min(max(use.cpu_base_millicores, low_cpu), high_cpu) if pod.manages_cpu else 0,
             min(max(use.memory_base_bytes, low_memory), high_memory) if pod.manages_memory else 0,
         )
+    return found
+
+
+def demand_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> tuple[Resources, Resources]:
+    """Base and largest headroom of a pod, one container after the other as the rules have it."""
+    base = bases_of(pod, snapshot, table)
+    cpu_headroom, memory_headroom = [0], [0]
+    for row in pod.rows:
+        use = table.row(row)
         peak = max(use.memory_peak_bytes, use.oom_memory_bytes)
         factor = pod.guidance.headroom_factor
         cpu_headroom.append(-int(-max(0, use.cpu_peak_millicores - use.cpu_base_millicores) * factor // 1))
@@ -387,15 +394,29 @@ def test_the_qos_class_never_changes_and_the_api_server_takes_every_resize(clust
 
 
 @given(situations())
-def test_what_a_node_is_short_of_does_not_grow(cluster):
+def test_what_a_node_is_short_of_takes_nobody_below_its_base_and_raises_nobody_above_it_for_nothing(cluster):
     snapshot, table = cluster
-    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+    for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
         need = plan.base + plan.headroom
         short = {one for one in ResourceName if need.of(one) > plan.available.of(one)}
         assert bool(short) == (not plan.fits)
         assert short <= plan.short
-        for resize in plan.resize:
-            assert not any(resize.growth.of(one) for one in short)
+        targets = {(target.namespace, target.pod, target.container): target for target in plan.targets}
+        for pod in touchable_on(snapshot, table, plan.node):
+            managed = {ResourceName.CPU: pod.manages_cpu, ResourceName.MEMORY: pod.manages_memory}
+            bases = bases_of(pod, snapshot, table)
+            for container in pod.sized:
+                target = targets.get((pod.pod.namespace, pod.pod.name, container.name))
+                for resource, unit in ((ResourceName.CPU, 1), (ResourceName.MEMORY, MEBIBYTE)):
+                    if target is None or resource not in short or not managed[resource]:
+                        continue
+                    base, was = bases[container.name].of(resource), container.requests.resources.of(resource)
+                    now = target.cpu_millicores if resource is ResourceName.CPU else target.memory_bytes
+                    scarce = plan.base.of(resource) >= plan.available.of(resource)
+                    event(f"{resource} grows={now > was} scarce={scarce}")
+                    assert now >= min(was, base)
+                    if scarce and now > was:
+                        assert now <= -(-base // unit) * unit
 
 
 @given(situations())

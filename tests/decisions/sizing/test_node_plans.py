@@ -388,7 +388,7 @@ def test_mode_resize_sizes_and_evicts_nobody():
     rows = [use(pods[0], cpu=(900, 900)), use(pods[1], cpu=(200, 200))]
     plan = plan_of(pods, rows, node=make_node(cpu=1000), policy=Policy(mode=Mode.RESIZE))
     assert (plan.fits, plan.evict) == (False, ())
-    assert requests(plan) == {"a/app": (100, 100), "b/app": (200, 100)}
+    assert requests(plan) == {"a/app": (800, 100), "b/app": (200, 100)}
 
 
 def test_a_refused_target_is_held_and_told():

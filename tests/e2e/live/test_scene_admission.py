@@ -100,8 +100,8 @@ def test_from_the_only_node_nobody_is_evicted(stage: Stage):
     assert {resource for _, resource, *_ in stage.deeds() if resource.startswith("pods")} <= {"pods/resize"}
     left = stage.pods()
     assert [one["metadata"]["uid"] for one in left] == [one["metadata"]["uid"] for one in before]
-    # What does not fit does not grow either.
-    assert [requests(one).cpu for one in left] == [300, 300, 300]
+    # They share what the node has.
+    assert [requests(one).cpu for one in left] == [666, 666, 666]
 
 
 def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_known(stage: Stage):

@@ -7,8 +7,9 @@ from tests.e2e.live.sizes import requests
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
 
-# Three of these are more than two cores.
+# Three of these are more than two cores, of which each then gets a third.
 LARGE = Use(cores=0.9, mebibytes=100)
+THIRD = 666
 
 
 def crowded(stage: Stage, suffix: str, *apps: str, **more: str) -> str:
@@ -51,7 +52,8 @@ def test_nobody_goes_before_there_is_somewhere_to_go_and_then_only_one(stage: St
     said = stage.once("full")
     [plan] = said["nodes"]
     assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
-    assert stage.deeds() == []
+    assert evicted(stage) == []
+    assert [requests(one).cpu for one in stage.pods()] == [THIRD] * 3
     target = spare(stage, "a")
     stage.once("full")
     [(name, code)] = evicted(stage)
@@ -76,11 +78,11 @@ def test_mode_resize_never_evicts(stage: Stage):
     assert evicted(stage) == []
     [plan] = said["nodes"]
     assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
-    # Where it cannot fit nothing grows.
-    assert stage.deeds() == []
+    assert {resource for _, resource, *_ in stage.deeds()} == {"pods/resize"}
+    assert [requests(one).cpu for one in stage.pods()] == [THIRD] * 3
 
 
-def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_nothing_grows_on_its_account(stage: Stage):
+def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_others_share_what_it_leaves(stage: Stage):
     # Of the namespace, since a pod's own ranking keeps it only with what it was submitted with.
     never = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "never"}}}
     stage.admin.patch("namespaces", None, stage.namespace, never, kind="merge")
@@ -93,13 +95,12 @@ def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_nothing_grows_on_i
     spare(stage, "a")
     budgets = "poddisruptionbudgets.policy"
     until(lambda: stage.admin.read(budgets, stage.namespace, "guarded")["status"].get("currentHealthy"), "the budget")
-    sizes = {one["metadata"]["name"]: requests(one) for one in stage.pods()}
     spec = stage.admin.read(budgets, stage.namespace, "guarded")["spec"]
     stage.measure(dict.fromkeys(("one", "two", "guarded"), LARGE))
     stage.mark()
     stage.once("full")
     assert evicted(stage) == []
-    assert {one["metadata"]["name"]: requests(one) for one in stage.pods()} == sizes
+    assert [requests(one).cpu for one in stage.pods()] == [THIRD] * 3
     assert stage.admin.read(budgets, stage.namespace, "guarded")["spec"] == spec
     # With one to spare it may go.
     stage.admin.patch("deployments.apps", stage.namespace, "guarded", {"spec": {"replicas": 2}}, kind="merge")
@@ -124,7 +125,7 @@ def test_a_pod_under_two_budgets_is_unmovable(stage: Stage):
     stage.measure(dict.fromkeys(("one", "two", "doubly"), LARGE))
     stage.mark()
     said = stage.once("full")
-    assert stage.deeds() == []
+    assert evicted(stage) == []
     [plan] = said["nodes"]
     assert (plan["fits"], plan["reason"]) == (False, "oversubscribed")
 

@@ -91,9 +91,9 @@ def test_who_may_never_be_evicted_stays_whatever_it_costs(stage: Stage):
     said = stage.once("full")
     [plan] = said["nodes"]
     assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
-    # Nothing grows where not all can; what asks for too much shrinks all the same.
+    # They share the core; what asks for too much shrinks all the same.
     assert {(verb, resource) for verb, resource, *_ in stage.deeds()} == {("patch", "pods/resize")}
-    assert {requests(one) for one in stage.pods()} == {Size(300, 100)}
+    assert {requests(one) for one in stage.pods()} == {Size(500, 100)}
 
 
 def test_an_annotation_that_cannot_be_read_leaves_the_pod_alone_and_says_so_in_an_event(stage: Stage):

@@ -14,6 +14,7 @@ from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
 from cruise.domain.cluster import LimitRangeItem, ResizePending, ResizeState, VerticalAutoscaler
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.rules import SEEDS
 from cruise.domain.usage import HourlyPeaks, OomRecord, PeakKey
 from cruise.interfaces.explain.document import explanation_json, stored_json
 from cruise.interfaces.explain.past import past_text, stored_text
@@ -40,9 +41,9 @@ from tests.tiers import examples
 FULL = Policy(mode=Mode.FULL)
 
 
-def explained(pods, *rows, of=0, **more):
+def explained(pods, *rows, of=0, policy=FULL, **more):
     snapshot = make_snapshot(pods, **more)
-    return explain(pods[of], snapshot, make_table(*rows), FULL, NOW)
+    return explain(pods[of], snapshot, make_table(*rows), policy, NOW)
 
 
 def text_of(explanation, width=200) -> str:
@@ -145,10 +146,20 @@ def test_why_nobody_goes_is_named():
     assert "nobody has to go for it" in text_of(explained(pods, *calm, nodes=[make_node(cpu=1000)]))
 
 
-def test_on_a_node_that_cannot_fit_nothing_grows():
+def test_on_a_node_that_cannot_fit_a_pod_gets_what_there_is():
     pod = make_pod("agent", workload="DaemonSet/agent")
-    text = text_of(explained([pod], make_statistic_for(pod, cpu_base=900), nodes=[make_node(cpu=500)]))
+    text = text_of(explained([pod], make_statistic_for(pod, cpu_base=900, cpu_peak=950), nodes=[make_node(cpu=500)]))
     assert "not even with every candidate gone" in text
+    assert "50m, of which there is room for 0m beside the bases" in text
+    assert "by 400m, so that the sum of what is written fits the node" in text
+    assert "100m → 500m" in text
+
+
+def test_by_the_first_design_nothing_grows_there():
+    pod = make_pod("agent", workload="DaemonSet/agent")
+    first_design = Policy(mode=Mode.FULL, rules=SEEDS)
+    rows = make_statistic_for(pod, cpu_base=900)
+    text = text_of(explained([pod], rows, nodes=[make_node(cpu=500)], policy=first_design))
     assert "nothing grows above 100m" in text
 
 
