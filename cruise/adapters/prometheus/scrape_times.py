@@ -136,11 +136,11 @@ class ScrapeTimes:
 
     def _keep(self, node: str, new: _Span, step: int) -> None:
         spans = self._spans.setdefault(node, [])
-        for place, span in enumerate(spans):
+        for span in spans:
             if span.last + step == new.first and span.ages is not None and new.ages is not None:
+                # The span itself stays: other partitions may be behind.
                 ages = np.concatenate((span.ages[-_STEPS_KEPT:], new.ages))
                 new = _Span(new.last - step * (len(ages) - 1), new.last, ages)
-                del spans[place]
                 break
         spans.append(new)
         del spans[:-_SPANS_KEPT]
