@@ -9,7 +9,7 @@ ARGS ?=
 TRACES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs format lock clean
+.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs format lock sbom audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,14 @@ format: install-dev ## rewrite the sources as `make check` wants them
 
 lock: ## choose versions again from pyproject.toml and pin them with hashes; ARGS="--upgrade" for the newest
 	@scripts/lock.sh $(ARGS)
+
+sbom: ## dist/cruise.cdx.json, CycloneDX 1.6: what cruise consists of, with versions, hashes, licences
+	@scripts/install.sh runtime
+	@tool=$$(scripts/tool.sh supply) && "$$tool/bin/python" scripts/sbom.py .venv/lib/python3*/site-packages dist/cruise.cdx.json
+
+audit: ## known vulnerabilities of every pinned version; ends with 3 where the database does not tell
+	@tool=$$(scripts/tool.sh supply) && "$$tool/bin/python" scripts/audit.py "$$tool/bin/pip-audit" \
+	    requirements-lock.txt requirements-build.txt requirements.txt requirements-dev.txt requirements-supply.txt
 
 clean: ## remove .venv and every cache inside the checkout
 	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "cruise").rglob("*.py"))
 REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "requirements-build.txt"]
+TOOLS = ["requirements-lock.txt", "requirements-supply.txt"]
 LEFTOVERS = {
     "base",
     "common",
@@ -68,7 +69,7 @@ def test_every_module_is_named_for_its_concept():
     assert [str(path) for path in MODULES if path.stem in LEFTOVERS] == []
 
 
-@pytest.mark.parametrize("file", REQUIREMENTS)
+@pytest.mark.parametrize("file", [*REQUIREMENTS, *TOOLS])
 def test_every_requirement_is_one_version_with_hashes_and_no_address(file: str):
     found = pins(file)
     assert found
@@ -83,6 +84,8 @@ def test_the_lock_covers_what_the_project_declares():
         "requirements.txt": project["project"]["dependencies"],
         "requirements-dev.txt": [*project["project"]["dependencies"], *groups["dev"]],
         "requirements-build.txt": groups["build"],
+        "requirements-lock.txt": groups["lock"],
+        "requirements-supply.txt": groups["supply"],
     }
     for file, requirements in declared.items():
         names = {re.split(r"[\[<>=!~; ]", requirement, maxsplit=1)[0].lower() for requirement in requirements}
