@@ -11,10 +11,10 @@ parents, and no directory has to be opened to other users.
 
 import fcntl
 import os
-import shlex
 import shutil
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +30,7 @@ from cruise.adapters.store.postgres_programs import (
     make_directory,
     programs_for,
     run_program,
+    start_server,
 )
 from cruise.errors import BadInput, Unavailable
 
@@ -37,7 +38,9 @@ SOCKET = ".s.PGSQL.5432"
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest message that Postgres replies to, ready or not
 NO_SUCH_PID = 2**31 - 1  # above every kernel's largest pid
 LONGEST_SOCKET_PATH = 107
+PID_FILE_LINES = 8  # the pid first, the state last
 PROGRAMS_CACHE = Path("/var/cache/cruise")
+INITIALISED = Path("/opt/cruise/postgres")  # what initdb makes, where an image brings it: initdb needs a shell
 START_SECONDS = 60
 ORPHAN_SECONDS = 15
 
@@ -70,11 +73,13 @@ class EmbeddedPostgres:
     All methods block, for seconds at worst; they may be called from any one thread at a time.
     """
 
-    def __init__(self, data_dir: Path, programs_cache: Path = PROGRAMS_CACHE) -> None:
+    def __init__(self, data_dir: Path, programs_cache: Path = PROGRAMS_CACHE, initialised: Path = INITIALISED) -> None:
         self.data_dir = data_dir.expanduser().absolute()
         self.pgdata = self.data_dir / "postgres"
         self.log = self.data_dir / "postgres.log"
         self._programs_cache = programs_cache
+        self._initialised = initialised
+        self._server: subprocess.Popen[bytes] | None = None  # where it was started here
         self._use: IO[str] | None = None
 
     @property
@@ -113,6 +118,8 @@ class EmbeddedPostgres:
                 account = account_for(self.pgdata)
                 stop: list[str | Path] = ["-D", self.pgdata, "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
                 run_program(programs_for(account, self._programs_cache), "pg_ctl", stop, account)
+                if self._server is not None:
+                    self._server.poll()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -152,13 +159,21 @@ class EmbeddedPostgres:
         # A killed initdb must not be taken for a database: it works beside and is moved when whole.
         unfinished = self.pgdata.with_suffix(".new")
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=0o700)
+        if brought := self._initialised.exists():
+            shutil.copytree(self._initialised, unfinished)
+            unfinished.chmod(0o700)
+            os.sync()
+        else:
+            unfinished.mkdir(mode=0o700)
         if account is not None:
-            os.chown(unfinished, account.uid, account.gid)
-        settings = ["-A", "trust", "-E", "UTF8", "--locale=C", "-U", "postgres"]
-        done = run_program(programs, "initdb", ["-D", unfinished, *settings], account)
-        if done.returncode != 0:
-            raise Unavailable(f"the embedded Postgres cannot be set up in {self.data_dir}: {last_line(done.stderr)}")
+            for path in (unfinished, *unfinished.rglob("*")):
+                os.chown(path, account.uid, account.gid)
+        if not brought:
+            settings = ["-A", "trust", "-E", "UTF8", "--locale=C", "-U", "postgres"]
+            done = run_program(programs, "initdb", ["-D", unfinished, *settings], account)
+            if done.returncode != 0:
+                why = last_line(done.stderr)
+                raise Unavailable(f"the embedded Postgres cannot be set up in {self.data_dir}: {why}")
         unfinished.rename(self.pgdata)
 
     def _answers(self) -> bool:
@@ -193,27 +208,37 @@ class EmbeddedPostgres:
                 file.write_text(f"{NO_SUCH_PID}\n{rest}")
 
     def _launch(self, account: Account | None, programs: Path) -> None:
-        options = " ".join(
-            shlex.quote(part) for name, value in SERVER_SETTINGS.items() for part in ("-c", f"{name}={value}")
-        )
+        settings = [part for name, value in SERVER_SETTINGS.items() for part in ("-c", f"{name}={value}")]
         self.log.touch(mode=0o600)
         if account is not None:
             os.chown(self.log, account.uid, account.gid)
-        wait = ["-w", "-t", str(START_SECONDS)]
-        start: list[str | Path] = ["-D", self.pgdata, "-l", self.log, "-o", options, *wait, "start"]
         give_up_at = time.monotonic() + ORPHAN_SECONDS
         while True:
             logged_before = self.log.stat().st_size
-            done = run_program(programs, "pg_ctl", start, account)
-            # One that is still replaying its log after pg_ctl's patience is a running one.
-            if done.returncode == 0 or self._answers():
+            with self.log.open("ab") as log:
+                self._server = start_server(programs, ["-D", self.pgdata, *settings], account, log)
+            if self._comes_up(self._server):
                 return
             with self.log.open("rb") as log:
                 log.seek(logged_before)
                 said = log.read().decode(errors="replace")
             # Backends of a killed server leave as soon as they notice; their memory is the sign of them.
             if "shared memory" not in said or time.monotonic() > give_up_at:
-                raise Unavailable(
-                    f"the embedded Postgres does not start: {last_line(said or done.stderr)} (log: {self.log})"
-                )
+                raise Unavailable(f"the embedded Postgres does not start: {last_line(said)} (log: {self.log})")
             time.sleep(0.2)
+
+    def _comes_up(self, server: subprocess.Popen[bytes]) -> bool:
+        """Wait until it takes connections; one that is still replaying its log after our patience is a running one."""
+        give_up_at = time.monotonic() + START_SECONDS
+        while server.poll() is None:
+            if self._is_ready(server.pid) or time.monotonic() > give_up_at:
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _is_ready(self, pid: int) -> bool:
+        try:
+            lines = (self.pgdata / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) == PID_FILE_LINES and lines[0] == str(pid) and lines[-1].strip() == "ready"

@@ -8,11 +8,12 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO, Any
 
 from cruise.errors import BadInput
 
@@ -103,10 +104,24 @@ def _add_os_user() -> pwd.struct_passwd:
 def run_program(
     programs: Path, program: str, arguments: Sequence[str | Path], account: Account | None
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Postgres' programs, out of reach of the terminal's signals.
+    """Run one of Postgres' programs, out of reach of the terminal's signals."""
+    with _handed(programs / program, arguments, account) as (command, options):
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **options)
 
-    Paths among the arguments are handed to `account` as open files, since it may not be able to enter their parents.
-    """
+
+def start_server(
+    programs: Path, arguments: Sequence[str | Path], account: Account | None, log: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start the server itself, which outlives this process: pg_ctl would need a shell for that."""
+    with _handed(programs / "postgres", arguments, account) as (command, options):
+        return subprocess.Popen(command, stdout=log, stderr=log, **options)
+
+
+@contextmanager
+def _handed(
+    program: Path, arguments: Sequence[str | Path], account: Account | None
+) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Command and options; paths are handed to `account` as open files, for it may not enter their parents."""
     with ExitStack() as opened:
         files: list[int] = []
 
@@ -117,20 +132,19 @@ def run_program(
             opened.callback(os.close, files[-1])
             return f"/proc/self/fd/{files[-1]}"
 
-        return subprocess.run(
-            [str(programs / program), *map(written, arguments)],
-            pass_fds=files,
-            user=account.uid if account else None,
-            group=account.gid if account else None,
-            extra_groups=[] if account else None,
-            cwd="/",
-            env={"PATH": os.defpath, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            start_new_session=True,
+        command = [str(program), *map(written, arguments)]
+        yield (
+            command,
+            {
+                "pass_fds": files,
+                "user": account.uid if account else None,
+                "group": account.gid if account else None,
+                "extra_groups": [] if account else None,
+                "cwd": "/",
+                "env": {"PATH": os.defpath, "LC_ALL": "C"},
+                "stdin": subprocess.DEVNULL,
+                "start_new_session": True,
+            },
         )
 
 

@@ -132,6 +132,17 @@ def test_a_stale_pid_that_another_process_has_now_is_no_server(server):
         stranger.kill()
 
 
+def test_an_image_without_a_shell_brings_what_initdb_makes(server, data_dir):
+    server.release()
+    (server.pgdata / "from-the-image").touch()
+    with open_directory() as elsewhere:
+        second = EmbeddedPostgres(elsewhere / "state", initialised=server.pgdata)
+        second.start()
+        assert (second.pgdata / "from-the-image").exists()
+        assert stat.S_IMODE(second.pgdata.stat().st_mode) == 0o700
+        second.release()
+
+
 def test_a_half_made_directory_is_made_anew(server, data_dir):
     server.release()
     shutil.rmtree(server.pgdata)
