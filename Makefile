@@ -9,7 +9,7 @@ ARGS ?=
 TRACES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs format lock sbom audit clean
+.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs format lock sbom audit image image-lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,12 @@ sbom: ## dist/cruise.cdx.json, CycloneDX 1.6: what cruise consists of, with vers
 audit: ## known vulnerabilities of every pinned version; ends with 3 where the database does not tell
 	@tool=$$(scripts/tool.sh supply) && "$$tool/bin/python" scripts/audit.py "$$tool/bin/pip-audit" \
 	    requirements-lock.txt requirements-build.txt requirements.txt requirements-dev.txt requirements-supply.txt
+
+image: ## dist/image, an OCI layout without a shell, with its bill of materials and provenance; needs Debian 12
+	@scripts/image.sh make
+
+image-lock: ## pin what Debian has now of the image's packages, with hashes
+	@scripts/image.sh pin
 
 clean: ## remove .venv and every cache inside the checkout
 	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

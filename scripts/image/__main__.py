@@ -1,0 +1,185 @@
+"""Makes the image without a daemon or root: `python -m scripts.image make`, or `pin` for what Debian has now.
+
+Leaves in dist/: image (an OCI layout), image.cdx.json (what is in it), image.provenance.json (what it was made from).
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from scripts.image.debian import Package, fetch, pin, read_pins
+from scripts.image.layout import write_layout
+from scripts.image.root import (
+    ENVIRONMENT,
+    HOME,
+    PACKAGES,
+    USER,
+    add_packages,
+    compile_inside,
+    leave_out,
+    leftovers,
+    make_debian,
+    make_postgres,
+    settle,
+    try_inside,
+)
+from scripts.sbom import Bill, bill_of_application, write
+
+CHECKOUT = Path(__file__).parents[2]
+PINS = CHECKOUT / "deploy/image-packages.txt"
+REQUIREMENTS = CHECKOUT / "requirements.txt"
+FOR_THE_BUILD = "dash"  # initdb runs it once; it stays out of the image
+# What an image is made from besides its source: each is named in the provenance by its hash.
+MATERIALS = (
+    "deploy/image-packages.txt",
+    "requirements.txt",
+    "requirements-build.txt",
+    "requirements-lock.txt",
+    "requirements-supply.txt",
+)
+
+
+def git(*arguments: str) -> str:
+    """Return what git says of the checkout."""
+    done = subprocess.run(["git", *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def image_config(version: str, commit: str) -> dict[str, Any]:
+    """Return the configuration, without the layers."""
+    labels = {
+        "title": "cruise",
+        "description": "Continuous rightsizing of Kubernetes pods",
+        "licenses": "Apache-2.0",
+        "version": version,
+        "revision": commit,
+        "base.name": "debian:bookworm",
+    }
+    return {
+        "os": "linux",
+        "architecture": "amd64",
+        "config": {
+            "User": f"{USER}:{USER}",
+            "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
+            "Entrypoint": ["cruise"],
+            "Cmd": ["--help"],
+            "WorkingDir": "/data",
+            "Volumes": {"/data": {}},
+            "ExposedPorts": {"8080/tcp": {}, "8443/tcp": {}},
+            "Labels": {f"org.opencontainers.image.{name}": value for name, value in labels.items()},
+        },
+    }
+
+
+def bill_of_image(root: Path, packages: list[Package]) -> Bill:
+    """Describe cruise as it is in the image, with Debian's packages and their licences."""
+    bill = bill_of_application(root / PACKAGES, REQUIREMENTS)
+    bill["metadata"]["component"]["type"] = "container"
+    for package in packages:
+        copied = root / "usr/share/doc" / package.name / "copyright"
+        text = copied.read_text(errors="replace") if copied.exists() else ""
+        licences = sorted(set(re.findall(r"^License: *(\S.*?) *$", text, re.MULTILINE)))
+        bill["components"].append(
+            {
+                "type": "library",
+                "bom-ref": package.purl,
+                "purl": package.purl,
+                "name": package.name,
+                "version": package.version,
+                "hashes": [{"alg": "SHA-256", "content": package.sha256}],
+                "licenses": [{"license": {"name": name}} for name in licences],
+            }
+        )
+    return bill
+
+
+def provenance(digest: str, commit: str, packages: list[Package]) -> dict[str, Any]:
+    """Return an in-toto statement with a SLSA provenance: what the image was made from. It is not signed."""
+    files = [
+        {"uri": f"file:{name}", "digest": {"sha256": hashlib.sha256((CHECKOUT / name).read_bytes()).hexdigest()}}
+        for name in MATERIALS
+    ]
+    debian = [{"uri": package.purl, "digest": {"sha256": package.sha256}} for package in packages]
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": "cruise", "digest": {"sha256": digest.removeprefix("sha256:")}}],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": "urn:cruise:make-image:1",
+                "externalParameters": {"target": "image"},
+                "resolvedDependencies": [{"uri": "git:cruise", "digest": {"gitCommit": commit}}, *files, *debian],
+            },
+            "runDetails": {"builder": {"id": "urn:cruise:checkout"}},
+        },
+    }
+
+
+def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
+    """Make the image of the commit that is checked out, from the wheel of it."""
+    commit, epoch = git("rev-parse", "HEAD"), int(git("log", "-1", "--format=%ct"))
+    if git("status", "--porcelain"):
+        commit += "-changed"
+    packages = read_pins(PINS)
+    files = dict(zip([package.name for package in packages], fetch(packages, cache), strict=True))
+    shell = files.pop(FOR_THE_BUILD)
+    kept = [package for package in packages if package.name != FOR_THE_BUILD]
+    (wheel,) = wheels.glob("cruise-*.whl")
+    root = out / "root"
+    subprocess.run(["rm", "-rf", root], check=True)
+    root.mkdir(parents=True)
+    make_debian(root, list(files.values()))
+    debian = {path.relative_to(root) for path in root.rglob("*")}
+    add_packages(root, uv, REQUIREMENTS, wheel)
+    make_postgres(root, shell)
+    leave_out(root)
+    settle(root, epoch)
+    compile_inside(root)
+    settle(root, epoch)
+    if found := leftovers(root):
+        sys.exit(f"image: these do not belong in it: {', '.join(found)}")
+    (root / "data").mkdir(mode=0o700)
+    (root / "tmp").chmod(0o1777)
+    paths = [path.relative_to(root) for path in root.rglob("*")]
+    # What is made here differs each time (kernels, initdb's identifier): a layer of its own, so that others do not.
+    groups: dict[str, list[Path]] = {"debian": [], "packages": [], "made": [], "cruise": []}
+    for path in paths:
+        if path in debian:
+            groups["debian"].append(path)
+        elif path.is_relative_to(HOME / "postgres") or any(part.startswith("compiled-") for part in path.parts):
+            groups["made"].append(path)
+        else:
+            of_cruise = path.is_relative_to(PACKAGES / "cruise") or path == HOME / "bin/cruise"
+            groups["cruise" if of_cruise else "packages"].append(path)
+    try_inside(root)
+    version = wheel.name.split("-")[1]
+    digest = write_layout(root, groups.values(), image_config(version, commit), out / "image", epoch)
+    write(bill_of_image(root, kept), out / "image.cdx.json")
+    statement = provenance(digest, commit, packages)
+    (out / "image.provenance.json").write_text(json.dumps(statement, indent=1, sort_keys=True) + "\n")
+    unpacked = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_symlink() and path.is_file())
+    packed = sum(path.stat().st_size for path in (out / "image/blobs/sha256").iterdir())
+    print(
+        f"image: {out / 'image'}, {digest}, {packed / 1e6:.0f} MB, unpacked {unpacked / 1e6:.0f} MB, {len(paths)} files"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="scripts.image", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("pin")
+    making = commands.add_parser("make")
+    for name in ("uv", "wheels", "out", "cache"):
+        making.add_argument(f"--{name}", type=Path, required=True)
+    chosen = parser.parse_args()
+    if chosen.command == "pin":
+        with tempfile.TemporaryDirectory() as scratch:
+            pin(PINS, Path(scratch))
+        sys.exit()
+    make(chosen.uv, chosen.wheels, chosen.out.absolute(), chosen.cache)
