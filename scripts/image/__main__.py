@@ -6,6 +6,7 @@ Leaves in dist/: image (an OCI layout), image.cdx.json (what is in it), image.pr
 import argparse
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -47,11 +48,13 @@ MATERIALS = (
 
 def git(*arguments: str) -> str:
     """Return what git says of the checkout."""
-    done = subprocess.run(["git", *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *arguments], cwd=CHECKOUT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
-def image_config(version: str, commit: str) -> dict[str, Any]:
+def image_config(version: str, commit: str, created: str) -> dict[str, Any]:
     """Return the configuration, without the layers."""
     labels = {
         "title": "cruise",
@@ -59,9 +62,10 @@ def image_config(version: str, commit: str) -> dict[str, Any]:
         "licenses": "Apache-2.0",
         "version": version,
         "revision": commit,
-        "base.name": "debian:bookworm",
+        "created": created,
     }
     return {
+        "created": created,
         "os": "linux",
         "architecture": "amd64",
         "config": {
@@ -123,7 +127,10 @@ def provenance(digest: str, commit: str, packages: list[Package]) -> dict[str, A
 
 def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
     """Make the image of the commit that is checked out, from the wheel of it."""
-    commit, epoch = git("rev-parse", "HEAD"), int(git("log", "-1", "--format=%ct"))
+    commit, created = (
+        git("rev-parse", "HEAD"),
+        git("log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ"),
+    )
     if git("status", "--porcelain"):
         commit += "-changed"
     packages = read_pins(PINS)
@@ -139,9 +146,9 @@ def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
     add_packages(root, uv, REQUIREMENTS, wheel)
     make_postgres(root, shell)
     leave_out(root)
-    settle(root, epoch)
+    settle(root)
     compile_inside(root)
-    settle(root, epoch)
+    settle(root)
     if found := leftovers(root):
         sys.exit(f"image: these do not belong in it: {', '.join(found)}")
     (root / "data").mkdir(mode=0o700)
@@ -159,7 +166,7 @@ def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
             groups["cruise" if of_cruise else "packages"].append(path)
     try_inside(root)
     version = wheel.name.split("-")[1]
-    digest = write_layout(root, groups.values(), image_config(version, commit), out / "image", epoch)
+    digest = write_layout(root, groups.values(), image_config(version, commit, created), out / "image")
     write(bill_of_image(root, kept), out / "image.cdx.json")
     statement = provenance(digest, commit, packages)
     (out / "image.provenance.json").write_text(json.dumps(statement, indent=1, sort_keys=True) + "\n")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+FILE_TIME = 0  # of every file: layers that are the same in two releases are pulled once
 WRITABLE = "data"  # the only directory that is not root's
 OCI = "application/vnd.oci.image"
 
@@ -22,11 +23,11 @@ class Layer:
     diff_id: str
 
 
-def write_layout(root: Path, groups: Iterable[list[Path]], config: Mapping[str, Any], out: Path, epoch: int) -> str:
+def write_layout(root: Path, groups: Iterable[list[Path]], config: Mapping[str, Any], out: Path) -> str:
     """Write `root` as layers of these paths, relative to it; return the digest of the manifest."""
     shutil.rmtree(out, ignore_errors=True)
     (out / "blobs/sha256").mkdir(parents=True)
-    layers = [_write_layer(root, paths, out, epoch) for paths in groups]
+    layers = [_write_layer(root, paths, out) for paths in groups]
     whole = {**config, "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]}}
     manifest = {
         "schemaVersion": 2,
@@ -53,13 +54,13 @@ def _write_json(value: Mapping[str, Any], media_type: str, out: Path) -> dict[st
     return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(text)}
 
 
-def _write_layer(root: Path, paths: list[Path], out: Path, epoch: int) -> Layer:
+def _write_layer(root: Path, paths: list[Path], out: Path) -> Layer:
     plain, packed = out / "layer.tar", out / "layer.tar.gz"
 
     def settled(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 65532 if entry.name == WRITABLE else 0
         entry.uname = entry.gname = ""
-        entry.mtime = epoch
+        entry.mtime = FILE_TIME
         return entry
 
     with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as tar:

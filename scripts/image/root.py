@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.image.debian import unpack
+from scripts.image.layout import FILE_TIME
 
 USER = 65532
 PYTHON = "python3.11"
@@ -96,7 +97,17 @@ def add_packages(root: Path, uv: Path, requirements: Path, wheel: Path) -> None:
     (root / HOME / "bin").mkdir()
     (root / HOME / "bin/python").symlink_to(f"/usr/bin/{PYTHON}")
     (root / HOME / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
-    install: list[str | Path] = [uv, "pip", "install", "--quiet", "--no-deps", "--link-mode", "copy", "--target", target]
+    install: list[str | Path] = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--link-mode",
+        "copy",
+        "--target",
+        target,
+    ]
     install += ["--python-version", PYTHON.removeprefix("python"), "--python-platform", "x86_64-manylinux_2_36"]
     subprocess.run([*install, "--require-hashes", "--only-binary", ":all:", "--requirements", requirements], check=True)
     subprocess.run([*install, "--no-index", wheel], check=True)
@@ -124,7 +135,9 @@ def run_inside(root: Path, command: Sequence[str], *options: str) -> None:
         [*sandbox, "--chdir", "/", "--", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
     if done.returncode:
-        sys.exit(f"image: {' '.join(command)} failed inside: {done.stdout.decode(errors='replace')}")
+        sys.exit(
+            f"image: {' '.join(command)} failed inside ({done.returncode}): {done.stdout.decode(errors='replace')}"
+        )
 
 
 def make_postgres(root: Path, shell: Path) -> None:
@@ -182,10 +195,10 @@ def leftovers(root: Path) -> list[str]:
     return sorted(found)
 
 
-def settle(root: Path, epoch: int) -> None:
+def settle(root: Path) -> None:
     """Give every file one time and modes for all readers: kernels are looked up by the times of their sources."""
     for path in (root, *root.rglob("*")):
         if not path.is_symlink():
             mode = path.stat().st_mode
             path.chmod((mode | 0o444 | (0o111 if path.is_dir() or mode & 0o100 else 0)) & 0o755)
-        os.utime(path, (epoch, epoch), follow_symlinks=False)
+        os.utime(path, (FILE_TIME, FILE_TIME), follow_symlinks=False)

@@ -66,17 +66,17 @@ def test_a_shell_an_installer_and_rights_of_others_are_found(root):
 
 
 def test_the_same_files_make_the_same_image_whenever_and_by_whomever(root, tmp_path):
-    first = write_layout(root, [every_path(root)], CONFIG, tmp_path / "first", 1_700_000_000)
+    first = write_layout(root, [every_path(root)], CONFIG, tmp_path / "first")
     (root / HOME / "bin/cruise").touch()
-    second = write_layout(root, [every_path(root)[::-1]], CONFIG, tmp_path / "second", 1_700_000_000)
+    second = write_layout(root, [every_path(root)[::-1]], CONFIG, tmp_path / "second")
     assert first == second
     (root / HOME / "bin/cruise").write_text("#!changed\n")
-    assert write_layout(root, [every_path(root)], CONFIG, tmp_path / "third", 1_700_000_000) != first
+    assert write_layout(root, [every_path(root)], CONFIG, tmp_path / "third") != first
 
 
 def test_a_layout_names_each_blob_by_its_digest_and_only_data_is_the_users(root, tmp_path):
     out = tmp_path / "image"
-    digest = write_layout(root, [every_path(root)], CONFIG, out, 1_700_000_000)
+    digest = write_layout(root, [every_path(root)], CONFIG, out)
     assert json.loads((out / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
     (named,) = json.loads((out / "index.json").read_text())["manifests"]
     assert named["digest"] == digest
