@@ -23,8 +23,8 @@ from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.rules import Rules
 
 # Of a node's CPU, what its pods' demand at P75 is above where their peaks contend for it: with the whole of it in this
-# place traces starve half as much again, and evict a third more often later on.
-CONTENDED_SHARE = 0.85
+# place traces starve half as much again, and evict a fifth more often later on.
+CONTENDED_SHARE = 0.95
 
 _MANAGED = {
     (cpu, memory): frozenset(r for r, managed in zip(ResourceName, (cpu, memory), strict=True) if managed)

@@ -51,12 +51,6 @@ class NodeColumns:
         pods: list[int] = order[ends[node] : ends[node + 1]].tolist()
         return pods
 
-    def containers_of(self, node: int) -> Int64Array:
-        """Return the indices of the containers of a node's pods, in the same order."""
-        first, pods = self.candidates.first_container, self.candidates.pods
-        ranges = [np.arange(first[pod], first[pod] + len(pods[pod].sized)) for pod in self.pods_of(node)]
-        return np.concatenate(ranges) if ranges else np.zeros(0, dtype=np.int64)
-
     def node_sum(self, of_pods: Int64Array) -> Int64Array:
         """Sum pods to nodes."""
         sums = np.zeros(len(self.nodes), dtype=np.int64)

@@ -46,34 +46,28 @@ def _level_growth(
     wanted = np.where(demand.managed, np.minimum(final, bases), final)
     scarce = short & (_room(columns, fit, resource, wanted) < 0)
     final[:] = np.where(scarce[columns.node_of], wanted, final)
-    growing = fit.stays[columns.candidates.pod_of] & (final > demand.current)
-    room = _room(columns, fit, resource, np.where(growing, demand.current, final))
-    for node in np.flatnonzero(scarce).tolist():
-        at = columns.containers_of(node)
-        at = at[growing[at]]
-        if not at.size:
-            continue
-        before, after = demand.current[at], final[at]
-        level = level_within(before, after, int(room[node])) // unit * unit
-        cut = np.maximum(np.minimum(after, level), before)
-        final[at] = np.where((cut < after) & (cut < demand.lower[at]), before, cut)
+    growing = scarce[columns.node_of] & fit.stays[columns.candidates.pod_of] & (final > demand.current)
+    if not growing.any():
+        return scarce
+    before, after = demand.current, final.copy()
+
+    def at_most(level: Int64Array) -> Int64Array:
+        cut = np.minimum(np.maximum(level[columns.node_of], before), after)
+        return np.where(growing, np.where((cut < after) & (cut < demand.lower), before, cut), final)
+
+    # By halves, since a pod's sum need not rise with its containers: an init container may need more than they do.
+    level = np.zeros(len(columns.nodes), dtype=np.int64)
+    step = 1 << int(after[growing].max() // unit).bit_length()
+    while step := step // 2:
+        tried = level + step * unit
+        level = np.where(_room(columns, fit, resource, at_most(tried)) >= 0, tried, level)
+    final[:] = at_most(level)
     return scarce
 
 
 def _room(columns: NodeColumns, fit: Fit, resource: ResourceName, sizes: Int64Array) -> Int64Array:
     sums = np.where(fit.stays, columns.candidates.pod_sum(resource, sizes), 0)
     return columns.available[resource] - columns.node_sum(sums)
-
-
-def level_within(before: Int64Array, after: Int64Array, room: int) -> int:
-    """Return the highest level to which `room` lets values rise that go from `before` to `after`, 0 without room."""
-    edges = np.unique(np.concatenate((before, after)))
-    taken = np.clip(edges[:, np.newaxis], before, after).sum(axis=1) - before.sum()
-    at = int(np.searchsorted(taken, room, side="right")) - 1
-    if at < 0:
-        return 0
-    rising = int(np.count_nonzero((before <= edges[at]) & (edges[at] < after)))
-    return int(edges[at]) + ((room - int(taken[at])) // rising if rising else 0)
 
 
 def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray, without: Sizes) -> list[int]:

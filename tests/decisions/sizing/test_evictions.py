@@ -331,6 +331,6 @@ def test_what_pods_apart_use_counts_where_cpu_is_contended():
     apart = single("apart", 500, annotations={"cruise.io/mode": "off"})
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1600, 2000))]
     nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
-    calm = plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(100, 300))], nodes)["n1"]
+    calm = plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(300, 300))], nodes)["n1"]
     assert (gone(calm), calm.reason) == ([], Reason.CROWDED)
-    assert gone(plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(500, 900))], nodes)["n1"]) == ["a"]
+    assert gone(plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(700, 900))], nodes)["n1"]) == ["a"]

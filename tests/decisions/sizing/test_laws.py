@@ -457,7 +457,7 @@ def test_what_is_not_managed_is_written_as_it_is(cluster):
 @given(situations())
 def test_what_is_written_is_inside_its_bounds_or_what_it_is_now(cluster):
     snapshot, table = cluster
-    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+    for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
         touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}
         for resize in plan.resize:
             pod = touchable[resize.namespace, resize.pod]
