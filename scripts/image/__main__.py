@@ -162,7 +162,7 @@ def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
         elif path.is_relative_to(HOME / "postgres") or any(part.startswith("compiled-") for part in path.parts):
             groups["made"].append(path)
         else:
-            of_cruise = path.is_relative_to(PACKAGES / "cruise") or path == HOME / "bin/cruise"
+            of_cruise = path == HOME / "bin/cruise" or re.match(rf"{PACKAGES}/cruise(-|/|$)", str(path))
             groups["cruise" if of_cruise else "packages"].append(path)
     try_inside(root)
     version = wheel.name.split("-")[1]

