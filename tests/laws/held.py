@@ -220,9 +220,18 @@ def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
             continue
         actions: list[EvictPod | ResizePod] = [*now.evict, *now.resize]
         for action in actions:
-            # What a lever asks is granted from free room, which follows what the others have by now.
-            if not _pulls_a_lever(pods[action.uid].annotations):
+            pod = pods[action.uid]
+            # What a lever asks is granted from free room, which follows what the others have by now. Room that was kept
+            # for a replacement is free again once that has come elsewhere.
+            freed = bool(last.evicted()) and isinstance(action, ResizePod) and _only_grows(action, pod)
+            if not _pulls_a_lever(pod.annotations) and not freed:
                 yield f"{plan.node}: {_text(action)} although nothing has changed"
+
+
+def _only_grows(resize: ResizePod, pod: Pod) -> bool:
+    now = {container.name: container.requests.resources for container in pod.containers}
+    then = [(now[one.container], one.requests.resources) for one in resize.containers if one.container in now]
+    return all(after.of(one) >= before.of(one) for before, after in then for one in ResourceName)
 
 
 def _text(action: EvictPod | ResizePod) -> str:
