@@ -79,7 +79,8 @@ def check_steps(container: ContainerSteps) -> None:
         clamped = max(steps.rounded, steps.lower.value or 0)
         clamped = clamped if steps.upper.value is None else min(clamped, steps.upper.value)
         assert steps.clamped == (clamped if steps.may_grow else min(clamped, steps.current))
-        assert steps.final == steps.clamped - steps.trimmed
+        granted = steps.wish.granted if steps.wish is not None else 0
+        assert steps.final == steps.clamped - steps.trimmed + granted
 
 
 def written_by(plans: Sequence[NodePlan]) -> Mapping[tuple[str, ...], ContainerTarget]:

@@ -10,8 +10,8 @@ from tests.e2e.live.usage import Use
 
 COUNT = 20
 USE = Use(cores=0.05, mebibytes=60, peak_cores=0.08, peak_mebibytes=80)
-# Reading a pod anew and resizing it are two requests: a plan over all takes ten seconds.
-SLOWLY = {"pass_interval": "2s", "kube_requests_per_second": "4", "kube_burst": "1"}
+# Reading a pod anew and resizing it are two requests: a plan over all takes 20 seconds.
+SLOWLY = {"pass_interval": "2s", "kube_requests_per_second": "2", "kube_burst": "1"}
 SECOND = timedelta(seconds=1)
 
 
