@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_LEAST = 1024
+# One value may be a hundred KiB: the placement of a pod with very many terms.
+_LEAST = 128
 
 
 def _holders(values: Iterable[object]) -> list[int]:
