@@ -231,7 +231,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def _common_name(certificate: dict[str, Any]) -> str:
-    """Return whom a verified certificate is for; empty where it names nobody."""
+    """Return the name that a verified certificate is for, empty where it has none."""
     named = (value for part in certificate.get("subject", ()) for key, value in part if key == "commonName")
     return next(named, "")
 

@@ -153,7 +153,7 @@ class _Door:
         return len(self.arriving) + len(self._server.server_state.connections) - closing
 
     def _made_room(self) -> bool:
-        """Drop whoever keeps cruise waiting longest, those first that never had an answer; tell whether one was there.
+        """Drop the client that keeps cruise waiting longest, those without an answer first; return whether any.
 
         Nobody is dropped whose request is being answered.
         """
@@ -169,7 +169,7 @@ class _Door:
         return handshake is not None or longest is not None
 
     def _crowded(self) -> None:
-        """Turn away those who have sent most of a body, and not all, until the others have room."""
+        """Turn away the clients that have sent most of a body, and not all, until the others have room."""
         while self._tally.body_bytes > self._bounds.body_bytes:
             unfinished = [one for one in self._connections() if one.phase is Phase.BODY and one.held_bytes]
             if not unfinished:

@@ -44,7 +44,7 @@ def gate_rules(settings: Settings, client: KubeClient) -> GateRules:
         authority = KubeReviews(client, time.monotonic)
     elif settings.api_token_file is not None:
         authority = StaticToken(settings.api_token_file)
-    # On its own machine a token protects what is written; what is read is open to whom can log in there.
+    # On its own machine a token protects what is written; what is read is open to everybody who can log in there.
     is_open = _is_local(settings) and settings.api_authentication is ApiAuthentication.TOKEN
     return GateRules(
         authority,
