@@ -9,7 +9,7 @@ ARGS ?=
 TRACES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs format lock sbom audit image image-lock clean
+.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs format lock sbom audit image image-lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,17 +41,22 @@ test-long: install-dev ## the same with every seed, ten times the examples, and 
 	@scripts/test_setup.sh
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --tier long --timeout 3600 $(ARGS)
 
-check: install-dev ## format, lint, types, import contracts
+check: install-dev ## format, lint, types, import contracts, and the links of the documentation
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python scripts/site.py build/docs
 
 bench: install-dev ## the benchmarks as one table; ARGS="--list", ARGS="--only NAME"
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 backtest-docs: install ## docs/backtest-results.md from TRACES="DIR…"; ARGS="--half report" narrows
 	@scripts/backtest_docs.sh $(ARGS) $(TRACES)
+
+docs: install-dev ## build/docs/site, the documentation; links that lead nowhere are errors
+	@$(BIN)/python scripts/site.py build/docs
+	@echo "build/docs/site: python3 -m http.server --directory build/docs/site"
 
 format: install-dev ## rewrite the sources as `make check` wants them
 	@$(BIN)/ruff check --fix --quiet

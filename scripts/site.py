@@ -1,0 +1,58 @@
+"""Build the documentation as a site: `python scripts/site.py DIRECTORY`. Nothing is fetched.
+
+Pages lie in the site as in the checkout, so that a link which works on GitHub works there too: README.md is the home page,
+and what pages link to beside pages is taken along.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Where pages are; others, of tests and of recorded data, are for those who read the sources.
+PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md")
+LOGO = Path("docs/logo.svg")
+_LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """Return every page of the documentation, relative to the checkout."""
+    return sorted({path.relative_to(root) for place in PLACES for path in root.glob(place)})
+
+
+def links_of(page: Path, root: Path = ROOT) -> Iterator[tuple[Path, str]]:
+    """Yield the links of a page to places in the checkout: the path from there, and the anchor or nothing."""
+    for target, anchor in _LINK.findall((root / page).read_text(encoding="utf-8")):
+        yield Path((root / page).parent / target).resolve().relative_to(root), anchor
+
+
+def lay_out(stage: Path, root: Path = ROOT) -> None:
+    """Copy the pages and what they link to. Raises FileNotFoundError for a link that leads nowhere."""
+    shutil.rmtree(stage, ignore_errors=True)
+    listed = pages(root)
+    linked = {target for page in listed for target, _ in links_of(page, root) if not (root / target).is_dir()}
+    for one in {*listed, *linked, LOGO}:
+        place = stage / "pages" / one
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / one, place)
+    shutil.copyfile(root / "mkdocs.yml", stage / "mkdocs.yml")
+
+
+def main(directory: Path, root: Path = ROOT) -> int:
+    """Build the site below a directory; return 0, or 1 where a link is broken."""
+    lay_out(directory, root)
+    program = Path(sys.executable).with_name("zensical")
+    command = [program, "build", "--strict", "--clean"]
+    built = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if built.returncode != 0:
+        # Warnings, then a traceback that says no more than that there were some.
+        print(built.stdout + built.stderr.partition("Traceback")[0], file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
