@@ -11,6 +11,9 @@ from tests.controlplane.api import Api, ApiError, until
 
 Json = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
+CHART = DEPLOY / "chart"
+# The files of deploy/ itself: those of the chart are templates, or parts of one object.
+MANIFESTS = sorted(str(one.relative_to(DEPLOY)) for one in DEPLOY.rglob("*.yaml") if CHART not in one.parents)
 NAMESPACE = "cruise"
 SERVE, WEBHOOK, CERTIFICATES = ACCOUNTS = ("cruise-serve", "cruise-webhook", "cruise-certificates")
 MODES = ("observe", "initial", "resize", "full")

@@ -11,10 +11,9 @@ from tests.controlplane.api import Api, ApiError, Json, until
 from tests.controlplane.binaries import programs
 from tests.controlplane.control_plane import ControlPlane
 from tests.deploy import installing
-from tests.deploy.installing import DEPLOY, documents, resource_of
+from tests.deploy.installing import DEPLOY, MANIFESTS, documents, resource_of
 
-FILES = sorted(str(file.relative_to(DEPLOY)) for file in DEPLOY.rglob("*.yaml"))
-WORKLOADS = [one for file in FILES for one in documents(file) if one["kind"] in ("Deployment", "Job")]
+WORKLOADS = [one for file in MANIFESTS for one in documents(file) if one["kind"] in ("Deployment", "Job")]
 NAMES = [one["metadata"]["name"] for one in WORKLOADS]
 
 
@@ -31,7 +30,7 @@ def dry_run(admin: Api, one: Json) -> Json:
     return answer
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", MANIFESTS)
 def test_the_api_server_takes_every_object_as_it_stands(admin: Api, file: str):
     for one in documents(file):
         if one["kind"] == "Deployment":
@@ -107,13 +106,13 @@ def test_the_webhook_can_hold_nobody_up():
 @pytest.mark.parametrize("verb", ["apply", "delete"])
 def test_kubectl_takes_the_files_together(control_plane: ControlPlane, admin: Api, verb: str):
     """As the README has it: all files at once, to install and to remove."""
-    files = [argument for file in FILES for argument in ("-f", str(DEPLOY / file))]
+    files = [argument for file in MANIFESTS for argument in ("-f", str(DEPLOY / file))]
     command = [str(programs() / "kubectl"), f"--kubeconfig={control_plane.kubeconfig()}", verb, "--dry-run=server"]
     more = ["--validate=strict"] if verb == "apply" else ["--ignore-not-found"]
     done = subprocess.run([*command, *more, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     if verb == "apply":
-        assert len(done.stdout.splitlines()) == len(documents(*FILES))
+        assert len(done.stdout.splitlines()) == len(documents(*MANIFESTS))
 
 
 OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"}]}
@@ -184,4 +183,4 @@ def test_who_would_be_left_alone_is_not_asked_about(admin: Api, namespace: str, 
 def test_the_readme_names_the_files_that_are_there():
     text = (DEPLOY / "README.md").read_text()
     named = set(re.findall(r"deploy/([\w/]+\.yaml)", text))
-    assert named == set(FILES), json.dumps(sorted(named ^ set(FILES)))
+    assert named == set(MANIFESTS), json.dumps(sorted(named ^ set(MANIFESTS)))

@@ -6,11 +6,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.controlplane.api import Json
-from tests.deploy.installing import DEPLOY, NAMESPACE, documents
+from tests.deploy.installing import MANIFESTS, NAMESPACE, documents
 
 POLICIES = documents("network.yaml")
-FILES = sorted(str(file.relative_to(DEPLOY)) for file in DEPLOY.rglob("*.yaml"))
-WORKLOADS = [one for file in FILES for one in documents(file) if one["kind"] in ("Deployment", "Job")]
+WORKLOADS = [one for file in MANIFESTS for one in documents(file) if one["kind"] in ("Deployment", "Job")]
 NAMES = [one["metadata"]["name"] for one in WORKLOADS]
 DNS, API_SERVER, DATABASE, PROMETHEUS = {53}, {443, 6443}, {5432}, {9090}
 

@@ -1,0 +1,116 @@
+"""The chart's rules and dashboards name metrics that cruise has, and Prometheus takes them."""
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from cruise.interfaces.http.figures import ListenerFigures, PackingFigures, WebhookFigures
+from cruise.interfaces.http.metrics import metrics_text
+from cruise.runtime.node_load import NodeLoadPass
+from cruise.runtime.packing.packing_pass import PackingPass
+from tests.builders import NOW
+from tests.deploy.installing import CHART
+from tests.interfaces.http.test_metrics import FIGURES
+from tests.interfaces.packing.packing_plans import PLAN
+from tests.prometheus_server import binary
+
+RULES = CHART / "files" / "rules.yaml"
+ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+# What a scrape adds.
+OF_TARGETS = {"job", "namespace", "pod", "instance"}
+
+
+def labels_by_metric() -> dict[str, set[str]]:
+    """Every sample that a process of cruise can show, with its labels."""
+    packing = PackingFigures().with_pass(PackingPass(NOW, 3, PLAN)).with_plan(PLAN)
+    controller = replace(FIGURES, packing=packing, load_pass=NodeLoadPass(NOW, 3))
+    webhook = WebhookFigures({("mutated", "peak"): 3}, ((0.001, 2),), 0.1, NOW, NOW, 1.0)
+    text = metrics_text("1", NOW, controller, webhook, ListenerFigures(1, 0, {"full": 2}))
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def unknown_names(expression: str, known: dict[str, set[str]]) -> set[str]:
+    """What an expression selects or groups by that no process of cruise shows."""
+    missing = set()
+    for name, matchers in re.findall(r"\b((?:cruise|process)_\w+)(?:\{([^}]*)\})?", expression):
+        labels = {re.split(r"[=!]", one)[0].strip() for one in matchers.split(",") if one}
+        missing |= {name} if name not in known else labels - known[name] - OF_TARGETS
+    # As it arrives: a target has a label of that name already.
+    every = {"exported_job", *OF_TARGETS}.union(*known.values())
+    for grouped in re.findall(r"\bby ?\(([^)]*)\)", expression):
+        missing |= {one.strip() for one in grouped.split(",")} - every
+    return missing
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_an_alert_goes_by_metrics_that_cruise_has(alert: dict[str, Any]):
+    assert "cruise_" in alert["expr"]
+    assert unknown_names(alert["expr"], labels_by_metric()) == set()
+    assert alert["annotations"]["runbook_url"] == f"docs/runbooks.md#{alert['alert'].lower()}"
+    assert alert["labels"]["severity"] in ("critical", "warning", "info")
+
+
+def test_what_no_process_shows_is_found_missing():
+    known = labels_by_metric()
+    assert unknown_names("sum by (node) (cruise_nodez) > 0", known) == {"cruise_nodez", "node"}
+    assert unknown_names('cruise_mode{reason="full"}', known) == {"reason"}
+
+
+def test_prometheus_takes_the_rules():
+    done = subprocess.run([binary("promtool"), "check", "rules", RULES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(ALERTS)} rules found" in done.stdout
+
+
+SCENES = {
+    "CruiseStatisticsOld": ["cruise_statistics_age_seconds 600+60x60"],
+    "CruiseAbsent": ["up 1x60"],
+    "CruiseSeveralLeaders": [
+        'cruise_leader{pod="a"} 1x60',
+        'cruise_leader{pod="b"} 1x60',
+        'cruise_mode{mode="full",pod="a"} 1x60',
+    ],
+    "CruiseJobFailing": ['cruise_job_failures_total{exported_job="node pass",job="cruise"} 0+1x60'],
+    "CruiseWritesFail": [
+        'cruise_outcomes_total{action="resize",verdict="done",reason="rightsized"} 0+1x60',
+        'cruise_outcomes_total{action="resize",verdict="refused",reason="disruption-budget"} 0+2x60',
+    ],
+    "CruiseWebhookCertificateEnds": ["cruise_webhook_certificate_expiry_timestamp_seconds 86400x120"],
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_an_alert_fires_in_its_scene_and_not_before(name: str, tmp_path: Path):
+    series = [line.rpartition(" ") for line in SCENES[name]]
+    # `1x60` repeats a value for an hour.
+    written = [
+        {"series": one, "values": values if "+" in values else values.replace("x", "+0x")} for one, _, values in series
+    ]
+    scene = {
+        "rule_files": [str(RULES)],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": written,
+                "promql_expr_test": [
+                    {"expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)', "eval_time": time}
+                    | {"exp_samples": [{"labels": "{}", "value": value}]}
+                    for time, value in (("2m", 0), ("62m", 1))
+                ],
+            }
+        ],
+    }
+    place = tmp_path / "scene.yaml"
+    place.write_text(yaml.safe_dump(scene))
+    done = subprocess.run([binary("promtool"), "test", "rules", place], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
