@@ -1,7 +1,7 @@
 """Build the documentation as a site: `python scripts/site.py DIRECTORY`. Nothing is fetched.
 
-Pages lie in the site as in the checkout, so that a link which works on GitHub works there too: README.md is the home page,
-and what pages link to beside pages is taken along.
+Pages lie in the site as in the checkout, so that a link which works on GitHub works there too: README.md is the home
+page, and what pages link to beside pages is taken along.
 """
 
 import re
@@ -45,7 +45,7 @@ def main(directory: Path, root: Path = ROOT) -> int:
     """Build the site below a directory; return 0, or 1 where a link is broken."""
     lay_out(directory, root)
     program = Path(sys.executable).with_name("zensical")
-    command = [program, "build", "--strict", "--clean"]
+    command = [str(program), "build", "--strict", "--clean"]
     built = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if built.returncode != 0:
         # Warnings, then a traceback that says no more than that there were some.
