@@ -31,7 +31,7 @@ class Answer:
 
 @contextmanager
 def answering(respond: Callable[[Request], Answer], certificate: Path | None = None) -> Iterator[str]:
-    """Serve every POST with what `respond` says; yields the server's address.
+    """Serve every GET and POST with what `respond` says; yields the server's address.
 
     With a `certificate`, a file with its key, the server speaks TLS.
     """
@@ -54,6 +54,8 @@ def answering(respond: Callable[[Request], Answer], certificate: Path | None = N
             self.end_headers()
             self.wfile.write(answer.body)
             self.close_connection = length != len(answer.body)
+
+        do_GET = do_POST
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Say nothing."""

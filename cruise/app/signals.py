@@ -59,6 +59,12 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> bool:
     return stopped
 
 
+async def for_good(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` until a signal, and let nothing that is left then keep the process."""
+    await until_signal(work)
+    leave_if_busy(0)
+
+
 def leave_if_busy(code: int) -> None:
     """End the process now, all being closed, if tasks or threads are left: the interpreter would wait for them.
 

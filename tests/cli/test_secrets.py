@@ -2,11 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,36 +11,10 @@ import pytest
 from cruise.cli import main
 from tests.controlplane.api import until
 from tests.e2e.serve_scene import started
+from tests.http_server import Answer, answering
 
 CANARY = "canary8c1d"
 NOWHERE = "http://127.0.0.1:9"
-
-
-@contextmanager
-def failing(status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Answer every request alike; yields the address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response_only(status)
-            for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def kubeconfig(directory: Path, server: str, **user: Any) -> str:
@@ -97,14 +68,14 @@ BAD_SETTINGS = {
     "a user that Latin-1 lacks": {"CRUISE_PROMETHEUS_USER": f"{CANARY}\u20ac"},
 }
 
-ANSWERS: dict[str, tuple[int, bytes, Mapping[str, str]]] = {
-    "not signed in": (401, b'{"kind":"Status","message":"Unauthorized"}', {}),
-    "no rights": (403, b'{"kind":"Status","message":"forbidden"}', {}),
-    "broken": (500, b"<html>", {}),
-    "no JSON": (200, b"\xff\xfe{", {}),
-    "another JSON": (200, b"[1]", {}),
-    "cut short": (200, b"{", {"Content-Length": "99"}),
-    "elsewhere": (302, b"", {"Location": f"http://user:{CANARY}@elsewhere.example/"}),
+ANSWERS = {
+    "not signed in": Answer(401, b'{"kind":"Status","message":"Unauthorized"}'),
+    "no rights": Answer(403, b'{"kind":"Status","message":"forbidden"}'),
+    "broken": Answer(500, b"<html>"),
+    "no JSON": Answer(200, b"\xff\xfe{"),
+    "another JSON": Answer(200, b"[1]"),
+    "cut short": Answer(200, b"{", length=99),
+    "elsewhere": Answer(302, b"", {"Location": f"http://user:{CANARY}@elsewhere.example/"}),
 }
 
 
@@ -149,8 +120,7 @@ def test_a_setting_that_cannot_be_used_is_not_quoted(what: str, checked, tmp_pat
 
 @pytest.mark.parametrize("what", ANSWERS)
 def test_servers_that_fail_learn_nothing_of_each_other(what: str, checked, tmp_path: Path):
-    status, body, headers = ANSWERS[what]
-    with failing(status, body, headers) as server:
+    with answering(lambda _: ANSWERS[what]) as server:
         said = checked(secrets_in(tmp_path, server))
     assert "Traceback" not in said
     assert CANARY not in said
@@ -185,7 +155,7 @@ def test_credentials_of_the_api_server_that_cannot_be_used_are_not_quoted(
 
 
 def test_a_controller_whose_world_fails_keeps_its_secrets(tmp_path: Path):
-    with failing(500, b'{"kind":"Status","message":"no"}') as server:
+    with answering(lambda _: Answer(500, b'{"kind":"Status","message":"no"}')) as server:
         secrets = secrets_in(tmp_path, server, CRUISE_LOG_FORMAT="json")
         settings = {name.removeprefix("CRUISE_").lower(): value for name, value in secrets.items()}
         with started(settings, tmp_path) as running:

@@ -6,14 +6,15 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from ipaddress import ip_address
 
 from cruise.adapters.kube.asking.reviews import KubeReviews
 from cruise.adapters.kube.http.client import KubeClient
-from cruise.adapters.kube.http.connecting import own_namespace
 from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.webhook_tls.directory import TlsDirectory
 from cruise.adapters.webhook_tls.keeping import CertificateKeeper
+from cruise.app.certificate_upkeep import INTERVAL, kept, served_names, service_names
 from cruise.app.clock import wall_clock
 from cruise.errors import BadInput, one_refusal
 from cruise.interfaces.http.gate import Authority, GateRules
@@ -23,7 +24,6 @@ from cruise.settings import Settings
 from cruise.settings.table import ApiAuthentication, HttpTls
 
 SERVICE = "cruise"
-_CERTIFICATE_SECONDS = 10.0
 
 
 def check_front(settings: Settings) -> None:
@@ -48,7 +48,7 @@ def gate_rules(settings: Settings, client: KubeClient) -> GateRules:
     is_open = _is_local(settings) and settings.api_authentication is ApiAuthentication.TOKEN
     return GateRules(
         authority,
-        hosts([*settings.http_allowed_hosts, host_of(settings), *service_names(SERVICE, settings)]),
+        hosts([*settings.http_allowed_hosts, host_of(settings), *service_names(SERVICE, settings.namespace)]),
         reads_open=is_open,
         metrics_open=is_open or settings.metrics_open,
         at_once=settings.api_requests_per_caller,
@@ -56,28 +56,21 @@ def gate_rules(settings: Settings, client: KubeClient) -> GateRules:
 
 
 @asynccontextmanager
-async def certificate(settings: Settings) -> AsyncIterator[ssl.SSLContext | None]:
+async def certificate(settings: Settings, interval: timedelta = INTERVAL) -> AsyncIterator[ssl.SSLContext | None]:
     """Yield what TLS is served with, None without, kept up to date for as long as this lasts. Raises BadInput."""
     wanted = settings.http_tls is HttpTls.ON or settings.http_tls_dir is not None or not _is_local(settings)
     if settings.http_tls is HttpTls.OFF or not wanted:
         yield None
         return
     directory = settings.http_tls_dir or (settings.data_dir or default_data_dir(os.environ)) / "http-tls"
-    names = [*service_names(SERVICE, settings), "localhost", "127.0.0.1", "::1"]
+    names = served_names(SERVICE, settings.namespace)
     keeper = CertificateKeeper(TlsDirectory(directory), names, _publish_nowhere, time.monotonic)
     await keeper.start(wall_clock())
     with one_refusal():
         async with asyncio.TaskGroup() as tasks:
-            keeping = tasks.create_task(_kept_up_to_date(keeper))
+            keeping = tasks.create_task(kept(keeper, interval))
             yield keeper.context
             keeping.cancel()
-
-
-def service_names(service: str, settings: Settings) -> list[str]:
-    """Return what a Service is called within its cluster, its full name first."""
-    namespace = own_namespace(settings.namespace)
-    full = f"{service}.{namespace}.svc"
-    return [full, f"{full}.cluster.local", f"{service}.{namespace}", service]
 
 
 def host_of(settings: Settings) -> str:
@@ -91,12 +84,6 @@ def _is_local(settings: Settings) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-async def _kept_up_to_date(keeper: CertificateKeeper) -> None:
-    while True:
-        await asyncio.sleep(_CERTIFICATE_SECONDS)
-        await keeper.step(wall_clock())
 
 
 async def _publish_nowhere(bundle: bytes) -> None:

@@ -1,13 +1,9 @@
 """The webhook's certificate in a running process: where it is kept, who makes it, and how it is looked after."""
 
-import asyncio
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-
-import structlog
 
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import SERVICE_ACCOUNT, connect, own_namespace
@@ -16,13 +12,8 @@ from cruise.adapters.webhook_tls.configuration import publish_ca
 from cruise.adapters.webhook_tls.directory import TlsDirectory
 from cruise.adapters.webhook_tls.keeping import LIFETIME, CertificateKeeper, CertificatePlace
 from cruise.adapters.webhook_tls.secret import TlsSecret
-from cruise.app.clock import wall_clock
-from cruise.errors import Throttled, Unavailable
+from cruise.app.certificate_upkeep import INTERVAL, begun, kept, served_names
 from cruise.settings import Settings
-
-log = structlog.get_logger()
-
-_RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +22,7 @@ class CertificateTimes:
 
     lifetime: timedelta = LIFETIME
     learning_time: timedelta = timedelta(seconds=10)
-    interval: timedelta = timedelta(seconds=10)
+    interval: timedelta = INTERVAL
 
 
 def served_certificate(settings: Settings, client: KubeClient, times: CertificateTimes) -> CertificateKeeper:
@@ -48,35 +39,6 @@ async def keep_certificates(settings: Settings, times: CertificateTimes | None =
         await kept(keeper, times.interval)
 
 
-async def begun(keeper: CertificateKeeper) -> None:
-    """Get a certificate, for as long as it takes the API server, or who makes it, to be there."""
-    logged = ""
-    while True:
-        try:
-            await keeper.start(wall_clock())
-        except (Unavailable, Throttled) as error:
-            if str(error) != logged:
-                log.warning("waiting for the certificate", error=str(error))
-            logged = str(error)
-            await asyncio.sleep(_RETRY_SECONDS)
-        else:
-            return
-
-
-async def kept(keeper: CertificateKeeper, interval: timedelta) -> None:
-    """Look after the certificate until cancelled."""
-    while True:
-        await keeper.step(wall_clock())
-        unpublished = keeper.why_unpublished is not None
-        seconds = interval.total_seconds()
-        await asyncio.sleep(min(seconds, _RETRY_SECONDS) if unpublished else seconds)
-
-
-def server_names(service: str, namespace: str) -> Sequence[str]:
-    """Return the names that the API server may call the webhook by; on the same machine it has a loopback address."""
-    return (f"{service}.{namespace}.svc", f"{service}.{namespace}", service, "localhost", "127.0.0.1", "::1")
-
-
 def _keeper(settings: Settings, client: KubeClient, times: CertificateTimes, *, publishes: bool) -> CertificateKeeper:
     namespace = own_namespace(settings.namespace)
 
@@ -85,7 +47,7 @@ def _keeper(settings: Settings, client: KubeClient, times: CertificateTimes, *, 
 
     return CertificateKeeper(
         _place(settings, client, namespace),
-        server_names(settings.webhook_service, namespace),
+        served_names(settings.webhook_service, settings.namespace),
         publish if publishes else None,
         time.monotonic,
         lifetime=times.lifetime,

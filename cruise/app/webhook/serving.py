@@ -19,12 +19,13 @@ from cruise.adapters.kube.http.connecting import connect
 from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.store.opening import open_store
 from cruise.adapters.webhook_tls.certificates import verify_clients
+from cruise.app.certificate_upkeep import begun, kept
 from cruise.app.clock import wall_clock
 from cruise.app.http_bounds import ListenerTally, bounds_of, listener_figures
 from cruise.app.http_server import serve_http
 from cruise.app.serve.connections import policy_of
 from cruise.app.webhook.admission_upkeep import AdmissionUpkeep, Quotas
-from cruise.app.webhook.certificates import CertificateTimes, begun, kept, served_certificate
+from cruise.app.webhook.certificates import CertificateTimes, served_certificate
 from cruise.app.webhook.stored_view import StoreFollower
 from cruise.errors import CruiseError, one_refusal
 from cruise.interfaces.http.health import AsgiApp, health_app

@@ -1,13 +1,10 @@
 """`cruise certificates`: the webhook's certificate, made and published by a process that listens nowhere."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cruise.cli.options import ConfigOption, settings_of
-
-if TYPE_CHECKING:
-    from cruise.settings import Settings
 
 
 def certificates(
@@ -29,15 +26,9 @@ def certificates(
     import uvloop
 
     from cruise.app.log_lines import set_up_logs
+    from cruise.app.signals import for_good
+    from cruise.app.webhook.certificates import keep_certificates
 
     settings = settings_of(config)
     set_up_logs(settings.log_format, "debug" if verbose else settings.log_level)
-    uvloop.run(_for_good(settings))
-
-
-async def _for_good(settings: "Settings") -> None:
-    from cruise.app.signals import leave_if_busy, until_signal
-    from cruise.app.webhook.certificates import keep_certificates
-
-    await until_signal(keep_certificates(settings))
-    leave_if_busy(0)
+    uvloop.run(for_good(keep_certificates(settings)))

@@ -41,6 +41,7 @@ def serve(
     import uvloop
 
     from cruise.app.log_lines import set_up_logs
+    from cruise.app.signals import for_good
 
     if format is Format.JSON and not once:
         raise BadInput("--format json is for --once; without it there is no result to print")
@@ -49,7 +50,9 @@ def serve(
     usual = "warning" if once and settings.log_level == "info" else settings.log_level
     set_up_logs(settings.log_format, "debug" if verbose else usual)
     if not once:
-        uvloop.run(_for_good(settings))
+        from cruise.app.serve.serving import serve as serving
+
+        uvloop.run(for_good(serving(settings)))
         return
     done = uvloop.run(_once(settings))
     if done is None:
@@ -57,14 +60,6 @@ def serve(
     _print(done, format)
     if done.failed:
         raise typer.Exit(1)
-
-
-async def _for_good(settings: "Settings") -> None:
-    from cruise.app.serve.serving import serve
-    from cruise.app.signals import leave_if_busy, until_signal
-
-    await until_signal(serve(settings))
-    leave_if_busy(0)
 
 
 async def _once(settings: "Settings") -> "Once | None":

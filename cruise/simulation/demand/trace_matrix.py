@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.domain.arrays import Int64Array
-from cruise.errors import BadInput
+from cruise.errors import UNDECODABLE, BadInput
 
 SERIES_FILE = "series.csv"
 CPU_FILE = "cpu_millicores.csv.gz"
@@ -132,7 +132,7 @@ def _fast_values(cells: bytes, count: int) -> NDArray[np.float64] | None:
         cells = cells.replace(b",,", b",null,").replace(b",,", b",null,")[1:-1]
     try:
         values = np.array(_CELLS.decode(b"[" + cells + b"]"), dtype=np.float64)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
     # Not-a-number is what an empty cell became, and is neither negative nor too large.
     if len(values) != count or (values < 0).any() or (values > _LARGEST).any():

@@ -13,7 +13,6 @@ from cryptography.x509.oid import NameOID
 
 from cruise.app.clock import wall_clock
 from cruise.app.http_server import serve_http
-from cruise.app.serve import front
 from cruise.app.serve.front import certificate, check_front, gate_rules
 from cruise.errors import BadInput
 from cruise.interfaces.http.health import answer
@@ -90,9 +89,7 @@ async def test_it_makes_a_certificate_of_its_own_where_others_can_reach_it(tmp_p
     assert (tmp_path / "http-tls" / "tls.key").stat().st_mode & 0o077 == 0
 
 
-async def test_a_certificate_of_the_operators_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(front, "_CERTIFICATE_SECONDS", 0.01)
-
+async def test_a_certificate_of_the_operators_is_read_again(tmp_path: Path):
     def put() -> int:
         key, now = ec.generate_private_key(ec.SECP256R1()), wall_clock()
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody else")])
@@ -104,7 +101,7 @@ async def test_a_certificate_of_the_operators_is_read_again(tmp_path: Path, monk
         return signed.serial_number
 
     first = put()
-    async with certificate(Settings(http_tls_dir=tmp_path)) as context:
+    async with certificate(Settings(http_tls_dir=tmp_path), timedelta(seconds=0.01)) as context:
         assert context is not None
         assert (await shown(context)).serial_number == first
         second = put()

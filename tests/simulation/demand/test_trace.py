@@ -82,6 +82,7 @@ def test_memory_may_be_absent(tmp_path: Path) -> None:
         (SERIES, "t,a,b\n0,1,2\n60,3,1e400\n", None, "line 3: series 'b' has the value '1e400'"),
         (SERIES, 't,a,b\n0,1,2\n60,3,"4"\n', None, "line 3: series 'b' has the value '\"4\"'"),
         (SERIES, "t,a,b\n0,1,2\n60,3,[4]\n", None, "line 3: series 'b' has the value '[4]'"),
+        (SERIES, f"t,a,b\n0,1,2\n60,3,{'[' * 5000}\n", None, "line 3: series 'b' has the value '[[["),
         (SERIES, "t,a,b\n0,1,2\n60,3\n", None, "line 3: 2 cells, expected 3"),
         (SERIES, "t,a,b\n0,1,2\n60,3,4,5\n", None, "line 3: 4 cells, expected 3"),
         (SERIES, "t,a,b\n0,1,2\n60\n", None, "line 3: 1 cells, expected 3"),
