@@ -12,6 +12,7 @@ from cruise.cli.commands.certificates import certificates
 from cruise.cli.commands.check import check
 from cruise.cli.commands.demo import demo
 from cruise.cli.commands.explain import explain
+from cruise.cli.commands.export import export
 from cruise.cli.commands.migrate import migrate
 from cruise.cli.commands.pack import pack
 from cruise.cli.commands.pause import pause, resume
@@ -42,6 +43,7 @@ for command in (
     pack,
     backtest,
     explain,
+    export,
     pause,
     resume,
     revert,

@@ -223,6 +223,7 @@ NODE_GROUPS = (
     "kubernetes.azure.com/agentpool",
 )
 APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
+APP_INSTANCE = "app.kubernetes.io/instance"
 
 # Read as whether the object is to be left alone.
 EXCLUDED = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, "true".__eq__)
@@ -240,7 +241,7 @@ TABLE = (
     Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
     *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
-    *map(Annotation, (APP_NAME, APP_COMPONENT, INSTANCE_TYPE, *NODE_GROUPS)),
+    *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, INSTANCE_TYPE, *NODE_GROUPS)),
 )
 RECORDS = frozenset(one.name for one in TABLE if one.set_by == (Setter.CRUISE,))
 _READ_BY_DECISIONS = frozenset([*(one.name for one in PROTECTIVE), MIRROR_POD])

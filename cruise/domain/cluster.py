@@ -171,7 +171,8 @@ class Workload:
 
     `node_autoscaler` is which one its pods are, None for the pods of any other workload.
     `controller` is what controls it in turn, such as an operator's custom resource.
-    `memory_limits` are those that its pod template states, by container; None where the template is not known.
+    `memory_limits` and `cpu_limits` are those that its pod template states, by container; None where the template is
+    not known.
     `requests` are those that its pod template states, by container; None where the template is not known.
     """
 
@@ -183,6 +184,7 @@ class Workload:
     node_autoscaler: NodeAutoscaler | None = None
     controller: WorkloadRef | None = None
     memory_limits: Mapping[str, int] | None = None
+    cpu_limits: Mapping[str, int] | None = None
     requests: Mapping[str, Amounts] | None = None
 
 

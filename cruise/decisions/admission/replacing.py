@@ -33,7 +33,7 @@ def replacements(
     nodes = NodeIndex(snapshot.known_nodes)
 
     def of(pod: Pod) -> Pod | None:
-        created = _created_anew(pod, snapshot)
+        created = created_anew(pod, snapshot)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         quotas = snapshot.quotas.get(pod.namespace, ())
 
@@ -76,7 +76,7 @@ def _at_its_base(
     return replace(pod, containers=tuple(at_base))
 
 
-def _created_anew(pod: Pod, snapshot: Snapshot) -> Pod:
+def created_anew(pod: Pod, snapshot: Snapshot) -> Pod:
     """Return the pod as its template states it, where that is known; as it is otherwise."""
     workload = None if pod.workload is None else snapshot.workloads.get((pod.namespace, pod.workload))
     stated = {} if workload is None or workload.requests is None else workload.requests

@@ -63,7 +63,8 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         created_at=metadata.creation_timestamp,
         node_autoscaler=autoscaler_run_by(document) if kind == "Deployment" and replicas else None,
         controller=WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None,
-        memory_limits=None if amounts is None else _memory_limits(amounts),
+        memory_limits=None if amounts is None else _limits(amounts, ResourceName.MEMORY),
+        cpu_limits=None if amounts is None else _limits(amounts, ResourceName.CPU),
         # A limit without a request becomes the request when the API server creates the pod.
         requests=None
         if amounts is None
@@ -86,8 +87,8 @@ def _template_amounts(spec: object_json.WorkloadSpec) -> Mapping[str, tuple[Amou
     return found
 
 
-def _memory_limits(amounts: Mapping[str, tuple[Amounts, Amounts]]) -> Mapping[str, int]:
-    return {name: limits.memory_bytes for name, (_, limits) in amounts.items() if limits.memory_bytes is not None}
+def _limits(amounts: Mapping[str, tuple[Amounts, Amounts]], resource: ResourceName) -> Mapping[str, int]:
+    return {name: limit for name, (_, limits) in amounts.items() if (limit := limits.of(resource)) is not None}
 
 
 def control_of(document: object_json.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:

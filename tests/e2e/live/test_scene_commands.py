@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.controlplane.api import PATCH_TYPES
 from tests.controlplane.manifests import container, pod
 from tests.e2e.live.measured import Measured, measure, refused
 from tests.e2e.live.stage import Stage
@@ -36,6 +37,20 @@ def test_a_scan_s_table_fits_the_terminal(measured: Measured, width: int):
     assert ended.code == 0, ended.err
     assert "Deployment/web" in ended.out
     assert max(len(line) for line in ended.out.splitlines()) <= width
+
+
+def test_an_exported_patch_gives_a_template_exactly_what_was_decided(measured: Measured):
+    stage = measured.stage
+    report = measured.command("export", "-n", stage.namespace, "--history", "1h", "--format", "json").json
+    assert [one["workload"] for one in report["workloads"]] == ["Deployment/web", "StatefulSet/db"]
+    for one in report["workloads"]:
+        kind, _, name = one["workload"].partition("/")
+        path = stage.admin.path(f"{kind.lower()}s.apps", stage.namespace, name)
+        kept = stage.admin.request("PATCH", f"{path}?dryRun=All", one["patch"], PATCH_TYPES["strategic"])
+        [container] = kept["spec"]["template"]["spec"]["containers"]
+        assert container["resources"] == one["containers"][0]["after"]
+        assert one["containers"][0]["evidence"]["cpuPeakMillicores"] in range(190, 240)
+    assert stage.writes() == []
 
 
 @contextmanager

@@ -1,0 +1,213 @@
+"""`cruise export`: the sizes of workloads for the place where their manifests are kept."""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cruise.cli.inputs.sources import (
+    CPU_CORE_HOUR,
+    MEMORY_GIB_HOUR,
+    ClusterOption,
+    History,
+    HistoryOption,
+    PriceOption,
+    PrometheusUrlOption,
+    Sources,
+    UsageFileOption,
+    prices_of,
+    read_sources,
+)
+from cruise.cli.options import ConfigOption, NowOption, near, optional, parse_time, settings_of
+from cruise.cli.saving import save
+from cruise.cli.terminal import complain, print_parts, table_console, write_document, write_json
+from cruise.errors import BadInput
+
+if TYPE_CHECKING:
+    from cruise.domain.cluster import Pod, Snapshot
+    from cruise.interfaces.export.report import ExportReport
+
+
+class ExportFormat(StrEnum):
+    """In which form sizes are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    PATCHES = "patches"
+    KUSTOMIZE = "kustomize"
+    HELM = "helm"
+    PULL_REQUEST = "pull-request"
+
+
+_PULL_REQUEST = "PULL_REQUEST.md"
+
+
+def export(
+    workloads: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAMESPACE/NAME", help="Only these workloads.", show_default=False),
+    ] = None,
+    namespace: Annotated[
+        list[str] | None, optional("--namespace", "NAME", "Only workloads of this namespace; repeatable.", "-n")
+    ] = None,
+    snapshot: ClusterOption = None,
+    usage: UsageFileOption = None,
+    prometheus_url: PrometheusUrlOption = None,
+    history: HistoryOption = History.WEEK,
+    now: NowOption = None,
+    format: Annotated[
+        ExportFormat | None, optional("--format", None, "table, or with -o DIR all that goes into Git.", "-f")
+    ] = None,
+    output: Annotated[
+        Path | None, optional("--output", "DIR", "Write files there instead; - for standard output.", "-o")
+    ] = None,
+    price_cpu_core_hour: PriceOption = CPU_CORE_HOUR,
+    price_gib_hour: PriceOption = MEMORY_GIB_HOUR,
+    config: ConfigOption = None,
+) -> None:
+    """Write the sizes that workloads should have in Git: patches, Kustomize, Helm values, the text of a pull request.
+
+    The sizes are those that cruise's webhook gives new pods. Nothing is
+    changed in the cluster: once the manifests state them, there is nothing
+    left for the webhook to do. Sources are as for `cruise scan`.
+
+    With -o DIR alone, DIR gets a folder for each namespace, with a patch for
+    each workload, a Kustomize component (kustomization.yaml) of these patches
+    and Helm values; and PULL_REQUEST.md, which has the evidence.
+
+    Examples:
+      cruise export
+
+      cruise export -n shop -o rightsizing/
+
+      cruise export shop/web --format patches > web-resources.yaml
+
+      cruise export -n shop -f kustomize > sizes/kustomization.yaml
+
+      cruise export -f pull-request | gh pr create --body-file -
+
+      cruise export --snapshot cluster.json --usage usage.json
+    """
+    from cruise.cli.inputs.files import collector_off
+    from cruise.decisions.exporting.templates import size_templates
+    from cruise.interfaces.export.report import ExportReport
+
+    prices = prices_of(price_cpu_core_hour, price_gib_hour)
+    wanted = [_read_name(name) for name in workloads or ()]
+    directory = None if output is None or str(output) == "-" else output
+    if directory is not None and format in (ExportFormat.TABLE, ExportFormat.JSON):
+        raise BadInput(f"--format {format.value} is not for files: leave out --output, or redirect standard output")
+    settings, sources = settings_of(config), Sources(snapshot, usage, prometheus_url, history, parse_time(now))
+    with collector_off():
+        cluster, statistics, at, rests_on = read_sources(sources, settings)
+        pods = _chosen(cluster, wanted, namespace or [])
+        changes = size_templates(cluster, statistics, settings.policy(), at, pods)
+        report = ExportReport(changes, rests_on, prices)
+        if directory is not None:
+            _save(report, format, directory)
+        else:
+            _print(report, format or ExportFormat.TABLE)
+
+
+def _read_name(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise BadInput(f'"{text}" is not NAMESPACE/NAME; write e.g. shop/web')
+    return namespace, name
+
+
+def _chosen(cluster: "Snapshot", workloads: list[tuple[str, str]], namespaces: list[str]) -> "list[Pod]":
+    """Return the pods of what was named, all where nothing was. Raises BadInput for what is not there."""
+    known = {pod.namespace for pod in cluster.pods}
+    for name in (*namespaces, *(namespace for namespace, _ in workloads)):
+        if name not in known:
+            raise BadInput(f"there is no pod in namespace {name}{near(name, sorted(known))}")
+    names = {(pod.namespace, pod.workload.name) for pod in cluster.pods if pod.workload is not None}
+    for one in workloads:
+        if one not in names:
+            like = near(one[1], sorted(name for namespace, name in names if namespace == one[0]))
+            raise BadInput(f"there is no workload {one[0]}/{one[1]} with pods{like}")
+    return [
+        pod
+        for pod in cluster.pods
+        if (not namespaces or pod.namespace in namespaces)
+        and (not workloads or (pod.workload is not None and (pod.namespace, pod.workload.name) in workloads))
+    ]
+
+
+def _print(report: "ExportReport", format: ExportFormat) -> None:
+    if format is ExportFormat.TABLE:
+        from cruise.interfaces.export.table import export_table
+
+        console = table_console()
+        print_parts(export_table(report, console), console)
+    elif format is ExportFormat.JSON:
+        from cruise.interfaces.export.report import export_json
+
+        write_json([export_json(report)])
+    else:
+        if not report.changes.changed:
+            complain("no template needs other resources")
+        write_document([_text(report, format).encode()])
+
+
+def _text(report: "ExportReport", format: ExportFormat) -> str:
+    """Return a form as one text. Raises BadInput where it takes several files."""
+    from cruise.interfaces.export.helm_values import values_text
+    from cruise.interfaces.export.kustomize import kustomize_text
+    from cruise.interfaces.export.patches import patch_files
+    from cruise.interfaces.export.pull_request import pull_request
+
+    changed = report.changes.changed
+    if format is ExportFormat.PULL_REQUEST:
+        return pull_request(report)
+    if format is ExportFormat.HELM:
+        return values_text(changed)
+    if format is ExportFormat.KUSTOMIZE:
+        namespaces = sorted({one.namespace for one in changed})
+        if len(namespaces) > 1:
+            raise BadInput(
+                f"a kustomization is for one namespace, and {len(namespaces)} have changes: "
+                f"give --namespace, e.g. {namespaces[0]}, or --output DIR"
+            )
+        return kustomize_text(changed) if changed else ""
+    return "---\n".join(text for _, text in patch_files(changed))
+
+
+def _files(report: "ExportReport", format: ExportFormat | None) -> Iterator[tuple[str, str]]:
+    from cruise.interfaces.export.helm_values import values_files
+    from cruise.interfaces.export.kustomize import kustomize_files
+    from cruise.interfaces.export.patches import patch_files
+    from cruise.interfaces.export.pull_request import pull_request
+
+    changed = report.changes.changed
+    if format is ExportFormat.PATCHES:
+        yield from patch_files(changed)
+    if format in (None, ExportFormat.KUSTOMIZE):
+        yield from kustomize_files(changed)
+    if format in (None, ExportFormat.HELM):
+        yield from values_files(changed)
+    if format in (None, ExportFormat.PULL_REQUEST):
+        yield _PULL_REQUEST, pull_request(report)
+
+
+def _save(report: "ExportReport", format: ExportFormat | None, directory: Path) -> None:
+    if not report.changes.changed:
+        complain("no template needs other resources; nothing was written")
+        return
+    _write_all(_files(report, format), directory)
+
+
+def _write_all(files: Iterable[tuple[str, str]], directory: Path) -> None:
+    count = 0
+    for name, text in files:
+        path = directory / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"--output: {path.parent} cannot be made: {error.strerror}") from error
+        save(path, [text.encode()], "--output")
+        count += 1
+    complain(f"wrote {count:,} file{'s' if count > 1 else ''} under {directory}")

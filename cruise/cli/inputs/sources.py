@@ -1,0 +1,110 @@
+"""Cluster and usage for a report: from files, from the live cluster and its Prometheus, or from some of each."""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from cruise.cli.options import optional
+from cruise.errors import BadInput
+
+if TYPE_CHECKING:
+    from cruise.adapters.prometheus.settings import PrometheusSettings
+    from cruise.decisions.scan.waste import Prices
+    from cruise.domain.cluster import Snapshot
+    from cruise.domain.usage import StatisticsTable
+    from cruise.settings import Settings
+
+CPU_CORE_HOUR = 0.0145
+MEMORY_GIB_HOUR = 0.00724
+
+
+class History(StrEnum):
+    """How much of the past is read from Prometheus."""
+
+    HOUR = "1h"
+    DAY = "1d"
+    WEEK = "7d"
+
+
+ClusterOption = Annotated[str | None, optional("--snapshot", "FILE", "A recorded cluster, as for `cruise plan`.")]
+UsageFileOption = Annotated[str | None, optional("--usage", "FILE", "A UsageStatistics file.")]
+PrometheusUrlOption = Annotated[str | None, optional("--prometheus-url", "URL", "Read the usage from this server.")]
+HistoryOption = Annotated[History, typer.Option("--history", help="How much of the past to read from it.")]
+PriceOption = Annotated[float, typer.Option(min=0, metavar="$", help="For the estimate.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the options of a command name; None where one is not given."""
+
+    snapshot: str | None
+    usage: str | None
+    prometheus_url: str | None
+    history: History
+    now: datetime | None
+
+
+class Known(NamedTuple):
+    """What was read: cluster, statistics, the time that they are judged at, and where they come from in words."""
+
+    cluster: "Snapshot"
+    statistics: "StatisticsTable"
+    at: datetime
+    rests_on: str
+
+
+def read_sources(sources: Sources, settings: "Settings") -> Known:
+    """Read cluster and usage. Raises BadInput, also for options that contradict each other."""
+    if sources.usage is not None and sources.prometheus_url is not None:
+        raise BadInput("--usage and --prometheus-url are both given; choose one source")
+    if sources.now is not None and sources.snapshot is None:
+        raise BadInput("--now needs --snapshot: a cluster that is read now is judged now")
+    cluster, prometheus = _cluster(sources, settings)
+    return Known(cluster, *_statistics(cluster, prometheus, sources, settings))
+
+
+def prices_of(cpu_core_hour: float, gib_hour: float) -> "Prices":
+    """Return the prices that the options state. Raises BadInput."""
+    from cruise.decisions.scan.waste import Prices
+
+    if not math.isfinite(cpu_core_hour + gib_hour):
+        raise BadInput("a price is a number, such as 0.0145")
+    return Prices(cpu_core_hour, gib_hour)
+
+
+def _cluster(sources: Sources, settings: "Settings") -> "tuple[Snapshot, PrometheusSettings | None]":
+    """Return the cluster, and how its Prometheus is queried where the usage comes from there."""
+    usage, prometheus_url = sources.usage, sources.prometheus_url
+    if sources.snapshot is None:
+        from cruise.cli.inputs.live_cluster import Prometheus, read_cluster
+
+        live = read_cluster(settings, Prometheus.NEEDED if usage is None else Prometheus.NOT, prometheus_url)
+        return live.snapshot, live.prometheus
+    from cruise.cli.inputs.files import load_snapshot
+
+    cluster = load_snapshot(sources.snapshot)
+    if usage is not None:
+        return cluster, None
+    if prometheus_url is None and settings.prometheus_url is None:
+        raise BadInput("no usage: give --usage FILE, or --prometheus-url URL to read it from a Prometheus server")
+    return cluster, settings.prometheus(prometheus_url)
+
+
+def _statistics(
+    snapshot: "Snapshot", prometheus: "PrometheusSettings | None", sources: Sources, settings: "Settings"
+) -> "tuple[StatisticsTable, datetime, str]":
+    """Return the statistics, the time they are judged at, and where they come from in words."""
+    usage = sources.usage
+    if usage is not None:
+        from cruise.cli.inputs.files import load_usage
+
+        statistics, at = load_usage(usage, snapshot, sources.now)
+        return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
+    from cruise.cli.inputs.prometheus_usage import read_usage_of
+
+    assert prometheus is not None
+    return read_usage_of(snapshot, prometheus, sources.history.value, sources.now, settings.policy())

@@ -1,0 +1,240 @@
+"""What each workload's pod template should state: the sizes that admission gives its pods.
+
+Once a template states them, admission leaves its pods as they are.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.admission.replacing import created_anew
+from cruise.decisions.exporting.evidence import Evidence, evidence_of, with_workload_rows
+from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.annotations import APP_INSTANCE, RECORDS
+from cruise.domain.cluster import ContainerRole, Pod, Snapshot, Workload, WorkloadRef
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.qos import qos_of
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
+from cruise.domain.sizes import spec_targets
+from cruise.domain.usage import StatisticsTable
+
+# What the API server demands of the names of namespaces and workloads; they become names of files as well.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+# Kinds whose templates can be changed, and are an author's own.
+_PATCHABLE = frozenset({"CronJob", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
+# Pods that are too young to count do not speak against what the others show.
+_TOO_YOUNG = frozenset({Reason.NO_STATISTICS, Reason.NEW_WORKLOAD})
+
+
+class Unpatched(StrEnum):
+    """Why no patch is made for a template, beside the reasons of admission."""
+
+    NO_TEMPLATE = "no-template"
+    IMMUTABLE = "immutable-template"
+    GENERATED = "generated"
+    ODD_NAME = "odd-name"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSizes:
+    """One container of a template: what it states, what it should state, and what that rests on."""
+
+    name: str
+    role: ContainerRole
+    requests: Amounts
+    limits: Amounts
+    new_requests: Amounts
+    new_limits: Amounts
+    evidence: Evidence
+
+    @property
+    def changes(self) -> bool:
+        """Tell whether anything is to be stated otherwise."""
+        return (self.requests, self.limits) != (self.new_requests, self.new_limits)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSizes:
+    """One workload whose template should change; `pods` of it run or wait. `release` is its label of an instance."""
+
+    namespace: str
+    workload: WorkloadRef
+    pods: int
+    containers: tuple[ContainerSizes, ...]
+    release: str = ""
+
+    @property
+    def freed(self) -> Resources:
+        """What all pods together would request less; negative where they need more."""
+        each = NO_RESOURCES
+        for one in self.containers:
+            each += one.requests.resources - one.new_requests.resources
+        return Resources(each.cpu_millicores * self.pods, each.memory_bytes * self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftTemplate:
+    """One workload whose template is left as it is, and why; `detail` is as with the reason elsewhere."""
+
+    namespace: str
+    workload: str
+    pods: int
+    reason: Reason | Unpatched
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateChanges:
+    """What templates should state, by namespace and name, and which are left alone."""
+
+    at: datetime
+    changed: tuple[TemplateSizes, ...]
+    left: tuple[LeftTemplate, ...]
+
+    @property
+    def freed(self) -> Resources:
+        """What would be requested less, all in all."""
+        return sum((one.freed for one in self.changed), NO_RESOURCES)
+
+
+def size_templates(
+    snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime, chosen: Iterable[Pod] | None = None
+) -> TemplateChanges:
+    """Size the templates of all workloads, or of those of the `chosen` pods, as mode `full` would their pods.
+
+    A template has one size for pods that differ (a StatefulSet's, a DaemonSet's): the largest that one of them needs.
+    """
+    policy = replace(policy, mode=Mode.FULL)
+    statistics = with_workload_rows(statistics)
+    eligibility = Eligibility(snapshot, statistics, {}, policy, now)
+    sizing = _Sizing(snapshot, statistics, eligibility, policy, NodeIndex(snapshot.known_nodes))
+    groups: dict[tuple[str, WorkloadRef | None, str], list[Pod]] = {}
+    for pod in snapshot.pods if chosen is None else chosen:
+        if not pod.terminal and not pod.terminating:
+            groups.setdefault((pod.namespace, pod.workload, "" if pod.workload else pod.name), []).append(pod)
+    found = [sizing.of(pods) for pods in groups.values()]
+    changed = [one for one in found if isinstance(one, TemplateSizes)]
+    left = [one for one in found if isinstance(one, LeftTemplate)]
+    return TemplateChanges(
+        now,
+        tuple(sorted(changed, key=lambda one: (one.namespace, one.workload))),
+        tuple(sorted(left, key=lambda one: (one.namespace, one.workload))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizing:
+    snapshot: Snapshot
+    statistics: StatisticsTable
+    eligibility: Eligibility
+    policy: Policy
+    nodes: NodeIndex
+
+    def of(self, pods: Sequence[Pod]) -> TemplateSizes | LeftTemplate:
+        """Size the template of one workload, by its pods."""
+        first = pods[0]
+
+        def left(reason: Reason | Unpatched, detail: str = "") -> LeftTemplate:
+            return LeftTemplate(first.namespace, first.workload_name, len(pods), reason, detail)
+
+        if first.workload is None:
+            return left(Reason.NO_CONTROLLER)
+        workload = self.snapshot.workloads.get((first.namespace, first.workload))
+        reason = _why_unpatched(first, workload)
+        if workload is None or reason is not None:
+            detail = "" if workload is None or workload.controller is None else str(workload.controller)
+            return left(reason or Unpatched.NO_TEMPLATE, detail)
+        newest: dict[str, Pod] = {}
+        for pod in sorted(pods, key=lambda one: (one.created_at.timestamp() if one.created_at else 0.0, one.name)):
+            newest[pod.identity] = pod
+        templated = [_templated(one, workload, self.snapshot) for one in newest.values()]
+        decided = [(pod, self._decided(pod)) for pod in templated]
+        leaves = Counter(
+            (one.reason, one.detail)
+            for _, one in decided
+            if isinstance(one, Leave) and one.reason is not Reason.SETTLED
+        )
+        sized = [
+            (pod, one.containers if isinstance(one, Mutate) else spec_targets(pod))
+            for pod, one in decided
+            if isinstance(one, Mutate) or one.reason is Reason.SETTLED
+        ]
+        if not sized or any(reason not in _TOO_YOUNG for reason, _ in leaves):
+            return left(*leaves.most_common(1)[0][0])
+        containers = self._joined(sized, workload)
+        if not any(one.changes for one in containers):
+            return left(Reason.SETTLED)
+        return TemplateSizes(first.namespace, first.workload, len(pods), containers, first.labels.get(APP_INSTANCE, ""))
+
+    def _decided(self, pod: Pod) -> Mutate | Leave:
+        ranges = self.snapshot.limit_ranges.get(pod.namespace, ())
+        # Without quotas: what they have left now says nothing of the day on which the change is rolled out.
+        return decide_admission(pod, self.eligibility, self.statistics, self.nodes, ranges, self.policy)
+
+    def _joined(
+        self, sized: Sequence[tuple[Pod, Sequence[ContainerTarget]]], workload: Workload
+    ) -> tuple[ContainerSizes, ...]:
+        """Join what pods of one template need, container by container."""
+        joined = []
+        for at, container in enumerate(sized[0][0].sized_containers):
+            targets = [targets[at] for _, targets in sized]
+            rows = [self._row(pod, container.name) for pod, _ in sized]
+            joined.append(
+                ContainerSizes(
+                    container.name,
+                    container.role,
+                    container.requests,
+                    container.limits,
+                    _largest([one.requests for one in targets]),
+                    _largest([one.limits for one in targets]),
+                    evidence_of([self.statistics.row(row) for row in rows if row is not None]),
+                )
+            )
+        return tuple(joined)
+
+    def _row(self, pod: Pod, container: str) -> int | None:
+        return self.statistics.find(pod.namespace, "", pod.workload, container, pod.identity)
+
+
+def _why_unpatched(pod: Pod, workload: Workload | None) -> Unpatched | None:
+    if workload is None or workload.requests is None:
+        return Unpatched.NO_TEMPLATE
+    if workload.controller is not None:
+        return Unpatched.GENERATED
+    if workload.ref.kind not in _PATCHABLE:
+        return Unpatched.IMMUTABLE
+    names = (pod.namespace, workload.ref.name, *(one.name for one in pod.containers))
+    return None if all(_NAME.fullmatch(name) for name in names) else Unpatched.ODD_NAME
+
+
+def _templated(pod: Pod, workload: Workload, snapshot: Snapshot) -> Pod:
+    """Return a pod as the template alone makes it, without what cruise has added to it."""
+    created = created_anew(pod, snapshot)
+    limits: Mapping[str, int] = workload.cpu_limits or {}
+    containers = tuple(
+        [
+            replace(one, limits=Amounts(limits.get(one.name), one.limits.memory_bytes))
+            if one.name in (workload.requests or {})
+            else one
+            for one in created.containers
+        ]
+    )
+    annotations = {name: text for name, text in pod.annotations.items() if name not in RECORDS}
+    qos = qos_of(containers, pod.pod_requests, pod.pod_limits)
+    return replace(created, containers=containers, annotations=annotations, qos=qos)
+
+
+def _largest(amounts: Sequence[Amounts]) -> Amounts:
+    """Return the largest of each resource; none where one of them states none."""
+    cpu = [one.cpu_millicores for one in amounts]
+    memory = [one.memory_bytes for one in amounts]
+    return Amounts(
+        None if None in cpu else max(one for one in cpu if one is not None),
+        None if None in memory else max(one for one in memory if one is not None),
+    )

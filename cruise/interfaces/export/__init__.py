@@ -1,0 +1,1 @@
+"""Recommendations for templates in the forms in which people keep manifests."""
