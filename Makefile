@@ -9,10 +9,10 @@ ARGS ?=
 TRACES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs format lock sbom audit image image-lock clean
+.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs docs-reference format lock sbom audit image image-lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: ## .venv with cruise in it, dependencies pinned by hash, the packer's kernels compiled
 	@scripts/install.sh runtime
@@ -57,6 +57,9 @@ backtest-docs: install ## docs/backtest-results.md from TRACES="DIR…"; ARGS="-
 docs: install-dev ## build/docs/site, the documentation; links that lead nowhere are errors
 	@$(BIN)/python scripts/site.py build/docs
 	@echo "build/docs/site: python3 -m http.server --directory build/docs/site"
+
+docs-reference: install-dev ## docs/reference: settings, annotations, commands, reasons, metrics and API, from the code
+	@$(BIN)/python -m scripts.reference
 
 format: install-dev ## rewrite the sources as `make check` wants them
 	@$(BIN)/ruff check --fix --quiet

@@ -1,0 +1,101 @@
+"""The page of annotations and labels, from the table that reads them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from cruise.domain.annotations import BOUNDS, OVERRIDES, TABLE, Annotation, Setter
+from cruise.domain.policy import EvictionRanking, Mode
+from scripts.reference.markdown import code, page, section, table
+
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "cruise.io/mode": (
+        ", ".join(code(mode.label) for mode in Mode),
+        "How far cruise goes with it; the lowest of cluster, namespace and workload counts.",
+    ),
+    "cruise.io/eviction-ranking": (
+        ", ".join(code(one.label) for one in EvictionRanking),
+        "Who goes first where a node does not hold its pods. Unset: `medium` for StatefulSets and single replicas, "
+        "else `low`.",
+    ),
+    "cruise.io/resources": ("`cpu`, `memory`, `cpu,memory`", "What is sized; the other is left as it is."),
+    "cruise.io/headroom-factor": ("0 to 100", "Multiplies the pod's headroom."),
+    "cruise.io/cpu-min": ("a quantity", "No smaller CPU request."),
+    "cruise.io/cpu-max": ("a quantity", "No larger CPU request."),
+    "cruise.io/memory-min": ("a quantity", "No smaller memory request."),
+    "cruise.io/memory-max": ("a quantity", "No larger memory request."),
+}
+_OTHERS: Mapping[str, str] = {
+    "cruisekube.truefoundry.com/excluded": "`true`: left alone, as with `cruise.io/mode: off`.",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "`false`: never evicted or moved.",
+    "karpenter.sh/do-not-disrupt": "Anything but `false`: never evicted or moved.",
+    "karpenter.sh/do-not-evict": "The same, of Karpenter before 0.32.",
+    "cruisekube.truefoundry.com/do-not-disrupt": "The same.",
+    "cruise.io/original-resources": "Written by the webhook: what the pod asked for, for `cruise revert`.",
+    "cruise.io/original-resources-signature": "Written by the webhook: that it wrote the one above.",
+    "cruise.io/steered": "Written by the webhook: the pod that this one replaces, and the node that it is to prefer.",
+    "kubernetes.io/config.mirror": "Tells a static pod, which the API server cannot resize.",
+    "autoscaling.alpha.kubernetes.io/metrics": "The metrics of an old HPA, which may target utilisation.",
+    "pv.kubernetes.io/bind-completed": "Tells that a claim is bound.",
+    "volume.kubernetes.io/selected-node": "The node that a claim waits for.",
+    "volume.beta.kubernetes.io/storage-class": "The storage class of an old claim.",
+    "kubernetes.io/metadata.name": "The name of a namespace, for selectors.",
+    "kubernetes.io/os": "The node's operating system: Windows pods are left alone.",
+    "kubernetes.io/hostname": "The node's name, for volumes and spreading.",
+    "topology.kubernetes.io/zone": "The node's zone.",
+    "topology.kubernetes.io/region": "The node's region.",
+    "failure-domain.beta.kubernetes.io/zone": "The node's zone, on old volumes.",
+    "failure-domain.beta.kubernetes.io/region": "The node's region, on old volumes.",
+    "app.kubernetes.io/name": "Tells Karpenter, cluster-autoscaler and Prometheus by their Deployments and Services.",
+    "app.kubernetes.io/component": "The same.",
+    "node.kubernetes.io/instance-type": "The node's type: nodes of one kind are alike.",
+    "karpenter.sh/nodepool": "A node that Karpenter made, and its pool.",
+    "karpenter.sh/provisioner-name": "The same, of Karpenter before 0.32.",
+    "cloud.google.com/gke-nodepool": "The node's pool, on GKE.",
+    "eks.amazonaws.com/nodegroup": "The node's group, on EKS.",
+    "kubernetes.azure.com/agentpool": "The node's pool, on AKS.",
+}
+_INTRODUCTION = """What guides cruise stands in annotations on a pod's template, its workload or its namespace, or
+is stored by the API under the same names without `cruise.io/`; the nearest counts, in this
+order, except for the mode, of which the lowest counts. An annotation that cannot be read
+leaves its pods alone, with the reason and an Event.
+
+What a workload's own annotations ask beyond the requests of its pod template is granted from
+room that is free: no other pod is evicted or made smaller for it. Annotations of the
+namespace, and the API, may do more."""
+
+
+def annotations_page() -> str:
+    """Return the page. Raises ValueError where one has no description, or a description is of none."""
+    described = {*_WORDS, *_OTHERS}
+    names = {one.name for one in TABLE}
+    if described != names:
+        raise ValueError(f"annotations.py: described or read, not both: {', '.join(sorted(described ^ names))}")
+    bounds = {one.name for one in BOUNDS}
+    guiding = table(
+        ("annotation", "values", "meaning"),
+        ((_named(one.name, one.name in bounds), *_WORDS[one.name]) for one in OVERRIDES.values()),
+    )
+    others = [one for one in TABLE if one.name not in _WORDS]
+    written = [one for one in others if one.set_by == (Setter.CRUISE,)]
+    heeded = [one for one in others if Setter.POD in one.set_by]
+    rest = [one for one in others if one not in written and one not in heeded]
+    return page(
+        "Annotations and labels",
+        _INTRODUCTION,
+        section("That guide cruise", guiding),
+        section("Of others, that are obeyed", _table(heeded)),
+        section("That cruise writes", _table(written)),
+        section("Of Kubernetes and others, that are read", _table(rest)),
+    )
+
+
+def _named(name: str, by_container: bool) -> str:
+    return f"{code(name)}, {code(f'{name}.CONTAINER')}" if by_container else code(name)
+
+
+def _table(annotations: Iterable[Annotation]) -> str:
+    return table(("annotation or label", "meaning"), _rows(annotations))
+
+
+def _rows(annotations: Iterable[Annotation]) -> Iterator[tuple[str, str]]:
+    for one in annotations:
+        yield code(one.name), _OTHERS[one.name]

@@ -1,0 +1,73 @@
+"""The page of metrics, from what both programs show of themselves when everything has happened once."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from cruise.domain.actions import Reason, Verdict
+from cruise.domain.policy import Mode
+from cruise.domain.resources import NO_RESOURCES
+from cruise.interfaces.http.figures import (
+    ControllerFigures,
+    JobFigures,
+    ListenerFigures,
+    PackingFigures,
+    PassFigures,
+    WebhookFigures,
+)
+from cruise.interfaces.http.metrics import metrics_text
+from cruise.runtime.node_load import NodeLoadPass
+from scripts.reference.markdown import code, page, section, table
+
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+_PASS = PassFigures(_NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {Reason.SETTLED: 1}, {"decide": 1.0})
+_CONTROLLER = ControllerFigures(
+    Mode.FULL,
+    leader=True,
+    jobs=[JobFigures("node pass", last_success_at=_NOW)],
+    outcomes={("resize", Verdict.DONE, Reason.RIGHTSIZED): 1},
+    last_pass=_PASS,
+    statistics_at=_NOW,
+    watch_lag_seconds=1.0,
+    paused=False,
+    packing=PackingFigures(1, {("shown", "optimal"): 1}, 1, 1, 1.0, 1, 1),
+    load_pass=NodeLoadPass(_NOW, 1),
+)
+_WEBHOOK = WebhookFigures({("mutated", "peak"): 1}, ((0.001, 1),), 0.1, _NOW, _NOW, 1.0)
+_LISTENER = ListenerFigures(1, 0, {"connections": 1})
+_INTRODUCTION = """`/metrics` of both programs, in Prometheus' text format. What changes only when something
+happened appears once it has. Values of labels are in [reasons.md](reasons.md); rules that
+alert on them are in `deploy/chart/files/rules.yaml`, with a [runbook](../runbooks.md) for
+each. `serve` asks for a token before it shows them unless `metrics_open` is set."""
+_HEADINGS = ("series", "type", "labels", "meaning")
+
+
+def metrics_page() -> str:
+    """Return the page."""
+    serve = _families(metrics_text("1", _NOW, controller=_CONTROLLER))
+    webhook = _families(metrics_text("1", _NOW, webhook=_WEBHOOK))
+    both = _families(metrics_text("1", _NOW, listener=_LISTENER))
+    shared = {name: row for name, row in both.items() if not name.startswith("process_")}
+    return page(
+        "Metrics",
+        _INTRODUCTION,
+        section("Of serve", table(_HEADINGS, (row for name, row in serve.items() if name not in both))),
+        section("Of the webhook", table(_HEADINGS, (row for name, row in webhook.items() if name not in both))),
+        section(
+            "Of both",
+            table(_HEADINGS, shared.values()),
+            "And `process_…`, as every client of Prometheus shows: memory, CPU time, open files, start time.",
+        ),
+    )
+
+
+def _families(text: bytes) -> dict[str, tuple[str, ...]]:
+    return dict(_rows(text))
+
+
+def _rows(text: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for family in text_string_to_metric_families(text.decode()):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
+        yield family.name, (code(name), family.type, ", ".join(map(code, labels)), family.documentation)

@@ -1,0 +1,27 @@
+"""The pages of docs/reference say what the code says, and leave nothing out."""
+
+import re
+
+import pytest
+
+from cruise.interfaces.http import metrics
+from scripts.reference.markdown import table
+from scripts.reference.pages import PAGES, PLACE
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_the_code_gives_now(name):
+    assert (PLACE / name).read_text() == PAGES[name](), "run make docs-reference"
+
+
+def test_every_metric_that_is_made_is_on_the_page():
+    with open(metrics.__file__) as source:
+        made = set(re.findall(r'"(cruise_\w+)"', source.read()))
+    assert len(made) > 20
+    page = PAGES["metrics.md"]()
+    assert [name for name in made if name not in page] == []
+
+
+def test_what_has_no_description_ends_the_making():
+    with pytest.raises(ValueError, match="colour has no description"):
+        table(("setting", "meaning"), [("colour", " ")])
