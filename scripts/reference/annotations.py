@@ -46,6 +46,7 @@ _OTHERS: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/region": "The node's region, on old volumes.",
     "app.kubernetes.io/name": "Tells Karpenter, cluster-autoscaler and Prometheus by their Deployments and Services.",
     "app.kubernetes.io/component": "The same.",
+    "app.kubernetes.io/instance": "The release of a chart, which names exported files.",
     "node.kubernetes.io/instance-type": "The node's type: nodes of one kind are alike.",
     "karpenter.sh/nodepool": "A node that Karpenter made, and its pool.",
     "karpenter.sh/provisioner-name": "The same, of Karpenter before 0.32.",
