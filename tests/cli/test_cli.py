@@ -343,6 +343,15 @@ def test_scan_writes_into_a_pipe_or_a_device_as_it_is(files):
     assert Path("/dev/null").is_char_device()
 
 
+def test_a_scan_for_mail_is_html_and_nothing_else(capsys, files, tmp_path):
+    assert main(["scan", *files, "--email-ready", "-o", str(tmp_path / "mail.html")]) == 0
+    assert "<script" not in (tmp_path / "mail.html").read_text()
+    assert main(["scan", *files, "--email-ready", "--format", "html"]) == 0
+    assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
+    said = refusal(capsys, "scan", *files, "--email-ready", "--format", "csv")
+    assert said == "--email-ready is html, and --format is csv; leave out one of them"
+
+
 def test_prices_change_the_estimate(capsys, files):
     main(["scan", *files, "--format", "json", "--price-cpu-core-hour", "1", "--price-gib-hour", "0"])
     totals = json.loads(capsys.readouterr().out)["waste"]["totals"]

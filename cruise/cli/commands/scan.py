@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from cruise.cli.inputs.sources import (
     CPU_CORE_HOUR,
     MEMORY_GIB_HOUR,
@@ -19,6 +21,7 @@ from cruise.cli.inputs.sources import (
 from cruise.cli.options import ConfigOption, NowOption, ReportFormat, optional, parse_time, settings_of
 from cruise.cli.saving import save
 from cruise.cli.terminal import busy, file_console, print_parts, table_console, write_document, write_json
+from cruise.errors import BadInput
 
 if TYPE_CHECKING:
     from cruise.interfaces.scan.report import ScanReport
@@ -37,6 +40,9 @@ def scan(
         ReportFormat | None, optional("--format", None, "table unless the name of --output says otherwise.", "-f")
     ] = None,
     output: Annotated[Path | None, optional("--output", "FILE", "Write to a file instead.", "-o")] = None,
+    email_ready: Annotated[
+        bool, typer.Option("--email-ready", help="Write html that mail programs show: no script, no style sheet.")
+    ] = False,
     price_cpu_core_hour: PriceOption = CPU_CORE_HOUR,
     price_gib_hour: PriceOption = MEMORY_GIB_HOUR,
     config: ConfigOption = None,
@@ -57,12 +63,14 @@ def scan(
       cruise scan --snapshot cluster.json --usage usage.json -o report.html
 
       cruise scan --snapshot cluster.json --prometheus-url http://localhost:9090
+
+      cruise scan --email-ready -o mail.html
     """
     from cruise.cli.inputs.files import collector_off
     from cruise.decisions.scan.findings import scan as look_at
     from cruise.interfaces.scan.report import ScanReport
 
-    prices, chosen = prices_of(price_cpu_core_hour, price_gib_hour), _format(format, output)
+    prices, chosen = prices_of(price_cpu_core_hour, price_gib_hour), _format(format, output, email_ready)
     settings, sources = settings_of(config), Sources(snapshot, usage, prometheus_url, history, parse_time(now))
     with collector_off():
         cluster, statistics, at, rests_on = read_sources(sources, settings)
@@ -71,13 +79,18 @@ def scan(
         _write(report, chosen, output)
 
 
-def _format(chosen: ReportFormat | None, output: Path | None) -> ReportFormat:
+def _format(chosen: ReportFormat | None, output: Path | None, email_ready: bool) -> ReportFormat | None:
+    """Return the format, None for a mail. Raises BadInput where one is given that mail programs do not show."""
+    if email_ready:
+        if chosen not in (None, ReportFormat.HTML):
+            raise BadInput(f"--email-ready is html, and --format is {chosen.value}; leave out one of them")
+        return None
     if chosen is not None:
         return chosen
     return ReportFormat(_BY_SUFFIX.get(output.suffix.lower(), "table")) if output is not None else ReportFormat.TABLE
 
 
-def _write(report: "ScanReport", chosen: ReportFormat, output: Path | None) -> None:
+def _write(report: "ScanReport", chosen: ReportFormat | None, output: Path | None) -> None:
     if output is not None:
         save(output, [_document(report, chosen)], "--output")
     elif chosen is ReportFormat.TABLE:
@@ -90,11 +103,13 @@ def _write(report: "ScanReport", chosen: ReportFormat, output: Path | None) -> N
         write([_document(report, chosen)])
 
 
-def _document(report: "ScanReport", chosen: ReportFormat) -> bytes:
-    from cruise.interfaces.scan.html import scan_html
+def _document(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
+    from cruise.interfaces.scan.html import scan_html, scan_mail
     from cruise.interfaces.scan.report import scan_csv, scan_json, scan_yaml
 
     match chosen:
+        case None:
+            return scan_mail(report)
         case ReportFormat.TABLE:
             return _plain_table(report)
         case ReportFormat.JSON:

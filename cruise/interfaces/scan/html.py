@@ -1,5 +1,6 @@
-"""A scan's findings as one self-contained page: no script, style or picture comes from elsewhere."""
+"""A scan's findings as one self-contained page, for browsers or for mail: nothing in it comes from elsewhere."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cruise import __version__
@@ -14,6 +15,8 @@ from cruise.interfaces.scan.table import basis_line, implausible_line
 
 # A browser sorts and searches this many rows without a pause; the documents for programs have all.
 _MOST_ROWS = 1000
+# A mail is for those who read the top of it, and mail programs cut long ones.
+_MOST_ROWS_MAILED = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +38,46 @@ class _Room:
 
 
 def scan_html(report: ScanReport) -> bytes:
-    """Return the page."""
+    """Return the page for browsers, which can sort and filter."""
+    return page_template("scan.html.j2").render(_shown(report), most=_MOST_ROWS).encode()
+
+
+def scan_mail(report: ScanReport) -> bytes:
+    """Return the page for mail programs: without any script or style sheet, and with its subject as title."""
+    reclaimable = report.findings.totals.reclaimable
+    month = report.findings.prices.month(reclaimable)
+    subject = (
+        f"Cluster report: {count_text(len(report.findings.risks), 'finding')} at risk, about {money_text(abs(month))} "
+        f"a month {'too much' if month >= 0 else 'too little'} requested"
+    )
+    shown = _shown(report)
+    return page_template("scan_mail.html.j2").render(shown, subject=subject, most=_MOST_ROWS_MAILED).encode()
+
+
+def _shown(report: ScanReport) -> Mapping[str, object]:
     findings = report.findings
-    page = page_template("scan.html.j2").render(
-        findings=findings,
-        totals=findings.totals,
-        reclaimable=findings.totals.reclaimable,
-        month=findings.prices.month(findings.totals.reclaimable),
-        workloads=[row for row in findings.workloads if row.requested != Resources()],
-        rescued=sum(pod.best is not None for pod in findings.pending),
-        rooms=_rooms(findings.totals),
-        basis=". ".join(
+    return {
+        "findings": findings,
+        "totals": findings.totals,
+        "reclaimable": findings.totals.reclaimable,
+        "month": findings.prices.month(findings.totals.reclaimable),
+        "workloads": [row for row in findings.workloads if row.requested != Resources()],
+        "rescued": sum(pod.best is not None for pod in findings.pending),
+        "rooms": _rooms(findings.totals),
+        "basis": ". ".join(
             [basis_line(findings.basis), *([implausible_line(findings.implausible)] if findings.implausible else ())]
         ),
-        rests_on=report.rests_on,
-        estimate=ESTIMATE,
-        columns={"risks": RISKS, "waste": WASTE, "pending": PENDING},
-        reasons=WORDS,
-        most=_MOST_ROWS,
-        version=__version__,
-        cores=cores_text,
-        gib=gibibytes_text,
-        share=share_text,
-        money=money_text,
-        count=count_text,
-    )
-    return page.encode()
+        "rests_on": report.rests_on,
+        "estimate": ESTIMATE,
+        "columns": {"risks": RISKS, "waste": WASTE, "pending": PENDING},
+        "reasons": WORDS,
+        "version": __version__,
+        "cores": cores_text,
+        "gib": gibibytes_text,
+        "share": share_text,
+        "money": money_text,
+        "count": count_text,
+    }
 
 
 def _rooms(totals: Totals) -> tuple[_Room, ...]:

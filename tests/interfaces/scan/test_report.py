@@ -15,7 +15,7 @@ from cruise.domain.cluster import OomKill
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.scheduling import Taint, TaintEffect
-from cruise.interfaces.scan.html import scan_html
+from cruise.interfaces.scan.html import scan_html, scan_mail
 from cruise.interfaces.scan.report import ScanReport, scan_csv, scan_json, scan_yaml
 from cruise.interfaces.scan.table import scan_table
 from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
@@ -154,6 +154,38 @@ def test_names_are_escaped_in_the_page():
     page = scan_html(replace(found, findings=replace(found.findings, risks=(evil, *others)))).decode()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
+
+
+def test_a_mail_has_nothing_that_mail_programs_drop():
+    mail = scan_mail(report()).decode()
+    assert not re.search(r"<(script|style|link|img|svg|button|input|form|iframe)|class=|src=|href=|url\(|var\(", mail)
+    assert "<title>Cluster report: 4 findings at risk, about $18 a month too much requested</title>" in mail
+    assert "killed at 256Mi 2h ago, 3 restarts" in mail
+    assert "No container was killed" in scan_mail(report(with_trouble=False)).decode()
+
+
+def test_a_mail_of_a_large_cluster_is_not_cut():
+    found = report()
+    findings = found.findings
+    long = "x" * 60
+    many = replace(
+        findings,
+        risks=tuple(replace(findings.risks[0], workload=f"Deployment/{long}{at}") for at in range(900)),
+        workloads=tuple(replace(findings.workloads[0], workload=f"Deployment/{long}{at}") for at in range(900)),
+        pending=tuple(replace(findings.pending[0], pod=f"{long}{at}") for at in range(900)),
+    )
+    mail = scan_mail(replace(found, findings=many))
+    assert len(mail) < 100_000, "Gmail shows no more"
+    assert mail.count(b"The first 25 of 900.") == 3
+
+
+def test_names_are_escaped_in_a_mail():
+    found = report()
+    evil = replace(found.findings.risks[0], workload="Deployment/<img src=x>", container="a\r\nBcc: x")
+    mail = scan_mail(replace(found, findings=replace(found.findings, risks=(evil,)), rests_on="<b>")).decode()
+    assert "<img" not in mail
+    assert "\nBcc" not in mail
+    assert "Rests on &lt;b&gt;." in mail
 
 
 def test_a_cluster_that_requests_too_little_needs_more():
