@@ -142,7 +142,8 @@ class Node:
     """One node; `kubelet_version` is (major, minor), None where unknown.
 
     `allocatable_extended` also has huge pages and local storage. `cpu_capacity_millicores` and `memory_capacity_bytes`
-    are what the machine has, of which a part may be kept from pods; None where unknown.
+    are what the machine has, of which a part may be kept from pods; None where unknown. `address` is where its kubelet
+    listens within the cluster, empty where unknown.
     """
 
     name: str
@@ -156,6 +157,8 @@ class Node:
     kubelet_version: tuple[int, int] | None = None
     cpu_capacity_millicores: int | None = None
     memory_capacity_bytes: int | None = None
+    address: str = ""
+    kubelet_port: int = 10250
 
 
 class NodeAutoscaler(StrEnum):

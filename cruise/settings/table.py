@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cruise.adapters.kubelets.settings import Access, Endpoint
 from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.policy import AdmissionSize, HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
 from cruise.domain.rules import RULES, Rules
@@ -17,6 +18,7 @@ from cruise.settings.forms import Form
 
 if TYPE_CHECKING:
     from cruise.adapters.kube.http.connecting import KubeSettings
+    from cruise.adapters.kubelets.settings import KubeletSettings
     from cruise.adapters.prometheus.settings import PrometheusSettings
 
 _POLICY = Policy()
@@ -28,6 +30,14 @@ class ApiAuthentication(StrEnum):
 
     TOKEN = "token"
     KUBERNETES = "kubernetes"
+
+
+class UsageFrom(StrEnum):
+    """Where usage is read: from Prometheus where one is set, else from kubelets where that is granted."""
+
+    AUTO = "auto"
+    PROMETHEUS = "prometheus"
+    KUBELETS = "kubelets"
 
 
 class HttpTls(StrEnum):
@@ -49,6 +59,9 @@ _HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start
 _OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 _NODE_AUTOSCALER = forms.choice("a node autoscaler", [(one.value, one) for one in NodeAutoscaling])
 _ADMISSION_SIZE = forms.choice("a size", [(one.value, one) for one in AdmissionSize])
+_USAGE_SOURCE = forms.choice("a source of usage", [(one.value, one) for one in UsageFrom])
+_KUBELET_ACCESS = forms.choice("a way to kubelets", [(one.value, one) for one in Access])
+_KUBELET_ENDPOINT = forms.choice("what kubelets tell", [(one.value, one) for one in Endpoint])
 _HTTP_TLS = forms.choice("a use of TLS", [(one.value, one) for one in HttpTls])
 _API_AUTHENTICATION = forms.choice("a way of authentication", [(one.value, one) for one in ApiAuthentication])
 _DURATION = forms.duration()
@@ -86,6 +99,14 @@ class Settings:
     kube_burst: int = _setting(forms.count("200", least=1), 200)
     kube_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
     namespace: str | None = _setting(Form("a namespace", "cruise", forms.TEXT.read), None)
+    usage_source: UsageFrom = _setting(_USAGE_SOURCE, UsageFrom.AUTO)
+    kubelet_access: Access = _setting(_KUBELET_ACCESS, Access.DIRECT)
+    kubelet_endpoint: Endpoint = _setting(_KUBELET_ENDPOINT, Endpoint.CADVISOR)
+    kubelet_ca_file: Path | None = _setting(forms.PATH, None)
+    kubelet_insecure_tls: bool = _setting(forms.FLAG, False)
+    kubelet_timeout: timedelta = _setting(_DURATION, timedelta(seconds=10))
+    kubelet_concurrency: int = _setting(forms.count("16", least=1), 16)
+    kubelet_max_bytes: int = _setting(forms.count("33554432", least=1 << 16), 32 << 20)
     prometheus_url: str | None = _setting(forms.URL, None)
     prometheus_namespaces: frozenset[str] = _setting(forms.NAMES, MONITORING_NAMESPACES)
     prometheus_token_file: Path | None = _setting(forms.PATH, None)
@@ -270,6 +291,22 @@ class Settings:
             max_samples_per_query=self.prometheus_max_samples_per_query,
             step_seconds=int(self.prometheus_step.total_seconds()),
             accept_partial=self.prometheus_accept_partial,
+            plausible=self.rules.plausible,
+        )
+
+    def kubelets(self) -> "KubeletSettings":
+        """Return how kubelets are asked."""
+        from cruise.adapters.kubelets.settings import KubeletSettings
+
+        return KubeletSettings(
+            access=self.kubelet_access,
+            endpoint=self.kubelet_endpoint,
+            ca_file=self.kubelet_ca_file,
+            insecure_tls=self.kubelet_insecure_tls,
+            timeout_seconds=self.kubelet_timeout.total_seconds(),
+            concurrency=self.kubelet_concurrency,
+            max_bytes=self.kubelet_max_bytes,
+            kept_seconds=3 * max(300.0, self.pass_interval.total_seconds()),
             plausible=self.rules.plausible,
         )
 

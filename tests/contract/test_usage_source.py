@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from cruise.adapters.kubelets.settings import Endpoint, KubeletSettings
+from cruise.adapters.kubelets.source import KubeletSource
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Node, Snapshot
 from cruise.domain.usage import ContainerKey, SampleBlock
 from cruise.runtime.ports import UsageSource
 from cruise.simulation.cluster.behaviour import Behaviour
@@ -17,6 +19,7 @@ from cruise.simulation.usage_source import SimulatedUsage
 from tests import cadvisor
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 from tests.cadvisor import Life, Place
+from tests.cadvisor_text import cadvisor_text, resource_text
 from tests.prometheus_server import make_blocks, running_prometheus
 from tests.simulation import scenes
 
@@ -54,7 +57,15 @@ def containers_of(snapshot: Snapshot) -> frozenset[ContainerKey]:
 
 @pytest.fixture(scope="module")
 def prometheus_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    series = []
+    series = measured_series()
+    blocks = tmp_path_factory.mktemp("usage") / "blocks"
+    make_blocks(lambda path: cadvisor.write_openmetrics(series, path), blocks)
+    with running_prometheus(blocks) as address:
+        yield address
+
+
+def measured_series() -> list[cadvisor.RawSeries]:
+    series: list[cadvisor.RawSeries] = []
     demands = cadvisor.demands(12, START - 600, MINUTES + 20, seed=5)
     running = [(pod, container) for pod in monitored().pods for container in pod.containers]
     whole: dict[str, list[cadvisor.Demand]] = {}
@@ -67,10 +78,27 @@ def prometheus_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
         series += cadvisor.scrape(place, life, demand, times)
     for node, demand_of_all in whole.items():
         series.append(root_group(node, demand_of_all))
-    blocks = tmp_path_factory.mktemp("usage") / "blocks"
-    make_blocks(lambda path: cadvisor.write_openmetrics(series, path), blocks)
-    with running_prometheus(blocks) as address:
-        yield address
+    return series
+
+
+async def from_kubelets(endpoint: Endpoint) -> Subject:
+    """Kubelets that were read once a minute, each at a moment of its own."""
+    series, at = measured_series(), float(START - 600)
+    text = cadvisor_text if endpoint is Endpoint.CADVISOR else resource_text
+
+    async def ask(node: Node) -> bytes:
+        return text(series, node.name, at)
+
+    def clock() -> float:
+        return at
+
+    source = KubeletSource(KubeletSettings(endpoint=endpoint, kept_seconds=2 * (END - START)), ask)
+    await source.partitions(monitored())
+    while at < END:
+        await source.look(source.due(at, 60), clock)
+        at += 1
+    assert not source.failures
+    return Subject(source, monitored(), containers_of(monitored()))
 
 
 def root_group(node: str, demands: list[cadvisor.Demand]) -> cadvisor.RawSeries:
@@ -93,10 +121,13 @@ def monitored() -> Snapshot:
     return make_snapshot(pods, [make_node("n0"), make_node("n1")])
 
 
-@pytest.fixture(params=["simulated", "prometheus", "prometheus in small queries"])
+@pytest.fixture(params=["simulated", "cadvisor", "resource", "prometheus", "prometheus in small queries"])
 async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     if request.param == "simulated":
         yield await simulated()
+        return
+    if request.param in (Endpoint.CADVISOR, Endpoint.RESOURCE):
+        yield await from_kubelets(Endpoint(request.param))
         return
     limit = 1 if request.param == "prometheus in small queries" else 20_000
     settings = PrometheusSettings(request.getfixturevalue("prometheus_address"), max_series_per_query=limit)

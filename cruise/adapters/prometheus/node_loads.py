@@ -79,11 +79,7 @@ class NodeLoadReader:
         if not found:
             return {}
         waiting = self._ask_roots(root_group_query(self._settings, metrics.cpu_waiting), at)
-        loads = {
-            # Scrapes are not on the dot, so a busy node seems to use a little more than it has.
-            node: used[node] * (1 + min(1.0, waiting[node])) if waiting.get(node) else min(used[node], nodes[node])
-            for node in found
-        }
+        loads = {node: load_of_root(used[node], waiting.get(node), nodes[node]) for node in found}
         return {node: LoadSample(load, taken[node]) for node, load in loads.items()}
 
     def _ask_roots(self, query: str, at: int) -> dict[str, float]:
@@ -95,6 +91,12 @@ def cores_of(snapshot: Snapshot) -> dict[str, float]:
     return {
         node.name: (node.cpu_capacity_millicores or node.allocatable.cpu_millicores) / 1000 for node in snapshot.nodes
     }
+
+
+def load_of_root(used: float, waiting: float | None, cores: float) -> float:
+    """Return a node's load from the cores that its root control group uses, and the share of time that tasks wait."""
+    # Scrapes are not on the dot, so a busy node seems to use a little more than it has.
+    return used * (1 + min(1.0, waiting)) if waiting else min(used, cores)
 
 
 def _renamed(readings: Iterable[NodeLoad], names: Mapping[Instance, str], nodes: Collection[str]) -> list[NodeLoad]:

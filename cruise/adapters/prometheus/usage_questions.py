@@ -25,6 +25,24 @@ _STEPS_BEFORE = 2
 Piece = tuple[SampleBlock, CounterTail]
 
 
+def with_steps_before(times: Int64Array, step: int) -> Int64Array:
+    """Return the times, which are a `step` apart, with those before them that a read without a tail needs."""
+    return np.concatenate((times[0] - step * np.arange(_STEPS_BEFORE, 0, -1), times))
+
+
+def use_of_nodes(cpu: Matrix, memory: Matrix, times: Int64Array, step: int, cores: float) -> NodeUse:
+    """Turn the counters and gauges of root control groups at the times of `with_steps_before` into the nodes' use."""
+    cpu, memory = (
+        Matrix([SeriesName("nodes", one.node, one.id, one.id, one.node) for one in family.series], family.values)
+        for family in (cpu, memory)
+    )
+    answers = Answers(cpu, Matrix((), np.empty((0, len(times)))), memory)
+    # A group is read as a container is: missed scrapes, servers that disagree, a node that was started anew.
+    block, _ = usage_of(answers, times, CountersBefore(), Counting(step, cores), set())
+    use = block.cpu_demand_millicores[:, _STEPS_BEFORE:].astype(np.float64)
+    return NodeUse([key.pod for key in block.keys], times[_STEPS_BEFORE:], use, block.memory_bytes[:, _STEPS_BEFORE:])
+
+
 class UsageQuestions:
     """Queries a server; blocks, and may be shared by threads. It remembers on which nodes pressure was ever seen.
 
@@ -71,20 +89,15 @@ class UsageQuestions:
         Raises BadInput, Throttled, Unavailable.
         """
         metrics, step = self.settings.metrics, self.settings.step_seconds
-        wider = np.concatenate((times[0] - step * np.arange(_STEPS_BEFORE, 0, -1), times))
+        wider = with_steps_before(times, step)
         cpu, memory = (self._of_roots(metric, nodes, wider) for metric in (metrics.cpu, metrics.memory))
-        answers = Answers(cpu, Matrix((), np.empty((0, len(wider)))), memory)
-        # A group is read as a container is: missed scrapes, servers that disagree, a node that was started anew.
-        block, _ = usage_of(answers, wider, CountersBefore(), Counting(step, cores), set())
-        use = block.cpu_demand_millicores[:, _STEPS_BEFORE:].astype(np.float64)
-        return NodeUse([key.pod for key in block.keys], times, use, block.memory_bytes[:, _STEPS_BEFORE:])
+        return use_of_nodes(cpu, memory, wider, step, cores)
 
     def _of_roots(self, metric: str, nodes: Sequence[str], times: Int64Array) -> Matrix:
         first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
         body = self._client.query_range(root_group_selector(self.settings, metric, nodes), first, last, step)
         matrix = self._matrices.matrix(body, first, last, step)
-        names = [SeriesName("nodes", one.node, one.id, one.id, one.node) for one in matrix.series]
-        return Matrix(names, matrix.values)
+        return matrix
 
     def _matrix(self, metric: str, pods: str, times: Int64Array, spared: Sequence[str] = ()) -> Matrix:
         first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds

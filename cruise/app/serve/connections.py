@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -17,18 +17,17 @@ from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import connect, own_namespace
 from cruise.adapters.kube.leading.leases import LeaderLease
 from cruise.adapters.kube.writing.events import PodEvents
-from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.store.opening import open_store
 from cruise.app.clock import wall_clock
 from cruise.app.serve.controller import Announce, Pods, say_nothing
 from cruise.app.serve.leading import contender, elects, fenced
+from cruise.app.usage_source import Usage, opened_usage
 from cruise.domain.actions import Hold, Outcome, UntaintNode
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import Unavailable, one_refusal
 from cruise.interfaces.announcements import announcements_of
 from cruise.runtime.ports import Store
-from cruise.runtime.usage.reading import SETTLE_SECONDS, UsageReading
 from cruise.settings import Settings
 
 log = structlog.get_logger()
@@ -44,7 +43,7 @@ class Connections:
 
     client: KubeClient
     cluster: KubeCluster
-    source: PrometheusSource
+    usage: Usage
     store: Store
     lease: LeaderLease | None
 
@@ -52,26 +51,25 @@ class Connections:
 @asynccontextmanager
 async def connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[Connections]:
     """Connect to everything; `on_wait` gets a line when the database is waited for. Raises BadInput, Unavailable."""
-    prometheus = settings.prometheus()
     data_dir = settings.data_dir or default_data_dir(os.environ)
     async with (
         connect(settings.kube()) as client,
+        opened_usage(settings, client) as usage,
         open_store(settings.database_url, data_dir, on_wait, settings.database_timeout) as store,
     ):
-        with closing(PrometheusSource(prometheus, lambda: wall_clock().timestamp())) as source:
-            following = partial(KubeCluster, node_autoscaling=settings.node_autoscaler)
-            lease = None
-            if elects(settings.mode):
-                lease = contender(client, own_namespace(settings.namespace), settings.lease_duration)
-            if lease is None:
-                # Without an election nothing is written, save that cruise's own taints of an earlier mode come off.
-                cluster = following(client, may_write=lambda action: isinstance(action, UntaintNode))
-                yield Connections(client.guarded(lambda: False), cluster, source, store, None)
-                return
-            # Checked before a write waits for its turn, and after it.
-            writer = client.guarded(lambda: lease.held)
-            cluster = following(writer, may_write=lambda action: lease.held)
-            yield Connections(writer, cluster, source, fenced(store, lambda: lease.held), lease)
+        following = partial(KubeCluster, node_autoscaling=settings.node_autoscaler)
+        lease = None
+        if elects(settings.mode):
+            lease = contender(client, own_namespace(settings.namespace), settings.lease_duration)
+        if lease is None:
+            # Without an election nothing is written, save that cruise's own taints of an earlier mode come off.
+            cluster = following(client, may_write=lambda action: isinstance(action, UntaintNode))
+            yield Connections(client.guarded(lambda: False), cluster, usage, store, None)
+            return
+        # Checked before a write waits for its turn, and after it.
+        writer = client.guarded(lambda: lease.held)
+        cluster = following(writer, may_write=lambda action: lease.held)
+        yield Connections(writer, cluster, usage, fenced(store, lambda: lease.held), lease)
 
 
 def announcer(connected: Connections) -> Announce:
@@ -146,15 +144,3 @@ def policy_of(settings: Settings) -> Policy:
         return policy
     own = own_namespace(settings.namespace)
     return replace(policy, excluded_namespaces=policy.excluded_namespaces | {own})
-
-
-def usage_reading(settings: Settings) -> UsageReading:
-    """Return how usage is read."""
-    settle = settings.prometheus_settle
-    return UsageReading(
-        settle_seconds=SETTLE_SECONDS if settle is None else int(settle.total_seconds()),
-        measures_settle=settle is None and settings.rules.plausible,
-        step_seconds=int(settings.prometheus_step.total_seconds()),
-        samples_per_chunk=settings.prometheus_max_samples_per_query,
-        partitions_at_once=settings.prometheus_concurrency,
-    )

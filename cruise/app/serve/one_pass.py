@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -73,6 +73,10 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
         await connected.client.get("/version")
         async with followed(connected.cluster), WarmSolver() as solver:
             await in_step(connected.cluster, PATIENCE)
+            if connected.usage.glimpse is not None:
+                await connected.usage.glimpse(await connected.cluster.snapshot())
+                at_once = replace(connected.usage.reading, settle_seconds=0)
+                connected = replace(connected, usage=replace(connected.usage, reading=at_once))
             policy = await able(connected, policy_of(settings))
             packed: list[Outcome] = []
             announce_pods = announcer(connected)

@@ -20,7 +20,6 @@ from cruise.app.serve.connections import (
     followed,
     in_step,
     policy_of,
-    usage_reading,
 )
 from cruise.app.serve.controller import Controller, Hooks, Packer, Shared
 from cruise.app.serve.front import certificate, check_front, gate_rules, host_of
@@ -37,6 +36,7 @@ from cruise.interfaces.http.health import health_app
 from cruise.runtime.packing.packing_pass import Solver
 from cruise.runtime.writing.writer import writes_at_once
 from cruise.settings import Settings
+from cruise.settings.table import UsageFrom
 
 log = structlog.get_logger()
 
@@ -90,11 +90,11 @@ def controller_of(
     """Return the controller that settings describe."""
     return Controller(
         connected.cluster,
-        connected.source,
+        connected.usage.source,
         connected.store,
         policy,
         wall_clock,
-        usage_reading(settings),
+        connected.usage.reading,
         hooks=hooks,
         activity=activity,
         shared=shared,
@@ -106,7 +106,8 @@ def controller_of(
 
 def check(settings: Settings) -> None:
     """See that what has to be set is set. Raises BadInput."""
-    settings.prometheus()
+    if settings.prometheus_url is not None or settings.usage_source is UsageFrom.PROMETHEUS:
+        settings.prometheus()
     check_front(settings)
 
 

@@ -12,6 +12,7 @@ from cruise.kube_json.refusals import label_of
 from cruise.kube_json.wire.object_json import NodeObject, NodeSpec, NodeStatus
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
+KUBELET_PORT = 10250
 _NO_SPEC = NodeSpec()
 _NO_STATUS = NodeStatus()
 
@@ -41,9 +42,16 @@ def decode_node(document: NodeObject, maps: StringMaps | None = None) -> Node:
             kubelet_version=_version(status.node_info.kubelet_version if status.node_info else ""),
             cpu_capacity_millicores=read_cpu(capacity.get("cpu"), "status.capacity.cpu"),
             memory_capacity_bytes=read_memory(capacity.get("memory"), "status.capacity.memory"),
+            address=next((one.address for one in status.addresses or () if one.type == "InternalIP"), ""),
+            kubelet_port=_kubelet_port(status),
         )
     except BadInput as error:
         raise BadInput(f"{label_of('Node', None, name)}: {error}") from error
+
+
+def _kubelet_port(status: NodeStatus) -> int:
+    endpoint = status.daemon_endpoints.kubelet_endpoint if status.daemon_endpoints else None
+    return (endpoint.port if endpoint else None) or KUBELET_PORT
 
 
 def _version(text: str) -> tuple[int, int] | None:

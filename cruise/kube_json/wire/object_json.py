@@ -31,11 +31,26 @@ class NodeSystem(Wire, frozen=True):
     kubelet_version: str = ""
 
 
+class NodeAddress(Wire, frozen=True):
+    type: str
+    address: str
+
+
+class DaemonEndpoint(Wire, frozen=True):
+    port: int | None = field(name="Port", default=None)
+
+
+class DaemonEndpoints(Wire, frozen=True):
+    kubelet_endpoint: DaemonEndpoint | None = None
+
+
 class NodeStatus(Wire, frozen=True):
     allocatable: QuantityMap | None = None
     capacity: QuantityMap | None = None
     conditions: tuple[Condition, ...] | None = None
     node_info: NodeSystem | None = None
+    addresses: tuple[NodeAddress, ...] | None = None
+    daemon_endpoints: DaemonEndpoints | None = None
 
 
 class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):

@@ -13,8 +13,9 @@ from cruise.adapters.kube.cluster import KubeCluster
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.app.serve.connections import Connections, able, announcer, policy_of, usage_reading
+from cruise.app.serve.connections import Connections, able, announcer, policy_of
 from cruise.app.serve.controller import say_nothing
+from cruise.app.usage_source import usage_reading
 from cruise.domain.policy import Mode, Policy
 from cruise.settings import load_settings
 from cruise.simulation.store.store import MemoryStore

@@ -38,8 +38,9 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2
 
 
 @pytest.mark.parametrize("once", [[], ["--once"]])
-def test_prometheus_has_to_be_named(capsys, settings, once):
+def test_a_prometheus_that_is_asked_for_has_to_be_named(capsys, settings, once):
     settings.delenv("CRUISE_PROMETHEUS_URL")
+    settings.setenv("CRUISE_USAGE_SOURCE", "prometheus")
     assert complaint(capsys, *once) == (
         "cruise: no Prometheus server is known; set prometheus_url, e.g. http://prometheus.monitoring:9090"
     )

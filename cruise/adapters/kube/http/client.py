@@ -83,6 +83,10 @@ class KubeClient:
         """Return the identity in use, for other connections to the same server."""
         return await self._credentials.current()
 
+    async def renewed(self, refused: Identity) -> Identity:
+        """Return the identity as it is when read anew, since `refused` was not accepted."""
+        return await self._credentials.renewed(refused)
+
     async def get(self, path: str, query: Mapping[str, str] = _NOTHING, *, urgent: bool = False) -> bytes:
         """Return the JSON at a path; when throttled, wait as long as Retry-After says and try again a few times.
 

@@ -1,0 +1,135 @@
+"""HTTP to kubelets: bounded answers, and every refusal as one line that says what to set."""
+
+import ssl
+from dataclasses import replace
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from cruise.adapters.kube.http.client import USER_AGENT, KubeClient
+from cruise.adapters.kube.http.credentials import Identity
+from cruise.adapters.kubelets.settings import Access, KubeletSettings
+from cruise.domain.cluster import Node
+from cruise.errors import BadInput, CruiseError, Unavailable
+
+_PIECE_BYTES = 1 << 18
+# Packed, an answer of a few bytes could be any size.
+_HEADERS = {"User-Agent": USER_AGENT, "Accept": "text/plain", "Accept-Encoding": "identity"}
+_VERIFY = (
+    "set kubelet_ca_file to the CA that signs kubelets' certificates, or let the cluster's CA sign them "
+    "(serverTLSBootstrap), or go through the API server with kubelet_access=node-proxy; kubelet_insecure_tls=true "
+    "would send cruise's token to whoever answers there"
+)
+
+
+class KubeletClient:
+    """Reads kubelets' metrics with the identity that cruise has at the API server."""
+
+    def __init__(self, settings: KubeletSettings, client: KubeClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._session: aiohttp.ClientSession | None = None
+        self._connection: tuple[object, ...] = ()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def metrics(self, node: Node) -> bytes:
+        """Return one node's metrics as text. Raises BadInput and Unavailable, whose words name node, cause and fix."""
+        url = self._url(node, await self._client.identity())
+        place = f"the kubelet of node {node.name} at {url.host}:{url.port}"
+        if self._settings.access is Access.NODE_PROXY:
+            place = f"the kubelet of node {node.name} behind the API server"
+        try:
+            return await self._ask(url, place)
+        except CruiseError:
+            raise
+        except TimeoutError as error:
+            raise Unavailable(f"{place} did not answer in full within {self._settings.timeout_seconds:g} s") from error
+        except aiohttp.ClientConnectorCertificateError as error:
+            refusal = error.certificate_error
+            said = refusal.verify_message if isinstance(refusal, ssl.SSLCertVerificationError) else str(refusal)
+            raise BadInput(
+                f"the certificate of {place} is not accepted, nothing was sent: {said}; {_VERIFY}"
+            ) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            why = " ".join(str(error).split()) or type(error).__name__
+            raise Unavailable(f"{place} cannot be read: {why}") from error
+
+    def _url(self, node: Node, identity: Identity) -> URL:
+        path = f"/metrics/{self._settings.endpoint.value}"
+        if self._settings.access is Access.NODE_PROXY:
+            return URL(f"{identity.server}/api/v1/nodes/{quote(node.name)}/proxy{path}", encoded=True)
+        if not node.address:
+            raise Unavailable(f"node {node.name} has no InternalIP, so its kubelet cannot be asked")
+        host = f"[{node.address}]" if ":" in node.address else node.address
+        return URL(f"https://{host}:{node.kubelet_port}{path}", encoded=True)
+
+    async def _ask(self, url: URL, place: str) -> bytes:
+        identity = await self._client.identity()
+        for attempt in range(2):
+            session = await self._session_of(identity)
+            async with session.get(
+                url,
+                headers={**_HEADERS, **identity.headers},
+                proxy=identity.proxy if self._settings.access is Access.NODE_PROXY else None,
+                server_hostname=identity.server_name if self._settings.access is Access.NODE_PROXY else None,
+                allow_redirects=False,
+            ) as response:
+                if response.status == 401 and attempt == 0:
+                    identity = await self._client.renewed(identity)
+                    continue
+                if response.status != 200:
+                    raise self._refusal(response.status, place)
+                return await self._body(response, place)
+        raise AssertionError
+
+    async def _body(self, response: aiohttp.ClientResponse, place: str) -> bytes:
+        pieces, size = [], 0
+        async for piece in response.content.iter_chunked(_PIECE_BYTES):
+            size += len(piece)
+            if size > self._settings.max_bytes:
+                raise Unavailable(
+                    f"{place} answers with more than {self._settings.max_bytes:,} bytes: raise kubelet_max_bytes, or "
+                    "set kubelet_endpoint=resource, which is a small part of it"
+                )
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _refusal(self, status: int, place: str) -> BadInput | Unavailable:
+        proxied = self._settings.access is Access.NODE_PROXY
+        match status:
+            case 401:
+                fix = "" if proxied else ": kubelets have to accept tokens (authentication.webhook.enabled)"
+                return BadInput(f"{place} does not know cruise's credentials (401){fix}")
+            case 403:
+                right = "nodes/proxy" if proxied else "nodes/metrics"
+                return BadInput(f"{place} may not be read by cruise's account (403): grant it get on {right}")
+            case 404:
+                return BadInput(
+                    f"{place} has no /metrics/{self._settings.endpoint.value} (404): set kubelet_endpoint to the other"
+                )
+            case _:
+                return Unavailable(f"{place} answers with status {status}")
+
+    async def _session_of(self, identity: Identity) -> aiohttp.ClientSession:
+        if self._session is not None and self._connection == identity.connection:
+            return self._session
+        await self.aclose()
+        known = identity
+        if self._settings.access is Access.DIRECT:
+            ca_file = str(self._settings.ca_file) if self._settings.ca_file is not None else identity.ca_file
+            known = replace(identity, ca_file=ca_file, verify=not self._settings.insecure_tls)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._settings.concurrency, ssl=known.tls()),
+            timeout=aiohttp.ClientTimeout(total=self._settings.timeout_seconds),
+            # Neither a proxy nor a password from the environment is meant for kubelets.
+            trust_env=False,
+            auto_decompress=False,
+        )
+        self._connection = identity.connection
+        return self._session

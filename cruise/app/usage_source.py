@@ -1,0 +1,115 @@
+"""Which source usage is read from, and opening it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, closing
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from cruise.adapters.kube.asking.access import may
+from cruise.adapters.kube.asking.prometheus_services import find_prometheus
+from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.kube.http.connecting import own_namespace
+from cruise.adapters.kubelets.client import KubeletClient
+from cruise.adapters.kubelets.following import followed, look_twice
+from cruise.adapters.kubelets.settings import Access
+from cruise.adapters.kubelets.source import KubeletSource
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.app.clock import wall_clock
+from cruise.domain.cluster import Snapshot
+from cruise.domain.preflight import AccessNeed
+from cruise.errors import BadInput, Refused
+from cruise.runtime.ports import UsageSource
+from cruise.runtime.usage.reading import SETTLE_SECONDS, UsageReading
+from cruise.settings import Settings
+from cruise.settings.table import UsageFrom
+
+log = structlog.get_logger()
+
+# A second reading a minute later makes the first rate.
+BETWEEN_READINGS = timedelta(seconds=60)
+
+
+def seconds_now() -> float:
+    """Return the time in Unix seconds."""
+    return wall_clock().timestamp()
+
+
+async def reads_kubelets(settings: Settings, client: KubeClient) -> bool:
+    """Tell whether usage comes from kubelets: where that is set, or granted in a cluster without Prometheus.
+
+    Raises BadInput where neither can be read, or where there is a Prometheus that is not set; Throttled, Unavailable.
+    """
+    if settings.usage_source is not UsageFrom.AUTO or settings.prometheus_url is not None:
+        return settings.usage_source is UsageFrom.KUBELETS
+    try:
+        finding = await find_prometheus(client, settings.prometheus_namespaces | {own_namespace(settings.namespace)})
+    except Refused:
+        finding = None
+    if finding is not None and finding.place is not None:
+        place = finding.place
+        raise BadInput(
+            f"prometheus_url is not set, but Service {place.namespace}/{place.service} is labelled as Prometheus: set "
+            "prometheus_url to its address, or usage_source=kubelets to do without its history"
+        )
+    need = access_need(settings)
+    [granted] = await may(client, [need])
+    if not granted:
+        raise BadInput(
+            "no Prometheus server is known; set prometheus_url, e.g. http://prometheus.monitoring:9090, or let cruise "
+            f"read the kubelets: grant its account `{need}` (deploy/rbac/kubelets.yaml)"
+        )
+    return True
+
+
+def access_need(settings: Settings) -> AccessNeed:
+    """Return the right by which kubelets are read."""
+    return AccessNeed("get", "nodes", "", "proxy" if settings.kubelet_access is Access.NODE_PROXY else "metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A source and how it is read; `glimpse` is there where a first look needs two readings a minute apart."""
+
+    source: UsageSource
+    reading: UsageReading
+    glimpse: Callable[[Snapshot], Awaitable[None]] | None = None
+
+
+@asynccontextmanager
+async def opened_usage(settings: Settings, client: KubeClient) -> AsyncIterator[Usage]:
+    """Open the source of usage that settings or the cluster name. Raises BadInput, Throttled, Unavailable."""
+    if await reads_kubelets(settings, client):
+        async with kubelet_usage(settings, client) as usage:
+            log.info("usage is read from the kubelets", access=settings.kubelet_access.value)
+            yield usage
+        return
+    with closing(PrometheusSource(settings.prometheus(), seconds_now)) as source:
+        yield Usage(source, usage_reading(settings))
+
+
+@asynccontextmanager
+async def kubelet_usage(settings: Settings, client: KubeClient) -> AsyncIterator[Usage]:
+    """Read usage from kubelets, with the identity that a client has at the API server."""
+    async with aclosing(KubeletClient(settings.kubelets(), client)) as asking:
+        source = KubeletSource(settings.kubelets(), asking.metrics)
+
+        async def glimpse(snapshot: Snapshot) -> None:
+            await source.partitions(snapshot)
+            await look_twice(source, seconds_now, BETWEEN_READINGS.total_seconds())
+
+        async with followed(source, seconds_now):
+            yield Usage(source, UsageReading(measures_settle=settings.rules.plausible), glimpse)
+
+
+def usage_reading(settings: Settings) -> UsageReading:
+    """Return how usage is read."""
+    settle = settings.prometheus_settle
+    return UsageReading(
+        settle_seconds=SETTLE_SECONDS if settle is None else int(settle.total_seconds()),
+        measures_settle=settle is None and settings.rules.plausible,
+        step_seconds=int(settings.prometheus_step.total_seconds()),
+        samples_per_chunk=settings.prometheus_max_samples_per_query,
+        partitions_at_once=settings.prometheus_concurrency,
+    )
