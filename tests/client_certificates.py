@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -37,13 +38,21 @@ class ClientAuthority:
 
     def client(self, name: str) -> ClientFiles:
         """A certificate for a client of that name."""
+        return self._signed(name, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
+
+    def server(self, name: str, address: str) -> ClientFiles:
+        """A certificate for a server at an address, such as a kubelet."""
+        names = x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ip_address(address))])
+        return self._signed(name, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), names)
+
+    def _signed(self, name: str, *extensions: x509.ExtensionType) -> ClientFiles:
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = (
-            self._builder(_name(name), key.public_key())
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-            .sign(self._key, hashes.SHA256())
+        builder = self._builder(_name(name), key.public_key()).add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
         )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         files = ClientFiles(self._directory / f"{name}.crt", self._directory / f"{name}.key")
         files.certificate.write_bytes(certificate.public_bytes(_PEM))
         form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

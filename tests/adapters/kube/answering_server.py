@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -121,13 +122,13 @@ def kubeconfig(directory: Path, server: str, user: Mapping[str, Any] | None = No
 
 @asynccontextmanager
 async def answering(
-    respond: Callable[[Asked], Answer], address: str = "127.0.0.1"
+    respond: Callable[[Asked], Answer], address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[AnsweringServer, str]]:
     """Yield a server and its URL."""
     answers = AnsweringServer(respond)
-    server = await asyncio.start_server(answers.serve, address, 0)
+    server = await asyncio.start_server(answers.serve, address, 0, ssl=tls)
     async with server:
-        yield answers, f"http://{address}:{server.sockets[0].getsockname()[1]}"
+        yield answers, f"{'https' if tls else 'http'}://{address}:{server.sockets[0].getsockname()[1]}"
 
 
 @asynccontextmanager

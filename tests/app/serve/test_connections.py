@@ -15,8 +15,9 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.serve.connections import Connections, able, announcer, policy_of
 from cruise.app.serve.controller import say_nothing
-from cruise.app.usage_source import usage_reading
+from cruise.app.usage_source import Usage, usage_reading
 from cruise.domain.policy import Mode, Policy
+from cruise.runtime.usage.reading import UsageReading
 from cruise.settings import load_settings
 from cruise.simulation.store.store import MemoryStore
 
@@ -60,7 +61,7 @@ async def connected(directory: Path, answer: Callable[[str], object]) -> AsyncIt
     source = PrometheusSource(PrometheusSettings("http://127.0.0.1:9"))
     try:
         async with connect(KubeSettings(kubeconfig)) as client:
-            yield Connections(client, KubeCluster(client), source, MemoryStore(), None)
+            yield Connections(client, KubeCluster(client), Usage(source, UsageReading()), MemoryStore(), None)
     finally:
         source.close()
         await runner.cleanup()
