@@ -19,13 +19,23 @@ class Settling:
 
     seconds: int = 0
     _unsettled: int = 0
+    _read_until: int = 0
+    _sampled_until: int = 0
 
     def learn(self, tails: Iterable[CounterTail | None], at: int) -> None:
-        """Take over how much was missing at the end of two reads in a row: once is a scrape that was missed."""
+        """Take over how much was missing at the end of two reads in a row: once is a scrape that was missed.
+
+        Nothing is learned while no newer samples come: scrapes have ceased then, and waiting longer would not help.
+        """
+        if at <= self._read_until:
+            return
         unsettled = unsettled_seconds(tails, at)
-        more = min(unsettled, self._unsettled, LONGEST_SECONDS - self.seconds)
+        more = 0
+        if at - unsettled > self._sampled_until:
+            more = min(unsettled, self._unsettled, LONGEST_SECONDS - self.seconds)
         self.seconds += more
         self._unsettled = unsettled - more
+        self._read_until, self._sampled_until = at, at - unsettled
 
 
 def unsettled_seconds(tails: Iterable[CounterTail | None], at: int) -> int:

@@ -1,5 +1,7 @@
 """How late samples come, from the tails of reads."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from cruise.domain.usage import ContainerKey, CounterTail
@@ -27,26 +29,37 @@ def test_what_is_at_rest_or_was_not_read_tells_nothing() -> None:
     assert unsettled_seconds([tail(60), tail(120, 120, 120)], AT + 60) == 0
 
 
-def test_reads_stay_behind_after_two_that_lacked_something() -> None:
+def learned(*ages: int, passes: int = 1) -> Settling:
+    """What reads teach that follow each other minute by minute, with one series whose last scrape was so long ago."""
     settling = Settling()
-    settling.learn([tail(120)], AT)
-    assert settling.seconds == 0
-    settling.learn([tail(120)], AT)
-    assert settling.seconds == 120
-    settling.learn([tail(0)], AT)
-    settling.learn([tail(60)], AT)
-    assert settling.seconds == 120
+    for minute, age in enumerate(ages):
+        for _ in range(passes):
+            settling.learn([replace(tail(age), at=AT + 60 * minute, changed_at=changed(minute, age))], AT + 60 * minute)
+    return settling
+
+
+def changed(minute: int, age: int) -> np.ndarray:
+    return np.array([AT + 60 * minute - age])
+
+
+def test_reads_stay_behind_after_two_that_lacked_something() -> None:
+    assert learned(120).seconds == 0
+    assert learned(120, 120).seconds == 120
+    assert learned(120, 120, 0, 60).seconds == 120
 
 
 def test_a_scrape_that_was_missed_once_changes_nothing() -> None:
-    settling = Settling()
-    for ages in ([180], [0], [240], [0]):
-        settling.learn([tail(*ages)], AT)
-    assert settling.seconds == 0
+    assert learned(180, 0, 240, 0).seconds == 0
+
+
+def test_passes_within_one_minute_read_it_once() -> None:
+    assert learned(120, passes=5).seconds == 0
+    assert learned(120, 0, 120, passes=5).seconds == 0
+
+
+def test_scrapes_that_have_ceased_are_not_late() -> None:
+    assert learned(0, 60, 120, 180, 240, 300, 360, 420, 0, 0).seconds == 0
 
 
 def test_reads_are_never_more_than_five_minutes_behind() -> None:
-    settling = Settling()
-    for _ in range(5):
-        settling.learn([tail(240)], AT)
-    assert settling.seconds == 300
+    assert learned(*[240] * 5).seconds == 300
