@@ -70,10 +70,10 @@ def _root(
     """Options of the program itself."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run one command; return 0, 1 for a failure, 2 for bad input, with one line on standard error."""
     try:
-        code = app(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+        code = app(args=arguments, prog_name=program, standalone_mode=False)
         flush_output()
     except OutputClosed:
         abandon_output()

@@ -95,6 +95,7 @@ class Settings:
     """
 
     kubeconfig: Path | None = _setting(forms.PATH, None)
+    kube_context: str | None = _setting(Form("a context", "prod", forms.TEXT.read), None)
     kube_requests_per_second: float = _setting(forms.positive("100"), 100.0)
     kube_burst: int = _setting(forms.count("200", least=1), 200)
     kube_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
@@ -248,7 +249,11 @@ class Settings:
         from cruise.adapters.kube.http.connecting import KubeSettings
 
         return KubeSettings(
-            self.kubeconfig, self.kube_requests_per_second, self.kube_burst, self.kube_timeout.total_seconds()
+            self.kubeconfig,
+            self.kube_requests_per_second,
+            self.kube_burst,
+            self.kube_timeout.total_seconds(),
+            self.kube_context,
         )
 
     def prometheus(self, url: str | None = None) -> "PrometheusSettings":

@@ -57,6 +57,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     },
     "Kubernetes": {
         "kubeconfig": "Unset: the account of the pod, else `~/.kube/config`.",
+        "kube_context": "Which context of the kubeconfig; unset: its current one.",
         "namespace": "Where cruise runs, and its Lease is; unset: where its pod runs.",
         "kube_requests_per_second": "The most requests to the API server, on average.",
         "kube_burst": "The most requests at once.",

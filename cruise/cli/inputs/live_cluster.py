@@ -42,7 +42,7 @@ def knows_a_cluster(settings: "Settings") -> bool:
     if settings.kubeconfig is not None:
         return True
     try:
-        account_of(None)
+        account_of(None, context=settings.kube_context)
     except BadInput:
         return False
     return True

@@ -117,13 +117,16 @@ class ServiceAccount:
 
 
 class KubeConfig:
-    """One or several kubeconfig files, merged as kubectl merges them; `paths` are separated as $KUBECONFIG's."""
+    """One or several kubeconfig files, merged as kubectl merges them; `paths` are separated as $KUBECONFIG's.
 
-    def __init__(self, paths: str) -> None:
+    Without a `context` the current one of the files counts.
+    """
+
+    def __init__(self, paths: str, context: str | None = None) -> None:
         self._paths = paths
         self._loader: KubeConfigLoader | None = None
         self._last: Identity | None = None
-        self._context: str | None = None
+        self._context = context
 
     async def read(self, *, anew: bool) -> Identity:
         configuration = Configuration()
