@@ -68,10 +68,30 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         ),
         "stop_grace": "How long writes under way may take to end when the process is stopped.",
     },
+    "Where use is read from": {
+        "usage_source": (
+            "`auto` is Prometheus where `prometheus_url` is set, else the kubelets where no Prometheus is found and "
+            "the right to read them is granted: [without Prometheus](../operating.md#without-prometheus)."
+        ),
+        "kubelet_access": (
+            "`direct` asks kubelets at their nodes' InternalIP with the right to `nodes/metrics`. `node-proxy` goes "
+            "through the API server, with the right to `nodes/proxy`, which is nearly root on every node."
+        ),
+        "kubelet_endpoint": (
+            "`resource` is a small part of what `cadvisor` tells, without pressure: for thousands of nodes."
+        ),
+        "kubelet_ca_file": "The CA of kubelets' certificates; unset: the cluster's own.",
+        "kubelet_insecure_tls": (
+            "Do not verify kubelets. Whoever answers at a node's address then gets cruise's token, and is believed."
+        ),
+        "kubelet_timeout": "How long one kubelet may take to answer in full.",
+        "kubelet_concurrency": "Kubelets asked at a time.",
+        "kubelet_max_bytes": "The most that one answer may have.",
+    },
     "Prometheus": {
         "prometheus_url": (
-            "Where use is read from. `serve` needs it; `scan`, `check` and `explain` find it by the labels of its "
-            "Service."
+            "Where use is read from. `serve` needs it, or reads the kubelets; `scan`, `check` and `explain` find it "
+            "by the labels of its Service."
         ),
         "prometheus_namespaces": (
             "Where Prometheus is looked for besides cruise's own namespace: whoever may create Services there says "
