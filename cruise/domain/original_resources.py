@@ -12,6 +12,8 @@ from cruise.domain.cluster import Pod
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes, parse_cpu_millicores, parse_memory_bytes
 from cruise.domain.resources import Amounts
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
 
 class _Stated(msgspec.Struct):
     requests: dict[str, str] = {}
@@ -20,13 +22,11 @@ class _Stated(msgspec.Struct):
 
 def format_original_resources(amounts: Mapping[str, tuple[Amounts, Amounts]]) -> str:
     """Write requests and limits by container as compact JSON with sorted keys."""
-    return json.dumps(
+    return _encode(
         {
             name: {"requests": amounts_json(requests), "limits": amounts_json(limits)}
             for name, (requests, limits) in amounts.items()
-        },
-        sort_keys=True,
-        separators=(",", ":"),
+        }
     )
 
 

@@ -61,11 +61,13 @@ def _not_a_quantity(text: str) -> QuantityError:
     return QuantityError(f"{quoted(text)} is not a quantity; write e.g. 500m, 2 or 1.5Gi")
 
 
+@lru_cache(maxsize=1 << 12)
 def format_cpu_millicores(millicores: int) -> str:
     """Write CPU in whole cores where they are whole, else in millicores: `2`, `130m`."""
     return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)
 
 
+@lru_cache(maxsize=1 << 12)
 def format_memory_bytes(memory_bytes: int) -> str:
     """Write memory with the largest binary suffix that is exact: `257Mi`, `16Gi`, plain bytes if none is."""
     # A power of two divides what has so many zeros at its end.

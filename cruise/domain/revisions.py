@@ -74,9 +74,11 @@ class Revisions:
 
     def _runs_of(self, pod: Pod, stated: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, Run]]]:
         """Yield what each container of which a revision is known states, and the revisions."""
+        if not self.runs:
+            return
         for container, text in zip(pod.sized_containers, stated, strict=False):
             key = WorkloadContainer(pod.namespace, pod.workload_name, container.name, pod.identity)
-            runs = self.runs.get(key) or self.runs.get(key._replace(identity=""))
+            runs = self.runs.get(key) or (self.runs.get(key._replace(identity="")) if pod.identity else None)
             if runs:
                 yield text, runs
 

@@ -5,6 +5,9 @@ from dataclasses import replace
 
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, ContainerRole, Pod
+from cruise.domain.replacing import replacing
+
+_resized = replacing(Container, "requests", "limits")
 
 
 def with_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
@@ -17,9 +20,7 @@ def sized_containers(pod: Pod, targets: Sequence[ContainerTarget]) -> tuple[Cont
     named = {target.container: target for target in targets}
     return tuple(
         [
-            replace(container, requests=named[container.name].requests, limits=named[container.name].limits)
-            if container.name in named
-            else container
+            _resized(container, target.requests, target.limits) if (target := named.get(container.name)) else container
             for container in pod.containers
         ]
     )

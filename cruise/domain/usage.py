@@ -179,18 +179,18 @@ class StatisticsTable(StatisticColumns):
         """Return one row as a plain statistic, for explanations and single decisions."""
         return Statistic(
             key=self.keys[index],
-            updated_at=int(self.updated_at[index]),
-            history_since=int(self.history_since[index]),
-            cpu_base_millicores=int(self.cpu_base_millicores[index]),
-            cpu_peak_millicores=int(self.cpu_peak_millicores[index]),
-            memory_base_bytes=int(self.memory_base_bytes[index]),
-            memory_peak_bytes=int(self.memory_peak_bytes[index]),
-            memory_7d_max_bytes=int(self.memory_7d_max_bytes[index]),
-            oom_memory_bytes=int(self.oom_memory_bytes[index]),
-            memory_last_bytes=int(self.memory_last_bytes[index]),
-            refused_percent=int(self.refused_percent[index]),
-            refused_reasons=int(self.refused_reasons[index]),
-            psi_known=bool(self.psi_known[index]),
+            updated_at=self.updated_at.item(index),
+            history_since=self.history_since.item(index),
+            cpu_base_millicores=self.cpu_base_millicores.item(index),
+            cpu_peak_millicores=self.cpu_peak_millicores.item(index),
+            memory_base_bytes=self.memory_base_bytes.item(index),
+            memory_peak_bytes=self.memory_peak_bytes.item(index),
+            memory_7d_max_bytes=self.memory_7d_max_bytes.item(index),
+            oom_memory_bytes=self.oom_memory_bytes.item(index),
+            memory_last_bytes=self.memory_last_bytes.item(index),
+            refused_percent=self.refused_percent.item(index),
+            refused_reasons=self.refused_reasons.item(index),
+            psi_known=self.psi_known.item(index),
         )
 
     def find(self, namespace: str, pod: str, workload: WorkloadRef | None, container: str, identity: str) -> int | None:
@@ -199,11 +199,11 @@ class StatisticsTable(StatisticColumns):
         row = self.row_of_container.get((namespace, pod, container))  # type: ignore[call-overload]
         if row is not None or workload is None:
             return row  # type: ignore[no-any-return]
-        of_workload = PeakKey(namespace, str(workload), container, identity)
-        row = self.row_of_workload.get(of_workload)
+        of_workload = str(workload)
+        row = self.row_of_workload.get((namespace, of_workload, container, identity))  # type: ignore[call-overload]
         if row is None and identity:
-            row = self.row_of_workload.get(of_workload._replace(identity=""))
-        return row
+            row = self.row_of_workload.get((namespace, of_workload, container, ""))  # type: ignore[call-overload]
+        return row  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

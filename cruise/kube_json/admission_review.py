@@ -57,46 +57,61 @@ class _Review(Wire, frozen=True):
 POD_KIND = GroupVersionKind("", "v1", "Pod")
 
 
-def _unread(shape: type[Struct], *omitted: str, **parts: type) -> type[Struct]:
-    """Return a struct with the same fields, each left as JSON text that is not read, but for `parts`."""
+def _unread(shape: type[Struct], last: str | None = None, **parts: type) -> type[Struct]:
+    """Return a struct with the same fields, each left as JSON text that is not read, but for `parts`.
+
+    What it is encoded to has those fields alone that were there.
+    """
     fields: list[tuple[str, Any, Any]] = []
-    for field in msgspec.structs.fields(shape):
+    for field in sorted(msgspec.structs.fields(shape), key=lambda field: field.name == last):
         if field.name in parts:
             fields.append(
                 (field.name, parts[field.name] if field.required else parts[field.name] | None, field.default)
             )
-        elif field.name not in omitted:
+        else:
             fields.append((field.name, Raw, _ABSENT))
-    return msgspec.defstruct(f"Raw{shape.__name__}", fields, bases=(Wire,), frozen=True)
+    return msgspec.defstruct(f"Raw{shape.__name__}", fields, bases=(Wire,), frozen=True, omit_defaults=True)
 
 
-# All that decisions can depend on. No size depends on volumes, and each pod has one of a name of its own; the namespace
-# is the request's, and a pod in creation has no status.
+# All that is read of a pod. Last stands what no answer depends on: volumes, of which each pod has one of a name of its
+# own, and the namespace, which is the request's. A pod in creation has no status.
 RawContainer = _unread(ContainerSpec)
-RawMetadata = _unread(Metadata, "namespace")
+RawMetadata = _unread(Metadata, last="namespace")
 _Containers = tuple[RawContainer, ...]  # type: ignore[valid-type]
-RawSpec = _unread(PodSpec, "volumes", containers=_Containers, init_containers=_Containers)
+RawSpec = _unread(PodSpec, last="volumes", containers=_Containers, init_containers=_Containers)
 
 
-class RawPod(Wire, frozen=True):
-    """A pod with everything that decisions can depend on, unread."""
+class RawPod(Wire, frozen=True, omit_defaults=True):
+    """A pod with everything that is read of it, as JSON text."""
 
     metadata: RawMetadata  # type: ignore[valid-type]
     spec: RawSpec  # type: ignore[valid-type]
     kind: Raw = _ABSENT
+    status: Raw = _ABSENT
 
 
-class _RawQuestion(Wire, frozen=True):
+class SeenQuestion(Wire, frozen=True):
+    """The request of a review of a pod in creation at first sight."""
+
     object: RawPod
     uid: str
     kind: GroupVersionKind
     operation: str
     sub_resource: str | None = None
     namespace: str | None = None
+    dry_run: bool | None = None
+
+    def question(self) -> Question:
+        """Return the request with what is read of the pod, a part of it; a patch touches nothing else.
+
+        Containers stand where they stand in the pod as it came.
+        """
+        part = Raw(_encode(self.object))
+        return Question(self.uid, self.kind, self.sub_resource, self.operation, self.namespace, self.dry_run, part)
 
 
 class _RawReview(Wire, frozen=True):
-    request: _RawQuestion
+    request: SeenQuestion
     api_version: str
     kind: str
 
@@ -105,11 +120,12 @@ _glance = msgspec.json.Decoder(_RawReview)
 _decode = msgspec.json.Decoder(_Review)
 _decode_pod = msgspec.json.Decoder(PodObject)
 _decode_object = msgspec.json.Decoder(dict[str, Any])
+_encode = msgspec.json.Encoder().encode
 _UID = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z_.:-]{1,128})"')
 
 
-def glance(body: bytes) -> tuple[str, bytes] | None:
-    """Return the uid of a review of a pod in creation, and a digest of all that its answer depends on.
+def glance(body: bytes) -> tuple[SeenQuestion, bytes] | None:
+    """Return the request of a review of a pod in creation, and a digest of all that its answer depends on.
 
     Reviews with equal digests have the same answer under the same decisions: pods of one template differ only in what
     is not read. None for anything that needs a closer look.
@@ -131,14 +147,14 @@ def glance(body: bytes) -> tuple[str, bytes] | None:
     pod = request.object
     spec = astuple(pod.spec)
     containers, init_containers = spec[:2]
-    parts: list[bytes | Raw] = [request.namespace.encode(), pod.kind, *astuple(pod.metadata), *spec[2:]]
+    parts: list[bytes | Raw] = [request.namespace.encode(), pod.kind, *astuple(pod.metadata)[:-1], *spec[2:-1]]
     for one in containers:
         parts += astuple(one)
     if init_containers:
         parts.append(b"init")
         for one in init_containers:
             parts += astuple(one)
-    return request.uid, blake2b(_BETWEEN.join(parts), digest_size=20).digest()
+    return request, blake2b(_BETWEEN.join(parts), digest_size=20).digest()
 
 
 def decode_question(body: bytes) -> Question:

@@ -16,7 +16,8 @@ with atheris.instrument_imports(include=["cruise"], enable_loader_override=False
 from tests.fuzz.mutation import mutated_json
 
 PAGE_BYTES = 4096
-LONGEST_BYTES = 64 << 10
+# Longer ones take long and reach nothing more.
+LONGEST_BYTES = 8 << 10
 # What caches and the corpus may take once the first tenth has filled them.
 MOST_GROWTH_BYTES = 96 << 20
 
@@ -45,7 +46,11 @@ def main() -> None:
     def case(data: bytes) -> None:
         nonlocal done, settled
         done += 1
-        target.feed(data)
+        try:
+            target.feed(data)
+        except BaseException:
+            (chosen.directory / "broken").write_bytes(data)
+            raise
         if done == chosen.cases // 10:
             gc.collect()
             settled = resident_bytes()

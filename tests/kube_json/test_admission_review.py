@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from hypothesis import given
 
 from cruise.errors import BadInput
 from cruise.kube_json.admission_review import (
@@ -15,10 +16,11 @@ from cruise.kube_json.admission_review import (
     decode_question,
     glance,
     pod_in_creation,
+    submitted,
     uid_in,
 )
 from cruise.kube_json.wire import pod_json
-from tests.admission_reviews import UID, encoded, make_review, response_of
+from tests.admission_reviews import UID, encoded, make_review, response_of, submitted_pods
 from tests.builders import make_container_json, make_pod_json
 
 
@@ -90,12 +92,10 @@ def test_what_is_no_pod_is_refused(pod):
 
 def test_the_digest_sees_every_field_that_a_decision_can_depend_on():
     assert fields_of(RawContainer) == fields_of(pod_json.ContainerSpec)
-    # Each pod has a volume of a name of its own, and no size depends on volumes.
-    assert fields_of(RawSpec) == fields_of(pod_json.PodSpec) - {"volumes"}
-    # The namespace is the request's.
-    assert fields_of(RawMetadata) == fields_of(pod_json.Metadata) - {"namespace"}
-    # A pod in creation has no status; the kind is the struct's tag.
-    assert fields_of(RawPod) == fields_of(pod_json.PodObject) - {"status"} | {"kind"}
+    assert fields_of(RawSpec) == fields_of(pod_json.PodSpec)
+    assert fields_of(RawMetadata) == fields_of(pod_json.Metadata)
+    # The kind is the struct's tag.
+    assert fields_of(RawPod) == fields_of(pod_json.PodObject) | {"kind"}
 
 
 # One value for each field that differs from what `make_pod_json` writes.
@@ -134,7 +134,8 @@ CHANGES: dict[str, dict[str, object]] = {
 
 
 def test_each_change_of_such_a_field_changes_the_digest():
-    assert {key for part in CHANGES.values() for key in part} == {
+    # The namespace is the request's. Each pod has a volume of a name of its own, and no size depends on volumes.
+    assert {key for part in CHANGES.values() for key in part} | {"namespace", "volumes"} == {
         field.encode_name for struct in (RawMetadata, RawSpec) for field in msgspec.structs.fields(struct)
     }
     pod = make_pod_json(name="", node=None)
@@ -163,10 +164,34 @@ def test_what_tells_replicas_apart_does_not_change_the_digest():
     def replica(suffix: str):
         mount = {"name": f"kube-api-access-{suffix}", "mountPath": "/var/run/secrets"}
         pod = make_pod_json(name="", node=None, containers=[make_container_json(volumeMounts=[mount])])
+        pod["metadata"]["namespace"] = suffix
         pod["spec"]["volumes"] = [{"name": f"kube-api-access-{suffix}"}]
         return pod | {"status": {"phase": suffix}}
 
     assert digest_of(replica("x2x4z"), uid="1") == digest_of(replica("b7b9q"), uid="2")
+
+
+@given(submitted_pods())
+def test_what_is_read_at_first_sight_is_the_pod_as_it_was_sent(pod):
+    pod["spec"]["volumes"] = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}, "hostPath": {"path": "/"}}
+    ]
+    pod["spec"]["tolerations"] = [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}]
+    body = review(pod, dryRun=True)
+    whole, seen = decode_question(body), glance(body)
+    assert seen is not None
+    question = seen[0].question()
+    assert pod_in_creation(question) == pod_in_creation(whole)
+    assert (question.uid, question.creates_pod, question.dry_run) == (whole.uid, True, True)
+    # All that a patch touches is there, in its place and in its own notation.
+    part, sent = submitted(question), submitted(whole)
+    assert part["metadata"].get("annotations", "none") == sent["metadata"].get("annotations", "none")
+    assert part["spec"]["tolerations"] == sent["spec"]["tolerations"]
+    for field in ("containers", "initContainers"):
+        resources = [
+            [one.get("resources", "none") for one in spec.get(field) or ()] for spec in (part["spec"], sent["spec"])
+        ]
+        assert resources[0] == resources[1]
 
 
 def test_an_answer_has_the_requests_uid_whatever_it_holds():

@@ -19,10 +19,13 @@ from cruise.domain.cluster import Container, LimitRangeItem, Pod, Quota
 from cruise.domain.headroom import Sharing
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.qos import qos_of
+from cruise.domain.replacing import replacing
 from cruise.domain.resources import Amounts, ResourceName, Resources, whole_mebibytes
 from cruise.domain.revisions import originals_of
 from cruise.domain.sizes import sized_containers
 from cruise.domain.usage import Statistic, StatisticsTable
+
+_created = replacing(Pod, "containers", "qos", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +125,7 @@ def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
     """Return the pod as it is created after a mutation, with annotations added; its own win."""
     containers = sized_containers(pod, mutation.containers)
     qos = qos_of(containers, pod.pod_requests, pod.pod_limits)
-    # At once: a pod has many fields, and each copy takes as long as a decision.
-    return replace(pod, containers=containers, qos=qos, annotations={**annotations, **pod.annotations})
+    return _created(pod, containers, qos, {**annotations, **pod.annotations})
 
 
 def _requesting(

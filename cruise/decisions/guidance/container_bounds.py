@@ -56,6 +56,9 @@ def _join(
     least: int | None, most: int | None, ranges: Sequence[tuple[int | None, int | None]], floor: int
 ) -> tuple[int, int, int]:
     """Return the least and the largest request and the cap that the LimitRanges put on the limit."""
+    if not ranges:
+        highest = UNBOUNDED if most is None else max(min(most, UNBOUNDED), 0)
+        return min(max(floor, least or 0), highest), highest, UNBOUNDED
     cap = min((high for _, high in ranges if high is not None), default=UNBOUNDED)
     server_least = max((low or 0 for low, _ in ranges), default=0)
     highest = max(min(UNBOUNDED if most is None else most, cap), server_least)

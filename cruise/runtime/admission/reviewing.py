@@ -169,18 +169,17 @@ class Reviewer:
         check_elements(body, self._bounds)
         seen = glance(body)
         if seen is None or (self._expected is not None and self._expected.may_concern(body)):
-            return self._answer_in_full(body, state, None, latest)
-        uid, digest = seen
+            return self._answer_in_full(decode_question(body), state, None, latest)
+        request, digest = seen
         known = state.answers.get(digest)
         if known is None:
-            return self._answer_in_full(body, state, digest, latest)
+            return self._answer_in_full(request.question(), state, digest, latest)
         answer, verdict = known
         self.counts.verdicts[verdict] += 1
         self.counts.remembered += 1
-        return answer.to(uid)
+        return answer.to(request.uid)
 
-    def _answer_in_full(self, body: bytes, state: _State, digest: bytes | None, latest: float) -> bytes:
-        question = decode_question(body)
+    def _answer_in_full(self, question: Question, state: _State, digest: bytes | None, latest: float) -> bytes:
         self.decided += 1
         answer, verdict, lasting = self._decided(question, state, latest)
         self.counts.verdicts[verdict] += 1
