@@ -1,10 +1,13 @@
 """The laws that hold for every pass over every cluster; each returns what broke it, in words."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
+from cruise.decisions.sizing.dead_band import DeadBand, default_dead_band
 from cruise.domain.actions import ContainerTarget, EvictPod, ResizePod
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, whole_mebibytes
 from cruise.errors import Refused
@@ -13,12 +16,16 @@ from cruise.runtime.writing.answers import QUOTA_EXCEEDED
 from tests.laws.drawn import Drawn
 from tests.laws.passing import Pass
 
+_NO_BAND = DeadBand(0.0, Resources(1, 1))
 Law = Callable[[Drawn, Pass], Iterator[str]]
 
 
 def replacements_are_bound(drawn: Drawn, seen: Pass) -> Iterator[str]:
     """No eviction without a bound replacement, once kube-scheduler had its turn."""
-    before, after = _bound(seen.before), _bound(seen.after)
+    evicted = {one.uid for one in seen.evicted()}
+    running = {pod.uid for pod in seen.before.pods if not pod.terminal}
+    # Who has finished its work meanwhile is not missing.
+    before, after = _bound(seen.before), _bound(seen.after, running - evicted)
     for one in seen.evicted():
         key = (one.namespace, str(one.workload))
         if after[key] < before[key]:
@@ -49,39 +56,37 @@ def evictable_alone_go(drawn: Drawn, seen: Pass) -> Iterator[str]:
 
 
 def ceilings_hold(drawn: Drawn, seen: Pass) -> Iterator[str]:
-    """No request or limit is raised above the node, nor a memory limit above twice what the template states."""
+    """No request or limit is raised above the node, nor a memory limit above its ceiling by the template."""
     nodes = {node.name: node.allocatable for node in seen.before.nodes}
     pods = {pod.uid: pod for pod in seen.before.pods}
     # Where nodes are ordered for pods, none of those there says how large a new pod may be.
     largest = NO_RESOURCES if drawn.node_autoscaling is None else Resources(1 << 60, 1 << 60)
     for node in (*seen.before.nodes, *seen.after.nodes):
         largest = largest.at_least(node.allocatable)
-    templates = _templates(drawn)
+    ceilings = _ceilings(drawn)
     for one in seen.resized():
         pod = pods[one.uid]
         room = nodes[pod.node] if pod.node is not None else largest
-        yield from _above(pod, one.containers, room, templates)
+        yield from _above(pod, one.containers, room, ceilings)
     for made in seen.creations:
         if made.made != made.admitted:
             targets = [ContainerTarget(c.name, c.role, c.requests, c.limits) for c in made.admitted.sized_containers]
-            yield from _above(made.made, targets, largest, templates)
+            yield from _above(made.made, targets, largest, ceilings)
 
 
 def _above(
-    pod: Pod, targets: Sequence[ContainerTarget], room: Resources, templates: Mapping[tuple[str, str], Resources]
+    pod: Pod, targets: Sequence[ContainerTarget], room: Resources, ceilings: Mapping[tuple[str, str], int]
 ) -> Iterator[str]:
     old = {one.name: one for one in pod.containers}
     for target in targets:
         before = old[target.container]
-        stated = templates.get((pod.labels["app"], target.container), NO_RESOURCES).memory_bytes
+        most = ceilings.get((pod.labels["app"], target.container))
         rows = [
             ("request", target.requests, before.requests, room),
             ("limit", target.limits, before.limits, room),
         ]
-        if stated:
-            rows.append(
-                ("limit", target.limits, before.limits, Resources(room.cpu_millicores, whole_mebibytes(2 * stated)))
-            )
+        if most:
+            rows.append(("limit", target.limits, before.limits, Resources(room.cpu_millicores, most)))
         for what, new, was, ceiling in rows:
             for resource in ResourceName:
                 value, earlier = new.of(resource) or 0, was.of(resource) or 0
@@ -212,6 +217,8 @@ LAWS: tuple[Law, ...] = (
 def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
     """Return what is decided otherwise on nodes where all was done and nothing has changed since."""
     done = {one.uid: one.containers for one in last.resized()}
+    before = {pod.uid: pod for pod in last.before.pods}
+    yielding = {one.namespace for one in last.resized() if _falls(one, before[one.uid])}
     pods = {pod.uid: pod for pod in again.snapshot.pods}
     evicting = {one.node for plan in last.result.plans for one in plan.evict}
     for plan, now in ((a, b) for a in last.result.plans for b in again.plans if a.node == b.node):
@@ -222,16 +229,24 @@ def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
         for action in actions:
             pod = pods[action.uid]
             # What a lever asks is granted from free room, which follows what the others have by now. Room that was kept
-            # for a replacement is free again once that has come elsewhere.
-            freed = bool(last.evicted()) and isinstance(action, ResizePod) and _only_grows(action, pod)
+            # for a replacement is free again once that has come elsewhere, and what a shrink leaves of a quota counts
+            # from the next pass on.
+            more = bool(last.evicted()) or (pod.namespace in again.snapshot.quotas and pod.namespace in yielding)
+            freed = more and isinstance(action, ResizePod) and not _falls(action, pod, default_dead_band(Policy()))
             if not _pulls_a_lever(pod.annotations) and not freed:
                 yield f"{plan.node}: {_text(action)} although nothing has changed"
 
 
-def _only_grows(resize: ResizePod, pod: Pod) -> bool:
-    now = {container.name: container.requests.resources for container in pod.containers}
-    then = [(now[one.container], one.requests.resources) for one in resize.containers if one.container in now]
-    return all(after.of(one) >= before.of(one) for before, after in then for one in ResourceName)
+def _falls(resize: ResizePod, pod: Pod, band: DeadBand = _NO_BAND) -> bool:
+    """Tell whether a request is less than it was, and leaves a dead band."""
+    was = {container.name: container.requests.resources for container in pod.containers}
+    pairs = [(was[one.container], one.requests.resources) for one in resize.containers if one.container in was]
+    return any(
+        new < old and band.leaves(one, old, new)
+        for before, after in pairs
+        for one in ResourceName
+        for old, new in [(before.of(one), after.of(one))]
+    )
 
 
 def _text(action: EvictPod | ResizePod) -> str:
@@ -253,18 +268,21 @@ def _unchanged(node: str, before: Snapshot, now: Snapshot) -> bool:
     return settled and around(before) == around(now)
 
 
-def _bound(snapshot: Snapshot) -> Counter[tuple[str, str]]:
+def _bound(snapshot: Snapshot, finished: Set[str] = frozenset()) -> Counter[tuple[str, str]]:
+    """Count the pods that are bound, by workload; those that are over count where their uid is in `finished`."""
     return Counter(
         (pod.namespace, str(pod.workload))
         for pod in snapshot.pods
-        if pod.node is not None and not pod.terminating and not pod.terminal
+        if pod.node is not None and not pod.terminating and (not pod.terminal or pod.uid in finished)
     )
 
 
-def _templates(drawn: Drawn) -> dict[tuple[str, str], Resources]:
-    """Return the limits that templates state, by workload and container."""
+def _ceilings(drawn: Drawn) -> dict[tuple[str, str], int]:
+    """Return how far memory limits may rise that templates state, by workload and container."""
+    factor = drawn.policy.memory_limit_ceiling
     return {
-        (one.workload.template.name, container.name): container.limits.resources
+        (one.workload.template.name, container.name): whole_mebibytes(math.ceil(limit * factor))
         for one in drawn.workloads
         for container in one.workload.template.containers
+        if (limit := container.limits.memory_bytes) is not None
     }

@@ -57,7 +57,7 @@ class ReplayedDestinations:
             return False
         gone = _Gone(index_of_node(pod.node), counted_requests(pod), None, counted_requests(fresh))
         self._count(gone.source, gone.own, 1)
-        target = self._room_for(gone.need)
+        target = self._room_for(gone.need, gone.source)
         if target is None and not gone.need.fits_in(self.node):
             self._count(gone.source, gone.own, -1)
             return False
@@ -75,9 +75,10 @@ class ReplayedDestinations:
             self.spare[gone.target] += (gone.need.cpu_millicores, gone.need.memory_bytes)
         self._count(gone.source, gone.own, -1)
 
-    def _room_for(self, need: Resources) -> int | None:
-        """Return the node with the most room that holds a pod, the first of equals; None where none does."""
+    def _room_for(self, need: Resources, source: int) -> int | None:
+        """Return the node with the most room that holds a pod, its own apart; None where none does."""
         room = np.minimum(self.free, self.spare) - (need.cpu_millicores, need.memory_bytes)
+        room[source] = -1
         holding = np.flatnonzero((room >= 0).all(axis=1) & self.alive & (self.places > 0))
         if not holding.size:
             return None

@@ -162,8 +162,8 @@ class CruisePasses:
         nowhere, known = self._pods.snapshot(view, NO_CONTAINERS), self._statistics.of_workloads()
         known = replace(known, sharing=self._sharing)
         eligibility = Eligibility(nowhere, known, {}, self._policy, utc(view.at))
-        replacement = replacements(nowhere, eligibility, known, self._policy)
-        if replacement is None:
+        prospects = replacements(nowhere, eligibility, known, self._policy)
+        if prospects is None:
             return None
         free, available = _room(view, NO_CONTAINERS), columns.available
         base, spike = columns.base_of_nodes, columns.spike_of_nodes
@@ -172,7 +172,7 @@ class CruisePasses:
         there = np.bincount(view.node[view.node >= 0], minlength=len(view.alive))
         most = np.array([node.allocatable_pods for node in columns.nodes], dtype=np.int64)
         return ReplayedDestinations(
-            replacement,
+            prospects.anew,
             view.allocatable,
             view.alive,
             free=np.column_stack((free[ResourceName.CPU], free[ResourceName.MEMORY])),

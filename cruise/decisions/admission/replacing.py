@@ -5,7 +5,8 @@ from dataclasses import astuple, replace
 
 from cruise.decisions.admission.admission import Mutate, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.eviction.destinations import Replacement
+from cruise.decisions.admission.unscheduled import shrunk_where_it_waits
+from cruise.decisions.eviction.destinations import Prospects
 from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
@@ -20,7 +21,7 @@ from cruise.domain.usage import StatisticsTable
 
 def replacements(
     snapshot: Snapshot, eligibility: Eligibility, statistics: StatisticsTable, policy: Policy
-) -> Replacement | None:
+) -> Prospects | None:
     """Return what finds a pod's replacement at admission size, None where evictions need not know it.
 
     What leaves a namespace frees its quota, sooner or later than the replacement is created: it must find a place
@@ -32,7 +33,7 @@ def replacements(
 
     nodes = NodeIndex(snapshot.known_nodes)
 
-    def of(pod: Pod) -> Pod | None:
+    def anew(pod: Pod) -> Pod | None:
         created = created_anew(pod, snapshot)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         quotas = snapshot.quotas.get(pod.namespace, ())
@@ -50,7 +51,10 @@ def replacements(
         fresh = _requesting_both(fresh, admitted(())) if quotas else fresh
         return _requesting_both(fresh, _at_its_base(created, eligibility, statistics, ranges, policy))
 
-    return of
+    def shrunk(pod: Pod) -> Pod:
+        return shrunk_where_it_waits(pod, eligibility, statistics, snapshot, nodes, policy)
+
+    return Prospects(anew, shrunk)
 
 
 def _at_its_base(

@@ -16,6 +16,7 @@ from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Amounts
+from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import StatisticsTable
 
 # By then a node that is ordered has come. One that was there lately is not for sale, or not for this pod.
@@ -50,6 +51,19 @@ def decide_unscheduled(
         [one for one in decided if isinstance(one, ResizePod)],
         [one for one in decided if isinstance(one, Hold)],
     )
+
+
+def shrunk_where_it_waits(
+    pod: Pod,
+    eligibility: Eligibility,
+    statistics: StatisticsTable,
+    snapshot: Snapshot,
+    nodes: NodeIndex,
+    policy: Policy,
+) -> Pod:
+    """Return the pod as it is once it has shrunk for want of room, where it may."""
+    decided = _decide(pod, eligibility, statistics, snapshot, nodes, policy, {}) if _waits_for_room(pod) else None
+    return with_sizes(pod, decided.containers) if isinstance(decided, ResizePod) else pod
 
 
 def _waits_for_room(pod: Pod) -> bool:

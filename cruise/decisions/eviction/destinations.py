@@ -22,6 +22,17 @@ from cruise.domain.scheduling import NodeSelectorTerm, lasting_taints
 Replacement = Callable[[Pod], Pod | None]
 
 
+def _as_it_is(pod: Pod) -> Pod:
+    return pod
+
+
+class Prospects(NamedTuple):
+    """What becomes of pods: one that is evicted is created `anew`, one that waits for room is `shrunk` meanwhile."""
+
+    anew: Replacement
+    shrunk: Callable[[Pod], Pod] = _as_it_is
+
+
 class Spare(NamedTuple):
     """What a node could give to more pods: what kube-scheduler counts as free, and what its own pods do not need.
 
@@ -61,9 +72,9 @@ class Destinations:
     a node that it may come to when others have shrunk. Nothing is looked up before the first pod is to leave.
     """
 
-    def __init__(self, snapshot: Snapshot, replacement: Replacement, spare: Mapping[str, Spare]) -> None:
+    def __init__(self, snapshot: Snapshot, prospects: Prospects, spare: Mapping[str, Spare]) -> None:
         self._snapshot = snapshot
-        self._replacement = replacement
+        self._prospects = prospects
         self._spare = spare
         self._gone: dict[PodKey, _Gone] = {}
         self._hopeless: set[tuple[object, ...]] = set()
@@ -85,21 +96,19 @@ class Destinations:
         """Take a pod off its node and give its replacement a place; False, and nothing is done, where there is none."""
         # Replicas come back alike. Where a whole cluster is short, they are far too many to try each one.
         kind = (pod.namespace, pod.workload, pod.identity, id(pod.placement), id(pod.constraints))
-        if kind in self._hopeless:
+        if kind in self._hopeless or pod.node is None:
             return False
-        found = self._leave(pod)
-        if not found:
+        fresh = self._prospects.anew(pod)
+        if fresh is None:
             self._hopeless.add(kind)
-        return found
-
-    def _leave(self, pod: Pod) -> bool:
-        fresh = self._replacement(pod)
-        if fresh is None or pod.node is None:
             return False
-        places = self._places = self._places or _Places(self._snapshot, self._spare, self._replacement)
+        places = self._places = self._places or _Places(self._snapshot, self._spare, self._prospects)
         places.remove(pod)
-        target = places.put(fresh)
+        target = places.put(fresh, beside=pod.node)
         if target is None and not self._may_be_ordered_for(fresh):
+            if not places.has_room(pod.node, fresh):
+                # Else it is a place for those elsewhere.
+                self._hopeless.add(kind)
             places.add(pod, pod.node)
             return False
         self._gone[key_of(pod)] = _Gone(pod.node, target, counted_requests(fresh))
@@ -142,33 +151,48 @@ def _name_nodes(terms: Sequence[NodeSelectorTerm] | None) -> bool:
 class _Places:
     """The board of a pass, with what is free on each node in columns."""
 
-    def __init__(self, snapshot: Snapshot, of_nodes: Mapping[str, Spare], replacement: Replacement) -> None:
+    def __init__(self, snapshot: Snapshot, of_nodes: Mapping[str, Spare], prospects: Prospects) -> None:
         rooms = [of_nodes.get(node.name, Spare(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes]
         self._board = Board(snapshot)
         self._scheduler = Scheduler(self._board)
         self._nodes = snapshot.nodes
-        self._daemons = _Daemons(snapshot.pods, replacement)
+        self._daemons = _Daemons(snapshot.pods, prospects.anew)
         self._number = {node.name: number for number, node in enumerate(snapshot.nodes)}
         self._whole = np.maximum(_columns([node.allocatable for node in snapshot.nodes]), 1)
         self._free, self._spare = _columns([room.free for room in rooms]), _columns([room.unneeded for room in rooms])
         self._at_most = [room.at_most for room in rooms]
-        self._waiting = self._put_pending(snapshot)
+        self._waiting = self._put_pending(snapshot, prospects.shrunk)
 
-    def put(self, pod: Pod, *, whatever_others_need: bool = False) -> str | None:
-        """Bind a pod that waits to the node with the most room that takes it; None where none does."""
+    def put(self, pod: Pod, *, beside: str | None = None) -> str | None:
+        """Bind a pod that waits to the node with the most room that takes it; None where none does.
+
+        One that takes the place of another is not to come back to its node, which it is `beside`, nor to take what
+        others need.
+        """
         need = counted_requests(pod)
-        free = self._free if whatever_others_need else np.minimum(self._free, self._spare)
+        free = self._free if beside is None else self._unneeded
         room = free - (need.cpu_millicores, need.memory_bytes)
         holding = np.flatnonzero((room >= 0).all(axis=1))
         shares = (room[holding] / self._whole[holding]).min(axis=1)
         for number in holding[np.argsort(-shares, kind="stable")].tolist():
             node: Node = self._nodes[number]
-            awaited = not whatever_others_need and any(self._may_come(one, number) for one in self._waiting)
-            if not awaited and next(self._scheduler.refuse(pod, node), None) is None:
+            kept = beside is not None and (
+                node.name == beside or any(self._may_come(one, number) for one in self._waiting)
+            )
+            if not kept and next(self._scheduler.refuse(pod, node), None) is None:
                 self.add(pod, node.name)
                 self._take(number, need, 1)
                 return node.name
         return None
+
+    def has_room(self, node: str, pod: Pod) -> bool:
+        """Tell whether a node has room for the replacement of a pod."""
+        need = counted_requests(pod)
+        return bool((self._unneeded[self._number[node]] >= (need.cpu_millicores, need.memory_bytes)).all())
+
+    @property
+    def _unneeded(self) -> Int64Array:
+        return np.minimum(self._free, self._spare)
 
     def fits_when_new(self, pod: Pod) -> bool:
         """Tell whether any node that the pod may run on would hold it beside no other pods than those of DaemonSets."""
@@ -198,14 +222,17 @@ class _Places:
         self._count(node, need, 1)
         self._take(self._number[node], need, -1)
 
-    def _put_pending(self, snapshot: Snapshot) -> list[Pod]:
-        """Give the pods that wait already the places that they will have; return one of each kind that has none."""
+    def _put_pending(self, snapshot: Snapshot, shrunk: Callable[[Pod], Pod]) -> list[Pod]:
+        """Give the pods that wait already the places that they will have; return one of each kind that has none.
+
+        What finds no place as it is may find one once it has shrunk.
+        """
         hopeless: dict[tuple[object, ...], Pod] = {}
         for pod in sorted(filter(waits_for_a_node, snapshot.pods), key=lambda pod: -pod.priority):
             # Replicas share what they are made of: where one finds no place, the others need not be tried.
             kind = (pod.namespace, id(pod.labels), id(pod.placement), id(pod.constraints), counted_requests(pod))
-            if kind not in hopeless and self.put(pod, whatever_others_need=True) is None:
-                hopeless[kind] = pod
+            if kind not in hopeless and self.put(pod) is None and self.put(small := shrunk(pod)) is None:
+                hopeless[kind] = small
         return list(hopeless.values())
 
     def _may_come(self, pod: Pod, number: int) -> bool:

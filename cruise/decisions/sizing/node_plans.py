@@ -6,7 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from cruise.decisions.eviction.destinations import Destinations, Replacement, Spare
+from cruise.decisions.eviction.destinations import Destinations, Prospects, Spare
 from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.causes import Cause, Refusals
@@ -40,7 +40,7 @@ _HELD = {
 
 
 # What finds the replacements of evicted pods, for one snapshot; None where evictions need not know them.
-Replacements = Callable[[Snapshot, Eligibility, StatisticsTable, Policy], Replacement | None]
+Replacements = Callable[[Snapshot, Eligibility, StatisticsTable, Policy], Prospects | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,8 @@ def size_snapshot(
     ) -> tuple[Crowds, Destinations | None]:
         if not short:
             return {}, None
-        replacement = replacements(snapshot, eligibility, statistics, policy) if replacements is not None else None
-        places = None if replacement is None else Destinations(snapshot, replacement, _spare(columns, rooms.rooms))
+        prospects = replacements(snapshot, eligibility, statistics, policy) if replacements is not None else None
+        places = None if prospects is None else Destinations(snapshot, prospects, _spare(columns, rooms.rooms))
         around = Circumstances(
             cpu_demand=_cpu_demand(columns, rooms.rooms, short, statistics),
             earlier=earlier,

@@ -89,7 +89,9 @@ def trim_growth(columns: NodeColumns, fit: Fit, sizes: Sizes, patched: BoolArray
             floors.insert(0, np.maximum(demand.current, without[resource]))
         growth = np.where(patched & managed, np.maximum(sums - counted, 0), 0)
         after = np.where(patched, sums, np.where(managed, counted, 0))
-        excess = columns.node_sum(np.where(fit.stays, after, 0)) - columns.available[resource]
+        # Of several pods that are to leave a node, budgets may let go only one, and its replacement comes all the same.
+        there = fit.stays | np.isin(columns.node_of_pod, list(fit.promised))
+        excess = columns.node_sum(np.where(there, after, 0)) - columns.available[resource]
         for node, room in fit.promised.items():
             excess[node] += room.of(resource)
         for node in np.flatnonzero((excess > 0) & (columns.node_sum(growth) > 0)).tolist():

@@ -33,7 +33,7 @@ def requested(pod: Pod, *rows, quota: Quota | None = None, workload: Workload | 
     table = make_table(*rows)
     find = replacements(snapshot, Eligibility(snapshot, table, {}, FULL, NOW), table, FULL)
     assert find is not None
-    found = find(pod)
+    found = find.anew(pod)
     return None if found is None else found.containers[0].requests
 
 

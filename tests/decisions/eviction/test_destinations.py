@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.eviction.destinations import Destinations, Spare
+from cruise.decisions.eviction.destinations import Destinations, Prospects, Spare
 from cruise.domain.cluster import Node, NodeAutoscaler, Pod, Snapshot
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.resources import Resources
@@ -42,7 +42,7 @@ def named(name: str, zone: str = "a", **fields) -> Node:
 def destinations(snapshot: Snapshot, room: Resources | None = None) -> Destinations:
     """Nodes that have room for one more pod of 100 m and 128 MiB, or `room`."""
     one = room or make_resources(100, 128)
-    return Destinations(snapshot, created_anew, {node.name: Spare(one, one) for node in snapshot.nodes[1:]})
+    return Destinations(snapshot, Prospects(created_anew), {node.name: Spare(one, one) for node in snapshot.nodes[1:]})
 
 
 def test_each_place_is_taken_once_and_free_again_for_who_does_not_go():
@@ -90,7 +90,7 @@ def test_what_is_free_and_what_others_leave_both_count():
         (make_resources(99, 128), make_resources(100, 128), False),
         (make_resources(100, 128), make_resources(100, 127), False),
     ):
-        assert Destinations(snapshot, created_anew, {"n2": Spare(free, unneeded)}).leave(pod) is found
+        assert Destinations(snapshot, Prospects(created_anew), {"n2": Spare(free, unneeded)}).leave(pod) is found
 
 
 def test_what_waits_already_goes_first_the_highest_priority_before_the_rest():
@@ -103,6 +103,31 @@ def test_what_waits_already_goes_first_the_highest_priority_before_the_rest():
     assert destinations(make_snapshot([pod, too_large], [named("n1"), named("n2")])).leave(pod)
 
 
+def test_its_own_node_is_no_place():
+    # By the bases of its pods n1 has room; kube-scheduler would put the pod back where it was.
+    pod, room = web("a"), make_resources(200, 256)
+    snapshot = make_snapshot([pod], [named("n1"), named("n2")])
+    for node, found in (("n1", False), ("n2", True)):
+        assert Destinations(snapshot, Prospects(created_anew), {node: Spare(room, room)}).leave(pod) is found
+    # For its sibling of another node it is one.
+    sibling = web("b", "n2", placement=pod.placement, constraints=pod.constraints)
+    snapshot = make_snapshot([pod, sibling], snapshot.nodes)
+    places = Destinations(snapshot, Prospects(created_anew), {"n1": Spare(room, room)})
+    assert [places.leave(one) for one in (pod, sibling)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("small", "at_most", "found"), [(100, 100, False), (90, 90, False), (300, 400, False), (300, 200, True)]
+)
+def test_what_waits_already_counts_as_small_as_it_will_be(small, at_most, found):
+    # There is room for 100 m, and for `at_most` once others have shrunk. As it is nothing has 1,000 m.
+    pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=1000)])
+    snapshot = make_snapshot([pod, waits], [named("n1"), named("n2")])
+    prospects = Prospects(created_anew, lambda one: replace(one, containers=(make_container(cpu=small),)))
+    one = make_resources(100, 128)
+    assert Destinations(snapshot, prospects, {"n2": Spare(one, one, make_resources(at_most, 512))}).leave(pod) is found
+
+
 def test_a_node_that_shrinks_for_a_pod_that_waits_is_no_place():
     # What waits for 400 m finds 100 m free; once others have shrunk, n2 may have 500 m, and it takes all but 100 m.
     pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=400)])
@@ -113,7 +138,7 @@ def test_a_node_that_shrinks_for_a_pod_that_waits_is_no_place():
         (make_resources(500, 512), Placement(node_selector=(("zone", "b"),)), True),
     ):
         snapshot = make_snapshot([pod, replace(waits, placement=placement)], [named("n1"), named("n2")])
-        assert Destinations(snapshot, created_anew, {"n2": Spare(one, one, at_most)}).leave(pod) is found
+        assert Destinations(snapshot, Prospects(created_anew), {"n2": Spare(one, one, at_most)}).leave(pod) is found
 
 
 @pytest.mark.parametrize(
@@ -152,4 +177,4 @@ def test_what_the_api_server_would_not_create_does_not_go():
     pod = web("a")
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
     room = Spare(make_resources(100, 128), make_resources(100, 128))
-    assert not Destinations(snapshot, lambda _: None, {"n2": room}).leave(pod)
+    assert not Destinations(snapshot, Prospects(lambda _: None), {"n2": room}).leave(pod)

@@ -112,11 +112,45 @@ def test_no_other_pod_grows_into_the_place_of_a_replacement():
     assert [(one.pod, one.containers[0].requests.cpu_millicores) for one in plans["n2"].resize] == [("there", 300)]
 
 
+def test_nothing_grows_into_a_place_that_only_a_second_eviction_would_free():
+    # One pod of n1 can only go to n2, which loses one itself. Budgets may let the first one go, and not the second.
+    rows, zone = [], {"zone": "a"}
+    pods = [single(name, 1050) for name in ("b", "c", "d")]
+    rows += [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))]
+    goes = single("a", 100, placement=Placement(node_selector=(("zone", "a"),)))
+    leaves = single("e", 310, node="n2")
+    stays, grows = (single(name, cpu, node="n2", priority=1000) for name, cpu in (("f", 2500), ("g", 1000)))
+    rows += [*rows_of(goes), *rows_of(leaves, (310, 310)), *rows_of(stays, (2500, 2500)), *rows_of(grows, (1000, 1500))]
+    nodes = [make_node(cpu=3200, labels=zone), make_node("n2", cpu=4000, labels=zone), make_node("n3", cpu=1000)]
+    plans = plans_of([*pods, goes, leaves, stays, grows], rows, nodes)
+    assert [gone(plan) for plan in plans.values()] == [["a"], ["e"], []]
+    written = {one.pod: one.containers[0].requests.cpu_millicores for one in plans["n2"].resize}
+    assert written["g"] == 1090
+
+
 def test_a_pod_that_waits_already_has_the_room_first():
     pods, rows = four_singles()
     nodes = [make_node(cpu=4000), make_node("n2", cpu=1500)]
     waiting = single("waits", 1000, node=None, phase="Pending", ready=False)
     assert gone(plans_of([*pods, waiting], rows, nodes)["n1"]) == []
+
+
+def test_a_pod_that_shrinks_where_it_waits_has_the_room_first():
+    # It asks for more than any node has. This very pass brings it down to the 600 m of its peak.
+    pods, rows = four_singles()
+    nodes = [make_node(cpu=4000), make_node("n2", cpu=1500)]
+    waiting = single("waits", 9000, node=None, phase="Pending", ready=False, unschedulable_since=NOW)
+    waiting = replace(waiting, containers=(make_container(cpu=9000, settled=False),))
+    assert gone(plans_of([*pods, waiting], rows, nodes)["n1"]) == ["a"]
+    assert gone(plans_of([*pods, waiting], [*rows, *rows_of(waiting, (300, 600))], nodes)["n1"]) == []
+
+
+def test_no_pod_goes_to_come_back_to_its_own_node():
+    # Short of 50 m for a peak. By the bases there is room for the replacement of the smallest, on this node alone.
+    small, large = single("small", 100), single("large", 3000, priority=1000)
+    rows = [*rows_of(small), *rows_of(large, (3400, 3600))]
+    plan = plans_of([small, large], rows, [make_node(cpu=3650)])["n1"]
+    assert (gone(plan), plan.reason) == ([], Reason.OVERSUBSCRIBED)
 
 
 def test_the_place_holds_the_replacement_at_admission_size():
