@@ -15,5 +15,6 @@ lock=$(scripts/tool.sh lock)
 build=$(scripts/tool.sh build)
 wheels=$(mktemp -d)
 trap 'rm -rf "$wheels"' EXIT
+scripts/web_assets.sh
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) "$build/bin/python" -m hatchling build --target wheel --directory "$wheels" >/dev/null
 "$supply/bin/python" -m scripts.image make --uv "$lock/bin/uv" --wheels "$wheels" --out dist --cache "$cache"

@@ -70,6 +70,7 @@ compile_bytecode() {
 }
 
 key=$(fingerprint)
+scripts/web_assets.sh
 if stamped dev || stamped "$tier"; then exit 0; fi
 
 rm -f .venv/stamp-*

@@ -1,5 +1,6 @@
 """The templates of pages for browsers."""
 
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -9,7 +10,12 @@ from cruise.interfaces.plain_text import plain
 
 def page_template(name: str) -> Template:
     """Return a template: what it puts in is escaped, and what it is not given is an error."""
-    environment = Environment(
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         finalize=_plain,
@@ -17,7 +23,6 @@ def page_template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(name)
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,7 @@ import contextlib
 import fcntl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,11 +18,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from cruise.adapters.store.opening import open_store
 from cruise.app.demo.admission import SimulatedAdmission
 from cruise.app.demo.frames import FrameMaker
+from cruise.app.demo.view import DemoView
+from cruise.app.http_server import serve_http
 from cruise.app.serve.controller import Controller, Hooks
+from cruise.app.serve.serving import pages_and_api
 from cruise.app.signals import on_signals
 from cruise.domain.policy import Mode
 from cruise.errors import BadInput
 from cruise.interfaces.demo_view import DemoFrame, render_frame, status_line
+from cruise.interfaces.http.gate import GateRules
 from cruise.runtime.ports import Store
 from cruise.runtime.usage.reading import ReadingProgress, UsageReading
 from cruise.settings import Settings
@@ -30,6 +34,7 @@ from cruise.simulation.demo_cluster import demo_cluster
 
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 PACE = 300.0
+_HOST = "127.0.0.1"
 _TICK_SECONDS = 0.1
 _FIRST_MINUTE = timedelta(minutes=1)
 _FRAMES_PER_SECOND = 4
@@ -84,16 +89,31 @@ async def _run(
             bar.update(reading, completed=read.done_container_hours, total=read.total_container_hours)
 
         await controller.refresh_statistics(show_reading)
+    view = DemoView(cluster, store, policy, controller.activity)
     place = "embedded Postgres" if settings.database_url is None else "Postgres"
     frames = FrameMaker(cluster, twin, controller.activity, PACE, place, seconds)
     show = _live if console.is_terminal else _lines
-    async with asyncio.TaskGroup() as tasks:
+    async with _served(view, settings, console), asyncio.TaskGroup() as tasks:
         time_passes = tasks.create_task(_let_time_pass([cluster.advance, twin.advance], seconds, stop))
         tasks.create_task(show(console, frames.frame, stop))
         await controller.run(stop)
         time_passes.cancel()
     cluster.close()
     return frames.frame()
+
+
+@asynccontextmanager
+async def _served(view: DemoView, settings: Settings, console: Console) -> AsyncIterator[None]:
+    """Serve the dashboard to this machine, on the setting's port or, where that is taken, on any other."""
+    app = pages_and_api(view, GateRules(), view.reasons, view.metrics)
+    async with AsyncExitStack() as stack:
+        try:
+            port = int(settings.http_address.rpartition(":")[2])
+            bound = await stack.enter_async_context(serve_http(app, _HOST, port, stop_seconds=1))
+        except BadInput:
+            bound = await stack.enter_async_context(serve_http(app, _HOST, 0, stop_seconds=1))
+        console.print(f"dashboard: http://{_HOST}:{bound}/", soft_wrap=True)
+        yield
 
 
 async def _let_time_pass(clocks: list[Callable[[datetime], None]], seconds: float | None, stop: asyncio.Event) -> None:

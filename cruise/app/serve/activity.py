@@ -3,18 +3,20 @@
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cruise.domain.actions import Outcome
 from cruise.domain.packing import PackingPlan
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Refusal, StatisticsTable
 from cruise.interfaces.http.figures import (
+    ClusterMoment,
     ControllerFigures,
     JobFigures,
     OutcomeKind,
     PackingFigures,
     PassFigures,
+    cluster_moment,
     kind_of_outcome,
     pass_figures,
 )
@@ -26,6 +28,8 @@ from cruise.runtime.usage.reading import ReadingProgress
 from cruise.runtime.usage.state import FailedRead
 
 _KEPT = 500
+# A week at the usual interval.
+_KEPT_MOMENTS = 2016
 
 
 @dataclass(slots=True)
@@ -52,6 +56,7 @@ class Activity:
     load_pass: NodeLoadPass | None = None
     packing: PackingPass | None = None
     packing_figures: PackingFigures = PackingFigures()
+    history: deque[ClusterMoment] = field(default_factory=lambda: deque(maxlen=_KEPT_MOMENTS))
 
     def add_packing(self, done: PackingPass) -> None:
         """Take over a packing pass."""
@@ -64,9 +69,11 @@ class Activity:
             self.packing = replace(self.packing, plan=plan)
         self.packing_figures = self.packing_figures.with_plan(plan)
 
-    def add_pass(self, done: NodePass) -> None:
+    def add_pass(self, done: NodePass, max_age: timedelta) -> None:
         """Take over a node pass; it is summed up once, and not for each reader."""
         self.node_pass, self.pass_figures = done, pass_figures(done)
+        if self.statistics is not None:
+            self.history.append(cluster_moment(self.pass_figures, self.statistics, max_age))
         self.add(done.outcomes)
 
     def add_load_pass(self, done: NodeLoadPass) -> None:
@@ -100,4 +107,5 @@ class Activity:
             packing=self.packing_figures,
             refused=self.refused,
             load_pass=self.load_pass,
+            history=tuple(self.history),
         )

@@ -175,7 +175,7 @@ class Controller:
             earlier=self._earlier,
         )
         self._earlier = done.seen
-        self.activity.add_pass(done)
+        self.activity.add_pass(done, self._policy.max_age)
         self._packing_due = True
         self.activity.paused = await self._store.paused()
         holds = [*done.waiting, *(hold for plan in done.plans for hold in (*plan.hold, *plan.growing))]

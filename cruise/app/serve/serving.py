@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import structlog
@@ -30,9 +32,13 @@ from cruise.app.serve.warm_solver import WarmSolver
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.policy import Policy
 from cruise.errors import CruiseError, Throttled, Unavailable
+from cruise.interfaces.dashboard.pages import add_dashboard
+from cruise.interfaces.dashboard.sessions import Sessions
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.gate import gated
-from cruise.interfaces.http.health import health_app
+from cruise.interfaces.http.gate import GateRules, gated
+from cruise.interfaces.http.health import AsgiApp, health_app
+from cruise.interfaces.http.survey import Surveys
+from cruise.interfaces.http.view import ApiView
 from cruise.runtime.packing.packing_pass import Solver
 from cruise.runtime.writing.writer import writes_at_once
 from cruise.settings import Settings
@@ -50,14 +56,13 @@ async def serve(settings: Settings) -> None:
     """Serve until cancelled. Raises BadInput for settings that cannot work, before anything is waited for."""
     check(settings)
     running = Running(policy_of(settings), wall_clock, Activity())
-    app = health_app(running.reasons, running.metrics, create_api(running))
     host, _, port = settings.http_address.rpartition(":")
     async with (
         # Of its own: what callers ask for must not use up what the passes may ask.
         connect(replace(settings.kube(), requests_per_second=_API_REQUESTS_PER_SECOND, burst=_API_BURST)) as client,
         certificate(settings) as tls,
         serve_http(
-            gated(app, gate_rules(settings, client)),
+            pages_and_api(running, gate_rules(settings, client), running.reasons, running.metrics),
             host_of(settings),
             int(port),
             tls=tls,
@@ -74,6 +79,16 @@ async def serve(settings: Settings) -> None:
             running.opened, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
             async with WarmSolver() as solver:
                 await _follow_and_lead(settings, connected, running, solver)
+
+
+def pages_and_api(
+    view: ApiView, rules: GateRules, ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes]
+) -> AsgiApp:
+    """Return all that is served over HTTP, behind its gate."""
+    surveys = Surveys(view)
+    api = create_api(view, surveys)
+    front = add_dashboard(api, view, surveys, Sessions(time.monotonic), rules.authority)
+    return gated(health_app(ready, metrics, api), replace(rules, front=front))
 
 
 def controller_of(

@@ -16,13 +16,17 @@ from cruise.interfaces.http.overrides import override_routes
 from cruise.interfaces.http.packing import packing_routes
 from cruise.interfaces.http.pause import pause_routes
 from cruise.interfaces.http.pods import pod_routes
+from cruise.interfaces.http.survey import Surveys, survey_routes
 from cruise.interfaces.http.view import ApiView
 
 PREFIX = "/api/v1"
 
 
-def create_api(view: ApiView) -> FastAPI:
-    """Return the API of one controller, which looks at `view` anew at each request; it stands behind a gate."""
+def create_api(view: ApiView, surveys: Surveys | None = None) -> FastAPI:
+    """Return the API of one controller, which looks at `view` anew at each request; it stands behind a gate.
+
+    `surveys` are shared with who else reads them.
+    """
     api = FastAPI(
         title="cruise",
         version=__version__,
@@ -34,6 +38,7 @@ def create_api(view: ApiView) -> FastAPI:
         dependencies=[Depends(HTTPBearer(auto_error=False, description="A token that the gate accepts."))],
     )
     api.include_router(controller_routes(view), prefix=PREFIX)
+    api.include_router(survey_routes(surveys or Surveys(view)), prefix=PREFIX)
     api.include_router(pod_routes(view), prefix=PREFIX)
     api.include_router(override_routes(view), prefix=PREFIX)
     api.include_router(pause_routes(view), prefix=PREFIX)

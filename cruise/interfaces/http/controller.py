@@ -187,12 +187,7 @@ def controller_routes(view: ApiView) -> APIRouter:
     @routes.get("/status")
     async def status() -> Status:
         """Tell how the controller is doing."""
-        paused, error = None, None
-        try:
-            paused = await in_time(view.store.paused())
-        except CruiseError as refusal:
-            error = str(refusal)
-        return _status(view, paused, error)
+        return await status_of(view)
 
     @routes.get("/nodes", response_model=NodePage, responses=failures(422, 503))
     async def nodes(
@@ -201,7 +196,7 @@ def controller_routes(view: ApiView) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     ) -> Response:
         """Return the plans of the last node pass, by node, without pods that the caller may not get."""
-        done = _last_pass(view)
+        done = last_pass(view)
         plans = sorted(done.plans, key=lambda plan: plan.node)[offset : offset + limit]
         shown = await _seen(plans, sight)
         # A page of large nodes takes a tenth of a second, which others need not wait for.
@@ -210,7 +205,7 @@ def controller_routes(view: ApiView) -> APIRouter:
     @routes.get("/nodes/{name}", response_model=NodePlanDocument, responses=failures(404, 422, 503))
     async def node(sight: SightOf, name: Name) -> Response:
         """Return the plan of one node in the last node pass, without pods that the caller may not get."""
-        found = next((plan for plan in _last_pass(view).plans if plan.node == name), None)
+        found = next((plan for plan in last_pass(view).plans if plan.node == name), None)
         if found is None:
             raise HTTPException(404, f"the last pass saw no node {name}")
         [shown] = await _seen([found], sight)
@@ -234,7 +229,13 @@ def controller_routes(view: ApiView) -> APIRouter:
     return routes
 
 
-def _status(view: ApiView, paused: bool | None, store_error: str | None) -> Status:
+async def status_of(view: ApiView) -> Status:
+    """Return how the controller is doing."""
+    paused, store_error = None, None
+    try:
+        paused = await in_time(view.store.paused())
+    except CruiseError as refusal:
+        store_error = str(refusal)
     figures = view.figures()
     lag = figures.watch_lag_seconds
     return Status(
@@ -273,7 +274,8 @@ def _node_load(done: NodeLoadPass) -> NodeLoadStatus:
     )
 
 
-def _last_pass(view: ApiView) -> NodePass:
+def last_pass(view: ApiView) -> NodePass:
+    """Return the last node pass of this process. Raises Unavailable with the reason why there is none."""
     found = view.last_pass()
     if found is None:
         why = "no node pass was made yet" if view.figures().leader else "another process leads and makes the passes"

@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+
+import numpy as np
 
 from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import Refusal
+from cruise.domain.usage import Refusal, StatisticsTable
 from cruise.runtime.node_load import NodeLoadPass
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
@@ -48,6 +50,16 @@ class PassFigures:
     allocatable: Resources
     held: Mapping[Reason, int]
     seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMoment:
+    """The cluster in one node pass: `used` is the sum of its containers' bases, None where half of them are old."""
+
+    at: datetime
+    allocatable: Resources
+    requested: Resources
+    used: Resources | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +103,8 @@ class ControllerFigures:
     """The controller now. `outcomes` counts since the process began, by `kind_of_outcome`, `refused` samples by why.
 
     `statistics_at` is when the statistics were last brought up to date, `watch_lag_seconds` how old the view of the
-    cluster may be at most (None where nothing is watched, infinity before the first list).
+    cluster may be at most (None where nothing is watched, infinity before the first list). `history` has the passes
+    of this process, oldest first.
     """
 
     mode: Mode
@@ -105,6 +118,7 @@ class ControllerFigures:
     packing: PackingFigures = PackingFigures()
     refused: Mapping[Refusal, int] = field(default_factory=dict)
     load_pass: NodeLoadPass | None = None
+    history: Sequence[ClusterMoment] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +182,12 @@ def pass_figures(done: NodePass) -> PassFigures:
         held=Counter(hold.reason for plan in done.plans for hold in (*plan.hold, *plan.growing)),
         seconds=done.seconds,
     )
+
+
+def cluster_moment(figures: PassFigures, statistics: StatisticsTable, max_age: timedelta) -> ClusterMoment:
+    """Sum up what containers used at a pass, by statistics that were no older than `max_age` then."""
+    of_pods = np.fromiter((bool(key.pod) for key in statistics.keys), np.bool_, len(statistics.keys))
+    fresh = of_pods & (statistics.updated_at >= int((figures.at - max_age).timestamp()))
+    cpu, memory = statistics.cpu_base_millicores[fresh], statistics.memory_base_bytes[fresh]
+    used = Resources(int(cpu.sum()), int(memory.sum())) if 2 * fresh.sum() > of_pods.sum() else None
+    return ClusterMoment(figures.at, figures.allocatable, figures.requested, used)

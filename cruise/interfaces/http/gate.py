@@ -4,7 +4,7 @@ Nothing of a request is looked at beside its method, path and headers until it h
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
@@ -36,6 +36,44 @@ class Authority(Protocol):
         ...
 
 
+class Front(Protocol):
+    """What a server's paths ask of callers, and how it turns away: `ApiFront`, and the dashboard's before it."""
+
+    def access(self, method: str, path: str) -> PathAccess | None:
+        """Return what a request needs, None where it is for anybody."""
+        ...
+
+    def authorization(self, scope: Scope) -> str | None:
+        """Return the credentials of a request without a header of that name."""
+        ...
+
+    async def refuse(
+        self, scope: Scope, send: Send, status: HTTPStatus, why: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """Turn a request away."""
+        ...
+
+
+class ApiFront:
+    """The paths of programs: each is a right of its own, by its own name; refusals are JSON."""
+
+    def access(self, method: str, path: str) -> PathAccess | None:
+        """Name the path as roles do."""
+        # Everybody whom a Kubernetes API server knows may get its own /api/*, so ours is asked about by another name.
+        named = path if path == "/metrics" else f"/cruise{path}"
+        return PathAccess("get" if method in _READS else method.lower(), named)
+
+    def authorization(self, scope: Scope) -> str | None:
+        """Return none: programs send the header."""
+        return None
+
+    async def refuse(
+        self, scope: Scope, send: Send, status: HTTPStatus, why: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """Answer with the reason."""
+        await answer(scope, send, status, msgspec.json.encode({"error": why}), _JSON, headers)
+
+
 @dataclass(frozen=True, slots=True)
 class GateRules:
     """What a gate lets through; without an authority nobody writes.
@@ -48,12 +86,13 @@ class GateRules:
     reads_open: bool = True
     metrics_open: bool = True
     at_once: int = 16
+    front: Front = ApiFront()
 
 
 class _Refusal(Exception):
     def __init__(self, status: HTTPStatus, why: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
         super().__init__(why)
-        self.status, self.why, self.headers = status, why, headers
+        self.status, self.why, self.headers = status, why, tuple(headers)
 
 
 def gated(inner: AsgiApp, rules: GateRules) -> AsgiApp:
@@ -73,8 +112,7 @@ def gated(inner: AsgiApp, rules: GateRules) -> AsgiApp:
                     [(b"retry-after", b"1")],
                 )
         except _Refusal as refusal:
-            body = msgspec.json.encode({"error": refusal.why})
-            await answer(scope, send, refusal.status, body, _JSON, refusal.headers)
+            await rules.front.refuse(scope, send, refusal.status, refusal.why, refusal.headers)
             return
         under_way[caller] += 1
         try:
@@ -101,14 +139,13 @@ async def _admitted(scope: Scope, rules: GateRules) -> Caller:
     reads = method in _READS
     if not reads and sent[b"origin"] is not None and not rules.hosts.allows_origin(sent[b"origin"] or "", host):
         raise _Refusal(HTTPStatus.FORBIDDEN, "a page of another origin may not write here")
-    if reads and (rules.metrics_open if path == "/metrics" else rules.reads_open):
+    access = rules.front.access(method, path)
+    if access is None or (reads and (rules.metrics_open if path == "/metrics" else rules.reads_open)):
         return ANYBODY
     if rules.authority is None:
         raise _Refusal(HTTPStatus.FORBIDDEN, READ_ONLY)
-    caller = await _known(rules.authority, sent[b"authorization"])
-    # Everybody whom a Kubernetes API server knows may get its own /api/*, so ours is asked about by another name.
-    named = path if path == "/metrics" else f"/cruise{path}"
-    await _require(rules.authority, caller, PathAccess("get" if reads else method.lower(), named))
+    caller = await _known(rules.authority, sent[b"authorization"] or rules.front.authorization(scope))
+    await _require(rules.authority, caller, access)
     return caller
 
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Query, Request, Response
-from starlette.requests import ClientDisconnect
 
 from cruise.domain.annotations import PREFIX, RECORDS, Overrides, Unreadable
 from cruise.domain.callers import Deed
@@ -15,11 +14,10 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import parse_overrides, settings_of
 from cruise.errors import UNDECODABLE
 from cruise.interfaces.http.interventions import carried_out
-from cruise.interfaces.http.requests import Kind, Name, Namespace, Offset, failures
+from cruise.interfaces.http.requests import Kind, Name, Namespace, Offset, failures, read_body
 from cruise.interfaces.http.sight import CallerOf, SightOf
 from cruise.interfaces.http.view import ApiView, in_time
 
-_LARGEST_BODY_BYTES = 64 * 1024
 _MOST_SETTINGS = 500
 _EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}
 # Pods may have controllers of other kinds, but one that differs from these by a letter is a typing error.
@@ -97,7 +95,7 @@ def override_routes(view: ApiView) -> APIRouter:
         """Store settings for one workload, in place of those that were stored; annotations still win over them."""
         _refuse_misspelt(kind)
         workload = WorkloadRef(kind, name)
-        found = read_settings(await _body(request))
+        found = read_settings(await read_body(request))
         detail = msgspec.json.encode(settings_of(found)).decode()
         await carried_out(
             view,
@@ -173,16 +171,3 @@ def _example() -> str:
 
 def _entry(namespace: str, workload: WorkloadRef, override: Overrides) -> OverrideEntry:
     return OverrideEntry(namespace, workload.kind, workload.name, settings_of(override))
-
-
-async def _body(request: Request) -> bytes:
-    """Read the body, as much as settings can take. Raises HTTPException 400 and 413."""
-    body = bytearray()
-    try:
-        async for piece in request.stream():
-            body += piece
-            if len(body) > _LARGEST_BODY_BYTES:
-                raise HTTPException(413, f"the body is larger than {_LARGEST_BODY_BYTES // 1024} KiB")
-    except ClientDisconnect as error:
-        raise HTTPException(400, "the body broke off") from error
-    return bytes(body)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Response
 from cruise.decisions.eviction.earlier import SAME_AGAIN
 from cruise.decisions.explaining.explanation import Explanation, explain
 from cruise.decisions.explaining.past import Past, past_of
-from cruise.domain.cluster import Pod
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.retention import RETENTION
 from cruise.interfaces.explain.document import explanation_json
 from cruise.interfaces.http.requests import Name, Namespace, failures
@@ -17,31 +17,25 @@ from cruise.interfaces.http.view import ApiView, in_time
 from cruise.runtime.sizing.pass_headroom import stored_headroom
 
 
-def pod_routes(view: ApiView) -> APIRouter:
-    """Return the routes under /pods."""
-    routes = APIRouter(tags=["pods"])
-    # An explanation takes the node's pass again, over the whole snapshot: one at a time is enough for people.
-    one_at_a_time = asyncio.Lock()
+class Explanations:
+    """Explains pods by the last pass; an explanation takes the pass again, so one at a time is enough for people."""
 
-    @routes.get("/pods/{namespace}/{name}", response_model=dict, responses=failures(403, 404, 422, 503))
-    async def pod(sight: SightOf, namespace: Namespace, name: Name) -> Response:
-        """Explain a pod as `cruise explain --format json` does, without pods that the caller may not get."""
-        await sight.require(namespace)
-        snapshot = await view.snapshot()
-        found = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
-        if found is None:
-            raise HTTPException(404, f"there is no pod {namespace}/{name}")
+    def __init__(self, view: ApiView) -> None:
+        self._view = view
+        self._turn = asyncio.Lock()
+
+    async def of(self, pod: Pod, snapshot: Snapshot) -> Explanation:
+        """Explain a pod of the snapshot. Raises Unavailable."""
+        view = self._view
         statistics = await in_time(view.statistics())
         stored = await in_time(view.store.overrides())
         refused = await in_time(view.store.refused_targets())
-        past = await _past(view, found)
         headroom = await in_time(stored_headroom(view.store, statistics, view.policy))
-        now = view.now()
-        last = view.last_pass()
+        now, last = view.now(), view.last_pass()
 
         def explained() -> Explanation:
             return explain(
-                found,
+                pod,
                 snapshot,
                 statistics,
                 view.policy,
@@ -52,9 +46,25 @@ def pod_routes(view: ApiView) -> APIRouter:
                 earlier=SAME_AGAIN if last is None else last.seen,
             )
 
-        async with one_at_a_time:
-            explanation = await asyncio.to_thread(explained)
-        document = explanation_json(explanation, now, past)
+        async with self._turn:
+            return await asyncio.to_thread(explained)
+
+
+def pod_routes(view: ApiView) -> APIRouter:
+    """Return the routes under /pods."""
+    routes = APIRouter(tags=["pods"])
+    explanations = Explanations(view)
+
+    @routes.get("/pods/{namespace}/{name}", response_model=dict, responses=failures(403, 404, 422, 503))
+    async def pod(sight: SightOf, namespace: Namespace, name: Name) -> Response:
+        """Explain a pod as `cruise explain --format json` does, without pods that the caller may not get."""
+        await sight.require(namespace)
+        snapshot = await view.snapshot()
+        found = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
+        if found is None:
+            raise HTTPException(404, f"there is no pod {namespace}/{name}")
+        past = await _past(view, found)
+        document = explanation_json(await explanations.of(found, snapshot), view.now(), past)
         if not await sight.is_whole():
             whole = msgspec.json.decode(document)
             seen = await sight.of(namespaces_in(whole))

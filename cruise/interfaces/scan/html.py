@@ -20,13 +20,15 @@ _MOST_ROWS_MAILED = 25
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
+    """A part of a bar; `width` is in percent of it."""
+
     kind: str
     width: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class Room:
     """One resource of the whole cluster: its amounts in words, and the parts of its bar in percent."""
 
     title: str
@@ -34,7 +36,7 @@ class _Room:
     recommended: str
     requested: str
     allocatable: str
-    parts: tuple[_Part, ...]
+    parts: tuple[Part, ...]
 
 
 def scan_html(report: ScanReport) -> bytes:
@@ -63,7 +65,7 @@ def _shown(report: ScanReport) -> Mapping[str, object]:
         "month": findings.prices.month(findings.totals.reclaimable),
         "workloads": [row for row in findings.workloads if row.requested != Resources()],
         "rescued": sum(pod.best is not None for pod in findings.pending),
-        "rooms": _rooms(findings.totals),
+        "rooms": rooms_of(findings.totals),
         "basis": ". ".join(
             [basis_line(findings.basis), *([implausible_line(findings.implausible)] if findings.implausible else ())]
         ),
@@ -80,9 +82,10 @@ def _shown(report: ScanReport) -> Mapping[str, object]:
     }
 
 
-def _rooms(totals: Totals) -> tuple[_Room, ...]:
+def rooms_of(totals: Totals) -> tuple[Room, ...]:
+    """Return what is used, recommended, requested and allocatable of CPU and of memory."""
     return tuple(
-        _Room(
+        Room(
             title=title,
             used=write(used),
             recommended=write(recommended),
@@ -111,13 +114,13 @@ def _rooms(totals: Totals) -> tuple[_Room, ...]:
     )
 
 
-def _parts(used: int, recommended: int, requested: int, allocatable: int) -> tuple[_Part, ...]:
+def _parts(used: int, recommended: int, requested: int, allocatable: int) -> tuple[Part, ...]:
     """Return the widths of used, kept and reclaimable as shares of the longest amount."""
     whole = max(used, recommended, requested, allocatable, 1)
     kept = max(recommended, used)
     ends = (("used", used), ("keep", kept), ("free", max(requested, kept)))
     parts, start = [], 0
     for kind, end in ends:
-        parts.append(_Part(kind, f"{100 * (end - start) / whole:.3f}"))
+        parts.append(Part(kind, f"{100 * (end - start) / whole:.3f}"))
         start = end
     return tuple(parts)

@@ -1,0 +1,154 @@
+"""What all pages have: their frame, their headers, and what stands in place of one that cannot be shown."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
+
+from cruise import __version__
+from cruise.errors import CruiseError
+from cruise.interfaces.amounts import (
+    age_text,
+    cores_text,
+    count_text,
+    cpu_text,
+    gibibytes_text,
+    memory_text,
+    share_text,
+)
+from cruise.interfaces.dashboard.assets import asset_names
+from cruise.interfaces.dashboard.sessions import Sessions
+from cruise.interfaces.http.survey import Surveys
+from cruise.interfaces.http.view import ApiView
+from cruise.interfaces.page_template import page_template
+
+# Scripts and styles come from here as files, and nothing else comes at all. Charts and htmx set styles through the DOM.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    # Not no-referrer: browsers would hide the origin of forms, by which the gate knows them.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An entry of the menu: the first part of its path, its title, and the part of the API that it is a view of.
+
+    Whoever may get that part may see the page, and all pages below its path.
+    """
+
+    path: str
+    title: str
+    api: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """What pages read from. `signs_in`: there are callers to be known; `writes`: some of them may change something."""
+
+    view: ApiView
+    surveys: Surveys
+    sessions: Sessions
+    menu: Sequence[Page] = ()
+    signs_in: bool = False
+
+    def page(self, request: Request, template: str, http_status: int = 200, **values: object) -> HTMLResponse:
+        """Render a page; what it is given beside, its template may use."""
+        session = self.sessions.of(request.scope)
+        figures = self.view.figures()
+        now = self.view.now()
+        text = page_template(f"dashboard/{template}").render(
+            root=root_of(request.scope["path"]),
+            here=request.scope["path"].split("/")[1],
+            menu=self.menu,
+            session=session,
+            signs_in=self.signs_in,
+            figures=figures,
+            assets=asset_names(),
+            version=__version__,
+            now=now,
+            age=lambda then, ago=True: age_text(now, then, ago),
+            cpu=cpu_text,
+            memory=memory_text,
+            cores=cores_text,
+            gib=gibibytes_text,
+            share=share_text,
+            count=count_text,
+            **values,
+        )
+        return HTMLResponse(text, http_status, HEADERS)
+
+    def problem(self, request: Request, status: int, why: str) -> HTMLResponse:
+        """Render what stands in place of a page: what is the matter, and what to do next."""
+        title, hint = _ADVICE.get(status, ("Something went wrong", "cruise's log has more."))
+        return self.page(request, "problem.html.j2", status, title=title, why=why, hint=hint, code=status)
+
+    def route(self) -> type[APIRoute]:
+        """Return the kind of route that shows problems as pages."""
+        dashboard = self
+
+        class PageRoute(APIRoute):
+            def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+                inner = super().get_route_handler()
+
+                async def handler(request: Request) -> Response:
+                    try:
+                        return await inner(request)
+                    except RequestValidationError as error:
+                        first = error.errors()[0]
+                        place = ".".join(str(part) for part in first["loc"][1:])
+                        return dashboard.problem(request, 422, f"{place}: {first['msg']}")
+                    except HTTPException as error:
+                        return dashboard.problem(request, error.status_code, str(error.detail))
+                    except CruiseError as error:
+                        return dashboard.problem(request, 503, str(error))
+
+                return handler
+
+        return PageRoute
+
+
+_ADVICE: Mapping[int, tuple[str, str]] = {
+    HTTPStatus.FORBIDDEN: (
+        "You may not see this",
+        "Ask an administrator for the role: kubectl create clusterrolebinding cruise-reader-NAME "
+        "--clusterrole=cruise-reader --user=NAME. What is about pods also takes the right to get them.",
+    ),
+    HTTPStatus.NOT_FOUND: ("There is no such page", "It may be gone since, or the address may be misspelt."),
+    HTTPStatus.UNPROCESSABLE_ENTITY: ("The address says something that it may not", "Follow a link of the menu."),
+    HTTPStatus.SERVICE_UNAVAILABLE: (
+        "Not yet",
+        "This page tries again every few seconds. If it stays so, cruise check names what is missing and its fix, and "
+        "the log of cruise serve says what it waits for.",
+    ),
+    HTTPStatus.TOO_MANY_REQUESTS: ("Too much at a time", "Wait a second, and load the page again."),
+}
+
+
+def root_of(path: str) -> str:
+    """Return the way from a page to the top as a relative link, so that a proxy may serve it below any path."""
+    return "../" * (path.count("/") - 1) or "./"
+
+
+def with_menu(dashboard: Dashboard, menu: Sequence[Page]) -> Dashboard:
+    """Return the dashboard with its menu."""
+    return replace(dashboard, menu=menu)
+
+
+def clock_text(at: datetime) -> str:
+    """Write a time as all pages do."""
+    return f"{at:%Y-%m-%d %H:%M} UTC"

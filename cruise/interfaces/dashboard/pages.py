@@ -1,0 +1,34 @@
+"""The menu, and the dashboard as a whole. To add a page: its module, its template, and its line in each list here."""
+
+from fastapi import FastAPI
+
+from cruise.interfaces.dashboard import health, overview, workload, workloads
+from cruise.interfaces.dashboard.assets import asset_routes
+from cruise.interfaces.dashboard.events import event_routes
+from cruise.interfaces.dashboard.frame import Dashboard, with_menu
+from cruise.interfaces.dashboard.front import DashboardFront
+from cruise.interfaces.dashboard.sessions import Sessions
+from cruise.interfaces.dashboard.signing_in import signing_in_routes
+from cruise.interfaces.http.gate import Authority
+from cruise.interfaces.http.survey import Surveys
+from cruise.interfaces.http.view import ApiView
+
+MENU = (overview.PAGE, workloads.PAGE, health.PAGE)
+
+
+def add_dashboard(
+    api: FastAPI, view: ApiView, surveys: Surveys, sessions: Sessions, authority: Authority | None
+) -> DashboardFront:
+    """Add all pages to the API, and return what the gate before both goes by."""
+    dashboard = with_menu(Dashboard(view, surveys, sessions, signs_in=authority is not None), MENU)
+    for routes in (
+        overview.overview_page(dashboard),
+        workloads.workloads_page(dashboard),
+        workload.workload_page(dashboard),
+        health.health_page(dashboard),
+        event_routes(dashboard),
+        signing_in_routes(dashboard, authority),
+        asset_routes(),
+    ):
+        api.include_router(routes)
+    return DashboardFront(dashboard)

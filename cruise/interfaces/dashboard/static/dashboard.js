@@ -1,0 +1,88 @@
+"use strict";
+// Draws the charts that a page holds as data, again where the page was exchanged, its width or its colours changed.
+(() => {
+  if (!window.echarts) return;
+  const drawn = new Map();
+  const GI = 2 ** 30;
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const amount = (unit, value) => {
+    if (value === null || value === undefined) return "–";
+    if (unit === "cpu") return value >= 10000 ? `${(value / 1000).toLocaleString("en", { maximumFractionDigits: 1 })} cores` : `${Math.round(value)}m`;
+    return value >= GI ? `${(value / GI).toLocaleString("en", { maximumFractionDigits: 1 })} Gi` : `${Math.round(value / 2 ** 20)} Mi`;
+  };
+  const clock = (at, withDay) => {
+    const text = new Date(at).toISOString();
+    return withDay ? `${text.slice(5, 10)} ${text.slice(11, 16)}` : text.slice(11, 16);
+  };
+  const MARKS = { kill: ["red", "diamond"], evict: ["amber", "triangle"], resize: ["accent", "circle"] };
+
+  const options = (chart) => {
+    const soft = colour("soft");
+    const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const span = chart.times[chart.times.length - 1] - chart.times[0];
+    const series = chart.lines.map((line) => ({
+      name: line.name,
+      type: "line",
+      showSymbol: false,
+      step: line.step ? "end" : false,
+      data: chart.times.map((at, place) => [at, line.values[place]]),
+      color: colour(`line-${line.role}`),
+      lineStyle: { width: line.area ? 1.5 : 2, type: ["base", "peak"].includes(line.role) ? "dashed" : "solid" },
+      areaStyle: line.area ? { opacity: 0.16 } : undefined,
+      emphasis: { disabled: true },
+    }));
+    const top = Math.max(...chart.lines.flatMap((line) => line.values.filter((value) => value !== null)), 1);
+    for (const kind of Object.keys(MARKS)) {
+      const marks = chart.marks.filter((mark) => mark.kind === kind && mark.at >= chart.times[0]);
+      if (marks.length) {
+        series.push({
+          name: kind, type: "scatter", symbol: MARKS[kind][1], symbolSize: 10, color: colour(MARKS[kind][0]),
+          data: marks.map((mark) => ({ value: [Math.min(mark.at, chart.times[chart.times.length - 1]), top * 1.06], words: mark.words })),
+        });
+      }
+    }
+    return {
+      animation: !still && !drawn.size,
+      grid: { left: 8, right: 12, top: 14, bottom: 30, containLabel: true },
+      textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
+      legend: { bottom: 0, left: 0, icon: "roundRect", itemWidth: 12, itemHeight: 4, textStyle: { color: soft, fontSize: 12 } },
+      tooltip: {
+        trigger: "axis", renderMode: "richText", confine: true,
+        backgroundColor: colour("card"), borderColor: colour("line"), textStyle: { color: colour("ink"), fontSize: 12 },
+        formatter: (points) => [
+          `${clock(points[0].axisValue, true)} UTC`,
+          ...points.map((point) => (point.data.words ? `● ${point.data.words}` : `${point.seriesName}  ${amount(chart.unit, point.value[1])}`)),
+        ].join("\n"),
+      },
+      xAxis: {
+        type: "time", axisLine: { lineStyle: { color: colour("line") } }, axisTick: { show: false }, splitNumber: 5,
+        axisLabel: { color: soft, hideOverlap: true, formatter: (at) => clock(at, span > 2 * 86400e3).slice(0, span > 2 * 86400e3 ? 5 : undefined) },
+      },
+      yAxis: {
+        type: "value", min: 0, splitNumber: 4, splitLine: { lineStyle: { color: colour("line") } },
+        axisLabel: { color: soft, formatter: (value) => amount(chart.unit, value) },
+      },
+      series,
+    };
+  };
+
+  const draw = () => {
+    for (const [place, chart] of drawn) {
+      if (!place.isConnected) { chart.dispose(); drawn.delete(place); }
+    }
+    for (const place of document.querySelectorAll("[data-chart]")) {
+      if (drawn.has(place)) continue;
+      place.classList.add("on");
+      const chart = window.echarts.init(place, null, { renderer: "canvas" });
+      chart.setOption(options(JSON.parse(place.dataset.chart)));
+      drawn.set(place, chart);
+    }
+  };
+  const again = () => {
+    for (const [place, chart] of drawn) chart.setOption(options(JSON.parse(place.dataset.chart)), true);
+  };
+  draw();
+  document.body.addEventListener("htmx:afterSettle", draw);
+  window.addEventListener("resize", () => drawn.forEach((chart) => chart.resize()));
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+})();

@@ -1,0 +1,73 @@
+"""One workload through the API's eyes: its pods, their statistics, and what the store remembers of them."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cruise.domain.actions import OriginalSizes, Outcome
+from cruise.domain.cluster import Pod
+from cruise.domain.retention import RETENTION
+from cruise.domain.usage import HourlyPeaks, OomRecord, Statistic
+from cruise.errors import NotFound
+from cruise.interfaces.http.survey import Survey, SurveyLine
+from cruise.interfaces.http.view import ApiView, in_time
+
+# Of a large workload some pods tell what there is to tell; each asks the store once.
+_MOST_ASKED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadHistory:
+    """One workload in the last pass, and one of its pods, `chosen`, in more detail.
+
+    `statistics` has the chosen pod's by container, `original` what it requested before it was resized first. `outcomes`
+    are those of the first pods by name, newest first, `kills` those of all of them, oldest first.
+    """
+
+    line: SurveyLine
+    pods: Sequence[Pod]
+    chosen: Pod
+    statistics: dict[str, Statistic]
+    peaks: HourlyPeaks
+    kills: Sequence[OomRecord]
+    outcomes: Sequence[Outcome]
+    original: OriginalSizes | None
+
+
+async def workload_history(view: ApiView, survey: Survey, namespace: str, workload: str, pod: str) -> WorkloadHistory:
+    """Return what is known of a workload (`Kind/name`), and more of one of its pods. Raises NotFound, Unavailable."""
+    line = next((one for one in survey.lines if one.place == (namespace, workload)), None)
+    pods = sorted(
+        (
+            one
+            for one in survey.done.snapshot.pods
+            if one.namespace == namespace
+            and one.node is not None
+            and one.workload_name == workload
+            and not one.terminal
+        ),
+        key=lambda one: one.name,
+    )
+    if line is None or not pods:
+        raise NotFound(f"the last pass saw no pods of {workload} in {namespace}")
+    chosen = next((one for one in pods if one.name == pod), pods[0])
+    now, store = view.now(), view.store
+    table = await in_time(view.statistics())
+    rows = {
+        container.name: table.find(namespace, chosen.name, chosen.workload, container.name, chosen.identity)
+        for container in chosen.sized_containers
+    }
+    asked = [chosen, *(one for one in pods if one is not chosen)][:_MOST_ASKED]
+    since = now - RETENTION.outcomes
+    found = await asyncio.gather(*(in_time(store.outcomes_of_pod(namespace, one.name, since)) for one in asked))
+    hour = int((now - RETENTION.hourly_peaks).timestamp()) // 3600
+    return WorkloadHistory(
+        line=line,
+        pods=pods,
+        chosen=chosen,
+        statistics={name: table.row(row) for name, row in rows.items() if row is not None},
+        peaks=await in_time(store.hourly_peaks(namespace, workload, hour)),
+        kills=await in_time(store.oom_records(now - RETENTION.oom_records, (namespace, workload))),
+        outcomes=sorted((one for some in found for one in some), key=lambda one: one.at, reverse=True),
+        original=(await in_time(store.original_sizes(chosen.uid))).get(chosen.uid),
+    )
