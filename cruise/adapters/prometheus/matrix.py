@@ -62,8 +62,9 @@ class MatrixDecoder:
     def matrix(self, body: bytes, first: int, last: int, step: int) -> Matrix:
         """Return the answer to a query over the grid from `first` to `last`.
 
-        NaN and infinite values count as no sample, and a step that a series skips is NaN. Raises BadInput for what
-        is no range answer or is off the grid, Unavailable for an answer that the server calls incomplete.
+        NaN, infinite and negative values count as no sample, since nothing that is read can be below zero, and a step
+        that a series skips is NaN. Raises BadInput for what is no range answer or is off the grid, Unavailable for an
+        answer that the server calls incomplete.
         """
         columns = (last - first) // step + 1
         series: list[SeriesName] = []
@@ -86,7 +87,7 @@ def _on_grid(rows: Sequence[Sequence[tuple[float, float]]], first: int, step: in
     if not on_grid.all():
         raise BadInput(f"Prometheus answered with times other than those asked for, every {step} s from {first}")
     values = np.full((len(rows), columns), np.nan)
-    values[of_row, places] = np.where(np.isfinite(pairs[:, 1]), pairs[:, 1], np.nan)
+    values[of_row, places] = np.where((pairs[:, 1] >= 0) & (pairs[:, 1] < np.inf), pairs[:, 1], np.nan)
     return values
 
 

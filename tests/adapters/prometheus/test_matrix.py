@@ -62,6 +62,12 @@ def test_what_is_no_number_is_no_sample():
     np.testing.assert_array_equal(matrix.values, [[np.nan, np.nan, np.nan, 4]])
 
 
+def test_what_is_below_zero_is_no_sample():
+    # Counters, bytes and times are not; a counter that fell to less than nothing would have grown by that.
+    matrix = decode(document((METRIC, [[600, "1"], [660, "-1"], [720, "-0.0"], [780, "-1e-300"]])))
+    np.testing.assert_array_equal(matrix.values, [[1, np.nan, 0, np.nan]])
+
+
 def test_labels_may_have_other_names():
     metric = {"exported_namespace": "shop", "pod_name": "web-1", "container": "app", "instance": "n1"}
     labels = Labels(namespace="exported_namespace", pod="pod_name", id="", node="instance")
