@@ -7,6 +7,8 @@ CORES := $(shell nproc)
 TEST_WORKERS ?= $(shell expr 3 '*' $(CORES))
 ARGS ?=
 TRACES ?=
+# Containers often set it; every test and process would then compile all of its sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs docs-reference format lock sbom audit image image-lock clean

@@ -19,7 +19,8 @@ from tests.controlplane.api import SHORTEST_PAUSE, Json, by_name, until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.manifests import container, pod_template, workload
 from tests.e2e.live import programs
-from tests.e2e.live.programs import ROOT, Running, environment
+from tests.e2e.live.forking import ROOT
+from tests.e2e.live.programs import Running, environment
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
 from tests.prometheus_server import free_port

@@ -63,7 +63,7 @@ class StoreFollower:
         self._interval = statistics_interval
         self._pause_seconds = pause_interval.total_seconds()
         self._failure: BaseException | None = None
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._following: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
 
@@ -73,6 +73,8 @@ class StoreFollower:
             raise self._failure
 
     def __enter__(self) -> "StoreFollower":
+        # Not before: the webhook may end without ever getting here, and nobody would close it.
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         return self
 

@@ -1,8 +1,10 @@
 """The store as the webhook sees it: read aside, kept when the database is away, one object while nothing changes."""
 
 import asyncio
+import gc
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -163,6 +165,14 @@ def test_what_waiting_does_not_heal_is_raised_by_the_check(setting):
             return False
 
         assert until(failed)
+
+
+def test_one_that_is_never_followed_leaves_nothing_open(setting):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        StoreFollower(setting.store, lambda: NOW)
+        gc.collect()
+    assert [str(one.message) for one in told if "event loop" in str(one.message)] == []
 
 
 def test_an_end_while_it_is_still_opening_does_not_hang():

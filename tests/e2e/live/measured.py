@@ -1,7 +1,5 @@
 """A stage with two workloads that ask for far more than they use, and commands of cruise on terminals."""
 
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -29,16 +27,7 @@ class Measured:
     def on_terminal(self, columns: int, *arguments: str, mode: str = "observe", **more: str) -> Ended:
         """Run a command of cruise with the rights of a mode, on a terminal of some width."""
         settings = programs.environment(self.stage.settings(mode, **more), self.stage.plane.directory)
-        done = subprocess.run(
-            [sys.executable, "-m", "cruise", *arguments],
-            env={**settings, "COLUMNS": str(columns)},
-            cwd=programs.ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return programs.run_in({**settings, "COLUMNS": str(columns)}, arguments)
 
     def own(self, findings: Iterable[Json]) -> list[Json]:
         """Those of a report's findings that are about this stage."""

@@ -5,20 +5,20 @@ import os
 import signal
 import ssl
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from tests.controlplane.api import until
+from tests.e2e.live.forking import Forked, begin
 from tests.prometheus_server import free_port
 
 Json = dict[str, Any]
-ROOT = Path(__file__).parents[3]
 # As a kubelet's probes: whose certificate it is does not matter to them.
 _UNVERIFIED = ssl._create_unverified_context()
 
@@ -42,7 +42,7 @@ class Ended:
 class Running:
     """A cruise that serves; what it says is in `log`."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes] | Forked", address: str, log: Path) -> None:
         self.process = process
         self.address = address
         self._log = log
@@ -75,16 +75,20 @@ class Running:
 
 def run(arguments: Sequence[str], settings: Mapping[str, str], directory: Path, seconds: float = 120) -> Ended:
     """Run a command of cruise to its end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cruise", *arguments],
-        env=environment(settings, directory),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return run_in(environment(settings, directory), arguments, seconds)
+
+
+def run_in(environment: Mapping[str, str], arguments: Sequence[str], seconds: float = 120) -> Ended:
+    """Run a command of cruise in an environment to its end."""
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        process = begin(arguments, environment, out, err)
+        try:
+            process.wait(seconds)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return Ended(process.wait(), out.read(), err.read())
 
 
 @contextmanager
@@ -134,16 +138,9 @@ def _running(command: str, settings: Mapping[str, str], directory: Path, name: s
         running.kill()
 
 
-def _started(command: str, settings: Mapping[str, str], directory: Path, log: Path) -> "subprocess.Popen[bytes]":
+def _started(command: str, settings: Mapping[str, str], directory: Path, log: Path) -> Forked:
     with log.open("wb") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cruise", command],
-            env=environment(settings, directory),
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-        )
+        return begin([command], environment(settings, directory), out, out)
 
 
 def environment(settings: Mapping[str, str], directory: Path) -> dict[str, str]:

@@ -141,7 +141,7 @@ def test_serve_packs_by_itself_and_tells_of_it(stage: Stage):
             found: Json | None = json.loads(serve.get("/api/v1/packing")[1])["plan"]
             return found if found is not None and found["phase"] == "finished" else None
 
-        plan = until(look, "the plan is finished")
+        plan = until(look, "the plan is finished", 150)
         assert (plan["stage"], len(plan["stages"]), len(plan["moves"])) == (1, 1, 1)
         until(lambda: "cruise_packing_placed_total 1.0" in serve.get("/metrics")[1], "the metrics tell of it")
         assert 'cruise_packing_plans_total{outcome="finished",proof="optimal"} 1.0' in serve.get("/metrics")[1]

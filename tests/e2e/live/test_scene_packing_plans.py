@@ -1,8 +1,6 @@
 """Random plans carried out end to end, one after the other, on a real control plane."""
 
 import random
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ import pytest
 from tests.controlplane.api import SHORTEST_PAUSE, Json, until
 from tests.controlplane.manifests import budget
 from tests.e2e.live import programs
+from tests.e2e.live.forking import Forked, begin
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import requests
 from tests.e2e.live.stage import Stage
@@ -116,16 +115,13 @@ def evictions(stage: Stage) -> list[int]:
     return [code for _, resource, _, code in stage.deeds() if resource == "pods/eviction"]
 
 
-def begun(stage: Stage, directory: Any, settings: dict[str, str]) -> "subprocess.Popen[bytes]":
+def begun(stage: Stage, directory: Any, settings: dict[str, str]) -> Forked:
     """A `cruise serve --once` in the middle of carrying a plan out: it has evicted somebody."""
     before = len(evictions(stage))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cruise", "serve", "--once", "--format", "json"],
-        env=programs.environment(settings, directory),
-        cwd=programs.ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+    said = directory / "said"
+    with said.open("wb") as out:
+        arguments = ["serve", "--once", "--format", "json"]
+        process = begin(arguments, programs.environment(settings, directory), out, out)
     # A plan of one move is soon over.
     until(
         lambda: len(evictions(stage)) > before or process.poll() is not None,
@@ -133,8 +129,7 @@ def begun(stage: Stage, directory: Any, settings: dict[str, str]) -> "subprocess
         seconds=180,
         longest_pause=SHORTEST_PAUSE,
     )
-    said = process.communicate()[0] if process.poll() is not None else b""
-    assert process.returncode is None, f"it ended before anybody was evicted: {said.decode()[-3000:]}"
+    assert process.poll() is None, f"it ended before anybody was evicted: {said.read_text()[-3000:]}"
     return process
 
 

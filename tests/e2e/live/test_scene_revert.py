@@ -9,6 +9,7 @@ import sys
 from tests.controlplane.api import until
 from tests.controlplane.manifests import container, pod
 from tests.e2e.live import programs
+from tests.e2e.live.forking import ROOT
 from tests.e2e.live.manifests import app
 from tests.e2e.live.programs import Running
 from tests.e2e.live.sizes import Size, limits, requests, statuses_of
@@ -116,7 +117,7 @@ def answered(stage: Stage, answer: bytes) -> int:
     done = subprocess.run(
         [sys.executable, "-m", "cruise", "revert"],
         env=programs.environment(stage.settings("resize"), stage.plane.directory),
-        cwd=programs.ROOT,
+        cwd=ROOT,
         stdin=theirs,
         capture_output=True,
         text=True,
