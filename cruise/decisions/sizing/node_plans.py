@@ -217,8 +217,8 @@ def _spare(columns: NodeColumns, rooms: Sequence[Room]) -> dict[str, Spare]:
 
 
 def plans_of(found: SizedNodes, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime) -> list[NodePlan]:
-    """Return what to do on each node."""
-    resizes, holds = _resizes(found.sized, policy, refused, now)
+    """Return what to do on each node of `rooms`, which may be some of those that were sized."""
+    resizes, holds = _resizes(found, policy, refused, now)
     growing = _growing(found.sized)
     return [_plan(room, found.sized, resizes, holds, growing) for room in found.rooms]
 
@@ -239,19 +239,23 @@ def _growing(sized: Sized) -> Mapping[int, Sequence[Hold]]:
 
 
 def _resizes(
-    sized: Sized, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
+    found: SizedNodes, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
 ) -> tuple[list[ResizePod | None], list[Hold | None]]:
-    """Return for each pod its resize, or why it is held back; both None where it is settled or evicted."""
+    """Return for each pod its resize, or why it is held back; both None where it is settled, evicted or elsewhere."""
+    sized = found.sized
     table = sized.columns.table
+    here = np.zeros(len(sized.columns.nodes), dtype=np.bool_)
+    here[[room.number for room in found.rooms]] = True
+    here = here[sized.columns.node_of_pod]
     resizes: list[ResizePod | None] = [None] * len(table.candidates.pods)
     holds: list[Hold | None] = [None] * len(table.candidates.pods)
-    for index in np.flatnonzero(sized.causes > Cause.RIGHTSIZED).tolist():
+    for index in np.flatnonzero(here & (sized.causes > Cause.RIGHTSIZED)).tolist():
         cause, touchable = Cause(int(sized.causes[index])), table.candidates.pods[index]
         if cause is Cause.RESIZING:
             resizes[index], holds[index] = withdraw_pending(touchable, policy, refused, now)
         elif cause is not Cause.EVICTED:
             holds[index] = Hold(touchable.pod.namespace, touchable.pod.name, _HELD[cause])
-    written = sized.rightsized
+    written = here & sized.rightsized
     indices = np.flatnonzero(written)
     growth_cpu, growth_memory = (sized.growth(resource)[indices].tolist() for resource in ResourceName)
     for index, targets, cpu, memory in zip(
