@@ -93,7 +93,7 @@ class KubeletSource:
             raise ValueError(f"cannot read {partition!r} from {start} to {end} every {step} s")
         times = np.arange(start + step, end + 1, step, dtype=np.int64)
         nodes = self._of_partition[partition]
-        self._refuse_silence(nodes, end)
+        self._refuse_silence(end)
         # What was never read has no samples, and costs nothing.
         known = times[times >= self._known_since(nodes)]
         if not len(known):
@@ -147,15 +147,15 @@ class KubeletSource:
         finally:
             self._under_way.discard(node.name)
 
-    def _refuse_silence(self, nodes: Sequence[str], end: int) -> None:
-        """Raise what keeps nodes from being read where that is so of all that have pods."""
-        occupied = [name for name in nodes if self._running[name]]
+    def _refuse_silence(self, end: int) -> None:
+        """Raise what keeps nodes from being read where that is so of all that have pods; single ones may be down."""
+        occupied = [name for name in self._nodes if self._running[name]]
         silent = [name for name in occupied if (self._readings.read_at(name) or -np.inf) <= end - HOLE_SECONDS]
         why = [self.failures[name] for name in silent if name in self.failures]
-        if not occupied or len(silent) < len(occupied) or not why:
+        if not why or len(silent) < len(occupied):
             return
         first = next((error for error in why if isinstance(error, BadInput)), why[0])
-        raise type(first)(f"{first} ({len(why)} such nodes)" if len(why) > 1 else str(first))
+        raise type(first)(f"{first} ({len(why)} of {len(occupied)} nodes cannot be read)")
 
     def _known_since(self, nodes: Collection[str]) -> float:
         return min((since for name in nodes if (since := self._readings.known_since(name)) is not None), default=np.inf)

@@ -1,0 +1,130 @@
+"""An hour of kubelets and an hour of Prometheus, of the same containers measured at other moments: one decision."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cruise.adapters.kubelets.settings import Endpoint, KubeletSettings
+from cruise.adapters.kubelets.source import KubeletSource
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.policy import Mode, Policy
+from cruise.runtime.ports import UsageSource
+from cruise.runtime.usage.reading import SETTLE_SECONDS, UsageReading
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.simulation.store.store import MemoryStore
+from tests import cadvisor
+from tests.builders import make_container, make_node, make_pod, make_snapshot
+from tests.cadvisor import Demand, Life, Place, RawSeries
+from tests.cadvisor_text import cadvisor_text, resource_text
+from tests.prometheus_server import make_blocks, running_prometheus
+from tests.shown_cluster import ShownCluster
+
+START = 1_767_225_600 + 10 * 3600
+MINUTES = 75
+END = START + 60 * MINUTES
+PASS_SECONDS = 300
+POLICY = replace(Policy(), mode=Mode.FULL)
+NODES, PODS_EACH = 6, 12
+
+
+def cluster() -> Snapshot:
+    nodes = [make_node(f"n{number}", cpu=16_000, memory_mib=65_536) for number in range(NODES)]
+    pods = [
+        make_pod(
+            f"web-{number % 9}-7d9f8b6c5d-{number:05d}",
+            node=f"n{number % NODES}",
+            workload=f"Deployment/web-{number % 9}",
+            containers=[make_container("app"), make_container("proxy")],
+        )
+        for number in range(NODES * PODS_EACH)
+    ]
+    return make_snapshot(pods, nodes)
+
+
+def demands() -> Iterator[Demand]:
+    """Use that changes every five minutes, as recorded; within a minute, others would see other parts of it."""
+    for one in cadvisor.demands(2 * NODES * PODS_EACH, START, MINUTES, seed=7):
+        levels = np.arange(MINUTES) // 5 * 5
+        yield Demand(START, one.cores[levels], one.waiting[levels], one.memory[levels])
+
+
+def measured(every_seconds: int, offset: float) -> list[RawSeries]:
+    """All containers and nodes, measured each so often."""
+    series: list[RawSeries] = []
+    containers = [(pod, container) for pod in cluster().pods for container in pod.containers]
+    for number, ((pod, container), demand) in enumerate(zip(containers, demands(), strict=True)):
+        node = pod.node or ""
+        place = Place(pod.namespace, pod.name, container.name, node, every_seconds, offset + int(node[1:]))
+        restarts = (START + 1800,) if number == 5 else ()
+        life = Life(START, END + 1, restarts, pressure="absent" if node == "n1" else "present")
+        series += cadvisor.scrape(place, life, demand, cadvisor.scrape_times(place, [(START, END + 1, None)]))
+    return series
+
+
+async def hour(source: UsageSource, tick: Callable[[float], Awaitable[None]] | None = None) -> list[NodePlan]:
+    """Let an hour pass: refresh the statistics every five minutes, and decide at the end."""
+    shown, store, state = ShownCluster(cluster()), MemoryStore(), UsageState()
+    await source.partitions(shown.shown)
+    for at in range(START, END):
+        if tick is not None:
+            await tick(at)
+        if at % PASS_SECONDS == SETTLE_SECONDS:
+            now = datetime.fromtimestamp(at, UTC)
+            table = await usage_pass(shown, source, store, state, POLICY, now, UsageReading(measures_settle=True))
+            assert not state.failures
+    return decide_node_plans(shown.shown, table, POLICY, now)
+
+
+async def hour_of_kubelets(endpoint: Endpoint) -> list[NodePlan]:
+    series, moment = measured(15, 4.5), float(START)
+    text = cadvisor_text if endpoint is Endpoint.CADVISOR else resource_text
+
+    async def ask(node: Node) -> bytes:
+        return text([one for one in series if one.node == node.name], node.name, moment)
+
+    async def tick(at: float) -> None:
+        nonlocal moment
+        moment = at
+        await source.look(source.due(at, 60), lambda: at)
+
+    source = KubeletSource(KubeletSettings(endpoint=endpoint), ask)
+    return await hour(source, tick)
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    blocks = tmp_path_factory.mktemp("hour") / "blocks"
+    make_blocks(lambda path: cadvisor.write_openmetrics(measured(30, 11.25), path), blocks)
+    with running_prometheus(blocks) as address:
+        yield address
+
+
+def sizes(plans: list[NodePlan]) -> dict[tuple[str, str, str], NDArray[np.float64]]:
+    """What each container is to request of CPU and of memory."""
+    return {
+        (one.namespace, one.pod, one.container): np.array([one.cpu_millicores, one.memory_bytes], dtype=np.float64)
+        for plan in plans
+        for one in plan.targets
+    }
+
+
+async def test_kubelets_lead_to_the_same_decisions_as_prometheus(prometheus):
+    with closing(PrometheusSource(PrometheusSettings(prometheus))) as source:
+        expected = await hour(source)
+    found = await hour_of_kubelets(Endpoint.CADVISOR)
+    wanted, given = sizes(expected), sizes(found)
+    assert len(wanted) == 2 * NODES * PODS_EACH
+    assert given.keys() == wanted.keys()
+    apart = np.array([np.abs(given[key] / wanted[key] - 1) for key in wanted])
+    assert apart.max() < 0.01
+    assert [plan.evict for plan in found] == [plan.evict for plan in expected]
+    assert [plan.hold for plan in found] == [plan.hold for plan in expected]

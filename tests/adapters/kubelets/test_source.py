@@ -1,0 +1,209 @@
+"""What becomes of kubelets that refuse, hang or talk nonsense, and of a process that starts again."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from cruise.adapters.kubelets.following import followed
+from cruise.adapters.kubelets.settings import KubeletSettings
+from cruise.adapters.kubelets.source import PARTITIONS, KubeletSource
+from cruise.domain.cluster import Node
+from cruise.domain.policy import Policy
+from cruise.errors import BadInput, CruiseError, Unavailable
+from cruise.runtime.usage.reading import UsageReading
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.simulation.store.store import MemoryStore
+from tests.builders import make_container, make_node, make_pod, make_snapshot
+from tests.cadvisor import Demand, Life, Place, RawSeries, scrape, scrape_times
+from tests.cadvisor_text import cadvisor_text
+from tests.shown_cluster import ShownCluster
+
+START = 1_767_268_800
+MINUTES = 80
+POLICY = Policy()
+SNAPSHOT = make_snapshot(
+    [make_pod(f"web-{number}", node=f"n{number}", containers=[make_container("app")]) for number in range(2)],
+    [make_node("n0"), make_node("n1")],
+)
+
+
+def measured() -> list[RawSeries]:
+    series: list[RawSeries] = []
+    for number in range(2):
+        place = Place("shop", f"web-{number}", "app", f"n{number}", 15, 2.5)
+        demand = Demand(START, np.full(MINUTES, 0.2), np.full(MINUTES, 0.1), np.full(MINUTES, 2.0**28))
+        life = Life(START, START + 60 * MINUTES)
+        series += scrape(place, life, demand, scrape_times(place, [(START, START + 60 * MINUTES, None)]))
+    return series
+
+
+SERIES = measured()
+
+
+class Kubelets:
+    """Two kubelets, and a process that reads them; `failing` says which answer otherwise."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.at = float(START)
+        self.failing: dict[str, Callable[[], bytes]] = {}
+        self.asked: list[tuple[str, float]] = []
+        self.store = store or MemoryStore()
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with nothing but the store."""
+        self.source, self.state = KubeletSource(KubeletSettings(), self.ask), UsageState()
+
+    async def ask(self, node: Node) -> bytes:
+        self.asked.append((node.name, self.at))
+        if node.name in self.failing:
+            return self.failing[node.name]()
+        return cadvisor_text(SERIES, node.name, self.at)
+
+    async def run(self, minutes: int, passes: bool = True) -> list[str]:
+        """Let time pass; return what passes refused."""
+        refused = []
+        await self.source.partitions(SNAPSHOT)
+        for _ in range(60 * minutes):
+            await self.source.look(self.source.due(self.at, 60), lambda: self.at)
+            self.at += 1
+            if passes and self.at % 300 == 30:
+                try:
+                    await self.refresh()
+                except CruiseError as error:
+                    refused.append(str(error))
+        return refused
+
+    async def refresh(self) -> None:
+        now = datetime.fromtimestamp(self.at, UTC)
+        await usage_pass(ShownCluster(SNAPSHOT), self.source, self.store, self.state, POLICY, now, UsageReading())
+
+    async def updated_at(self, pod: str) -> int | None:
+        table = await self.store.read_statistics()
+        row = table.row_of_container.get(("shop", pod, "app"))  # type: ignore[call-overload]
+        return None if row is None else table.row(row).updated_at
+
+
+def raises(error: CruiseError) -> Callable[[], bytes]:
+    def fail() -> bytes:
+        raise error
+
+    return fail
+
+
+async def test_each_node_is_read_once_a_minute():
+    kubelets = Kubelets()
+    await kubelets.run(10)
+    for node in ("n0", "n1"):
+        moments = [at for name, at in kubelets.asked if name == node]
+        assert np.diff(moments).tolist() == [60.0] * 9
+
+
+async def test_where_no_kubelet_may_be_read_the_pass_says_why_and_changes_nothing():
+    kubelets = Kubelets()
+    assert await kubelets.run(40) == []
+    before = await kubelets.store.read_statistics()
+    refusal = BadInput(
+        "the kubelet of node n0 may not be read by cruise's account (403): grant it get on nodes/metrics"
+    )
+    kubelets.failing = dict.fromkeys(("n0", "n1"), raises(refusal))
+    refused = await kubelets.run(20)
+    assert refused
+    assert set(refused) == {f"{refusal} (2 of 2 nodes cannot be read)"}
+    after = await kubelets.store.read_statistics()
+    assert after.keys == before.keys
+    assert after.updated_at.max() <= before.updated_at.max() + 300
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        raises(Unavailable("the kubelet of node n1 did not answer in full within 10 s")),
+        lambda: b"<html>sign in</html>",
+        lambda: b"",
+        lambda: cadvisor_text(SERIES, "n1", START + 60),
+    ],
+    ids=["silent", "a web page", "nothing", "stuck"],
+)
+async def test_one_kubelet_that_fails_leaves_its_own_pods_without_samples(failure):
+    kubelets = Kubelets()
+    await kubelets.run(40)
+    kubelets.failing = {"n1": failure}
+    assert await kubelets.run(20) == []
+    assert isinstance(kubelets.source.failures["n1"], Unavailable)
+    well, ill = await kubelets.updated_at("web-0"), await kubelets.updated_at("web-1")
+    assert well is not None
+    assert ill is not None
+    assert well - ill >= 600
+    kubelets.failing = {}
+    await kubelets.run(20)
+    assert not kubelets.source.failures
+    assert await kubelets.updated_at("web-1") == await kubelets.updated_at("web-0")
+
+
+async def test_a_kubelet_that_hangs_is_not_asked_again_and_does_not_hold_up_others():
+    asked: list[str] = []
+    forever = asyncio.Event()
+
+    async def ask(node: Node) -> bytes:
+        asked.append(node.name)
+        if node.name == "n1":
+            await forever.wait()
+        return cadvisor_text(SERIES, node.name, START + 600)
+
+    source = KubeletSource(KubeletSettings(concurrency=2), ask)
+    await source.partitions(SNAPSHOT)
+    async with asyncio.TaskGroup() as looks:
+        for _ in range(3):
+            looks.create_task(source.look(["n0"], lambda: START + 600.0))
+            looks.create_task(source.look(["n1"], lambda: START + 600.0))
+            await asyncio.sleep(0.05)
+        assert asked == ["n0", "n1", "n0", "n0"]
+        forever.set()
+
+
+async def test_after_a_restart_it_goes_on_from_the_store():
+    kubelets = Kubelets()
+    await kubelets.run(41)
+    earlier = await kubelets.store.read_statistics()
+    kubelets.restart()
+    await kubelets.run(6)
+    table = await kubelets.store.read_statistics()
+    row = table.row(table.row_of_container[("shop", "web-0", "app")])  # type: ignore[index]
+    # The hour before is known, so that the base is its own and the workload is no newer than it was.
+    assert row.history_since == earlier.history_since[0]
+    assert row.cpu_base_millicores == pytest.approx(220, abs=1)
+    # What was used while nothing was read is known from the counters of before.
+    progress = await kubelets.store.usage_progress()
+    blocks = [block for block in await kubelets.store.recent_blocks(START) if block.keys]
+    assert set(progress) == set(PARTITIONS)
+    times = {int(at) for block in blocks for at in block.times[~np.isnan(block.cpu_demand_millicores).all(axis=0)]}
+    assert times >= set(range(START + 600, START + 44 * 60, 60))
+
+
+async def test_nobody_who_does_not_ask_for_usage_reads_kubelets():
+    kubelets = Kubelets()
+    await kubelets.source.partitions(SNAPSHOT)
+    await kubelets.run(30, passes=False)
+    # The time of three passes, after which nobody has asked for long.
+    assert max(at for _, at in kubelets.asked) - START <= 900
+
+
+async def test_following_reads_as_time_passes():
+    begun, asked = asyncio.get_running_loop().time(), asyncio.Event()
+
+    def clock() -> float:
+        return START + 300 * (asyncio.get_running_loop().time() - begun)
+
+    async def ask(node: Node) -> bytes:
+        asked.set()
+        return cadvisor_text(SERIES, node.name, clock())
+
+    source = KubeletSource(KubeletSettings(), ask)
+    await source.partitions(SNAPSHOT)
+    async with followed(source, clock), asyncio.timeout(10):
+        await asked.wait()
