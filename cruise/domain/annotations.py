@@ -27,10 +27,11 @@ _CRUISEKUBE = "cruisekube.truefoundry.com/"
 
 
 class Setter(StrEnum):
-    """Where a value is stated. Overrides are resolved in the order of the first five, nearest first."""
+    """Where a value is stated. Overrides are resolved in the order of the first six, nearest first."""
 
     POD = "pod"  # its template
     WORKLOAD = "workload"
+    VERTICAL = "vertical-pod-autoscaler"  # one that sizes no pods by itself
     NAMESPACE = "namespace"
     STORED = "stored"  # through the API, with the token
     CLUSTER = "cluster"  # the settings
@@ -40,7 +41,7 @@ class Setter(StrEnum):
 
 _ANYWHERE = (Setter.POD, Setter.WORKLOAD, Setter.NAMESPACE, Setter.STORED)
 # What users of a namespace may write, and administrators alone.
-OF_TENANTS = frozenset({Setter.POD, Setter.WORKLOAD})
+OF_TENANTS = frozenset({Setter.POD, Setter.WORKLOAD, Setter.VERTICAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,10 @@ APP_INSTANCE = "app.kubernetes.io/instance"
 
 # Read as whether the object is to be left alone.
 EXCLUDED = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, "true".__eq__)
+# KRR itself writes nothing to a cluster; its enforcer sizes the pods whose template says so, as they are created.
+SIZED_BY_KRR = Annotation("admission.robusta.dev/krr-mutation-mode", (Setter.POD,), "enforce".__eq__)
+# The label of VerticalPodAutoscalers that cruise has made.
+PUBLISHED = "app.kubernetes.io/managed-by"
 # Read as whether the pod may not be disrupted. Karpenter's newer form holds a duration: anything but "false" counts.
 PROTECTIVE = (
     Annotation(SAFE_TO_EVICT, (Setter.POD,), "false".__eq__),
@@ -235,16 +240,17 @@ PROTECTIVE = (
 TABLE = (
     *OVERRIDES.values(),
     EXCLUDED,
+    SIZED_BY_KRR,
     *PROTECTIVE,
     Annotation(ORIGINAL_RESOURCES, (Setter.CRUISE,)),
     Annotation(ORIGINAL_RESOURCES_SIGNATURE, (Setter.CRUISE,)),
     Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
     *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
-    *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, INSTANCE_TYPE, *NODE_GROUPS)),
+    *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, PUBLISHED, INSTANCE_TYPE, *NODE_GROUPS)),
 )
 RECORDS = frozenset(one.name for one in TABLE if one.set_by == (Setter.CRUISE,))
-_READ_BY_DECISIONS = frozenset([*(one.name for one in PROTECTIVE), MIRROR_POD])
+_READ_BY_DECISIONS = frozenset([*(one.name for one in PROTECTIVE), MIRROR_POD, SIZED_BY_KRR.name])
 
 
 def decisions_read(name: str) -> bool:
@@ -254,4 +260,4 @@ def decisions_read(name: str) -> bool:
 
 def guides(name: str) -> bool:
     """Tell whether an annotation guides decisions, rightly written or not."""
-    return name == EXCLUDED.name or (name.startswith(PREFIX) and name not in RECORDS)
+    return name in (EXCLUDED.name, SIZED_BY_KRR.name) or (name.startswith(PREFIX) and name not in RECORDS)

@@ -235,10 +235,24 @@ class Autoscaler:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerRule:
+    """What a VerticalPodAutoscaler states for one container, or for all others where `container` is empty.
+
+    `controlled` is None where nothing is stated, `off` where the container is to be left as it is.
+    """
+
+    container: str = ""
+    off: bool = False
+    controlled: frozenset[ResourceName] | None = None
+    minimum: Amounts = NO_AMOUNTS
+    maximum: Amounts = NO_AMOUNTS
+
+
+@dataclass(frozen=True, slots=True)
 class VerticalAutoscaler:
     """A VerticalPodAutoscaler; `mode` is as it is written, empty where it is not.
 
-    `is_own` tells those whose recommender is cruise.
+    `is_own` tells those whose recommender is cruise, `is_published` those that cruise has made itself.
     """
 
     namespace: str
@@ -247,6 +261,8 @@ class VerticalAutoscaler:
     mode: str = ""
     is_own: bool = False
     target_api: str = ""
+    rules: tuple[ContainerRule, ...] = ()
+    is_published: bool = False
 
     @property
     def changes_pods(self) -> bool:

@@ -17,16 +17,19 @@ from cruise.domain.annotations import (
     PREFIX,
     RECORDS,
     SETTINGS,
+    SIZED_BY_KRR,
     Guidance,
     Overrides,
     Setter,
     Unreadable,
 )
-from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.cluster import Snapshot, VerticalAutoscaler, WorkloadRef
 from cruise.domain.policy import Bounds, Mode
-from cruise.domain.resources import Amounts
+from cruise.domain.resources import Amounts, ResourceName
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
+# What VerticalPodAutoscalers state that size no pods, by namespace and target.
+VerticalLayers = Mapping[tuple[str, WorkloadRef], Sequence[tuple["Source", "Overrides | Unreadable"]]]
 
 
 def parse_overrides(annotations: Mapping[str, str]) -> Overrides | Unreadable:
@@ -44,7 +47,7 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | Unreadable:
             values[f"{setting}.{container}" if container else setting] = override.read(text.strip())
         except ValueError as error:
             return Unreadable(f"{key}: {error}")
-    if EXCLUDED.read(annotations.get(EXCLUDED.name, "")):
+    if any(one.read(annotations.get(one.name, "")) for one in (EXCLUDED, SIZED_BY_KRR)):
         values[MODE.setting] = Mode.OFF
     read = Overrides(**fields_of(values))
     for container, bounds in [("", read.bounds), *read.container_bounds.items()]:
@@ -97,6 +100,36 @@ def settings_of(overrides: Overrides) -> dict[str, str]:
     return {setting: value_text(setting, value) for setting, value in values_of(overrides)}
 
 
+def vertical_layers(snapshot: Snapshot) -> VerticalLayers:
+    """Read the VerticalPodAutoscalers whose bounds hold: those of mode `Off`, and those that name cruise.
+
+    One that sizes pods by itself holds them whole, and one that cruise has made says nothing new.
+    """
+    found: dict[tuple[str, WorkloadRef], list[tuple[Source, Overrides | Unreadable]]] = {}
+    for one in snapshot.vertical_autoscalers:
+        if one.target is not None and one.rules and not one.changes_pods and not one.is_published:
+            layer = Source(Setter.VERTICAL, one.name), overrides_of(one)
+            found.setdefault((one.namespace, one.target), []).append(layer)
+    return found
+
+
+def overrides_of(one: VerticalAutoscaler) -> Overrides | Unreadable:
+    """Return what a VerticalPodAutoscaler states as overrides.
+
+    A container that is to be left as it is takes its pods along, since a pod is sized whole; so it is with a resource.
+    """
+    controlled = [rule.controlled for rule in one.rules if rule.controlled is not None]
+    resources = frozenset(ResourceName).intersection(*controlled) if controlled else None
+    if any(rule.off for rule in one.rules) or (controlled and not resources):
+        return Overrides(mode=Mode.OFF)
+    for rule in one.rules:
+        if _above(rule.minimum, rule.maximum):
+            return Unreadable(f"minAllowed of {rule.container or '*'} is above maxAllowed")
+    bounds = {rule.container: Bounds(rule.minimum, rule.maximum) for rule in one.rules}
+    rest = bounds.pop("", Bounds())
+    return Overrides(resources=resources, bounds=rest, container_bounds=bounds)
+
+
 class Source(NamedTuple):
     """Where something is stated: at what, and its name where there are several."""
 
@@ -105,6 +138,8 @@ class Source(NamedTuple):
 
     def __str__(self) -> str:
         """Name it as an unreadable annotation's place is named."""
+        if self.setter is Setter.VERTICAL:
+            return f"VPA {self.name}"
         return f"namespace {self.name}" if self.setter is Setter.NAMESPACE else self.name or self.setter.value
 
 
@@ -136,8 +171,12 @@ def resolve_overrides(
     snapshot: Snapshot,
     stored: StoredOverrides,
     cluster_mode: Mode,
+    vertical: VerticalLayers,
 ) -> Resolution:
-    """Resolve what a pod's own annotations, its workload, its namespace and the store state, nearest first."""
+    """Resolve what a pod's own annotations, its workload, its namespace and the store state, nearest first.
+
+    What a VerticalPodAutoscaler states comes right after its target.
+    """
     workload = snapshot.workloads.get((namespace, ref)) if ref is not None else None
     stated = (
         (Source(Setter.POD), annotations),
@@ -145,6 +184,9 @@ def resolve_overrides(
         (Source(Setter.NAMESPACE, namespace), snapshot.namespace_annotations.get(namespace, {})),
     )
     layers = [(source, parse_overrides(found)) for source, found in stated if found]
+    if ref is not None and (namespace, ref) in vertical:
+        after_workload = sum(bool(found) for _, found in stated[:2])
+        layers[after_workload:after_workload] = vertical[namespace, ref]
     if ref is not None and (namespace, ref) in stored:
         layers.append((Source(Setter.STORED, str(ref)), stored[namespace, ref]))
     if not layers:

@@ -132,6 +132,7 @@ DETAILS: Mapping[Detail, str] = {
 _SOURCES: Mapping[Setter, str] = {
     Setter.POD: "annotation of the pod",
     Setter.WORKLOAD: "annotation of {}",
+    Setter.VERTICAL: "VPA {}",
     Setter.NAMESPACE: "annotation of namespace {}",
     Setter.STORED: "stored for {}",
     Setter.CLUSTER: "cluster",

@@ -25,6 +25,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 }
 _OTHERS: Mapping[str, str] = {
     "cruisekube.truefoundry.com/excluded": "`true`: left alone, as with `cruise.io/mode: off`.",
+    "admission.robusta.dev/krr-mutation-mode": "`enforce`: KRR's enforcer sizes the pod, so cruise leaves it alone.",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "`false`: never evicted or moved.",
     "karpenter.sh/do-not-disrupt": "Anything but `false`: never evicted or moved.",
     "karpenter.sh/do-not-evict": "The same, of Karpenter before 0.32.",
@@ -47,6 +48,7 @@ _OTHERS: Mapping[str, str] = {
     "app.kubernetes.io/name": "Tells Karpenter, cluster-autoscaler and Prometheus by their Deployments and Services.",
     "app.kubernetes.io/component": "The same.",
     "app.kubernetes.io/instance": "The release of a chart, which names exported files.",
+    "app.kubernetes.io/managed-by": "Tells VerticalPodAutoscalers that cruise has made from those of users.",
     "node.kubernetes.io/instance-type": "The node's type: nodes of one kind are alike.",
     "karpenter.sh/nodepool": "A node that Karpenter made, and its pool.",
     "karpenter.sh/provisioner-name": "The same, of Karpenter before 0.32.",

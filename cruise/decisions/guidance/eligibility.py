@@ -19,7 +19,7 @@ from cruise.decisions.usage.revisions import shown_revisions
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
-from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides
+from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides, vertical_layers
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, is_extended
 from cruise.domain.revisions import Revisions
@@ -99,6 +99,7 @@ class Eligibility:
         refused = np.flatnonzero(statistics.refused_percent > MOST_REFUSED_PERCENT) if policy.rules.plausible else ()
         self._implausible = frozenset(int(row) for row in refused)
         self._others = OtherAutoscalers(snapshot)
+        self._vertical = vertical_layers(snapshot)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
         # Peaks on new nodes, evicted again until they share one: where nodes are consolidated that need not end.
@@ -284,7 +285,9 @@ class Eligibility:
     def _make_group(
         self, annotations: Mapping[str, str], namespace: str, ref: WorkloadRef | None, claimed: Claimed
     ) -> "_Group":
-        resolution = resolve_overrides(annotations, namespace, ref, self._snapshot, self._stored, self._policy.mode)
+        resolution = resolve_overrides(
+            annotations, namespace, ref, self._snapshot, self._stored, self._policy.mode, self._vertical
+        )
         guidance = resolution.guidance
         if isinstance(guidance, Guidance) and not self._policy.rules.own_room:
             guidance = replace(guidance, administered=None) if guidance.administered is not None else guidance

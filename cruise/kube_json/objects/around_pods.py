@@ -5,9 +5,10 @@ from sys import intern
 
 import msgspec
 
-from cruise.domain.annotations import HPA_METRICS
+from cruise.domain.annotations import HPA_METRICS, PUBLISHED
 from cruise.domain.cluster import (
     Autoscaler,
+    ContainerRule,
     DisruptionBudget,
     LimitRangeItem,
     VerticalAutoscaler,
@@ -151,9 +152,12 @@ def decode_autoscaler(document: object_json.AutoscalerObject) -> Autoscaler:
 
 
 def decode_vertical_autoscaler(document: object_json.VerticalAutoscalerObject) -> VerticalAutoscaler:
-    """Return a VerticalPodAutoscaler."""
+    """Return a VerticalPodAutoscaler. Raises BadInput that names the place."""
     metadata, spec = document.metadata, document.spec or object_json.VerticalAutoscalerSpec()
     target = spec.target_ref
+    stated = spec.resource_policy.container_policies if spec.resource_policy else None
+    with named("VerticalPodAutoscaler", metadata.namespace or "default", metadata.name):
+        rules = tuple(_container_rule(one, f"spec.resourcePolicy: {one.container_name}") for one in stated or ())
     return VerticalAutoscaler(
         namespace=metadata.namespace or "default",
         name=metadata.name,
@@ -161,6 +165,19 @@ def decode_vertical_autoscaler(document: object_json.VerticalAutoscalerObject) -
         mode=(spec.update_policy.update_mode if spec.update_policy else None) or "",
         is_own=any(one.name == _OWN_RECOMMENDER for one in spec.recommenders or ()),
         target_api=intern(target.api_version) if target is not None else "",
+        rules=rules,
+        is_published=(metadata.labels or {}).get(PUBLISHED) == _OWN_RECOMMENDER,
+    )
+
+
+def _container_rule(policy: object_json.ContainerPolicy, place: str) -> ContainerRule:
+    controlled = policy.controlled_resources
+    return ContainerRule(
+        container="" if policy.container_name == "*" else policy.container_name,
+        off=policy.mode == "Off",
+        controlled=None if controlled is None else _SIZED.intersection(controlled),
+        minimum=read_amounts(policy.min_allowed, f"{place}: minAllowed"),
+        maximum=read_amounts(policy.max_allowed, f"{place}: maxAllowed"),
     )
 
 

@@ -187,8 +187,21 @@ class Recommender(Wire, frozen=True):
     name: str = ""
 
 
+class ContainerPolicy(Wire, frozen=True):
+    container_name: str = ""
+    mode: str = ""
+    controlled_resources: tuple[str, ...] | None = None
+    min_allowed: QuantityMap | None = None
+    max_allowed: QuantityMap | None = None
+
+
+class ResourcePolicy(Wire, frozen=True):
+    container_policies: tuple[ContainerPolicy, ...] | None = None
+
+
 class VerticalAutoscalerSpec(Wire, frozen=True):
     target_ref: ScaleTarget | None = None
+    resource_policy: ResourcePolicy | None = None
     update_policy: UpdatePolicy | None = None
     recommenders: tuple[Recommender, ...] | None = None
 

@@ -9,7 +9,7 @@ from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.scheduling.lookup import SelectorIndex
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot
-from cruise.domain.overrides import StoredOverrides, resolve_overrides
+from cruise.domain.overrides import StoredOverrides, resolve_overrides, vertical_layers
 from cruise.domain.packing import Allowance
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 
@@ -23,6 +23,7 @@ class Leaving:
         self._stored = stored
         self._unready = {node.name for node in snapshot.nodes if not node.ready}
         self._others = OtherAutoscalers(snapshot)
+        self._vertical = vertical_layers(snapshot)
         self._budgets: defaultdict[str, SelectorIndex[int]] = defaultdict(SelectorIndex)
         for number, budget in enumerate(snapshot.budgets):
             self._budgets[budget.namespace].add(budget.selector, number)
@@ -101,7 +102,13 @@ class Leaving:
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:
         """The overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""
         return resolve_overrides(
-            pod.annotations, pod.namespace, pod.workload, self._snapshot, self._stored, self._policy.mode
+            pod.annotations,
+            pod.namespace,
+            pod.workload,
+            self._snapshot,
+            self._stored,
+            self._policy.mode,
+            self._vertical,
         ).guidance
 
 
