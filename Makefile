@@ -11,7 +11,7 @@ TRACES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs docs-reference format lock sbom audit image image-lock clean
+.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs docs-reference format lock sbom audit image image-lock manifests clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ image: ## dist/image, an OCI layout without a shell, with its bill of materials 
 
 image-lock: ## pin what Debian has now of the image's packages, with hashes
 	@scripts/image.sh pin
+
+manifests: install-dev ## the files of deploy/ from the chart in deploy/chart; needs Go, which builds Helm once
+	@tests/setup/40-helm.sh
+	@$(BIN)/python -m tests.deploy.rendering
 
 clean: ## remove .venv and every cache inside the checkout
 	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -26,7 +26,7 @@ class NotAvailable(Exception):
 
 def programs() -> Path:
     """Find the directory of the built programs. Raises NotAvailable."""
-    place = _place(_go())
+    place = _place(go_program())
     if not place.is_dir():
         raise NotAvailable("the control plane is not built: tests/setup/20-control-plane.sh builds it")
     return place
@@ -34,7 +34,7 @@ def programs() -> Path:
 
 def build() -> None:
     """Build what the cache lacks, at the lowest priority. Raises NotAvailable."""
-    go = _go()
+    go = go_program()
     place = _place(go)
     if place.is_dir():
         return
@@ -57,14 +57,15 @@ def kubernetes_minor() -> str:
     return ".".join(_kubernetes_version().lstrip("v").split(".")[:2])
 
 
-def _go() -> str:
+def go_program() -> str:
+    """Find Go, new enough for Kubernetes' modules. Raises NotAvailable."""
     searched = os.pathsep.join((os.environ.get("PATH", os.defpath), *GO_PLACES))
     newest = "none"
     for directory in searched.split(os.pathsep):
         go = shutil.which("go", path=directory)
         if go is None:
             continue
-        newest = _run([go, "env", "GOVERSION"])
+        newest = run_go([go, "env", "GOVERSION"])
         found = re.match(r"go(\d+)\.(\d+)", newest)
         if found and (int(found[1]), int(found[2])) >= GO_NEEDED:
             return go
@@ -73,7 +74,7 @@ def _go() -> str:
 
 def _place(go: str) -> Path:
     parts = [(MODULE / name).read_bytes() for name in SOURCES]
-    parts.append(_run([go, "env", "GOVERSION"]).encode())
+    parts.append(run_go([go, "env", "GOVERSION"]).encode())
     return CACHE / hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
 
 
@@ -89,12 +90,13 @@ def _compile(go: str, binary: Path, version: str) -> None:
     stated = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     flags = ["-s", "-w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stated.items())]
     command = ["nice", "-n", "19", go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"]
-    _run([*command, "-ldflags", " ".join(flags), "-o", str(binary), "."])
+    run_go([*command, "-ldflags", " ".join(flags), "-o", str(binary), "."])
 
 
-def _run(command: list[str]) -> str:
+def run_go(command: list[str], directory: Path = MODULE) -> str:
+    """Run a command of Go in a module's directory, and return what it prints. Raises NotAvailable."""
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=MODULE, env=environment)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=directory, env=environment)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"{command[0]} ended with {done.returncode}"]
         raise NotAvailable(said[-1])

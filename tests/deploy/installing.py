@@ -12,8 +12,8 @@ from tests.controlplane.api import Api, ApiError, until
 Json = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "chart"
-# The files of deploy/ itself: those of the chart are templates, or parts of one object.
-MANIFESTS = sorted(str(one.relative_to(DEPLOY)) for one in DEPLOY.rglob("*.yaml") if CHART not in one.parents)
+# What kubectl applies: other folders hold templates, and files of other programs.
+MANIFESTS = sorted(str(one.relative_to(DEPLOY)) for place in (".", "rbac") for one in DEPLOY.glob(f"{place}/*.yaml"))
 NAMESPACE = "cruise"
 SERVE, WEBHOOK, CERTIFICATES = ACCOUNTS = ("cruise-serve", "cruise-webhook", "cruise-certificates")
 MODES = ("observe", "initial", "resize", "full")

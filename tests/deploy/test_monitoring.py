@@ -1,5 +1,6 @@
 """The chart's rules and dashboards name metrics that cruise has, and Prometheus takes them."""
 
+import json
 import re
 import subprocess
 from dataclasses import replace
@@ -22,6 +23,7 @@ from tests.prometheus_server import binary
 
 RULES = CHART / "files" / "rules.yaml"
 ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 # What a scrape adds.
 OF_TARGETS = {"job", "namespace", "pod", "instance"}
 
@@ -58,6 +60,31 @@ def test_an_alert_goes_by_metrics_that_cruise_has(alert: dict[str, Any]):
     assert unknown_names(alert["expr"], labels_by_metric()) == set()
     assert alert["annotations"]["runbook_url"] == f"docs/runbooks.md#{alert['alert'].lower()}"
     assert alert["labels"]["severity"] in ("critical", "warning", "info")
+
+
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_a_dashboard_shows_metrics_that_cruise_has(file: Path):
+    dashboard = json.loads(file.read_text())
+    shown = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(shown) >= len(dashboard["panels"]) > 0
+    assert {name for one in shown for name in unknown_names(one, labels_by_metric())} == set()
+    # Nothing overlaps, and each panel fits into Grafana's 24 columns.
+    cells = [
+        (column, row)
+        for at in (panel["gridPos"] for panel in dashboard["panels"])
+        for column in range(at["x"], at["x"] + at["w"])
+        for row in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(column for column, _ in cells) < 24
+
+
+def test_every_figure_of_cruise_itself_is_on_a_dashboard_or_calls_somebody():
+    watched = " ".join([*(file.read_text() for file in DASHBOARDS), RULES.read_text()])
+    families = {re.sub("_(total|bucket|sum|count)$", "", name) for name in labels_by_metric() if name[:6] == "cruise"}
+    # How busy the listeners are is looked up when somebody was turned away.
+    gauges = {"cruise_http_connections", "cruise_http_body_bytes", "cruise_packing_solve_seconds", "cruise_job_runs"}
+    assert {name for name in families if name not in watched} - gauges == set()
 
 
 def test_what_no_process_shows_is_found_missing():

@@ -1,0 +1,172 @@
+{{/* Labels of an object: (dict "root" $ "component" "serve"), the component being optional. */}}
+{{- define "cruise.labels" -}}
+app.kubernetes.io/name: cruise
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What finds a component's pods: never what users add. */}}
+{{- define "cruise.selector" -}}
+app.kubernetes.io/name: cruise
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* Name, namespace, labels and annotations: (dict "root" $ "name" "cruise" "component" … "clusterWide" true "annotations" …). */}}
+{{- define "cruise.metadata" -}}
+name: {{ .name }}
+{{- if not .clusterWide }}
+namespace: {{ .namespace | default .root.Release.Namespace }}
+{{- end }}
+labels:
+  {{- include "cruise.labels" . | nindent 2 }}
+{{- with mergeOverwrite (dict) .root.Values.commonAnnotations (.annotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* "true" from a mode on: (list $ "resize"). */}}
+{{- define "cruise.from" -}}
+{{- $rungs := dict "observe" 0 "initial" 1 "resize" 2 "full" 3 -}}
+{{- if ge (index $rungs (index . 0).Values.mode) (index $rungs (index . 1)) -}}true{{- end -}}
+{{- end }}
+
+{{- define "cruise.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end }}
+
+{{- define "cruise.prometheusUrl" -}}
+{{- with .Values.prometheus -}}
+{{ .url | default (printf "http://%s.%s.svc:%d" .service .namespace (int .port)) }}
+{{- end -}}
+{{- end }}
+
+{{/* "true" where the chart has a Postgres. One that is there stays when the mode goes down: its rows are what a revert needs. */}}
+{{- define "cruise.ownPostgres" -}}
+{{- $named := or .Values.database.existingSecret .Values.database.url -}}
+{{- if kindIs "bool" .Values.postgres.enabled -}}
+{{- if .Values.postgres.enabled -}}
+{{- if $named -}}{{ fail "postgres.enabled and database.existingSecret or database.url are both set; keep one database" }}{{- end -}}
+true
+{{- else if and (not $named) (ne .Values.mode "observe") -}}
+{{ fail (printf "mode %s needs a database that serve and webhook share; set database.existingSecret, database.url, or postgres.enabled=true" .Values.mode) }}
+{{- end -}}
+{{- else if not $named -}}
+{{- if or (ne .Values.mode "observe") (lookup "apps/v1" "StatefulSet" .Release.Namespace "cruise-postgres") -}}true{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "cruise.databaseSecret" -}}
+{{ .Values.database.existingSecret | default "cruise-database" }}
+{{- end }}
+
+{{- define "cruise.hasDatabase" -}}
+{{- if or .Values.database.existingSecret .Values.database.url (include "cruise.ownPostgres" .) -}}true{{- end -}}
+{{- end }}
+
+{{- define "cruise.excludedNamespaces" -}}
+{{ concat (list "kube-system" .Release.Namespace) .Values.excludedNamespaces | uniq | toJson }}
+{{- end }}
+
+{{/* Requests and limits by `size`: (list $ "serve"). docs/performance.md has what was measured. */}}
+{{- define "cruise.resources" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- with (index $root.Values $component).resources -}}
+{{ toYaml . }}
+{{- else -}}
+{{ $root.Files.Get "files/sizes.yaml" | fromYaml | dig $component $root.Values.size dict | toYaml }}
+{{- end -}}
+{{- end }}
+
+{{/* What the pods of every component have in common. */}}
+{{- define "cruise.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+fsGroup: {{ . }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "cruise.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* Metadata of a pod template: (dict "root" $ "component" "serve"). */}}
+{{- define "cruise.podMetadata" -}}
+{{- $values := index .root.Values .component | default dict -}}
+labels:
+  {{- include "cruise.labels" . | nindent 2 }}
+  {{- with $values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $annotations := mergeOverwrite (dict) .root.Values.commonAnnotations ($values.podAnnotations | default dict) (.annotations | default dict) }}
+{{- with $annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Changed settings are read by new pods; with kubectl somebody restarts them. */}}
+{{- define "cruise.settingsChecksum" -}}
+{{- if not .Values.forKubectl }}
+checksum/settings: {{ include (print $.Template.BasePath "/settings.yaml") . | sha256sum | trunc 16 }}
+{{- end }}
+{{- end }}
+
+{{/* Where pods go: (list $ "serve"). */}}
+{{- define "cruise.placement" -}}
+{{- $values := index (index . 0).Values (index . 1) -}}
+{{- with (index . 0).Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- with index $values $key }}
+{{ $key }}:
+  {{- if kindIs "string" . }} {{ . }}{{ else }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A role's binding to an account: (dict "root" $ "name" "cruise-full" "account" "cruise-serve" "clusterWide" true). */}}
+{{- define "cruise.binding" }}
+{{- $kind := .clusterWide | default false | ternary "ClusterRole" "Role" }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}Binding
+metadata:
+  {{- include "cruise.metadata" . | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ $kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .account }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end }}
+
+{{/* Prometheus' port, and its namespace where the URL names a Service: port: 9090, namespace: monitoring. */}}
+{{- define "cruise.prometheusPeer" -}}
+{{- $url := urlParse (include "cruise.prometheusUrl" .) -}}
+{{- $host := splitList "." (regexReplaceAll ":[0-9]+$" $url.host "") -}}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) -}}
+port: {{ $port | default (eq $url.scheme "https" | ternary 443 80) }}
+{{- if and (ge (len $host) 3) (eq (index $host 2) "svc") }}
+namespace: {{ index $host 1 }}
+{{- else if eq (len $host) 2 }}
+namespace: {{ index $host 1 }}
+{{- else if eq (len $host) 1 }}
+namespace: {{ .Release.Namespace }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,79 @@
+"""The chart as Helm renders it; `python -m tests.deploy.rendering` writes the files of deploy/ from it."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from cruise.settings.table import FORMS
+from tests.controlplane.api import Json
+from tests.deploy.installing import CHART, DEPLOY, NAMESPACE
+from tests.helm.binary import helm
+
+HEADER = "# Rendered from deploy/chart by `make manifests`: a change is made there.\n\n"
+SCHEMA = CHART / "values.schema.json"
+# Those of which the chart has a value of its own, since more depends on it, and what goes through a Secret.
+NOT_IN_SETTINGS = {"mode", "prometheus_url", "database_url", "excluded_namespaces", "namespace"}
+# Each file shows one template, in the mode that says most.
+FULL = {"mode": "full", "database.existingSecret": "cruise-database"}
+OBSERVE = {"mode": "observe"}
+VALUES: Mapping[str, Mapping[str, str]] = {
+    "namespace.yaml": OBSERVE,
+    "settings.yaml": OBSERVE,
+    "serve.yaml": OBSERVE,
+    "migrate.yaml": FULL,
+    "webhook.yaml": FULL,
+    "certificates.yaml": FULL,
+    "policies.yaml": FULL,
+    "flowcontrol.yaml": FULL,
+    "network.yaml": FULL,
+    **{f"rbac/{name}.yaml": FULL for name in ("api", "observe", "initial", "resize", "full")},
+}
+
+
+class Refused(Exception):
+    """Helm did not take the values; says what it printed."""
+
+
+def rendered(values: Mapping[str, str], *more: str, namespace: str = NAMESPACE) -> str:
+    """What `helm template` prints for some values, in the order of their installation. Raises Refused."""
+    stated = [argument for name, value in values.items() for argument in ("--set", f"{name}={value}")]
+    command = [str(helm()), "template", "cruise", str(CHART), "--namespace", namespace, *stated, *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(done.stderr)
+    return done.stdout
+
+
+def objects(values: Mapping[str, str], *more: str, namespace: str = NAMESPACE) -> list[Json]:
+    """The objects that the chart has for some values. Raises Refused."""
+    return [one for one in yaml.load_all(rendered(values, *more, namespace=namespace), yaml.CSafeLoader) if one]
+
+
+def manifests() -> Iterator[tuple[str, str]]:
+    """Every file of deploy/ that comes from the chart, with its text."""
+    plain = {"forKubectl": "true", "image.tag": "latest"}
+    for file, values in VALUES.items():
+        text = rendered({**plain, **values}, "--show-only", f"templates/{file}")
+        # What is left of templates' own lines.
+        lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith("# Source: ")]
+        yield file, HEADER + re.sub(r"\A(---\n)+", "", "\n".join(lines) + "\n").replace("---\n---\n", "---\n")
+    yield "database.sql", (CHART / "files" / "database.sql").read_text()
+
+
+def settings_schema() -> Json:
+    """The part of the values' schema for `settings`: every setting that is no secret and has no value of its own."""
+    one_of = {"type": ["string", "number", "boolean", "array"]}
+    names = sorted(name for name, form in FORMS.items() if not form.secret and name not in NOT_IN_SETTINGS)
+    return {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(names, one_of)}
+
+
+if __name__ == "__main__":
+    schema = json.loads(SCHEMA.read_text())
+    schema["properties"]["settings"] = settings_schema()
+    SCHEMA.write_text(json.dumps(schema, indent=2) + "\n")
+    for file, text in manifests():
+        Path(DEPLOY / file).write_text(text)

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Builds Helm for the tests of the chart, and for `make manifests`, once, at the lowest priority. Where Go is missing or
+# too old, or the modules cannot be had, one line says so.
+set -euo pipefail
+python=.venv/bin/python
+[[ -x $python ]] || python=python3
+exec "$python" -m tests.helm.binary
