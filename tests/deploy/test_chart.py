@@ -212,6 +212,19 @@ def test_what_watches_cruise_is_rendered_on_request():
     assert len([one for one in full if one["kind"] == "ServiceMonitor"]) == 2
 
 
+@pytest.mark.parametrize(("access", "resource"), [("direct", "metrics"), ("node-proxy", "proxy")])
+def test_kubelets_take_the_place_of_prometheus(access: str, resource: str):
+    found = objects({"kubelets.enabled": "true", "kubelets.access": access})
+    more = rights(found, SERVE) - rights(objects({}), SERVE)
+    assert more == {AccessNeed("get", "nodes", "", resource)}
+    settings = named(found, "ConfigMap", "cruise")["data"]
+    assert (settings["CRUISE_USAGE_SOURCE"], settings["CRUISE_KUBELET_ACCESS"]) == ("kubelets", access)
+    assert "CRUISE_PROMETHEUS_URL" not in settings
+    policies = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "NetworkPolicy"}
+    assert not policies[SERVE].get("egress")
+    assert ("cruise-kubelets" in policies) is (access == "direct")
+
+
 def test_cert_manager_takes_the_place_of_cruises_own_account():
     found = objects({"mode": "initial", "webhook.certificates": "cert-manager"})
     assert "cruise-certificates" not in {one["metadata"]["name"] for one in found}
