@@ -32,7 +32,7 @@ demo-real: install-dev ## the same on a real Kubernetes control plane, to look a
 	@$(BIN)/python -m tests.demo_real
 
 test-core: install-dev ## the tests that need no server, in two minutes; ARGS="tests/domain -x" narrows
-	@scripts/compile_kernels.sh
+	@tests/setup/30-kernels.sh
 	@$(BIN)/python -m pytest -n $(CORES) --tier core $(ARGS)
 
 test: install-dev ## set-up, then all that a change must pass, in a quarter of an hour

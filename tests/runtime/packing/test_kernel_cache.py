@@ -8,6 +8,7 @@ import pytest
 
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled, is_warm, kernels_key, mark_warm
 from cruise.runtime.packing.process import command
+from tests.kept_kernels import PLACE, keep_or_fetch
 
 
 @pytest.fixture
@@ -140,3 +141,22 @@ def test_a_compiler_whose_parent_is_gone_ends(tmp_path):
     assert compiler.wait() == 0
     compiled, kernels = count_compiled(tmp_path)
     assert compiled < kernels
+
+
+def test_what_tests_compiled_outlives_their_checkout(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "first"))
+    cache = choose_cache(os.environ)
+    assert cache is not None
+    (cache / PLACE).mkdir(exist_ok=True)
+    (cache / PLACE / "mine.nbi").write_text("compiled")
+    mark_warm(cache)
+    keep_or_fetch("keep", tmp_path / "kept")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "second"))
+    fresh = choose_cache(os.environ)
+    assert fresh is not None
+    # It may have been filled from beside the sources.
+    shutil.rmtree(fresh)
+    fresh.mkdir()
+    keep_or_fetch("fetch", tmp_path / "kept")
+    assert is_warm(fresh)
+    assert (fresh / PLACE / "mine.nbi").read_text() == "compiled"
