@@ -11,10 +11,10 @@ TRACES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs docs-reference format lock sbom audit image image-lock manifests clean
+.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs docs-reference docs-pictures format lock sbom audit image image-lock manifests clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: ## .venv with cruise in it, dependencies pinned by hash, the packer's kernels compiled
 	@scripts/install.sh runtime
@@ -62,6 +62,9 @@ docs: install-dev ## build/docs/site, the documentation; links that lead nowhere
 
 docs-reference: install-dev ## docs/reference: settings, annotations, commands, reasons, metrics and API, from the code
 	@$(BIN)/python -m scripts.reference
+
+docs-pictures: install-dev ## docs/pictures, from cruise's own decisions on docs/example and the backtest's results
+	@$(BIN)/python -m scripts.pictures
 
 format: install-dev ## rewrite the sources as `make check` wants them
 	@$(BIN)/ruff check --fix --quiet

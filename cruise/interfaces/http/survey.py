@@ -266,11 +266,13 @@ def survey_routes(surveys: Surveys) -> APIRouter:
     async def workloads(
         sight: SightOf,
         text: Annotated[str, Query(max_length=200, description="Words that namespace or name hold.")] = "",
-        namespace: Annotated[str, Query(max_length=63)] = "",
-        mode: Annotated[str, Query(max_length=20)] = "",
+        namespace: Annotated[str, Query(max_length=63, description="Only this namespace.")] = "",
+        mode: Annotated[str, Query(max_length=20, description="Only those in this mode.")] = "",
         risk: Annotated[bool, Query(description="Only those at risk.")] = False,
-        sort: Annotated[str, Query(pattern=f"^({'|'.join(SORTS)})$")] = "share",
-        ascending: bool = False,
+        sort: Annotated[
+            str, Query(pattern=f"^({'|'.join(SORTS)})$", description=f"By what: {', '.join(SORTS)}.")
+        ] = "share",
+        ascending: Annotated[bool, Query(description="The least first.")] = False,
         offset: Offset = 0,
         limit: Annotated[int, Query(ge=1, le=500, description="How many at most.")] = 50,
     ) -> WorkloadPage:

@@ -1,0 +1,187 @@
+"""Draw the pictures of the documentation from cruise's own decisions; `python -m scripts.pictures` writes them."""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from cruise.cli.inputs.files import load_snapshot, load_usage
+from cruise.decisions.admission.replacing import replacements
+from cruise.decisions.sizing.node_plans import decide_node_plans
+from cruise.domain.policy import Mode, Policy
+from cruise.interfaces.amounts import cores_text
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PLACE = DOCS / "pictures"
+_COLOURS = ("#1b6ca8", "#4f9dd0", "#c8553d", "#e08d6d", "#3f7d3a", "#a0791a", "#7b4ea3", "#2a9d8f")
+_FIXED, _HEADROOM, _INK, _FAINT = "#8a8f98", "#ffd166", "#24292f", "#6b7280"
+_WIDTH = 800
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+    millicores: int
+    colour: str
+    headroom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One node of the example, with a part for each pod in each way of counting."""
+
+    allocatable: int
+    bars: Mapping[str, Sequence[_Part]]
+
+
+def _node() -> _Node:
+    policy = Policy(mode=Mode.FULL)
+    snapshot = load_snapshot(str(DOCS / "example" / "cluster.json"), policy.node_autoscaler)
+    statistics, at = load_usage(str(DOCS / "example" / "usage.json"), snapshot, None)
+    (plan,) = decide_node_plans(snapshot, statistics, policy, at, replacements=replacements)
+    (node,) = snapshot.nodes
+    running = {pod.name: pod for pod in snapshot.pods if pod.node == node.name}
+    requested = {name: pod.containers[0].requests.cpu_millicores or 0 for name, pod in running.items()}
+    sizes = list(plan.targets)
+    sized = {one.pod for one in sizes}
+    fixed = _Part("fixed", sum(size for name, size in requested.items() if name not in sized), _FIXED)
+    named = [(one, _short(one.pod), _COLOURS[place % len(_COLOURS)]) for place, one in enumerate(sizes)]
+    bases = [_Part(name, one.cpu_base_millicores, colour) for one, name, colour in named]
+    rooms = [_Part(name, one.cpu_headroom_millicores, colour, headroom=True) for one, name, colour in named]
+    once = _Part("headroom for all", max(one.cpu_headroom_millicores for one in sizes), _HEADROOM)
+    return _Node(
+        node.allocatable.cpu_millicores,
+        {
+            "requested today": [fixed, *(_Part(name, requested[one.pod], colour) for one, name, colour in named)],
+            "each its own peak": [fixed, *(part for pair in zip(bases, rooms, strict=True) for part in pair)],
+            "bases, and the largest headroom once": [fixed, *bases, once],
+            "requested after": [fixed, *(_Part(name, one.cpu_millicores, colour) for one, name, colour in named)],
+        },
+    )
+
+
+def _short(pod: str) -> str:
+    return re.sub(r"-7c9d5f-(\w)\w*$", r" \1", pod)
+
+
+def node_picture() -> str:
+    """Draw one node: what its pods request today, what they would need apart, what they need together."""
+    node = _node()
+    left, top, pitch, high = 20, 64, 84, 34
+    most = max(node.allocatable, *(sum(part.millicores for part in bar) for bar in node.bars.values()))
+    scale = (_WIDTH - 2 * left) / (most * 1.02)
+    height = top + pitch * len(node.bars) + 12
+    limit = left + node.allocatable * scale
+    parts = [_text(left, 24, "CPU of one node, counted in four ways", size=16, weight="bold")]
+    parts.append(_text(limit, 46, f"allocatable {cores_text(node.allocatable)} cores", anchor="end", fill=_FAINT))
+    for number, (title, bar) in enumerate(node.bars.items()):
+        y, x = top + pitch * number + 22, float(left)
+        total = sum(part.millicores for part in bar)
+        over = total > node.allocatable
+        words = f"{title}: {cores_text(total)} cores" + (", more than there is" if over else "")
+        parts.append(_text(left, y - 8, words, weight="bold", fill="#b42318" if over else _INK))
+        for part in bar:
+            wide = part.millicores * scale
+            parts.append(_box(x, y, wide, high, part))
+            if wide > 7 * len(part.name) + 8:
+                ink = _INK if part.colour == _HEADROOM or part.headroom else "#ffffff"
+                parts.append(_text(x + wide / 2, y + high / 2 + 4, part.name, size=12, anchor="middle", fill=ink))
+            x += wide
+    parts.append(
+        f'<line x1="{limit:.1f}" y1="52" x2="{limit:.1f}" y2="{height - 14}" stroke="{_INK}" stroke-dasharray="5 4"/>'
+    )
+    return _svg("What the pods of one node request today, and after cruise has sized them", height, parts)
+
+
+def _box(x: float, y: float, wide: float, high: float, part: _Part) -> str:
+    faded = ' fill-opacity="0.4"' if part.headroom else ""
+    return (
+        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{high}" fill="{part.colour}"{faded} stroke="#ffffff">'
+        f"<title>{escape(part.name)}: {part.millicores} m</title></rect>"
+    )
+
+
+_SHOWN = ("as-requested", "vpa", "cruisekube", "autopilot", "cruise")
+_PANELS: Sequence[tuple[str, str, bool]] = (
+    ("CPU slack %", "CPU requested and not used, %", False),
+    ("memory slack %", "memory requested and not used, %", False),
+    ("resizes / c·d", "resizes a container and day", True),
+)
+
+
+def policies_picture() -> str:
+    """Draw the backtest's results: a row a policy, a mark a trace."""
+    results = list(_results((DOCS / "backtest-results.md").read_text(encoding="utf-8")))
+    left, top, pitch, wide, gap = 110, 84, 40, 190, 40
+    height = top + pitch * len(_SHOWN) + 30
+    parts = [_text(20, 24, "Five recorded traces, replayed under five policies", size=16, weight="bold")]
+    parts.append(_text(20, 44, "a mark for each trace; less is better in all three", fill=_FAINT))
+    for row, policy in enumerate(_SHOWN):
+        y = top + pitch * row + pitch / 2
+        parts.append(_text(left - 12, y + 4, policy, anchor="end", weight="bold" if policy == "cruise" else "normal"))
+        parts.append(f'<line x1="{left}" y1="{y}" x2="{_WIDTH - 15}" y2="{y}" stroke="#e5e7eb"/>')
+    for number, (column, title, logarithmic) in enumerate(_PANELS):
+        x = left + number * (wide + gap)
+        across = _logarithmic(x, wide) if logarithmic else _linear(x, wide)
+        parts.append(_text(x, top - 12, title, size=12, fill=_INK))
+        for tick in (0, 1, 10, 100) if logarithmic else (0, 25, 50, 75, 100):
+            parts.append(f'<path d="M{across(tick):.1f} {top}V{height - 28}" stroke="#e5e7eb"/>')
+            parts.append(_text(across(tick), height - 12, f"{tick}", size=11, anchor="middle", fill=_FAINT))
+        for policy, figures in results:
+            if policy in _SHOWN and figures[column] is not None:
+                y = top + pitch * _SHOWN.index(policy) + pitch / 2
+                fill = "#c8553d" if policy == "cruise" else "#1b6ca8"
+                parts.append(
+                    f'<circle cx="{across(figures[column] or 0.0):.1f}" cy="{y}" r="6" fill="{fill}" '
+                    'fill-opacity="0.65" stroke="#ffffff"/>'
+                )
+    return _svg("Slack and resizes of five policies on five recorded traces", height, parts)
+
+
+def _linear(x: float, wide: float) -> Callable[[float], float]:
+    return lambda value: x + value / 100 * wide
+
+
+def _logarithmic(x: float, wide: float) -> Callable[[float], float]:
+    """Nothing has a place too: what is under one a day lies beside it."""
+    return lambda value: x + wide * (0.08 + 0.92 * math.log10(value) / math.log10(200) if value >= 1 else 0.08 * value)
+
+
+def _results(page: str) -> Iterator[tuple[str, dict[str, float | None]]]:
+    """Yield the policy and the figures of every row of the page of results."""
+    headings: list[str] = []
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| trace |"):
+            headings = cells
+        elif headings and line.startswith("| "):
+            figures = (None if cell == "–" else float(cell.replace(",", "")) for cell in cells[2:])
+            yield cells[1].removesuffix(" ×").strip("*"), dict(zip(headings[2:], figures, strict=True))
+
+
+def _text(
+    x: float, y: float, words: str, *, size: int = 13, anchor: str = "start", fill: str = _INK, weight: str = "normal"
+) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{fill}" '
+        f'font-weight="{weight}">{escape(words)}</text>'
+    )
+
+
+def _svg(title: str, height: float, parts: Sequence[str]) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" font-family="sans-serif">'
+        f'<title>{escape(title)}</title><rect width="{_WIDTH}" height="{height:g}" rx="8" fill="#ffffff"/>'
+    )
+    return "\n".join([head, *parts, "</svg>", ""])
+
+
+PICTURES: Mapping[str, Callable[[], str]] = {"node.svg": node_picture, "policies.svg": policies_picture}
+
+
+if __name__ == "__main__":
+    PLACE.mkdir(exist_ok=True)
+    for file, draw in PICTURES.items():
+        (PLACE / file).write_text(draw(), encoding="utf-8")
