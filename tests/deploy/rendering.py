@@ -16,7 +16,15 @@ from tests.helm.binary import helm
 HEADER = "# Rendered from deploy/chart by `make manifests`: a change is made there.\n\n"
 SCHEMA = CHART / "values.schema.json"
 # Those of which the chart has a value of its own, since more depends on it, and what goes through a Secret.
-NOT_IN_SETTINGS = {"mode", "prometheus_url", "database_url", "excluded_namespaces", "namespace", "usage_source", "kubelet_access"}
+NOT_IN_SETTINGS = {
+    "mode",
+    "prometheus_url",
+    "database_url",
+    "excluded_namespaces",
+    "namespace",
+    "usage_source",
+    "kubelet_access",
+}
 # Each file shows one template, in the mode that says most.
 FULL = {"mode": "full", "database.existingSecret": "cruise-database"}
 OBSERVE = {"mode": "observe"}

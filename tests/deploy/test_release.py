@@ -1,0 +1,253 @@
+"""Releases of the chart by real Helm on a real API server: up, down, back and away."""
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.api import Api, Json, until
+from tests.controlplane.audit import AuditEvent
+from tests.controlplane.binaries import NotAvailable
+from tests.controlplane.control_plane import ADMIN, ControlPlane
+from tests.deploy.installing import (
+    ACCOUNTS,
+    CERTIFICATES,
+    CHART,
+    MARKS,
+    MODES,
+    NAMESPACE,
+    SERVE,
+    may,
+    remove,
+    resource_of,
+    rules,
+    token,
+)
+from tests.deploy.rendering import objects
+from tests.deploy.test_permissions import of
+from tests.helm.binary import helm
+
+pytestmark = pytest.mark.server
+CONFIGURATION = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+# What controllers make of what a release holds.
+FOLLOWING = ("pods", "replicasets.apps", "persistentvolumeclaims", "endpointslices.discovery.k8s.io")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A control plane of its own, since releases have names that hold for a whole cluster."""
+
+    plane: ControlPlane
+    admin: Api
+    home: Path
+
+    def helm(self, *arguments: str) -> str:
+        """Run Helm, and return what it prints."""
+        environment = {**os.environ, "HOME": str(self.home), "KUBECONFIG": str(self.plane.kubeconfig())}
+        command = [str(helm()), *arguments, "--namespace", NAMESPACE]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def install(self, mode: str) -> str:
+        """Install the chart in a mode; there is no kubelet that would run its pods, hence nothing is waited for."""
+        return self.helm("install", "cruise", str(CHART), "--create-namespace", "--set", f"mode={mode}")
+
+    def upgrade(self, mode: str) -> str:
+        """Say another mode, and nothing else."""
+        return self.helm("upgrade", "cruise", str(CHART), "--reuse-values", "--set", f"mode={mode}")
+
+    def holds(self, mode: str) -> None:
+        """Tell that the accounts have the rights of a mode, each this much and not a verb more."""
+        held = MODES[: MODES.index(mode) + 1]
+        until(
+            lambda: all(may(self.admin, *mark) is (name in held) for name, marks in MARKS.items() for mark in marks),
+            f"cruise's accounts have what mode {mode} gives",
+        )
+        for account in ACCOUNTS if mode != "observe" else (SERVE,):
+            api = self.plane.api(token=token(self.admin, account))
+            for where in (NAMESPACE, "kube-system", "default"):
+                assert rules(api, where) == of(account, mode, where)
+
+    def there(self, kinds: Iterable[str]) -> set[str]:
+        """The objects of cruise of some kinds, in all namespaces."""
+        return {
+            f"{kind} {one['metadata']['name']}"
+            for kind in kinds
+            for one in self.admin.items(kind, None, "app.kubernetes.io/name=cruise")
+        }
+
+    def webhooks(self) -> list[Json]:
+        """The webhook configurations of cruise."""
+        return self.admin.items(CONFIGURATION, None, "app.kubernetes.io/name=cruise")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    try:
+        helm()
+        plane = ControlPlane(tmp_path_factory.mktemp("releases"))
+        with plane:
+            yield Cluster(plane, plane.api(), tmp_path_factory.mktemp("home"))
+    except NotAvailable as missing:
+        pytest.skip(f"no Helm or no Kubernetes control plane on this machine: {missing}")
+
+
+@pytest.fixture
+def away(cluster: Cluster) -> Iterator[None]:
+    """Leaves nothing of a scene that failed to the next one."""
+    yield
+    if "cruise" in cluster.helm("list", "--short"):
+        cluster.helm("uninstall", "cruise")
+
+
+def deleted_by_helm(cluster: Cluster, since: int) -> list[AuditEvent]:
+    """What Helm deleted, in its order; the records of the release itself apart."""
+    deletions = cluster.plane.audit.events(since, ADMIN.name, {"delete"})
+    return [one for one in deletions if one.user_agent.startswith("Helm/") and "sh.helm.release" not in one.target]
+
+
+@pytest.mark.usefixtures("away")
+def test_a_release_goes_up_and_down_and_back_and_leaves_nothing(cluster: Cluster):
+    assert "nothing is written" in cluster.install("observe")
+    cluster.holds("observe")
+    assert cluster.webhooks() == []
+    held = {resource_of(one) for one in objects({"mode": "full"})}
+    begun = cluster.there(held)
+
+    cluster.upgrade("full")
+    cluster.holds("full")
+    passwords = cluster.admin.read("secrets", NAMESPACE, "cruise-database")["data"]
+
+    cluster.upgrade("observe")
+    cluster.holds("observe")
+    assert cluster.webhooks() == []
+    # The database stays, with its passwords: a revert needs its rows.
+    database = ("cruise-postgres", "secrets cruise-database", "cruise-migrate")
+    more = cluster.there(held) - begun
+    assert begun <= cluster.there(held)
+    assert [one for one in more if not any(name in one for name in database)] == []
+    assert cluster.admin.read("secrets", NAMESPACE, "cruise-database")["data"] == passwords
+
+    cluster.helm("rollback", "cruise", "2")
+    cluster.holds("full")
+    assert len(cluster.webhooks()) == 1
+    assert cluster.admin.read("secrets", NAMESPACE, "cruise-database")["data"] == passwords
+
+    since = cluster.plane.audit.mark()
+    cluster.helm("uninstall", "cruise")
+    until(lambda: not cluster.there(held | set(FOLLOWING)), "nothing of cruise is left")
+    assert deleted_by_helm(cluster, since)[0].resource == "mutatingwebhookconfigurations"
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_is_installed_at_once_with_its_rights_alone(cluster: Cluster, mode: str):
+    cluster.install(mode)
+    cluster.holds(mode)
+    assert bool(cluster.webhooks()) is (mode != "observe")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("away")
+def test_an_upgrade_leaves_what_cruise_has_written_itself(cluster: Cluster):
+    cluster.install("full")
+    cluster.holds("full")
+    # As `cruise certificates` does, with the rights that the release gave it.
+    keeper = cluster.plane.api(token=token(cluster.admin, CERTIFICATES))
+    published = [{"name": "pods.cruise.io", "clientConfig": {"caBundle": "Q0E="}}]
+    keeper.patch(CONFIGURATION, None, "cruise", {"webhooks": published})
+    keeper.patch("secrets", NAMESPACE, "cruise-webhook-tls", {"data": {"tls.crt": "Q0E="}})
+    cluster.upgrade("full")
+    [webhook] = cluster.webhooks()
+    assert webhook["webhooks"][0]["clientConfig"]["caBundle"] == "Q0E="
+    assert cluster.admin.read("secrets", NAMESPACE, "cruise-webhook-tls")["data"] == {"tls.crt": "Q0E="}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("away")
+def test_what_kubectl_has_installed_is_taken_over(cluster: Cluster):
+    plain = objects({"mode": "full", "database.existingSecret": "cruise-database", "forKubectl": "true"})
+    for one in plain:
+        cluster.admin.apply(one)
+    database = ("--set", "mode=resize", "--set", "database.existingSecret=cruise-database")
+    cluster.helm("install", "cruise", str(CHART), "--take-ownership", "--force-conflicts", *database)
+    assert len(cluster.webhooks()) == 1
+    cluster.helm("uninstall", "cruise")
+    # What mode resize has not is left to whoever applied it.
+    left = cluster.there({resource_of(one) for one in plain})
+    assert left == {
+        "clusterroles.rbac.authorization.k8s.io cruise-full",
+        "clusterrolebindings.rbac.authorization.k8s.io cruise-full",
+        "jobs.batch cruise-migrate",
+        "namespaces cruise",
+    }
+    for one in plain:
+        if one["kind"] != "Namespace":
+            remove(cluster.admin, one)
+
+
+MUCH = """
+mode: full
+size: 150k
+image: {digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
+imagePullSecrets: [{name: registry}]
+excludedNamespaces: [legacy]
+commonLabels: {team: platform}
+commonAnnotations: {contact: platform@example.com}
+settings: {pass_interval: 10m, headroom_risk: 0.001}
+prometheus: {serviceAccount: prometheus-k8s}
+kubelets: {enabled: true}
+postgres: {storageClassName: fast, keepVolume: true, nodeSelector: {disk: ssd}}
+networkPolicy:
+  apiServer: [{ipBlock: {cidr: 10.0.0.0/8}}]
+  nodes: [{ipBlock: {cidr: 10.1.0.0/16}}]
+  fromApi: [{namespaceSelector: {matchLabels: {team: platform}}}]
+serve: &more
+  priorityClassName: system-cluster-critical
+  nodeSelector: {kubernetes.io/os: linux}
+  tolerations: [{key: infra, operator: Exists}]
+  affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}
+  topologySpreadConstraints: []
+  podAnnotations: {example.com/scrape: "false"}
+  podLabels: {mesh: "off"}
+  extraEnv: [{name: CRUISE_LOG_LEVEL, value: debug}]
+  extraVolumes: [{name: ca, configMap: {name: ca}}]
+  extraVolumeMounts: [{name: ca, mountPath: /etc/ca, readOnly: true}]
+webhook:
+  <<: *more
+  timeoutSeconds: 5
+  namespaceSelector: {matchExpressions: [{key: env, operator: In, values: [prod]}]}
+  objectSelector: {matchLabels: {cruise: "yes"}}
+grafanaDashboards: {enabled: true}
+"""
+
+
+def test_the_api_server_takes_all_that_values_can_say(cluster: Cluster, tmp_path: Path):
+    (tmp_path / "much.yaml").write_text(MUCH)
+    found = objects({"forKubectl": "true"}, "--values", str(tmp_path / "much.yaml"))
+    cluster.admin.apply(next(one for one in found if one["kind"] == "Namespace"))
+    templates = 0
+    for one in found:
+        strictly(cluster.admin, one)
+        template = one.get("spec", {}).get("template")
+        if template is not None:
+            # The namespace enforces the restricted standard, on pods alone.
+            metadata = {**template["metadata"], "name": "one", "namespace": NAMESPACE}
+            spec = {**template["spec"], "serviceAccountName": "default"}
+            if one["kind"] == "StatefulSet":
+                spec["volumes"] = [*spec["volumes"], {"name": "data", "emptyDir": {}}]
+            strictly(cluster.admin, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+            templates += 1
+    assert templates == 5
+
+
+def strictly(admin: Api, one: Json) -> None:
+    """Let the server judge an object, without keeping it; unknown fields are errors."""
+    path = admin.path(resource_of(one), one["metadata"].get("namespace"), one["metadata"]["name"])
+    query = "?dryRun=All&fieldManager=test&force=true&fieldValidation=Strict"
+    admin.request("PATCH", path + query, one, "application/apply-patch+yaml")
