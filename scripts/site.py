@@ -14,7 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Where pages are; others, of tests and of recorded data, are for those who read the sources.
 PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md")
-LOGO = Path("docs/logo.svg")
+# What the configuration names beside pages.
+STYLE = (Path("docs/logo.svg"), Path("docs/site.css"))
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -34,7 +35,7 @@ def lay_out(stage: Path, root: Path = ROOT) -> None:
     shutil.rmtree(stage, ignore_errors=True)
     listed = pages(root)
     linked = {target for page in listed for target, _ in links_of(page, root) if not (root / target).is_dir()}
-    for one in {*listed, *linked, LOGO}:
+    for one in {*listed, *linked, *STYLE}:
         place = stage / "pages" / one
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / one, place)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from scripts.site import ROOT, links_of, main, pages
+from scripts.site import ROOT, STYLE, links_of, main, pages
 
 PAGES = pages()
 
@@ -48,7 +48,7 @@ def test_the_site_has_every_page_and_asks_nobody_for_anything(tmp_path):
 
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path, capsys):
     (tmp_path / "docs").mkdir()
-    for name in ("mkdocs.yml", "docs/logo.svg"):
+    for name in ("mkdocs.yml", *STYLE):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     (tmp_path / "README.md").write_text("# Home\n\n[a heading](README.md#nothing)\n")
     (tmp_path / "mkdocs.yml").write_text((ROOT / "mkdocs.yml").read_text().partition("nav:")[0])
