@@ -71,7 +71,10 @@ class Dashboard:
         session = self.sessions.of(request.scope)
         figures = self.view.figures()
         now = self.view.now()
+        # htmx takes what it asks for out of a page; what is around that would only be loaded once more.
+        is_part = "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
         text = page_template(f"dashboard/{template}").render(
+            frame=f"dashboard/{'bare' if is_part else 'frame'}.html.j2",
             root=root_of(request.scope["path"]),
             here=request.scope["path"].split("/")[1],
             menu=self.menu,

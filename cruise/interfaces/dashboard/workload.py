@@ -11,7 +11,7 @@ from cruise.domain.cluster import Container
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.usage import Statistic
 from cruise.errors import NotFound
-from cruise.interfaces.amounts import memory_text
+from cruise.interfaces.amounts import cpu_text, memory_text
 from cruise.interfaces.dashboard.charts import Chart, Line, Mark
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.dashboard.rich_html import html_of
@@ -60,6 +60,7 @@ def workload_page(dashboard: Dashboard) -> APIRouter:
             rows=[_row(found, container) for container in found.chosen.sized_containers],
             outcomes=found.outcomes[:_MOST_OUTCOMES],
             in_words=in_words,
+            sizes=_sizes,
             is_resize=lambda outcome: isinstance(outcome.action, ResizePod),
             titles=RISK_TITLES,
             why=lambda risk: why_at_risk(risk, view.now()),
@@ -164,6 +165,18 @@ def _is_of(outcome: Outcome, found: WorkloadHistory, container: Container) -> bo
     if isinstance(action, ResizePod):
         return action.uid == found.chosen.uid and any(one.container == container.name for one in action.containers)
     return isinstance(action, EvictPod)
+
+
+def _sizes(outcome: Outcome) -> str:
+    """Write the requests that a resize was to write, container by container."""
+    if not isinstance(outcome.action, ResizePod):
+        return ""
+    named = len(outcome.action.containers) > 1
+    return "; ".join(
+        f"{f'{one.container} ' if named else ''}{cpu_text(one.requests.cpu_millicores or 0)}, "
+        f"{memory_text(one.requests.memory_bytes or 0)}"
+        for one in outcome.action.containers
+    )
 
 
 def _of(amounts: Amounts, resource: ResourceName) -> int | None:

@@ -35,11 +35,11 @@ _COLUMNS = (
     ("Workload", "name"),
     ("At risk", "risk"),
     ("Pods", "pods"),
-    ("CPU used", "cpu-used"),
-    ("CPU requested", "cpu"),
+    ("used", "cpu-used"),
+    ("requested", "cpu"),
     ("to free", "cpu-freed"),
-    ("Memory used", "memory-used"),
-    ("Memory requested", "memory"),
+    ("used", "memory-used"),
+    ("requested", "memory"),
     ("to free", "memory-freed"),
 )
 _TEXTS = ("name", "risk")

@@ -3,13 +3,15 @@
 (() => {
   if (!window.echarts) return;
   const drawn = new Map();
-  const GI = 2 ** 30;
+  const GI = 2 ** 30, MI = 2 ** 20;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  const amount = (unit, value) => {
-    if (value === null || value === undefined) return "–";
-    if (unit === "cpu") return value >= 10000 ? `${(value / 1000).toLocaleString("en", { maximumFractionDigits: 1 })} cores` : `${Math.round(value)}m`;
-    return value >= GI ? `${(value / GI).toLocaleString("en", { maximumFractionDigits: 1 })} Gi` : `${Math.round(value / 2 ** 20)} Mi`;
+  // Of a chart's unit: what one of its steps is, and how that is written.
+  const scale = (unit, top) => {
+    if (unit === "cpu") return top >= 10000 ? [1000, " cores"] : [1, "m"];
+    return top >= GI ? [GI, " Gi"] : [MI, " Mi"];
   };
+  const amount = (value, suffix) =>
+    value === null || value === undefined ? "–" : `${value.toLocaleString("en", { maximumFractionDigits: suffix === "m" ? 0 : 2 })}${suffix}`;
   const clock = (at, withDay) => {
     const text = new Date(at).toISOString();
     return withDay ? `${text.slice(5, 10)} ${text.slice(11, 16)}` : text.slice(11, 16);
@@ -20,30 +22,31 @@
     const soft = colour("soft");
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     const span = chart.times[chart.times.length - 1] - chart.times[0];
+    const top = Math.max(...chart.lines.flatMap((line) => line.values.filter((value) => value !== null)), 1);
+    const [step, suffix] = scale(chart.unit, top);
     const series = chart.lines.map((line) => ({
       name: line.name,
       type: "line",
       showSymbol: false,
       step: line.step ? "end" : false,
-      data: chart.times.map((at, place) => [at, line.values[place]]),
+      data: chart.times.map((at, place) => [at, line.values[place] === null ? null : line.values[place] / step]),
       color: colour(`line-${line.role}`),
       lineStyle: { width: line.area ? 1.5 : 2, type: ["base", "peak"].includes(line.role) ? "dashed" : "solid" },
       areaStyle: line.area ? { opacity: 0.16 } : undefined,
       emphasis: { disabled: true },
     }));
-    const top = Math.max(...chart.lines.flatMap((line) => line.values.filter((value) => value !== null)), 1);
     for (const kind of Object.keys(MARKS)) {
       const marks = chart.marks.filter((mark) => mark.kind === kind && mark.at >= chart.times[0]);
       if (marks.length) {
         series.push({
-          name: kind, type: "scatter", symbol: MARKS[kind][1], symbolSize: 10, color: colour(MARKS[kind][0]),
-          data: marks.map((mark) => ({ value: [Math.min(mark.at, chart.times[chart.times.length - 1]), top * 1.06], words: mark.words })),
+          name: kind, type: "scatter", symbol: MARKS[kind][1], symbolSize: kind === "kill" ? 13 : 9, z: kind === "kill" ? 4 : 3, color: colour(MARKS[kind][0]),
+          data: marks.map((mark) => ({ value: [Math.min(mark.at, chart.times[chart.times.length - 1]), (top / step) * 1.08], words: mark.words })),
         });
       }
     }
     return {
       animation: !still && !drawn.size,
-      grid: { left: 8, right: 12, top: 14, bottom: 30, containLabel: true },
+      grid: { left: 8, right: 12, top: 14, bottom: series.length > 4 ? 52 : 32, containLabel: true },
       textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
       legend: { bottom: 0, left: 0, icon: "roundRect", itemWidth: 12, itemHeight: 4, textStyle: { color: soft, fontSize: 12 } },
       tooltip: {
@@ -51,7 +54,7 @@
         backgroundColor: colour("card"), borderColor: colour("line"), textStyle: { color: colour("ink"), fontSize: 12 },
         formatter: (points) => [
           `${clock(points[0].axisValue, true)} UTC`,
-          ...points.map((point) => (point.data.words ? `● ${point.data.words}` : `${point.seriesName}  ${amount(chart.unit, point.value[1])}`)),
+          ...points.map((point) => (point.data.words ? `● ${point.data.words}` : `${point.seriesName}  ${amount(point.value[1], suffix)}`)),
         ].join("\n"),
       },
       xAxis: {
@@ -60,7 +63,7 @@
       },
       yAxis: {
         type: "value", min: 0, splitNumber: 4, splitLine: { lineStyle: { color: colour("line") } },
-        axisLabel: { color: soft, formatter: (value) => amount(chart.unit, value) },
+        axisLabel: { color: soft, formatter: (value) => amount(value, suffix) },
       },
       series,
     };

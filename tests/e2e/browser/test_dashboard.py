@@ -1,0 +1,179 @@
+"""Every page in Debian's Chromium: nothing to report, nothing from elsewhere, nothing in anybody's way."""
+
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from cruise.app.demo.view import DemoView
+from cruise.app.http_server import serve_http
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.serving import pages_and_api
+from cruise.domain.policy import Mode, Policy
+from cruise.interfaces.dashboard.pages import MENU
+from cruise.interfaces.http.gate import GateRules
+from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
+from cruise.interfaces.http.static_token import StaticToken
+from cruise.runtime.usage.reading import UsageReading
+from cruise.simulation.demo_cluster import demo_cluster
+from cruise.simulation.store.store import MemoryStore
+
+START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
+VENDOR = Path(__file__).parents[3] / "cruise/interfaces/dashboard/vendor/echarts.common.min.js"
+CHROMIUM = shutil.which("chromium")
+WORKLOAD = "workloads/shop/Deployment/thumbnails"
+SIGHTS = [(1280, "light"), (390, "dark")]
+TOKEN = "a token of cruise's own, of 32 bytes"
+SERIOUS = """axe.run(document).then((found) => found.violations
+    .filter((one) => ["serious", "critical"].includes(one.impact))
+    .map((one) => one.id + ": " + one.nodes.map((node) => node.target.join(" "))))"""
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or not AXE.is_file() or not VENDOR.is_file(),
+    reason="no chromium, or no npm for the pages' scripts (tests/setup/40-browser.sh)",
+)
+
+
+@dataclass
+class Visit:
+    """A page in a browser, and all that it had to say."""
+
+    page: Page
+    address: str
+    reports: list[str] = field(default_factory=list)
+
+    async def open(self, path: str) -> None:
+        await self.page.goto(f"{self.address}{path}")
+        await self.page.wait_for_load_state("networkidle")
+
+
+async def demo(passes: int = 3) -> DemoView:
+    """The demo's cluster after some passes, ten minutes apart."""
+    cluster, usage = demo_cluster(START)
+    store, policy = MemoryStore(), Policy(mode=Mode.FULL)
+    reading = UsageReading(settle_seconds=0)
+    controller = Controller(cluster, usage, store, policy, lambda: cluster.now, reading)
+    cluster.advance(START + timedelta(minutes=1))
+    for step in range(1, passes + 1):
+        await controller.refresh_statistics()
+        await controller.rightsize()
+        cluster.advance(START + timedelta(minutes=10 * step))
+    return DemoView(cluster, store, policy, controller.activity)
+
+
+def below(prefix: str, inner: AsgiApp) -> AsgiApp:
+    """A proxy that serves something below a path."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["path"].startswith(f"{prefix}/"), f"{scope['path']} leads out of {prefix}"
+        await inner({**scope, "path": scope["path"].removeprefix(prefix)}, receive, send)
+
+    return app
+
+
+@asynccontextmanager
+async def visiting(browser: Browser, app: AsgiApp, prefix: str = "", **context: Any) -> AsyncIterator[Visit]:
+    """Serve something, and look at it with a browser of its own."""
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(serve_http(app, "127.0.0.1", 0, stop_seconds=1))
+        own = await browser.new_context(**context)
+        stack.push_async_callback(own.close)
+        page = await own.new_page()
+        visit = Visit(page, f"http://127.0.0.1:{port}{prefix}/")
+        # A breach of the policy is reported on the console as well.
+        page.on("console", lambda message: visit.reports.append(message.text))
+        page.on("pageerror", lambda error: visit.reports.append(str(error)))
+        page.on(
+            "request", lambda request: visit.reports.append(request.url) if not is_own(visit, request.url) else None
+        )
+        yield visit
+
+
+def is_own(visit: Visit, url: str) -> bool:
+    return url.startswith(visit.address)
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+def served(view: DemoView, rules: GateRules) -> AsgiApp:
+    return pages_and_api(view, rules, view.reasons, view.metrics)
+
+
+async def test_pages_are_quiet_whole_and_for_everybody():
+    app = served(await demo(), GateRules())
+    async with chromium() as browser:
+        for width, scheme in SIGHTS:
+            looks: Mapping[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+            async with visiting(browser, app, **looks) as visit:
+                for path in [*(page.path for page in MENU), WORKLOAD]:
+                    await visit.open(path)
+                    assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
+                    await visit.page.evaluate(AXE.read_text())
+                    assert await visit.page.evaluate(SERIOUS) == [], (path, width, scheme)
+                assert await visit.page.locator("[data-chart] canvas").count() == 2
+                # What stood as a link is there by now.
+                assert await visit.page.locator("#words").get_by_text("Container app").count() == 1
+                assert visit.reports == []
+
+
+async def test_workloads_are_found_and_sorted_below_any_path_and_by_keyboard():
+    app = below("/tools/cruise", served(await demo(), GateRules()))
+    async with chromium() as browser, visiting(browser, app, "/tools/cruise") as visit:
+        await visit.open("workloads")
+        names = visit.page.locator("tbody td.name > a")
+        everything = await names.count()
+        await visit.page.keyboard.press("Tab")
+        assert await visit.page.evaluate("document.activeElement.textContent") == "Skip to the page"
+        await visit.page.locator("#text").press_sequentially("thumb")
+        await visit.page.wait_for_url("**text=thumb**")
+        assert await names.all_inner_texts() == ["thumbnails"] and everything > 20
+        await visit.open("workloads")
+        await visit.page.locator("th a", has_text="Workload").press("Enter")
+        await visit.page.wait_for_url("**sort=name**")
+        found = await names.all_inner_texts()
+        places = await visit.page.locator("tbody td.name > a").evaluate_all("links => links.map(a => a.pathname)")
+        assert places == sorted(places) and len(found) == everything
+        await names.first.click()
+        await visit.page.wait_for_selector("#words h3")
+        assert visit.reports == []
+
+
+async def test_a_token_opens_the_pages_and_signing_out_closes_them(tmp_path):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    app = served(await demo(), GateRules(StaticToken(file), reads_open=False))
+    async with chromium() as browser, visiting(browser, app) as visit:
+        await visit.open("workloads?text=web")
+        await visit.page.get_by_label("Token").fill("wrong")
+        await visit.page.get_by_label("Token").press("Enter")
+        await visit.page.get_by_role("alert").wait_for()
+        await visit.page.get_by_label("Token").fill(TOKEN)
+        await visit.page.get_by_label("Token").press("Enter")
+        await visit.page.wait_for_url("**/workloads?text=web")
+        assert await visit.page.evaluate("document.cookie") == ""
+        await visit.page.get_by_role("button", name="Sign out").click()
+        await visit.page.get_by_label("Token").wait_for()
+        assert all("401" in report for report in visit.reports)
+
+
+async def test_without_scripts_the_same_is_there():
+    app = served(await demo(), GateRules())
+    async with chromium() as browser, visiting(browser, app, java_script_enabled=False) as visit:
+        await visit.open(WORKLOAD)
+        await visit.page.get_by_text("Figures").first.click()
+        assert await visit.page.locator("figure table").first.is_visible()
+        await visit.page.get_by_role("link", name="explain thumbnails").click()
+        assert await visit.page.get_by_role("heading", name="Container app").count() == 1
