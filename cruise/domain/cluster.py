@@ -173,7 +173,8 @@ class Workload:
     """A controller object; `replicas` is None where the kind has none or it is unknown.
 
     `node_autoscaler` is which one its pods are, None for the pods of any other workload.
-    `controller` is what controls it in turn, such as an operator's custom resource.
+    `controller` is what controls it in turn, such as an operator's custom resource. `uid` is kept of those alone that
+    nothing controls.
     `memory_limits` and `cpu_limits` are those that its pod template states, by container; None where the template is
     not known.
     `requests` are those that its pod template states, by container; None where the template is not known.
@@ -189,6 +190,7 @@ class Workload:
     memory_limits: Mapping[str, int] | None = None
     cpu_limits: Mapping[str, int] | None = None
     requests: Mapping[str, Amounts] | None = None
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from cruise.domain.callers import Intervention
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
 from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import PackingPlan, Steering
+from cruise.domain.recommendations import Recommendation
 from cruise.domain.usage import (
     CounterTail,
     HourlyPeaks,
@@ -42,6 +43,16 @@ class Cluster(SnapshotSource, Protocol):
 
     async def perform(self, action: Action) -> None:
         """Do one action. Raises Conflict, NotFound, Refused, Throttled, Unavailable."""
+
+
+class Publisher(Protocol):
+    """Where sizes are shown to others; adapters.kube.writing.published."""
+
+    async def publish(self, wanted: Recommendation, since: datetime, *, is_there: bool) -> None:
+        """Show one workload's sizes, known `since` a time; `is_there` where they were shown before.
+
+        Raises Conflict, NotFound, Refused, Throttled, Unavailable.
+        """
 
 
 class UsageSource(Protocol):

@@ -40,6 +40,14 @@ class UsageFrom(StrEnum):
     KUBELETS = "kubelets"
 
 
+class PublishedVpas(StrEnum):
+    """Whether sizes are shown as VerticalPodAutoscalers, and the update mode that these state."""
+
+    NONE = "none"
+    OFF = "off"
+    INITIAL = "initial"
+
+
 class HttpTls(StrEnum):
     """Whether the API is served with TLS: by default wherever other machines reach it."""
 
@@ -64,6 +72,7 @@ _KUBELET_ACCESS = forms.choice("a way to kubelets", [(one.value, one) for one in
 _KUBELET_ENDPOINT = forms.choice("what kubelets tell", [(one.value, one) for one in Endpoint])
 _HTTP_TLS = forms.choice("a use of TLS", [(one.value, one) for one in HttpTls])
 _API_AUTHENTICATION = forms.choice("a way of authentication", [(one.value, one) for one in ApiAuthentication])
+_PUBLISH_VPAS = forms.choice("a way to publish", [(one.value, one) for one in PublishedVpas])
 _DURATION = forms.duration()
 _PAUSE = forms.duration(least=timedelta(0))
 _MINUTES = forms.duration("60s", least=timedelta(seconds=5))
@@ -191,6 +200,7 @@ class Settings:
     max_evictions_per_node: int = _setting(forms.count("1"), _POLICY.max_evictions_per_node)
     max_evictions_per_workload: int = _setting(forms.count("1"), _POLICY.max_evictions_per_workload)
     max_evictions_per_hour: int = _setting(forms.count("20"), _POLICY.max_evictions_per_hour)
+    publish_vpas: PublishedVpas = _setting(_PUBLISH_VPAS, PublishedVpas.NONE)
     packing: bool = _setting(forms.FLAG, True)
     packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)

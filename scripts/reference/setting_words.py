@@ -19,6 +19,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         ),
         "oom_cooldown": "How long a pod is left alone after cruise answered a kill.",
         "allow_extended_resources": "Size pods with GPUs and other extended resources as well.",
+        "publish_vpas": (
+            "From mode `resize` on: show sizes as VerticalPodAutoscalers of cruise's own, with this update mode; needs "
+            "`rbac/publish.yaml`. With `initial`, VPA's admission controller would apply them where it runs."
+        ),
         "packing": "Carry out plans for pods that stay pending; `false` only shows them.",
         "packing_time_limit": (
             "How long to search for such a plan; the best one found by then is taken, with its distance from the "

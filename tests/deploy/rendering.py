@@ -24,6 +24,7 @@ NOT_IN_SETTINGS = {
     "namespace",
     "usage_source",
     "kubelet_access",
+    "publish_vpas",
 }
 # Each file shows one template, in the mode that says most.
 FULL = {"mode": "full", "database.existingSecret": "cruise-database"}
@@ -39,6 +40,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     "flowcontrol.yaml": FULL,
     "network.yaml": FULL,
     "rbac/kubelets.yaml": {"kubelets.enabled": "true"},
+    "rbac/publish.yaml": {**FULL, "publishVpas": "off"},
     **{f"rbac/{name}.yaml": FULL for name in ("api", "observe", "initial", "resize", "full")},
 }
 

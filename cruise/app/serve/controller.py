@@ -27,6 +27,7 @@ from cruise.runtime.writing.audit import AuditQueue
 from cruise.runtime.writing.evictions import EvictionTurns
 from cruise.runtime.writing.exclusions import Exclusions
 from cruise.runtime.writing.grows import RecentGrows
+from cruise.runtime.writing.publication import Publication
 from cruise.runtime.writing.writer import AT_ONCE, Writer
 
 _PRUNE_INTERVAL = timedelta(hours=1)
@@ -105,6 +106,7 @@ class Controller:
         packer: Packer | None = None,
         grace: timedelta = GRACE,
         earlier: Earlier = NOTHING_SEEN,
+        publication: Publication | None = None,
     ) -> None:
         self._cluster = cluster
         self._source = source
@@ -129,6 +131,7 @@ class Controller:
             cluster, store, policy, of_pods(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
         )
         self._packer = packer
+        self._publication = publication
         # A plan that another process has begun is taken up before a new one is made.
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
         self._reading = reading
@@ -215,6 +218,12 @@ class Controller:
         self._packs = False
         return done
 
+    async def publish(self) -> None:
+        """Show the sizes to others, as far as they have changed."""
+        statistics = self.activity.statistics
+        if self._publication is not None and statistics is not None:
+            await self._publication.publish(await self._cluster.snapshot(), statistics, self._clock())
+
     async def watch_load(self) -> None:
         """Read the nodes' loads once."""
         done = await node_load_pass(
@@ -263,6 +272,8 @@ class Controller:
         jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
         # Half an interval later, so that a pass sees statistics that are young and whole.
         jobs.every(interval, "node pass", self.rightsize, delay=interval / 2)
+        if self._publication is not None:
+            jobs.every(interval, "publication", self.publish, delay=interval * 3 / 4)
 
     async def _pack_after_passes(self, jobs: Jobs) -> None:
         while True:

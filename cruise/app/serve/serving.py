@@ -10,6 +10,7 @@ import structlog
 
 from cruise.adapters.kube.http.connecting import connect, own_namespace
 from cruise.adapters.kube.writing.intervention_events import InterventionEvents
+from cruise.adapters.kube.writing.published import VerticalPublisher
 from cruise.app.clock import wall_clock
 from cruise.app.http_bounds import bounds_of
 from cruise.app.http_server import serve_http
@@ -40,9 +41,10 @@ from cruise.interfaces.http.health import AsgiApp, health_app
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import ApiView
 from cruise.runtime.packing.packing_pass import Solver
+from cruise.runtime.writing.publication import Publication
 from cruise.runtime.writing.writer import writes_at_once
 from cruise.settings import Settings
-from cruise.settings.table import UsageFrom
+from cruise.settings.table import PublishedVpas, UsageFrom
 
 log = structlog.get_logger()
 
@@ -116,7 +118,16 @@ def controller_of(
         packer=Packer(solver, settings.packing_time_limit.total_seconds(), settings.packing),
         grace=settings.stop_grace,
         earlier=earlier,
+        publication=_publication(settings, connected, policy),
     )
+
+
+def _publication(settings: Settings, connected: Connections, policy: Policy) -> Publication | None:
+    """Return what shows sizes to others, None where that is not wanted, or nothing is written."""
+    if settings.publish_vpas is PublishedVpas.NONE or connected.lease is None:
+        return None
+    publisher = VerticalPublisher(connected.client, settings.publish_vpas.value.capitalize())
+    return Publication(publisher, connected.store, policy)
 
 
 def check(settings: Settings) -> None:

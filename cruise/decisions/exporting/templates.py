@@ -18,12 +18,14 @@ from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import APP_INSTANCE, RECORDS
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot, Workload, WorkloadRef
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_of
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 from cruise.domain.sizes import spec_targets
 from cruise.domain.usage import StatisticsTable
 
+NO_OVERRIDES: StoredOverrides = {}
 # What the API server demands of the names of namespaces and workloads; they become names of files as well.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # Kinds whose templates can be changed, and are an author's own.
@@ -70,6 +72,11 @@ class TemplateSizes:
     release: str = ""
 
     @property
+    def changes(self) -> bool:
+        """Tell whether the template should state anything otherwise."""
+        return any(one.changes for one in self.containers)
+
+    @property
     def freed(self) -> Resources:
         """What all pods together would request less; negative where they need more."""
         each = NO_RESOURCES
@@ -91,11 +98,12 @@ class LeftTemplate:
 
 @dataclass(frozen=True, slots=True)
 class TemplateChanges:
-    """What templates should state, by namespace and name, and which are left alone."""
+    """What templates should state, by namespace and name, and which are left alone, with the `settled` ones."""
 
     at: datetime
     changed: tuple[TemplateSizes, ...]
     left: tuple[LeftTemplate, ...]
+    settled: tuple[TemplateSizes, ...] = ()
 
     @property
     def freed(self) -> Resources:
@@ -104,7 +112,12 @@ class TemplateChanges:
 
 
 def size_templates(
-    snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime, chosen: Iterable[Pod] | None = None
+    snapshot: Snapshot,
+    statistics: StatisticsTable,
+    policy: Policy,
+    now: datetime,
+    chosen: Iterable[Pod] | None = None,
+    stored: StoredOverrides = NO_OVERRIDES,
 ) -> TemplateChanges:
     """Size the templates of all workloads, or of those of the `chosen` pods, as mode `full` would their pods.
 
@@ -112,19 +125,22 @@ def size_templates(
     """
     policy = replace(policy, mode=Mode.FULL)
     statistics = with_workload_rows(statistics)
-    eligibility = Eligibility(snapshot, statistics, {}, policy, now)
+    eligibility = Eligibility(snapshot, statistics, stored, policy, now)
     sizing = _Sizing(snapshot, statistics, eligibility, policy, NodeIndex(snapshot.known_nodes))
     groups: dict[tuple[str, WorkloadRef | None, str], list[Pod]] = {}
     for pod in snapshot.pods if chosen is None else chosen:
         if not pod.terminal and not pod.terminating:
             groups.setdefault((pod.namespace, pod.workload, "" if pod.workload else pod.name), []).append(pod)
     found = [sizing.of(pods) for pods in groups.values()]
-    changed = [one for one in found if isinstance(one, TemplateSizes)]
+    sized = [one for one in found if isinstance(one, TemplateSizes)]
+    settled = [one for one in sized if not one.changes]
     left = [one for one in found if isinstance(one, LeftTemplate)]
+    left += [LeftTemplate(one.namespace, str(one.workload), one.pods, Reason.SETTLED) for one in settled]
     return TemplateChanges(
         now,
-        tuple(sorted(changed, key=lambda one: (one.namespace, one.workload))),
+        tuple(sorted((one for one in sized if one.changes), key=lambda one: (one.namespace, one.workload))),
         tuple(sorted(left, key=lambda one: (one.namespace, one.workload))),
+        tuple(sorted(settled, key=lambda one: (one.namespace, one.workload))),
     )
 
 
@@ -168,8 +184,6 @@ class _Sizing:
         if not sized or any(reason not in _TOO_YOUNG for reason, _ in leaves):
             return left(*leaves.most_common(1)[0][0])
         containers = self._joined(sized, workload)
-        if not any(one.changes for one in containers):
-            return left(Reason.SETTLED)
         return TemplateSizes(first.namespace, first.workload, len(pods), containers, first.labels.get(APP_INSTANCE, ""))
 
     def _decided(self, pod: Pod) -> Mutate | Leave:

@@ -70,6 +70,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         requests=None
         if amounts is None
         else {name: stated.filled_from(most) for name, (stated, most) in amounts.items()},
+        uid="" if controller else metadata.uid or "",
     )
 
 

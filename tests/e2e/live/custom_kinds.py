@@ -47,7 +47,7 @@ def _defined(admin: Api, definition: Json) -> Iterator[None]:
 @contextmanager
 def vertical_autoscalers(admin: Api) -> Iterator[None]:
     """Have VerticalPodAutoscalers, as their project defines them but for the schema."""
-    with _defined(admin, _definition("autoscaling.k8s.io", "VerticalPodAutoscaler")):
+    with _defined(admin, _definition("autoscaling.k8s.io", "VerticalPodAutoscaler", subresources={"status": {}})):
         yield
 
 

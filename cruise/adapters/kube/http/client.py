@@ -23,6 +23,7 @@ USER_AGENT = f"cruise/{__version__}"
 FIELD_MANAGER = "cruise"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 
 _READ_TRIES = 4
 _CONNECTIONS = 100

@@ -1,0 +1,139 @@
+"""Publishing: what is written, in which mode, within which budget, and what ends a pass."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from cruise.decisions.exporting.recommendations import recommend
+from cruise.decisions.exporting.templates import size_templates
+from cruise.domain.cluster import Snapshot, VerticalAutoscaler
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.recommendations import Recommendation
+from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.domain.usage import StatisticsTable
+from cruise.errors import Conflict, NotFound, Unavailable
+from cruise.runtime.writing.publication import Publication
+from cruise.simulation.store.store import MemoryStore
+from tests.builders import NOW, make_pod, make_ref, make_snapshot, make_statistic_for, make_table, make_workload
+
+FULL = Policy(mode=Mode.FULL)
+
+
+class Recording:
+    """Keeps what is published; raises `failure` where there is one."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[Recommendation, datetime, bool]] = []
+        self.failure: Exception | None = None
+
+    async def publish(self, wanted: Recommendation, since: datetime, *, is_there: bool) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.written.append((wanted, since, is_there))
+
+    @property
+    def names(self) -> list[str]:
+        return [one.name for one, _, _ in self.written]
+
+
+def world(count: int = 1, cpu_peak: int = 400) -> tuple[Snapshot, StatisticsTable]:
+    names = [f"web{at}" for at in range(count)]
+    pods = [make_pod(f"{name}-1", workload=f"Deployment/{name}") for name in names]
+    workloads = [make_workload(f"Deployment/{name}", requests={}, uid=f"uid-{name}") for name in names]
+    rows = [
+        replace(make_statistic_for(pod, cpu_peak=cpu_peak), key=key) for pod, key in zip(pods, _keys(pods), strict=True)
+    ]
+    return make_snapshot(pods, workloads=workloads), make_table(*rows)
+
+
+def _keys(pods):
+    return [make_statistic_for(pod).key._replace(pod="") for pod in pods]
+
+
+def shown(snapshot: Snapshot, recording: Recording) -> Snapshot:
+    """The cluster once it has what was published."""
+    own = tuple(
+        VerticalAutoscaler(one.namespace, one.name, one.workload, "Off", True, is_published=True)
+        for one, _, _ in recording.written
+    )
+    return replace(snapshot, vertical_autoscalers=own)
+
+
+async def test_a_recommendation_lies_between_what_is_used_and_what_was_used_most():
+    snapshot, statistics = world()
+    sizes = size_templates(snapshot, statistics, FULL, NOW)
+    [found] = recommend(sizes.changed, snapshot, NOW)
+    [container] = found.containers
+    assert (found.name, found.uid, found.is_confident) == ("cruise-deployment-web0", "uid-web0", True)
+    assert container.lower == Resources(50, 64 * MEBIBYTE)
+    assert container.target == Resources(400, 100 * MEBIBYTE)
+    assert container.upper == container.uncapped == container.target
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL])
+async def test_nothing_is_published_below_mode_resize(mode):
+    recording = Recording()
+    assert await Publication(recording, MemoryStore(), Policy(mode=mode)).publish(*world(), NOW) == 0
+    assert recording.written == []
+
+
+async def test_nothing_is_published_while_paused():
+    recording, store = Recording(), MemoryStore()
+    await store.set_paused(True)
+    assert await Publication(recording, store, FULL).publish(*world(), NOW) == 0
+    assert recording.written == []
+
+
+async def test_what_hardly_moves_is_not_written_again():
+    recording = Recording()
+    publication = Publication(recording, MemoryStore(), FULL)
+    snapshot, statistics = world()
+    assert await publication.publish(snapshot, statistics, NOW) == 1
+    snapshot = shown(snapshot, recording)
+    assert await publication.publish(snapshot, world(cpu_peak=405)[1], NOW) == 0
+    assert await publication.publish(snapshot, world(cpu_peak=500)[1], NOW + timedelta(minutes=5)) == 1
+    assert [(since, is_there) for _, since, is_there in recording.written] == [(NOW, False), (NOW, True)]
+
+
+async def test_one_that_somebody_deleted_comes_back():
+    recording = Recording()
+    publication = Publication(recording, MemoryStore(), FULL)
+    await publication.publish(*world(), NOW)
+    assert await publication.publish(*world(), NOW) == 1
+
+
+async def test_a_pass_has_a_budget_and_the_next_goes_on():
+    recording = Recording()
+    publication = Publication(recording, MemoryStore(), FULL, most=2)
+    snapshot, statistics = world(5)
+    for expected in (2, 2, 1, 0):
+        assert await publication.publish(shown(snapshot, recording), statistics, NOW) == expected
+    assert len(set(recording.names)) == 5
+
+
+@pytest.mark.parametrize("name", ["mine", "cruise-deployment-web0"])
+async def test_a_workload_with_a_vpa_of_somebody_else_s_has_none_of_cruise_s(name):
+    snapshot, statistics = world()
+    target = make_ref("Deployment/web0") if name == "mine" else make_ref("Deployment/other")
+    snapshot = replace(snapshot, vertical_autoscalers=(VerticalAutoscaler("shop", name, target, "Off"),))
+    assert await Publication(Recording(), MemoryStore(), FULL).publish(snapshot, statistics, NOW) == 0
+
+
+async def test_one_that_was_changed_meanwhile_is_passed_over():
+    recording = Recording()
+    publication = Publication(recording, MemoryStore(), FULL)
+    recording.failure = Conflict("changed")
+    await publication.publish(*world(2), NOW)
+    recording.failure = None
+    assert await publication.publish(*world(2), NOW) == 2
+
+
+async def test_where_the_kind_is_not_served_the_pass_ends_and_an_unreachable_server_is_told():
+    recording = Recording()
+    publication = Publication(recording, MemoryStore(), FULL)
+    recording.failure = NotFound("no such kind")
+    assert await publication.publish(*world(3), NOW) == 0
+    recording.failure = Unavailable("away")
+    with pytest.raises(Unavailable):
+        await publication.publish(*world(), NOW)
