@@ -2,15 +2,19 @@
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from cruise.cli.program import app, main
 from scripts.site import ROOT, pages
+from tests.controlplane.binaries import NotAvailable
+from tests.helm.binary import helm
 
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 PAGES = [page for page in pages() if page.parts[:2] not in (("docs", "adr"), ("docs", "reference"))]
@@ -54,6 +58,40 @@ def test_every_target_of_make_and_every_file_that_is_applied_exists(page):
     named = re.findall(r"(?<![\w./])((?:deploy/(?!cruise-)|docs/)[\w./-]+)", code)
     made = ("docs/backtest-results.md", "docs/headroom-calibration.svg")
     assert [one for one in named if one not in made and not (ROOT / one).exists()] == []
+
+
+def releases(page: Path) -> Iterator[list[str]]:
+    """The values that a page's installations and upgrades of the chart set, as arguments of Helm."""
+    for line in "\n".join(text for _, text in blocks(page)).splitlines():
+        if re.match(r"\s*helm (install|upgrade) cruise ", line):
+            words = shlex.split(line.replace("$DIGEST", f"sha256:{64 * '0'}"), comments=True)
+            yield [word for place, word in enumerate(words) if word == "--set" or words[place - 1] == "--set"]
+
+
+RELEASES = [(page, values) for page in PAGES for values in releases(page)]
+
+
+@pytest.mark.parametrize(("page", "values"), RELEASES, ids=lambda one: str(one) if isinstance(one, Path) else "")
+def test_the_chart_takes_the_values_that_a_page_sets(page, values):
+    try:
+        program = str(helm())
+    except NotAvailable as missing:
+        pytest.skip(str(missing))
+    command = [program, "template", "cruise", str(ROOT / "deploy" / "chart"), "--namespace", "cruise", *values]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if page == Path("docs/quickstart.md"):
+        verbs = {
+            (verb, resource)
+            for one in yaml.safe_load_all(done.stdout)
+            for rule in (one or {}).get("rules", ())
+            for verb in rule.get("verbs", ())
+            for resource in rule.get("resources", ())
+        }
+        assert {one for one in verbs if one[0] not in ("get", "list", "watch")} == {
+            ("create", "tokenreviews"),
+            ("create", "subjectaccessreviews"),
+        }
 
 
 def runnable(page: str) -> list[tuple[list[str], str]]:
