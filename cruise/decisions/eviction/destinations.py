@@ -92,6 +92,10 @@ class Destinations:
                 found[gone.target] = found.get(gone.target, NO_RESOURCES) + gone.need
         return found
 
+    def need_of_replacement(self, pod: Pod) -> Resources:
+        """Return what the replacement of a pod that is to leave asks for."""
+        return self._gone[key_of(pod)].need
+
     def leave(self, pod: Pod) -> bool:
         """Take a pod off its node and give its replacement a place; False, and nothing is done, where there is none."""
         # Replicas come back alike. Where a whole cluster is short, they are far too many to try each one.

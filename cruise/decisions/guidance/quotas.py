@@ -87,6 +87,12 @@ class QuotaRoom:
         self._quotas = quotas
         self._taken = [NO_RESOURCES] * len(quotas)
 
+    def keep(self, pod: Pod, need: Resources) -> None:
+        """Keep, of what is left, what a pod that is to be created needs: as much as the largest of several."""
+        for at, quota in enumerate(self._quotas):
+            if counts(quota, pod):
+                self._taken[at] = self._taken[at].at_least(need)
+
     def take(self, pod: Pod, more: Resources) -> bool:
         """Take what a pod requests more, where every quota that counts it has that much left; tell whether it had."""
         counting = [number for number, quota in enumerate(self._quotas) if counts(quota, pod)]

@@ -85,7 +85,8 @@ class Fit:
     marking order. `grows` tells by resource and node whether requests may rise: by the first design they may not where
     the pods do not fit. `short` has what a node has too little of before anyone goes, and `unfit` what no eviction that
     may be would mend, by node; `kept` has why pods stay that might have gone, by pod. `promised` is the room on nodes
-    that replacements are to find there: nothing grows into it.
+    that replacements are to find there, and `awaited` what each of them needs, by the pod that it replaces: nothing
+    grows into the room, or into the quota that is left for it.
     """
 
     fits: Mapping[ResourceName, BoolArray]
@@ -96,6 +97,7 @@ class Fit:
     unfit: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
     kept: Mapping[int, str] = field(default_factory=dict)
     promised: Mapping[int, Resources] = field(default_factory=dict)
+    awaited: Mapping[int, Resources] = field(default_factory=dict)
 
 
 def shortages(columns: NodeColumns) -> dict[int, frozenset[ResourceName]]:

@@ -166,9 +166,11 @@ def size_snapshot(
         crowds, places = crowds_at(columns, short)
     fit = fit_nodes(columns, crowds, short)
     if places is not None and fit.evicted:
-        promised = places.promised()
+        promised, going = places.promised(), [one.index for marked in fit.evicted.values() for one in marked]
         fit = replace(
-            fit, promised={at: promised[one.name] for at, one in enumerate(columns.nodes) if one.name in promised}
+            fit,
+            promised={at: promised[one.name] for at, one in enumerate(columns.nodes) if one.name in promised},
+            awaited={at: places.need_of_replacement(columns.candidates.pods[at].pod) for at in going},
         )
     refusals = Refusals(snapshot.limit_ranges, _still_refused(rooms, refused or {}, policy, now))
     return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals), crowds)

@@ -70,7 +70,7 @@ def size_nodes(columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Ref
     give_back(columns, fit, requests, causes)
     if columns.table.quotas is not None:
         requests = _copied(requests)
-        cut = trim_to_quotas(columns.table, columns.counted, requests, causes == Cause.RIGHTSIZED)
+        cut = trim_to_quotas(columns.table, columns.counted, requests, causes == Cause.RIGHTSIZED, fit.awaited)
         written = _with_limits(columns, requests)
         causes = _causes_after_cut(columns, written, causes, cut, refusals, Cause.QUOTA)
         causes[(causes == Cause.SETTLED) & columns.table.quotas.short] = Cause.QUOTA

@@ -64,17 +64,26 @@ def within_quotas(table: DemandTable, counted: PerResource, quotas: Quotas) -> D
 
 
 def trim_to_quotas(
-    table: DemandTable, counted: PerResource, sizes: Mapping[ResourceName, Int64Array], patched: BoolArray
+    table: DemandTable,
+    counted: PerResource,
+    sizes: Mapping[ResourceName, Int64Array],
+    patched: BoolArray,
+    awaited: Mapping[int, Resources],
 ) -> list[int]:
     """Take back, in place, growth above the base for which no quota is left; return the pods cut.
 
-    `patched` flags the pods whose `sizes` are to be written.
+    `patched` flags the pods whose `sizes` are to be written. `awaited` is what the replacements of evicted pods need,
+    which is kept for them: of each namespace one is evicted at a time.
     """
     bounds, candidates = table.quotas, table.candidates
     if bounds is None:
         return []
     pods = [pod for pod in np.flatnonzero(patched).tolist() if candidates.pods[pod].pod.namespace in bounds.quotas]
     rooms = {namespace: QuotaRoom(found) for namespace, found in bounds.quotas.items()}
+    for index, need in awaited.items():
+        leaving = candidates.pods[index].pod
+        if leaving.namespace in rooms:
+            rooms[leaving.namespace].keep(leaving, need)
     cut: set[int] = set()
     for resource, final in sizes.items():
         demand = table.of(resource)

@@ -8,7 +8,7 @@ from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import Node, NodeAutoscaler, Pod
+from cruise.domain.cluster import Node, NodeAutoscaler, Pod, Quota
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
@@ -57,9 +57,11 @@ def plans_of(
     policy: Policy = FULL,
     earlier: Earlier = SAME_AGAIN,
     node_autoscaler: NodeAutoscaler | None = None,
+    quota: Quota | None = None,
     **more,
 ) -> dict[str, NodePlan]:
     snapshot = replace(make_snapshot(pods, nodes=nodes, **more), node_autoscaler=node_autoscaler)
+    snapshot = replace(snapshot, quotas={"shop": (quota,)} if quota else {})
     plans = decide_node_plans(snapshot, make_table(*rows), policy, NOW, earlier=earlier, replacements=replacements)
     return {plan.node: plan for plan in plans}
 
@@ -126,6 +128,20 @@ def test_nothing_grows_into_a_place_that_only_a_second_eviction_would_free():
     assert [gone(plan) for plan in plans.values()] == [["a"], ["e"], []]
     written = {one.pod: one.containers[0].requests.cpu_millicores for one in plans["n2"].resize}
     assert written["g"] == 1090
+
+
+def test_no_other_pod_grows_into_the_quota_of_a_replacement():
+    # The quota has 1,200 m left. A replacement of 1,050 m is created while the pod that leaves may count still.
+    pods, _ = four_singles()
+    pods[1:] = [replace(pod, namespace="tools") for pod in pods[1:]]
+    there = single("there", 100, node="n2")
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))] + rows_of(there, cpu=(600, 600))
+    nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
+    for left, size in ((1200, 100), (2000, 600)):
+        plans = plans_of([*pods, there], rows, nodes, quota=Quota(make_amounts(left)))
+        assert gone(plans["n1"]) == ["a"]
+        [written] = plans["n2"].resize
+        assert written.containers[0].requests.cpu_millicores == size
 
 
 def test_a_pod_that_waits_already_has_the_room_first():
