@@ -1,8 +1,12 @@
-"""What an attacker sends to the webhook: each takes a port, attacks for some seconds, and says what came back."""
+"""What an attacker sends to the webhook: each takes a port, attacks for some seconds, and says what came back.
+
+`python -m benchmarks.attacks NAME PORT SECONDS` is one.
+"""
 
 import asyncio
 import json
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -188,3 +192,12 @@ ATTACKS: Mapping[str, Attack] = {
     "30 unfinished bodies of 8 MiB": _bodies,
     "1,000 silent connections": _silent,
 }
+
+
+async def _main() -> None:
+    name, port, seconds = sys.argv[1:]
+    print(await ATTACKS[name](int(port), float(seconds)))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

@@ -4,10 +4,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cruise.domain.annotations import Guidance
+from cruise.domain.annotations import Bounds, Guidance
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.resources import Resources
+
+
+_NO_RATIOS = (math.inf, math.inf)
 
 
 class ContainerBounds(NamedTuple):
@@ -30,6 +33,8 @@ def container_bounds(
     floor.
     """
     own = guidance.bounds_of(container)
+    if not items:
+        return _bounds_alone(own, floor)
     ranges = [item for item in items if not item.of_pod]
     least_cpu, most_cpu, cpu_cap = _join(
         own.minimum.cpu_millicores,
@@ -52,13 +57,20 @@ def container_bounds(
     )
 
 
+def _bounds_alone(own: Bounds, floor: Resources) -> ContainerBounds:
+    """Return what an override's bounds come to where no LimitRange is, as mostly at admission."""
+    least, most = own.minimum, own.maximum
+    most_cpu = UNBOUNDED if most.cpu_millicores is None else min(most.cpu_millicores, UNBOUNDED)
+    most_memory = UNBOUNDED if most.memory_bytes is None else min(most.memory_bytes, UNBOUNDED)
+    least_cpu = min(max(floor.cpu_millicores, least.cpu_millicores or 0), most_cpu)
+    least_memory = min(max(floor.memory_bytes, least.memory_bytes or 0), most_memory)
+    return ContainerBounds((least_cpu, most_cpu, least_memory, most_memory, UNBOUNDED, UNBOUNDED), _NO_RATIOS)
+
+
 def _join(
     least: int | None, most: int | None, ranges: Sequence[tuple[int | None, int | None]], floor: int
 ) -> tuple[int, int, int]:
     """Return the least and the largest request and the cap that the LimitRanges put on the limit."""
-    if not ranges:
-        highest = UNBOUNDED if most is None else max(min(most, UNBOUNDED), 0)
-        return min(max(floor, least or 0), highest), highest, UNBOUNDED
     cap = min((high for _, high in ranges if high is not None), default=UNBOUNDED)
     server_least = max((low or 0 for low, _ in ranges), default=0)
     highest = max(min(UNBOUNDED if most is None else most, cap), server_least)

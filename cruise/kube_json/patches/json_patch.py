@@ -4,12 +4,12 @@ kube-apiserver refuses the pod if a patch does not apply, whatever the webhook's
 to apply, and to give what was decided, is not sent. Source: RFC 6902, RFC 6901.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from cruise.domain.cluster import Pod
+from cruise.domain.cluster import Container, Pod
 from cruise.domain.original_resources import amounts_json
 from cruise.domain.resources import Amounts
 from cruise.domain.scheduling import Toleration
@@ -29,8 +29,7 @@ def pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
     for place, old, new in zip(places, before.containers, after.containers, strict=True):
         if (old.requests, old.limits) != (new.requests, new.limits):
             path, container = place
-            wanted = {"requests": (old.requests, new.requests), "limits": (old.limits, new.limits)}
-            operations += _resource_operations(f"{path}/resources", container.get("resources"), wanted)
+            operations += _resource_operations(f"{path}/resources", container.get("resources"), old, new)
     return operations
 
 
@@ -44,7 +43,9 @@ def apply_patch(submitted: Json, operations: Sequence[Operation]) -> None:
         target: Any = submitted
         *parents, key = path.split("/")[1:]
         for parent in parents:
-            target = _member(target, _unescaped(parent), path)
+            part = _unescaped(parent) if "~" in parent else parent
+            # Mostly an object that has it; the rest of the rule is there.
+            target = target[part] if isinstance(target, dict) and part in target else _member(target, part, path)
         if not isinstance(target, dict):
             raise BadInput(f"{path}: {key} has no parent")
         target[_unescaped(key)] = operation["value"]
@@ -112,18 +113,18 @@ def _places(submitted: Json) -> list[tuple[str, Json]]:
     ]
 
 
-def _resource_operations(
-    path: str, stated: Json | None, wanted: Mapping[str, tuple[Amounts, Amounts]]
-) -> Iterator[Operation]:
+def _resource_operations(path: str, stated: Json | None, old: Container, new: Container) -> list[Operation]:
     """Write requests and limits whole, each with what stands there besides."""
-    existing = {name: (stated or {}).get(name) for name in wanted}
-    merged = {name: _merged(existing[name] or {}, *amounts) for name, amounts in wanted.items()}
+    existing = stated or {}
+    requests, limits = existing.get("requests") or {}, existing.get("limits") or {}
+    merged = {
+        "requests": _merged(requests, old.requests, new.requests),
+        "limits": _merged(limits, old.limits, new.limits),
+    }
     if stated is None:
-        yield _add(path, {name: amounts for name, amounts in merged.items() if amounts})
-        return
-    for name, amounts in merged.items():
-        if amounts != (existing[name] or {}):
-            yield _add(f"{path}/{name}", amounts)
+        return [_add(path, {name: amounts for name, amounts in merged.items() if amounts})]
+    before = {"requests": requests, "limits": limits}
+    return [_add(f"{path}/{name}", amounts) for name, amounts in merged.items() if amounts != before[name]]
 
 
 def _merged(existing: Json, old: Amounts, new: Amounts) -> Json:
@@ -151,13 +152,11 @@ def _escaped(key: str) -> str:
 
 
 def _unescaped(part: str) -> str:
-    return part.replace("~1", "/").replace("~0", "~") if "~" in part else part
+    return part.replace("~1", "/").replace("~0", "~")
 
 
 def _member(node: object, key: str, path: str) -> object:
-    """Return what stands at a key of an object, or at an index of an array. Raises BadInput."""
-    if isinstance(node, dict) and key in node:
-        return node[key]
+    """Return what stands at an index of an array. Raises BadInput."""
     if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
         return node[int(key)]
     raise BadInput(f"{path}: there is no {key}")
