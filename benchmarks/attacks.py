@@ -112,6 +112,11 @@ def _containers(pod: Json, generator: random.Random) -> None:
     pod["spec"]["containers"] = [{"name": name, "image": "x"} for name in names]
 
 
+def _resource(pod: Json, generator: random.Random) -> None:
+    name = f"attachable-volumes-{generator.random()}{'x' * 900_000}"
+    pod["spec"]["containers"][0]["resources"]["limits"] = {name: "1"}
+
+
 async def _sent(port: int, beginning: bytes, piece: bytes, total: int) -> str:
     """Send pieces until so much was sent, or the server ends it."""
     client, sent = await _connect(port), len(beginning)
@@ -186,6 +191,7 @@ ATTACKS: Mapping[str, Attack] = {
     "60,000 annotations": _hostile(_annotations(60_000)),
     "900 annotations": _hostile(_annotations(900)),
     "5,000 containers": _hostile(_containers),
+    "resources with names of 900 KiB": _hostile(_resource),
     "12 MiB of small headers": _small_headers,
     "200 MiB of large headers": _large_headers,
     "192 handshakes begun": _handshakes,

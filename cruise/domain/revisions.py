@@ -17,7 +17,9 @@ from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.resources import Amounts
 
 # Annotations of a workload's pods are equal, so few texts stand for many pods.
-_LATEST = 65_536
+_LATEST = 16_384
+# That of twenty containers; longer ones would take much memory, and at admission anybody may send them.
+_LONGEST_KNOWN = 2048
 
 
 class WorkloadContainer(NamedTuple):
@@ -120,16 +122,20 @@ def originals_of(pod: Pod) -> Mapping[str, tuple[Amounts, Amounts]]:
     It is empty for a pod that admission did not change.
     """
     annotation = pod.annotations.get(ORIGINAL_RESOURCES)
-    return _kept(annotation) if annotation else {}
+    if not annotation:
+        return {}
+    return _known(annotation) if len(annotation) <= _LONGEST_KNOWN else _kept(annotation)
 
 
-@lru_cache(_LATEST)
 def _kept(annotation: str) -> Mapping[str, tuple[Amounts, Amounts]]:
     """Read the annotation; one that cruise did not write keeps nothing."""
     try:
-        return parse_original_resources(annotation) if annotation else {}
+        return parse_original_resources(annotation)
     except (ValueError, msgspec.MsgspecError):
         return {}
+
+
+_known = lru_cache(_LATEST)(_kept)
 
 
 @lru_cache(_LATEST)

@@ -206,6 +206,11 @@ class Answer:
         self._before = head.encode()
         self._after = b"," + msgspec.json.encode(fields)[1:] + b"}"
 
+    @property
+    def size(self) -> int:
+        """Tell how many bytes it takes."""
+        return len(self._after)
+
     def to(self, uid: str) -> bytes:
         """Return the whole response to the request of that uid."""
         return self._before + msgspec.json.encode(uid) + self._after

@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cruise.domain.annotations import Bounds, Guidance
+from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.policy import Bounds
 from cruise.domain.resources import Resources
-
 
 _NO_RATIOS = (math.inf, math.inf)
 

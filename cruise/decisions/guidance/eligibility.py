@@ -135,6 +135,10 @@ class Eligibility:
             return Hold(pod.namespace, pod.name, Reason.AUTOSCALED, group.claimed.scaled_by)
         return self._with_statistics(pod, guidance, group, killed=killed)
 
+    def forget_pods(self) -> None:
+        """Give back what was resolved for the pods so far; it is resolved anew where they come again."""
+        self._groups.clear()
+
     @cached_property
     def largest_memory(self) -> int | None:
         """What no memory limit of a new pod need pass, in bytes; None where larger nodes may come."""

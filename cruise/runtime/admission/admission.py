@@ -50,6 +50,10 @@ class Admitter:
         """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
         return _next_change(self._snapshot, self._statistics, self._policy, self._now)
 
+    def forget_pods(self) -> None:
+        """Give back what is kept of the pods that were admitted so far."""
+        self._eligibility.forget_pods()
+
     def admit_steered(self, pod: Pod, one: Steering) -> tuple[Pod, bool]:
         """Return the pod as it is created under the policy where a packing plan expects it, and whether it is steered.
 

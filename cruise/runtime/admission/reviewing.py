@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -52,8 +52,11 @@ SECONDS_BOUNDS = (0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.0
 
 _AS_IT_IS = Answer()
 _DEFAULT_BOUNDS = ReviewBounds()
-# Each answer takes about a kilobyte.
-_MOST_REMEMBERED = 32_768
+# Mostly an answer takes about a kilobyte, and its place another hundred bytes.
+_MOST_ANSWER_BYTES = 32 << 20
+_PLACE_BYTES = 100
+# What is read of a pod is mostly a kilobyte or two; a text may be kept several times.
+_MOST_READ_BYTES = 8 << 20
 # What may be different a moment later without any new state: an owner that the watch had not seen yet.
 _PASSING = frozenset({Reason.NO_STATISTICS, Reason.NO_CONTROLLER})
 
@@ -108,6 +111,8 @@ class Reviewer:
         self.decided = 0
         """How many pods were decided on under the present state: what it remembers of them takes memory."""
         self._state: _State | None = None
+        self._answer_bytes = 0
+        self._read_bytes = 0
         self._expected = expected
         self._bounds = bounds
         self._budget_seconds = budget_seconds
@@ -121,7 +126,7 @@ class Reviewer:
     def use(self, admitter: Admitter, owners: Owners, unpatched: Reason | None = None) -> None:
         """Decide by `admitter` from now on; with a reason not to patch, count that in place of each mutation."""
         self._state = _State(admitter, PodReader(owners), unpatched)
-        self.decided = 0
+        self.decided = self._answer_bytes = self._read_bytes = 0
 
     def suspend(self, why: str) -> None:
         """Leave every pod as it is from now on, with `why` as the warning."""
@@ -181,13 +186,25 @@ class Reviewer:
 
     def _answer_in_full(self, question: Question, state: _State, digest: bytes | None, latest: float) -> bytes:
         self.decided += 1
+        state = self._with_room_for(len(question.object), state)
         answer, verdict, lasting = self._decided(question, state, latest)
         self.counts.verdicts[verdict] += 1
         if digest is not None and lasting:
-            if len(state.answers) >= _MOST_REMEMBERED:
+            self._answer_bytes += answer.size + _PLACE_BYTES
+            if self._answer_bytes > _MOST_ANSWER_BYTES:
                 state.answers.clear()
+                self._answer_bytes = answer.size + _PLACE_BYTES
             state.answers[digest] = (answer, verdict)
         return answer.to(question.uid)
+
+    def _with_room_for(self, read_bytes: int, state: _State) -> _State:
+        """Forget what was read of pods, but not the answers, once it comes to much: anybody may send long texts."""
+        self._read_bytes += read_bytes
+        if self._read_bytes > _MOST_READ_BYTES:
+            state.admitter.forget_pods()
+            state = self._state = replace(state, reader=PodReader(state.reader.owners))
+            self._read_bytes = read_bytes
+        return state
 
     def _decided(self, question: Question, state: _State, latest: float) -> Decided:
         """Return the answer to one pod, steered or not. Raises BadInput, and TooLate."""

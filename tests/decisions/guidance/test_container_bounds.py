@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.guidance.container_bounds import container_bounds
-from cruise.domain.annotations import Bounds, Guidance
+from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import LimitRangeItem
-from cruise.domain.policy import Mode
+from cruise.domain.policy import Bounds, Mode
 from cruise.domain.resources import Amounts, Resources
 
 sizes = st.one_of(st.none(), st.integers(0, 1 << 62))

@@ -1,6 +1,7 @@
 """From a review to its answer: laws of the whole path, what is remembered, and what goes wrong."""
 
 import copy
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 
@@ -249,7 +250,7 @@ def test_every_review_is_in_the_histogram():
 
 
 def test_no_more_answers_are_remembered_than_memory_allows(monkeypatch):
-    monkeypatch.setattr("cruise.runtime.admission.reviewing._MOST_REMEMBERED", 2)
+    monkeypatch.setattr("cruise.runtime.admission.reviewing._MOST_ANSWER_BYTES", 1500)
     reviewer = make_reviewer()
     for name in ("a", "b", "c", "c", "a"):
         labels = {"app": name, "pod-template-hash": "7d9f8b6c5d"}
@@ -296,6 +297,72 @@ def test_sixty_thousand_annotations_are_not_read():
     assert bounded_out(reviewer, pod) == ("left", "too-large")
     pod["metadata"]["annotations"] = {f"key-{number}": "" for number in range(1_001)}
     assert bounded_out(reviewer, pod) == ("left", "too-many-annotations")
+
+
+def _long_label(pod, text):
+    pod["metadata"]["labels"]["x"] = text
+
+
+def _long_annotation(pod, text):
+    pod["metadata"]["annotations"] = {"cruise.io/cpu-max": text}
+
+
+def _long_record(pod, text):
+    pod["metadata"]["annotations"] = {ORIGINAL_RESOURCES: f'{{"{text}":{{}}}}'}
+
+
+def _long_owner(pod, text):
+    pod["metadata"]["ownerReferences"][0]["name"] = text
+
+
+def _long_selector(pod, text):
+    pod["spec"]["nodeSelector"] = {"x": text}
+
+
+def _long_toleration(pod, text):
+    pod["spec"]["tolerations"] = [{"key": text}]
+
+
+def _long_name(pod, text):
+    pod["spec"]["containers"][0]["name"] = text
+
+
+def _long_resource(pod, text):
+    pod["spec"]["containers"][0]["resources"]["limits"] = {f"attachable-volumes-{text}": "1"}
+
+
+def _long_claim(pod, text):
+    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": text}}]
+
+
+LONG_TEXTS = [
+    _long_label,
+    _long_annotation,
+    _long_record,
+    _long_owner,
+    _long_selector,
+    _long_toleration,
+    _long_name,
+    _long_resource,
+    _long_claim,
+]
+
+
+@pytest.mark.parametrize("put", LONG_TEXTS)
+def test_long_texts_of_very_many_pods_are_not_kept(put):
+    # The API server looks at the length of names and labels only after the webhook has answered.
+    reviewer = make_reviewer()
+    answer_of(reviewer, pod_json())
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            pod = pod_json(containers=[make_container_json()])
+            put(pod, f"{number}-" + "x" * 900_000)
+            assert answer_of(reviewer, pod)["allowed"]
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 60 << 20
 
 
 def test_too_much_is_remembered():
