@@ -8,6 +8,7 @@ from cruise.adapters.kubelets.source import KubeletSource
 from cruise.errors import one_refusal
 
 _STEP_SECONDS = 60
+_FEW = 16
 
 
 @asynccontextmanager
@@ -37,10 +38,14 @@ async def _follow(source: KubeletSource, clock: Callable[[], float], every_secon
 async def look_twice(source: KubeletSource, clock: Callable[[], float], apart_seconds: float) -> None:
     """Read all nodes twice, some seconds apart: the least that tells a rate.
 
-    It ends with the first minute at which both are known.
+    It ends with the first minute at which both are known. Raises BadInput or Unavailable where none of the first few
+    can be read: of thousands that do not answer, the rest would take an hour.
     """
-    first = clock()
-    await source.look(source.nodes, clock)
+    first, nodes = clock(), list(source.nodes)
+    few = nodes[:_FEW]
+    await source.look(few, clock)
+    source.refuse_silence(few, int(clock()))
+    await source.look(nodes[_FEW:], clock)
     await asyncio.sleep(max(0.0, first + apart_seconds - clock()))
     await source.look(source.nodes, clock)
     await asyncio.sleep(-clock() % _STEP_SECONDS)

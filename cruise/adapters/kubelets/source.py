@@ -85,6 +85,15 @@ class KubeletSource:
         moment = int(at % every_seconds)
         return [name for name in self._nodes if crc32(name.encode()) % int(every_seconds) == moment]
 
+    def refuse_silence(self, nodes: Collection[str], end: int) -> None:
+        """Raise what keeps all of some nodes from being read until a time; single ones may be down."""
+        silent = [name for name in nodes if (self._readings.read_at(name) or -np.inf) <= end - HOLE_SECONDS]
+        why = [self.failures[name] for name in silent if name in self.failures]
+        if not why or len(silent) < len(nodes):
+            return
+        first = next((error for error in why if isinstance(error, BadInput)), why[0])
+        raise type(first)(f"{first} ({len(why)} of {len(nodes)} nodes cannot be read)")
+
     async def read(
         self, partition: str, start: int, end: int, tail: CounterTail | None
     ) -> tuple[SampleBlock, CounterTail | None]:
@@ -93,7 +102,7 @@ class KubeletSource:
             raise ValueError(f"cannot read {partition!r} from {start} to {end} every {step} s")
         times = np.arange(start + step, end + 1, step, dtype=np.int64)
         nodes = self._of_partition[partition]
-        self._refuse_silence(end)
+        self.refuse_silence([name for name in self._nodes if self._running[name]], end)
         # What was never read has no samples, and costs nothing.
         known = times[times >= self._known_since(nodes)]
         if not len(known):
@@ -146,16 +155,6 @@ class KubeletSource:
             self.failures.pop(node.name, None)
         finally:
             self._under_way.discard(node.name)
-
-    def _refuse_silence(self, end: int) -> None:
-        """Raise what keeps nodes from being read where that is so of all that have pods; single ones may be down."""
-        occupied = [name for name in self._nodes if self._running[name]]
-        silent = [name for name in occupied if (self._readings.read_at(name) or -np.inf) <= end - HOLE_SECONDS]
-        why = [self.failures[name] for name in silent if name in self.failures]
-        if not why or len(silent) < len(occupied):
-            return
-        first = next((error for error in why if isinstance(error, BadInput)), why[0])
-        raise type(first)(f"{first} ({len(why)} of {len(occupied)} nodes cannot be read)")
 
     def _known_since(self, nodes: Collection[str]) -> float:
         return min((since for name in nodes if (since := self._readings.known_since(name)) is not None), default=np.inf)

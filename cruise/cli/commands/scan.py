@@ -50,8 +50,9 @@ def scan(
     """Report what is at risk, what is wasted and what is pending; nothing is changed.
 
     The cluster is the one that kubectl speaks to (or kubeconfig names), read
-    by lists alone; its Prometheus is found by the labels of its Service. From
-    files nothing is contacted.
+    by lists alone; its Prometheus is found by the labels of its Service. Without
+    one the kubelets are read twice, a minute apart, which is a glimpse. From files
+    nothing is contacted.
 
     Examples:
       cruise scan

@@ -25,13 +25,18 @@ class Prometheus(Enum):
     """Whether a command needs the cluster's Prometheus."""
 
     NEEDED = auto()
+    OR_KUBELETS = auto()
     IF_FOUND = auto()
     NOT = auto()
 
 
+class NoPrometheus(BadInput):
+    """No Prometheus was found."""
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A cluster, and how its Prometheus is queried, None where it was not looked for."""
+    """A cluster, and how its Prometheus is queried, None where it was not looked for, or kubelets stand in for it."""
 
     snapshot: Snapshot
     prometheus: "PrometheusSettings | None"
@@ -59,16 +64,43 @@ def read_cluster(settings: "Settings", prometheus: Prometheus, prometheus_url: s
 async def _read(settings: "Settings", prometheus: Prometheus, prometheus_url: str | None) -> Live:
     async with connect(settings.kube()) as client:
         # What is missing is better known before the long reading than after it.
-        found = None
-        if prometheus is not Prometheus.NOT:
-            try:
-                found = await prometheus_of(client, settings, prometheus_url)
-            except BadInput:
-                if prometheus is Prometheus.NEEDED:
-                    raise
+        found = await _found(client, settings, prometheus, prometheus_url)
         snapshot = await snapshot_of(client)
         seen = settings.node_autoscaler.settled(snapshot.node_autoscaler)
         return Live(replace(snapshot, node_autoscaler=seen), found)
+
+
+async def _found(
+    client: KubeClient, settings: "Settings", prometheus: Prometheus, url: str | None
+) -> "PrometheusSettings | None":
+    from cruise.settings.table import UsageFrom
+
+    either = prometheus is Prometheus.OR_KUBELETS and url is None
+    if prometheus is Prometheus.NOT or (either and settings.usage_source is UsageFrom.KUBELETS):
+        return None
+    try:
+        return await prometheus_of(client, settings, url)
+    except NoPrometheus as error:
+        if prometheus is Prometheus.IF_FOUND:
+            return None
+        if either and settings.usage_source is UsageFrom.AUTO:
+            await _refuse_unread_kubelets(client, settings, error)
+            return None
+        raise
+    except BadInput:
+        if prometheus is Prometheus.IF_FOUND:
+            return None
+        raise
+
+
+async def _refuse_unread_kubelets(client: KubeClient, settings: "Settings", error: NoPrometheus) -> None:
+    from cruise.adapters.kube.asking.access import may
+    from cruise.app.usage_source import access_need
+
+    need = access_need(settings)
+    if not all(await may(client, [need])):
+        raise BadInput(f"{error}; the kubelets would do for a glimpse, but this account may not `{need}`") from error
+    complain(f"{error}; until then the kubelets give a glimpse")
 
 
 async def prometheus_of(
@@ -86,7 +118,7 @@ async def prometheus_of(
     try:
         finding = await find_prometheus(client, settings.prometheus_namespaces | {own_namespace(settings.namespace)})
     except Refused as error:
-        raise BadInput(f"Services may not be listed, so Prometheus cannot be found: {hint} ({error})") from error
+        raise NoPrometheus(f"Services may not be listed, so Prometheus cannot be found: {hint} ({error})") from error
     if finding.place is None and finding.elsewhere:
         one = finding.elsewhere[0]
         raise BadInput(
@@ -94,7 +126,7 @@ async def prometheus_of(
             f"or add {one.partition('/')[0]} to prometheus_namespaces"
         )
     if finding.place is None:
-        raise BadInput(f"no Service of the cluster is labelled as Prometheus or its like: {hint}")
+        raise NoPrometheus(f"no Service of the cluster is labelled as Prometheus or its like: {hint}")
     return settings_for(finding.place, settings, proxied=not client.in_cluster)
 
 

@@ -82,7 +82,7 @@ def _cluster(sources: Sources, settings: "Settings") -> "tuple[Snapshot, Prometh
     if sources.snapshot is None:
         from cruise.cli.inputs.live_cluster import Prometheus, read_cluster
 
-        live = read_cluster(settings, Prometheus.NEEDED if usage is None else Prometheus.NOT, prometheus_url)
+        live = read_cluster(settings, Prometheus.OR_KUBELETS if usage is None else Prometheus.NOT, prometheus_url)
         return live.snapshot, live.prometheus
     from cruise.cli.inputs.files import load_snapshot
 
@@ -104,7 +104,10 @@ def _statistics(
 
         statistics, at = load_usage(usage, snapshot, sources.now)
         return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
+    if prometheus is None:
+        from cruise.cli.inputs.kubelet_usage import read_kubelets_of
+
+        return read_kubelets_of(snapshot, settings)
     from cruise.cli.inputs.prometheus_usage import read_usage_of
 
-    assert prometheus is not None
     return read_usage_of(snapshot, prometheus, sources.history.value, sources.now, settings.policy())
