@@ -68,6 +68,8 @@ class NodeSpec:
     taints: Sequence[Mapping[str, str]] = ()
     kubelet_version: str = "v1.36.3"
     declared_features: Sequence[str] = DECLARED_FEATURES
+    address: str = ""
+    port: int = 0
 
     def manifest(self, now: str) -> Json:
         """The Node as its kubelet registers it."""
@@ -88,7 +90,11 @@ class NodeSpec:
                 "allocatable": amounts,
                 "conditions": [node_ready(True, now)],
                 "declaredFeatures": list(self.declared_features),
-                "addresses": [{"type": "Hostname", "address": self.name}],
+                "addresses": [
+                    {"type": "Hostname", "address": self.name},
+                    *([{"type": "InternalIP", "address": self.address}] if self.address else ()),
+                ],
+                **({"daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}}} if self.port else {}),
                 "nodeInfo": {
                     "kubeletVersion": self.kubelet_version,
                     "kubeProxyVersion": "",

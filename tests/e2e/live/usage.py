@@ -137,6 +137,10 @@ class Usage:
             ]
         return "".join(f"{line}\n" for line in lines)
 
+    def until(self, at: float) -> list[RawSeries]:
+        """Return the first measurement of each container, and the last one until a time."""
+        return self._series(np.array([float(self.start), float(at // MINUTE * MINUTE)]))
+
     def _series(self, times: np.ndarray) -> list[RawSeries]:
         with self._lock:
             containers = [*self._containers.values(), *self._impostors]
