@@ -22,6 +22,7 @@ from cruise.adapters.webhook_tls.certificates import certificates_in, read_key_p
 from cruise.adapters.webhook_tls.directory import TlsDirectory
 from cruise.adapters.webhook_tls.keeping import CERTIFICATE, KEY, CertificatePlace
 from cruise.adapters.webhook_tls.secret import TlsSecret
+from cruise.app.usage_source import compare_once
 from cruise.decisions.preflight.access import POLICIES, required_access
 from cruise.domain.cluster import Snapshot
 from cruise.domain.preflight import (
@@ -68,6 +69,9 @@ async def surroundings(
                 found("cluster", "objects", _look(client)),
             )
             usage = await _usage(prometheus, seen.snapshot, settings, now) if prometheus and seen else None
+            compared = None
+            if prometheus and seen and settings.cross_check_nodes and usage is not None and not usage.problem:
+                compared = await found("metrics", "kubelets", compare_once(settings, client, prometheus, seen.snapshot))
             return Surroundings(
                 server=server,
                 access=access,
@@ -77,6 +81,7 @@ async def surroundings(
                 store=await store,
                 webhook=webhook,
                 problems=problems,
+                cross_check=compared,
             )
     finally:
         store.cancel()

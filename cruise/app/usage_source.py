@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import structlog
@@ -13,14 +13,18 @@ from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import own_namespace
 from cruise.adapters.kubelets.client import KubeletClient
 from cruise.adapters.kubelets.following import followed, look_twice
-from cruise.adapters.kubelets.settings import Access
+from cruise.adapters.kubelets.settings import Access, Endpoint
 from cruise.adapters.kubelets.source import KubeletSource
+from cruise.adapters.kubelets.telling import told_by
+from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.clock import wall_clock
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.cross_check import CrossCheck, CrossTally, NodeTold
 from cruise.domain.preflight import AccessNeed
-from cruise.errors import BadInput, Refused
+from cruise.errors import BadInput, Refused, Unavailable
 from cruise.runtime.ports import UsageSource
+from cruise.runtime.usage.cross_checking import CrossChecked
 from cruise.runtime.usage.reading import SETTLE_SECONDS, UsageReading
 from cruise.settings import Settings
 from cruise.settings.table import UsageFrom
@@ -29,6 +33,7 @@ log = structlog.get_logger()
 
 # A second reading a minute later makes the first rate.
 BETWEEN_READINGS = timedelta(seconds=60)
+_LOOK_BACK_STEPS = 5
 
 
 def seconds_now() -> float:
@@ -70,11 +75,15 @@ def access_need(settings: Settings) -> AccessNeed:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A source and how it is read; `glimpse` is there where a first look needs two readings a minute apart."""
+    """A source and how it is read; `glimpse` is there where a first look needs two readings a minute apart.
+
+    `tally` counts what kubelets said of it.
+    """
 
     source: UsageSource
     reading: UsageReading
     glimpse: Callable[[Snapshot], Awaitable[None]] | None = None
+    tally: Callable[[], CrossTally] = CrossTally
 
 
 @asynccontextmanager
@@ -86,7 +95,44 @@ async def opened_usage(settings: Settings, client: KubeClient) -> AsyncIterator[
             yield usage
         return
     with closing(PrometheusSource(settings.prometheus(), seconds_now)) as source:
-        yield Usage(source, usage_reading(settings))
+        async with cross_checked(source, settings, client) as checked:
+            yield Usage(checked, usage_reading(settings), tally=lambda: checked.tally)
+
+
+@asynccontextmanager
+async def cross_checked(source: UsageSource, settings: Settings, client: KubeClient) -> AsyncIterator[CrossChecked]:
+    """Compare a source with some kubelets at each pass, as far as reading them is granted."""
+    # Only cAdvisor knows containers by the runtime's ids.
+    async with aclosing(KubeletClient(replace(settings.kubelets(), endpoint=Endpoint.CADVISOR), client)) as asking:
+
+        async def ask(node: Node) -> NodeTold:
+            await refuse_ungranted(settings, client)
+            return await told_by(asking, node, seconds_now)
+
+        step_seconds = int(settings.prometheus_step.total_seconds())
+        yield CrossChecked(source, ask, settings.cross_check_nodes, step_seconds)
+
+
+async def compare_once(
+    settings: Settings, client: KubeClient, prometheus: PrometheusSettings, snapshot: Snapshot
+) -> CrossCheck:
+    """Compare some nodes' containers with what their kubelets say now. Raises BadInput, Throttled, Unavailable."""
+    step = prometheus.step_seconds
+    with closing(PrometheusSource(prometheus, seconds_now)) as source:
+        async with cross_checked(source, settings, client) as checked:
+            partitions = await checked.partitions(snapshot)
+            # What is shown after they were asked would come later than whoever waits for it.
+            end = int(seconds_now() - SETTLE_SECONDS) // step * step
+            for partition in partitions:
+                await checked.read(partition, end - _LOOK_BACK_STEPS * step, end, None)
+            return checked.of_this_pass
+
+
+async def refuse_ungranted(settings: Settings, client: KubeClient) -> None:
+    """Raise Unavailable where reading kubelets is not granted."""
+    need = access_need(settings)
+    if not all(await may(client, [need])):
+        raise Unavailable(f"this account may not `{need}` (deploy/rbac/kubelets.yaml)")
 
 
 @asynccontextmanager

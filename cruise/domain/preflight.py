@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cruise.domain.cluster import Snapshot
+from cruise.domain.cross_check import CrossCheck
 from cruise.domain.usage import SampleBlock
 
 
@@ -141,3 +142,4 @@ class Surroundings:
     store: StoreFacts | None = None
     webhook: WebhookFacts | None = None
     problems: Sequence[tuple[str, str, str]] = ()
+    cross_check: CrossCheck | None = None

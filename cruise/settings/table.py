@@ -117,6 +117,7 @@ class Settings:
     kubelet_timeout: timedelta = _setting(_DURATION, timedelta(seconds=10))
     kubelet_concurrency: int = _setting(forms.count("16", least=1), 16)
     kubelet_max_bytes: int = _setting(forms.count("33554432", least=1 << 16), 32 << 20)
+    cross_check_nodes: int = _setting(forms.count("2"), 2)
     prometheus_url: str | None = _setting(forms.URL, None)
     prometheus_namespaces: frozenset[str] = _setting(forms.NAMES, MONITORING_NAMESPACES)
     prometheus_token_file: Path | None = _setting(forms.PATH, None)

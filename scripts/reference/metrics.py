@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from prometheus_client.parser import text_string_to_metric_families
 
 from cruise.domain.actions import Reason, Verdict
+from cruise.domain.cross_check import CrossTally
 from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES
 from cruise.interfaces.http.figures import (
@@ -33,6 +34,7 @@ _CONTROLLER = ControllerFigures(
     paused=False,
     packing=PackingFigures(1, {("shown", "optimal"): 1}, 1, 1, 1.0, 1, 1),
     load_pass=NodeLoadPass(_NOW, 1),
+    cross_check=CrossTally(nodes=1),
 )
 _WEBHOOK = WebhookFigures({("mutated", "peak"): 1}, ((0.001, 1),), 0.1, _NOW, _NOW, 1.0)
 _LISTENER = ListenerFigures(1, 0, {"connections": 1})

@@ -91,6 +91,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "kubelet_timeout": "How long one kubelet may take to answer in full.",
         "kubelet_concurrency": "Kubelets asked at a time.",
         "kubelet_max_bytes": "The most that one answer may have.",
+        "cross_check_nodes": (
+            "Nodes whose kubelets are asked at each pass, other ones each time, to compare with what Prometheus shows; "
+            "only where reading them is granted. `0`: none."
+        ),
     },
     "Prometheus": {
         "prometheus_url": (

@@ -104,9 +104,11 @@ class KubeletSource:
         nodes = self._of_partition[partition]
         self.refuse_silence([name for name in self._nodes if self._running[name]], end)
         # What was never read has no samples, and costs nothing.
-        known = times[times >= self._known_since(nodes)]
-        if not len(known):
+        since = self._known_since(nodes)
+        if not len(times) or end < since:
             return _without_samples(times), None if tail is None else replace(tail, at=end)
+        # A read without a tail takes no value of its first step for a scrape.
+        known = times[times > since - 2 * step]
         if tail is not None and known[0] - start <= HOLE_SECONDS:
             # The counters of before go on.
             known = times
@@ -146,7 +148,7 @@ class KubeletSource:
             async with self._at_once:
                 body = await self._ask(node)
                 at = clock()
-            self._readings.add(node.name, await asyncio.to_thread(_read, body, node), at)
+            self._readings.add(node.name, await asyncio.to_thread(figures_of_node, body, node), at)
         except CruiseError as error:
             if str(error) != str(self.failures.get(node.name)):
                 log.warning("kubelet not read", node=node.name, why=str(error))
@@ -167,7 +169,8 @@ class KubeletSource:
         return self._readings.ages(nodes, times)
 
 
-def _read(body: bytes, node: Node) -> Figures:
+def figures_of_node(body: bytes, node: Node) -> Figures:
+    """Read what a node answers. Raises Unavailable where it is not what a kubelet tells."""
     try:
         return figures_of(body, node.name)
     except BadInput as error:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cruise import __version__
@@ -15,6 +15,7 @@ from cruise.app.serve.activity import Activity
 from cruise.app.serve.reading_log import percent_of
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import Snapshot
+from cruise.domain.cross_check import CrossTally
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import Unavailable
@@ -35,7 +36,7 @@ class Running:
     """Implements `interfaces.http.view.ApiView`.
 
     `awaited` is what the start waits for, or None once everything is there; `lease` is None where there is no election,
-    `events` where nothing is written to the cluster.
+    `events` where nothing is written to the cluster. `compared` counts what kubelets said of usage.
     """
 
     policy: Policy
@@ -46,6 +47,7 @@ class Running:
     cluster: KubeCluster | None = None
     lease: LeaderLease | None = None
     events: InterventionEvents | None = None
+    compared: Callable[[], CrossTally] = CrossTally
     tally: ListenerTally = field(default_factory=ListenerTally)
 
     @property
@@ -67,7 +69,8 @@ class Running:
     def figures(self) -> ControllerFigures:
         """Return how the controller is doing."""
         lag = None if self.cluster is None else self.cluster.lag_seconds()
-        return self.activity.figures(self.policy.mode, self.leading, lag)
+        figures = self.activity.figures(self.policy.mode, self.leading, lag)
+        return replace(figures, cross_check=self.compared()) if self.leading else figures
 
     def last_pass(self) -> NodePass | None:
         """Return the last node pass, None where another process makes them."""

@@ -79,6 +79,7 @@ async def serve(settings: Settings) -> None:
         running.awaited = "the database"
         async with connections(settings, _say) as connected:
             running.opened, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
+            running.compared = connected.usage.tally
             async with WarmSolver() as solver:
                 await _follow_and_lead(settings, connected, running, solver)
 

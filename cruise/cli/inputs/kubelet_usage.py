@@ -46,7 +46,8 @@ async def _read(snapshot: Snapshot, settings: "Settings") -> tuple[StatisticsTab
     async with connect(settings.kube()) as client, aclosing(KubeletClient(settings.kubelets(), client)) as asking:
         source = KubeletSource(settings.kubelets(), asking.metrics)
         partitions = await source.partitions(snapshot)
-        begun = int(seconds_now()) // _STEP_SECONDS * _STEP_SECONDS
+        # What is told at first was measured a little before.
+        begun = (int(seconds_now()) // _STEP_SECONDS - 2) * _STEP_SECONDS
         await look_twice(source, seconds_now, BETWEEN_READINGS.total_seconds())
         at = int(seconds_now()) // _STEP_SECONDS * _STEP_SECONDS
         blocks = [(await source.read(partition, begun, at, None))[0] for partition in partitions]

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.cross_check import CrossTally
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -119,6 +120,7 @@ class ControllerFigures:
     refused: Mapping[Refusal, int] = field(default_factory=dict)
     load_pass: NodeLoadPass | None = None
     history: Sequence[ClusterMoment] = ()
+    cross_check: CrossTally = CrossTally()
 
 
 @dataclass(frozen=True, slots=True)

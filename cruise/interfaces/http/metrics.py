@@ -15,6 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from cruise.domain.cross_check import CrossTally
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Refusal
 from cruise.interfaces.http.figures import (
@@ -94,6 +95,8 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
         yield from _pass(figures.last_pass)
     if figures.load_pass is not None:
         yield from _loads(figures.load_pass)
+    if figures.cross_check.nodes:
+        yield from _cross_check(figures.cross_check)
     if figures.packing.passes:
         yield from _packing(figures.packing)
     yield from _freshness("cruise", figures.statistics_at, figures.watch_lag_seconds, now)
@@ -152,6 +155,21 @@ def _loads(done: NodeLoadPass) -> Iterator[Metric]:
     refused.add_metric(["implausible"], len(done.implausible))
     refused.add_metric(["too-many-at-once"], done.crowd)
     yield refused
+
+
+def _cross_check(found: CrossTally) -> Iterator[Metric]:
+    containers = CounterMetricFamily(
+        "cruise_cross_checked_containers",
+        "Containers whose figures were compared with their kubelets'.",
+        labels=["result"],
+    )
+    containers.add_metric(["agree"], found.agreeing)
+    containers.add_metric(["disagree"], found.disagreeing)
+    yield containers
+    nodes = CounterMetricFamily("cruise_cross_checked_nodes", "Kubelets asked to compare.", labels=["result"])
+    nodes.add_metric(["read"], found.nodes - found.unread)
+    nodes.add_metric(["unread"], found.unread)
+    yield nodes
 
 
 def _packing(figures: PackingFigures) -> Iterator[Metric]:
