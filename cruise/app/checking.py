@@ -22,7 +22,7 @@ from cruise.adapters.webhook_tls.certificates import certificates_in, read_key_p
 from cruise.adapters.webhook_tls.directory import TlsDirectory
 from cruise.adapters.webhook_tls.keeping import CERTIFICATE, KEY, CertificatePlace
 from cruise.adapters.webhook_tls.secret import TlsSecret
-from cruise.app.usage_source import compare_once
+from cruise.app.usage_source import compare_once, look_at_kubelets, reads_kubelets
 from cruise.decisions.preflight.access import POLICIES, required_access
 from cruise.domain.cluster import Snapshot
 from cruise.domain.preflight import (
@@ -62,10 +62,11 @@ async def surroundings(
             server = await found("cluster", "API server", _server(client))
             if server is None:
                 return Surroundings(store=await store, problems=problems)
+            direct = await _reads_kubelets(settings, client)
             access, webhook, prometheus, seen = await asyncio.gather(
                 found("rights", "RBAC", _access(client, settings)),
                 found("webhook", "registration", _webhook(client, settings)),
-                found("metrics", "prometheus", find_prometheus(client)),
+                found("metrics", "prometheus", find_prometheus(client) if not direct else _nothing()),
                 found("cluster", "objects", _look(client)),
             )
             usage = await _usage(prometheus, seen.snapshot, settings, now) if prometheus and seen else None
@@ -82,10 +83,23 @@ async def surroundings(
                 webhook=webhook,
                 problems=problems,
                 cross_check=compared,
+                kubelets=await look_at_kubelets(settings, client, seen.snapshot) if direct and seen else None,
             )
     finally:
         store.cancel()
         await asyncio.wait({store})
+
+
+async def _reads_kubelets(settings: Settings, client: KubeClient) -> bool:
+    try:
+        return await reads_kubelets(settings, client)
+    except CruiseError:
+        # What is wrong is found out by looking for Prometheus as well.
+        return False
+
+
+async def _nothing() -> None:
+    return None
 
 
 async def _server(client: KubeClient) -> ServerFacts:

@@ -14,15 +14,15 @@ from cruise.adapters.kube.http.connecting import own_namespace
 from cruise.adapters.kubelets.client import KubeletClient
 from cruise.adapters.kubelets.following import followed, look_twice
 from cruise.adapters.kubelets.settings import Access, Endpoint
-from cruise.adapters.kubelets.source import KubeletSource
+from cruise.adapters.kubelets.source import KubeletSource, figures_of_node
 from cruise.adapters.kubelets.telling import told_by
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.clock import wall_clock
 from cruise.domain.cluster import Node, Snapshot
 from cruise.domain.cross_check import CrossCheck, CrossTally, NodeTold
-from cruise.domain.preflight import AccessNeed
-from cruise.errors import BadInput, Refused, Unavailable
+from cruise.domain.preflight import AccessNeed, KubeletFacts
+from cruise.errors import BadInput, CruiseError, Refused, Unavailable
 from cruise.runtime.ports import UsageSource
 from cruise.runtime.usage.cross_checking import CrossChecked
 from cruise.runtime.usage.reading import SETTLE_SECONDS, UsageReading
@@ -34,6 +34,7 @@ log = structlog.get_logger()
 # A second reading a minute later makes the first rate.
 BETWEEN_READINGS = timedelta(seconds=60)
 _LOOK_BACK_STEPS = 5
+_FEW_NODES = 5
 
 
 def seconds_now() -> float:
@@ -126,6 +127,22 @@ async def compare_once(
             for partition in partitions:
                 await checked.read(partition, end - _LOOK_BACK_STEPS * step, end, None)
             return checked.of_this_pass
+
+
+async def look_at_kubelets(settings: Settings, client: KubeClient, snapshot: Snapshot) -> KubeletFacts:
+    """Ask a few kubelets, and return how that goes."""
+    nodes = [node for node in snapshot.nodes if node.ready][:_FEW_NODES]
+    told, pressured, problem = 0, 0, ""
+    async with aclosing(KubeletClient(settings.kubelets(), client)) as asking:
+        for node in nodes:
+            try:
+                figures = figures_of_node(await asking.metrics(node), node)
+            except CruiseError as error:
+                problem = problem or str(error)
+            else:
+                told += 1
+                pressured += bool((figures.cpu_waiting_seconds > 0).any())
+    return KubeletFacts(len(nodes), told, pressured, problem)
 
 
 async def refuse_ungranted(settings: Settings, client: KubeClient) -> None:

@@ -98,6 +98,16 @@ class PrometheusFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class KubeletFacts:
+    """How many kubelets were asked for usage, how many answered and tell of pressure, and why the first did not."""
+
+    asked: int
+    read: int
+    pressured: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreFacts:
     """The database; `exists` is False for an embedded one that is yet to be made, `problem` why it cannot be used.
 
@@ -143,3 +153,4 @@ class Surroundings:
     webhook: WebhookFacts | None = None
     problems: Sequence[tuple[str, str, str]] = ()
     cross_check: CrossCheck | None = None
+    kubelets: KubeletFacts | None = None

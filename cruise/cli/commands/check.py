@@ -40,10 +40,13 @@ def check(
     from cruise.decisions.preflight.preflight import decide_preflight
     from cruise.domain.policy import Mode
     from cruise.interfaces.check_report import check_json, check_table
+    from cruise.settings.table import UsageFrom
 
     settings = settings_of(config)
     if mode is not None:
         settings = replace(settings, mode=Mode[mode.name])
+    if prometheus_url is not None:
+        settings = replace(settings, usage_source=UsageFrom.PROMETHEUS)
     now = wall_clock()
     with quiet_logs(), busy("looking at cluster, Prometheus and database"):
         found = asyncio.run(_look(settings, prometheus_url, now))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from cruise.decisions.preflight.cross_check import cross_check_item
+from cruise.decisions.preflight.cross_check import cross_check_item, kubelet_items
 from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.decisions.preflight.objects import object_items
 from cruise.decisions.preflight.usage import usage_items
@@ -25,6 +25,8 @@ def decide_preflight(found: Surroundings, mode: Mode, now: datetime) -> list[Che
         items += _held(found.access, mode)
     if found.prometheus is not None:
         items += usage_items(found.prometheus, found.snapshot, now)
+    if found.kubelets is not None:
+        items += kubelet_items(found.kubelets)
     if found.cross_check is not None:
         items.append(cross_check_item(found.cross_check))
     if found.store is not None:
