@@ -8,7 +8,7 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import NO_RESIZE, Snapshot
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.sizes import with_sizes
+from cruise.domain.sizes import sized_containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ def sum_savings(snapshot: Snapshot, originals: Mapping[str, Sizes]) -> Savings:
             for container in pod.containers
             if container.name in original
         ]
+        # What the kubelet reports is of now, and would count where it is more.
+        containers = [replace(one, allocated=None, actual=None) for one in sized_containers(pod, targets)]
         pods += 1
-        before += counted_requests(replace(with_sizes(pod, targets), resize=NO_RESIZE))
+        before += counted_requests(replace(pod, resize=NO_RESIZE), containers)
         now += counted_requests(pod)
     return Savings(pods, before, now)

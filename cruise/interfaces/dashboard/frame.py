@@ -10,6 +10,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
+from starlette.background import BackgroundTask
 
 from cruise import __version__
 from cruise.errors import CruiseError
@@ -118,7 +119,9 @@ class Dashboard:
                     except HTTPException as error:
                         return dashboard.problem(request, error.status_code, str(error.detail))
                     except CruiseError as error:
-                        return dashboard.problem(request, 503, str(error))
+                        response = dashboard.problem(request, 503, str(error))
+                        response.background = BackgroundTask(dashboard.surveys.refresh)
+                        return response
 
                 return handler
 

@@ -48,9 +48,11 @@ def overview_page(dashboard: Dashboard) -> APIRouter:
         found = await dashboard.surveys.at_hand()
         seen = await sight.of(risk.namespace for risk in found.risks)
         risks = [risk for risk in found.risks if seen is None or risk.namespace in seen]
+        refreshed_at = dashboard.view.figures().statistics_at
         response = dashboard.page(
             request,
             "overview.html.j2",
+            is_old=refreshed_at is None or found.done.at - refreshed_at > dashboard.view.policy.max_age,
             page=PAGE,
             survey=found,
             risks=risks[:_MOST_RISKS],
@@ -62,7 +64,7 @@ def overview_page(dashboard: Dashboard) -> APIRouter:
             adoption=adoption_of(found.modes),
             charts=charts_of(dashboard.view.figures().history),
         )
-        response.background = BackgroundTask(dashboard.surveys.newest)
+        response.background = BackgroundTask(dashboard.surveys.refresh)
         return response
 
     return routes

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from cruise.decisions.exporting.templates import LeftTemplate, TemplateSizes
 from cruise.domain.actions import EvictPod, Outcome, ResizePod, Verdict
 from cruise.domain.cluster import Container
 from cruise.domain.resources import Amounts, ResourceName
@@ -16,10 +17,12 @@ from cruise.interfaces.dashboard.charts import Chart, Line, Mark
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.dashboard.rich_html import html_of
 from cruise.interfaces.explain.text import explanation_text
+from cruise.interfaces.export.patches import patch_of, yaml_text
+from cruise.interfaces.export.report import why_left
 from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.requests import Kind, Name, Namespace
 from cruise.interfaces.http.sight import SightOf
-from cruise.interfaces.http.workload import WorkloadHistory, workload_history
+from cruise.interfaces.http.workload import WorkloadHistory, template_of, workload_history
 from cruise.interfaces.reasons import in_words
 from cruise.interfaces.scan.finding_words import RISK_TITLES, why_at_risk
 
@@ -77,7 +80,17 @@ def workload_page(dashboard: Dashboard) -> APIRouter:
             raise HTTPException(404, f"there is no pod {namespace}/{pod}")
         explanation = await explanations.of(found, snapshot)
         words = html_of(explanation_text(explanation, view.policy, view.now()))
-        return dashboard.page(request, "why.html.j2", page=PAGE, pod=found, words=words)
+        pods = [one for one in snapshot.pods if (one.namespace, one.workload_name) == (namespace, found.workload_name)]
+        template = await template_of(view, snapshot, pods)
+        return dashboard.page(
+            request,
+            "why.html.j2",
+            page=PAGE,
+            pod=found,
+            words=words,
+            patch=yaml_text(patch_of(template)) if isinstance(template, TemplateSizes) else None,
+            left=why_left(template) if isinstance(template, LeftTemplate) else None,
+        )
 
     return routes
 

@@ -78,7 +78,7 @@ def workloads_page(dashboard: Dashboard) -> APIRouter:
             titles=RISK_TITLES,
             in_words=in_words,
         )
-        response.background = BackgroundTask(dashboard.surveys.newest)
+        response.background = BackgroundTask(dashboard.surveys.refresh)
         return response
 
     return routes

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
@@ -19,6 +20,7 @@ from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
 from cruise.domain.usage import StatisticsTable
+from cruise.errors import CruiseError, Unavailable
 from cruise.interfaces.http.controller import Sizes as SizesDocument
 from cruise.interfaces.http.controller import last_pass
 from cruise.interfaces.http.requests import CAMEL, Offset, failures
@@ -80,12 +82,23 @@ class Surveys:
             return self._known
 
     async def at_hand(self) -> Survey:
-        """Return one at once, of a large cluster perhaps of a pass in the hour before. Raises Unavailable."""
+        """Return one at once, of a large cluster perhaps of a pass in the hour before. Raises Unavailable.
+
+        Where there is none it is unavailable too, until somebody else has called `refresh`.
+        """
         done = last_pass(self._view)
         known = self._known
-        if known is None or len(done.snapshot.pods) <= _FEW_PODS or done.at - known.done.at > _OLD:
+        if len(done.snapshot.pods) <= _FEW_PODS:
             return await self.newest()
+        if known is None or done.at - known.done.at > _OLD:
+            raise Unavailable("the last pass is being added up, which takes some seconds for so large a cluster")
         return known
+
+    async def refresh(self) -> None:
+        """Make the survey of the last pass, if there is one to make and nobody does."""
+        if not self._turn.locked():
+            with suppress(CruiseError):
+                await self.newest()
 
     async def _made(self, done: NodePass) -> Survey:
         view = self._view

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cruise.decisions.exporting.templates import LeftTemplate, TemplateSizes, size_templates
 from cruise.domain.actions import OriginalSizes, Outcome
-from cruise.domain.cluster import Pod
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import HourlyPeaks, OomRecord, Statistic
 from cruise.errors import NotFound
@@ -32,6 +33,14 @@ class WorkloadHistory:
     kills: Sequence[OomRecord]
     outcomes: Sequence[Outcome]
     original: OriginalSizes | None
+
+
+async def template_of(view: ApiView, snapshot: Snapshot, pods: Sequence[Pod]) -> TemplateSizes | LeftTemplate | None:
+    """Return what the template of a workload's pods should state; None where they have none. Raises Unavailable."""
+    statistics = await in_time(view.statistics())
+    found = await asyncio.to_thread(size_templates, snapshot, statistics, view.policy, view.now(), pods)
+    both: list[TemplateSizes | LeftTemplate] = [*found.changed, *found.left]
+    return both[0] if both else None
 
 
 async def workload_history(view: ApiView, survey: Survey, namespace: str, workload: str, pod: str) -> WorkloadHistory:

@@ -126,6 +126,7 @@ async def test_pages_are_quiet_whole_and_for_everybody():
                 assert await visit.page.locator("[data-chart] canvas").count() == 2
                 # What stood as a link is there by now.
                 assert await visit.page.locator("#words").get_by_text("Container app").count() == 1
+                assert "kind: Deployment" in await visit.page.locator("#words pre").inner_text()
                 assert visit.reports == []
 
 

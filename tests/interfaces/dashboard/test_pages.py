@@ -3,6 +3,8 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -113,3 +115,18 @@ async def test_before_the_first_pass_a_page_says_so_and_tries_again(scene):
         answer = await page.get("/workloads")
     assert answer.status_code == 503
     assert "no node pass was made yet" in answer.text and 'http-equiv="refresh"' in answer.text
+
+
+async def test_old_statistics_are_no_good_news(scene):
+    async with browser(scene) as page:
+        assert "nothing is judged by them" not in (await page.get("/")).text
+        scene.done = replace(scene.done, at=scene.now() + timedelta(hours=1))
+        assert "nothing is judged by them" in (await page.get("/")).text
+
+
+async def test_so_large_a_cluster_is_added_up_while_its_reader_waits_elsewhere(scene, monkeypatch):
+    monkeypatch.setattr("cruise.interfaces.http.survey._FEW_PODS", 0)
+    async with browser(scene) as page:
+        answer = await page.get("/")
+        assert answer.status_code == 503 and "being added up" in answer.text
+        assert (await page.get("/")).status_code == 200
