@@ -125,6 +125,19 @@ def choice(what: str, values: Iterable[tuple[str, object]]) -> Form:
     return Form(what, " or ".join([", ".join(list(named)[:-1]), list(named)[-1]] if len(named) > 1 else named), read)
 
 
+def several(what: str, values: Iterable[tuple[str, object]]) -> Form:
+    """Some of several names, at least one."""
+    named = dict(values)
+
+    def read(value: object) -> frozenset[object]:
+        names = _read_names(value)
+        if not names or not names <= named.keys():
+            raise ValueError(value)
+        return frozenset(named[name] for name in names)
+
+    return Form(what, ",".join(named), read)
+
+
 def _read_names(value: object) -> frozenset[str]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):

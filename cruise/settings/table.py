@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cruise.adapters.kubelets.settings import Access, Endpoint
 from cruise.decisions.sizing.headroom.choosing import MODELS
+from cruise.domain.notices import Topic
 from cruise.domain.policy import AdmissionSize, HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
 from cruise.domain.rules import RULES, Rules
 from cruise.errors import BadInput
@@ -48,6 +49,14 @@ class PublishedVpas(StrEnum):
     INITIAL = "initial"
 
 
+class NotifyFormat(StrEnum):
+    """In which form notifications are sent."""
+
+    GENERIC = "generic"
+    SLACK = "slack"
+    TEAMS = "teams"
+
+
 class HttpTls(StrEnum):
     """Whether the API is served with TLS: by default wherever other machines reach it."""
 
@@ -73,7 +82,10 @@ _KUBELET_ENDPOINT = forms.choice("what kubelets tell", [(one.value, one) for one
 _HTTP_TLS = forms.choice("a use of TLS", [(one.value, one) for one in HttpTls])
 _API_AUTHENTICATION = forms.choice("a way of authentication", [(one.value, one) for one in ApiAuthentication])
 _PUBLISH_VPAS = forms.choice("a way to publish", [(one.value, one) for one in PublishedVpas])
+_NOTIFY_FORMAT = forms.choice("a form of notifications", [(one.value, one) for one in NotifyFormat])
+_NOTIFY_TOPICS = forms.several("topics of notifications", [(one.value, one) for one in Topic])
 _DURATION = forms.duration()
+_NOTIFY_INTERVAL = forms.duration("1m", least=timedelta(seconds=5))
 _PAUSE = forms.duration(least=timedelta(0))
 _MINUTES = forms.duration("60s", least=timedelta(seconds=5))
 _LEASE = forms.duration("15s", least=timedelta(seconds=2))
@@ -202,6 +214,14 @@ class Settings:
     max_evictions_per_workload: int = _setting(forms.count("1"), _POLICY.max_evictions_per_workload)
     max_evictions_per_hour: int = _setting(forms.count("20"), _POLICY.max_evictions_per_hour)
     publish_vpas: PublishedVpas = _setting(_PUBLISH_VPAS, PublishedVpas.NONE)
+    notify_url: str | None = _setting(
+        Form("an address", "https://hooks.example.com/…", forms.TEXT.read, secret=True), None
+    )
+    notify_url_file: Path | None = _setting(forms.PATH, None)
+    notify_secret_file: Path | None = _setting(forms.PATH, None)
+    notify_format: NotifyFormat = _setting(_NOTIFY_FORMAT, NotifyFormat.GENERIC)
+    notify_topics: frozenset[Topic] = _setting(_NOTIFY_TOPICS, frozenset(Topic))
+    notify_interval: timedelta = _setting(_NOTIFY_INTERVAL, timedelta(minutes=1))
     packing: bool = _setting(forms.FLAG, True)
     packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)
@@ -234,6 +254,11 @@ class Settings:
             raise BadInput("prometheus_password and prometheus_password_file are both set; keep one")
         if self.api_authentication is ApiAuthentication.KUBERNETES and self.api_token_file is not None:
             raise BadInput("api_authentication is kubernetes and api_token_file is set; keep one way of authentication")
+        if self.notify_url is not None and self.notify_url_file is not None:
+            raise BadInput("notify_url and notify_url_file are both set; keep one")
+        notifies = self.notify_url is not None or self.notify_url_file is not None
+        if notifies and self.notify_format is NotifyFormat.GENERIC and self.notify_secret_file is None:
+            raise BadInput("notify_format generic needs notify_secret_file: without it nobody can tell who sent it")
         if (self.price_core_hour is None) != (self.price_gibibyte_hour is None):
             raise BadInput(
                 "price_core_hour and price_gibibyte_hour go together: a node is paid for both; set both or none"

@@ -23,6 +23,12 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "From mode `resize` on: show sizes as VerticalPodAutoscalers of cruise's own, with this update mode; needs "
             "`rbac/publish.yaml`. With `initial`, VPA's admission controller would apply them where it runs."
         ),
+        "notify_url": "Where notifications are posted, by https (http on this machine alone); it may hold a secret.",
+        "notify_url_file": "A file with that address.",
+        "notify_secret_file": "A file with the secret that signs notifications, of 16 characters or more.",
+        "notify_format": "Whom notifications are for: what reads cruise's own document, Slack or Teams.",
+        "notify_topics": "What to notify of.",
+        "notify_interval": "The least time between two notifications; what happens meanwhile is told of together.",
         "packing": "Carry out plans for pods that stay pending; `false` only shows them.",
         "packing_time_limit": (
             "How long to search for such a plan; the best one found by then is taken, with its distance from the "

@@ -14,7 +14,7 @@ from cruise.domain.cluster import Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.node_load import NodeLoads, leave_nodes, node_load_pass
-from cruise.runtime.oom import OomReactor
+from cruise.runtime.oom import OomReactor, Reaction
 from cruise.runtime.packing.packing_pass import PackingPass, Solver, packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecution
 from cruise.runtime.ports import Cluster, Store, UsageSource
@@ -50,11 +50,14 @@ async def _learn_nothing(statistics: StatisticsTable) -> None:
 class Hooks:
     """What is called beside the audit; none of these may raise.
 
-    `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `learn` the statistics
+    `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `reacted` what followed each
+    kill; `meanwhile` runs beside the passes; `learn` the statistics
     after each refresh; `progress` how far usage is read.
     """
 
     announce: Announce = say_nothing
+    reacted: Callable[[Reaction], None] = lambda reaction: None
+    meanwhile: Callable[[], Awaitable[None]] | None = None
     learn: Callable[[StatisticsTable], Awaitable[None]] = _learn_nothing
     progress: Callable[[ReadingProgress], None] = lambda read: None
 
@@ -243,6 +246,7 @@ class Controller:
         """React to every out-of-memory kill, until cancelled."""
         async for reaction in self._reactor.reactions(self._clock):
             self.activity.reactions.append(reaction)
+            self._hooks.reacted(reaction)
             if reaction.outcome is not None:
                 self.activity.add([reaction.outcome])
                 await self._hooks.announce([reaction.outcome], (), {})
@@ -254,6 +258,8 @@ class Controller:
         """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""
         async with Jobs(self._grace, self.activity.jobs) as jobs:
             jobs.always("oom reactor", self.react_to_kills)
+            if self._hooks.meanwhile is not None:
+                jobs.always("notifications", self._hooks.meanwhile)
             jobs.every(self._paced(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0))
             jobs.every(self._paced(_PRUNE_INTERVAL), "prune", self._prune, delay=self._paced(_PRUNE_INTERVAL))
             jobs.begin(self._fill_then_pass(jobs))

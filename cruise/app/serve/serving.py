@@ -27,6 +27,7 @@ from cruise.app.serve.connections import (
 from cruise.app.serve.controller import Controller, Hooks, Packer, Shared
 from cruise.app.serve.front import certificate, check_front, gate_rules, host_of
 from cruise.app.serve.leading import elects, lead
+from cruise.app.serve.notifying import notifier_of, webhook_of
 from cruise.app.serve.readiness import Running
 from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.warm_solver import WarmSolver
@@ -135,6 +136,7 @@ def check(settings: Settings) -> None:
     """See that what has to be set is set. Raises BadInput."""
     if settings.prometheus_url is not None or settings.usage_source is UsageFrom.PROMETHEUS:
         settings.prometheus()
+    webhook_of(settings)
     check_front(settings)
 
 
@@ -143,7 +145,10 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
     shared = Shared(at_once=writes_at_once(settings.kube_requests_per_second))
 
     async def term() -> None:
+        notifier = notifier_of(settings, connected.store)
         hooks = Hooks(announce=announcer(connected), progress=ReadingLog())
+        if notifier is not None:
+            hooks = notifier.hooked(hooks)
         controller = controller_of(
             settings, connected, running.policy, solver, hooks, activity=running.activity, shared=shared
         )

@@ -1,0 +1,162 @@
+"""Notifications: collected while passes go on, sent together once an interval, tried a few times, then dropped."""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from cruise.adapters.notifying import NotifyWebhook
+from cruise.adapters.secrets import read_token
+from cruise.app.clock import wall_clock
+from cruise.app.serve.controller import Hooks, Pods
+from cruise.domain.actions import Hold, Outcome
+from cruise.domain.callers import Intervention
+from cruise.domain.notices import Notice, Notification, Topic, grouped
+from cruise.errors import BadInput, CruiseError, Refused, Unavailable
+from cruise.interfaces.notices import BODIES, kill_notice, pauses_in, refusals_in
+from cruise.runtime.oom import Reaction
+from cruise.runtime.ports import Store
+from cruise.settings import Settings
+
+log = structlog.get_logger()
+
+_MOST_WAITING = 1000
+_SHORTEST_SECRET = 16
+_PAUSES_BETWEEN_TRIES = (2.0, 10.0, 30.0)
+_LOOK_AT_PAUSES_SECONDS = 15.0
+
+Interventions = Callable[[datetime], Awaitable[Iterable[Intervention]]]
+
+
+def webhook_of(settings: Settings) -> NotifyWebhook | None:
+    """Return what settings say to notify by, None for nothing. Raises BadInput, which quotes no secret."""
+    url = settings.notify_url
+    if settings.notify_url_file is not None:
+        url = read_token(settings.notify_url_file, "notify_url_file")
+    if url is None:
+        return None
+    file = settings.notify_secret_file
+    secret = read_token(file, "notify_secret_file") if file is not None else None
+    if secret is not None and len(secret) < _SHORTEST_SECRET:
+        raise BadInput(f"notify_secret_file {file} holds under {_SHORTEST_SECRET} characters, which can be guessed")
+    return NotifyWebhook(url, secret.encode() if secret is not None else None)
+
+
+def notifier_of(settings: Settings, store: Store) -> "Notifier | None":
+    """Return what notifies as settings say, None where nobody is to be notified. Raises BadInput."""
+    webhook = webhook_of(settings)
+    if webhook is None:
+        return None
+    body_of = BODIES[settings.notify_format.value]
+    return Notifier(webhook, body_of, settings.notify_topics, settings.notify_interval, wall_clock, store.interventions)
+
+
+class Post(Protocol):
+    """Sends one message; adapters.notifying."""
+
+    async def post(self, body: bytes, key: str, at: int) -> None:
+        """Raises Refused, Unavailable."""
+
+
+class Notifier:
+    """Takes notices at any time without waiting, and sends them while `run` runs.
+
+    `interventions` gives what people did since a time. What does not fit among those that wait is counted.
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        body_of: Callable[[Notification], bytes],
+        topics: Iterable[Topic],
+        interval: timedelta,
+        clock: Callable[[], datetime],
+        interventions: Interventions,
+        pauses: Iterable[float] = _PAUSES_BETWEEN_TRIES,
+        look_seconds: float = _LOOK_AT_PAUSES_SECONDS,
+    ) -> None:
+        self._post = post
+        self._body_of = body_of
+        self._topics = frozenset(topics)
+        self._interval = interval.total_seconds()
+        self._clock = clock
+        self._interventions = interventions
+        self._pauses = tuple(pauses)
+        self._look_seconds = look_seconds
+        self._waiting: deque[Notice] = deque()
+        self._some = asyncio.Event()
+        self.dropped = 0
+
+    def offer(self, notices: Iterable[Notice]) -> None:
+        """Take notices; the newest are dropped where too many wait."""
+        for notice in notices:
+            if notice.topic not in self._topics:
+                continue
+            if len(self._waiting) < _MOST_WAITING:
+                self._waiting.append(notice)
+                self._some.set()
+            else:
+                self.dropped += 1
+
+    def hooked(self, hooks: Hooks) -> Hooks:
+        """Return hooks that do as before, and notify of refusals, kills and what people did."""
+
+        async def announce(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
+            self.offer(refusals_in(outcomes))
+            await hooks.announce(outcomes, holds, pods)
+
+        def reacted(reaction: Reaction) -> None:
+            self.offer([kill_notice(reaction.record, reaction.decision, reaction.outcome)])
+            hooks.reacted(reaction)
+
+        return replace(hooks, announce=announce, reacted=reacted, meanwhile=self.run)
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._send_on())
+            if Topic.PAUSED in self._topics:
+                tasks.create_task(self._follow_people())
+
+    async def _send_on(self) -> None:
+        while True:
+            await self._some.wait()
+            await self.send()
+            await asyncio.sleep(self._interval)
+
+    async def send(self) -> None:
+        """Send all that waits as one message; what cannot be sent after some tries is counted as dropped."""
+        notices, self._waiting = list(self._waiting), deque()
+        self._some.clear()
+        if not notices:
+            return
+        dropped, self.dropped = self.dropped, 0
+        message = Notification(secrets.token_hex(16), self._clock(), grouped(notices), dropped)
+        body = self._body_of(message)
+        for pause in (*self._pauses, None):
+            try:
+                await self._post.post(body, message.key, int(self._clock().timestamp()))
+            except (Refused, Unavailable) as error:
+                if pause is None or isinstance(error, Refused):
+                    self.dropped += dropped + len(notices)
+                    log.warning("not notified", notices=len(notices), problem=str(error))
+                    return
+                await asyncio.sleep(pause)
+            else:
+                log.info("notified", notices=len(notices))
+                return
+
+    async def _follow_people(self) -> None:
+        since = self._clock()
+        while True:
+            await asyncio.sleep(self._look_seconds)
+            with suppress(CruiseError):
+                found = [one for one in await self._interventions(since) if one.at > since]
+                since = max((one.at for one in found), default=since)
+                self.offer(pauses_in(found))
