@@ -27,7 +27,8 @@ def serve(
 
     Nothing is written to the cluster in mode observe, the default. From mode
     resize on several may run, of which one leads by a Lease. prometheus_url is
-    needed; everything else has a default. Logs go to standard error.
+    needed, or the right to read the kubelets (usage_source); everything else has
+    a default. Logs go to standard error.
 
     Examples:
       CRUISE_PROMETHEUS_URL=http://prometheus:9090 cruise serve
