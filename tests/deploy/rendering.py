@@ -15,16 +15,19 @@ from tests.helm.binary import helm
 
 HEADER = "# Rendered from deploy/chart by `make manifests`: a change is made there.\n\n"
 SCHEMA = CHART / "values.schema.json"
-# Those of which the chart has a value of its own, since more depends on it, and what goes through a Secret.
+# Those of which the chart has a value of its own, since more depends on it, and those that its containers fix.
 NOT_IN_SETTINGS = {
-    "mode",
-    "prometheus_url",
-    "database_url",
-    "excluded_namespaces",
-    "namespace",
-    "usage_source",
-    "kubelet_access",
-    "publish_vpas",
+    *(
+        "mode",
+        "prometheus_url",
+        "database_url",
+        "excluded_namespaces",
+        "usage_source",
+        "kubelet_access",
+        "publish_vpas",
+    ),
+    *("namespace", "kubeconfig", "kube_context", "data_dir", "http_address", "webhook_address", "tls_dir"),
+    *("api_authentication", "api_token_file", "webhook_service", "webhook_configuration"),
 }
 # Each file shows one template, in the mode that says most.
 FULL = {"mode": "full", "database.existingSecret": "cruise-database"}
