@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Where pages are; others, of tests and of recorded data, are for those who read the sources.
 PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md")
 # What the configuration names beside pages.
-STYLE = (Path("docs/logo.svg"), Path("docs/site.css"))
+STYLE = (Path("cruise/interfaces/dashboard/static/icon.svg"), Path("docs/site.css"))
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 

@@ -47,8 +47,8 @@ def test_the_site_has_every_page_and_asks_nobody_for_anything(tmp_path):
 
 
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path, capsys):
-    (tmp_path / "docs").mkdir()
-    for name in ("mkdocs.yml", *STYLE):
+    for name in STYLE:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     (tmp_path / "README.md").write_text("# Home\n\n[a heading](README.md#nothing)\n")
     (tmp_path / "mkdocs.yml").write_text((ROOT / "mkdocs.yml").read_text().partition("nav:")[0])
