@@ -2,7 +2,10 @@
 
 import json
 import re
+import subprocess
+import tarfile
 from itertools import product
+from pathlib import Path
 
 import pytest
 import yaml
@@ -273,6 +276,15 @@ def test_a_new_image_is_another_job_since_a_job_cannot_be_changed():
         for more in ({}, {"size": "3k"}, {"image.tag": "v2"})
     )
     assert one == same != other
+
+
+def test_helm_has_no_complaint_and_packs_what_is_rendered_from(tmp_path: Path):
+    lint = subprocess.run([helm(), "lint", "--strict", CHART], capture_output=True, text=True, check=False)
+    assert lint.returncode == 0, lint.stdout + lint.stderr
+    subprocess.run([helm(), "package", CHART, "--destination", tmp_path], capture_output=True, check=True)
+    with tarfile.open(next(tmp_path.glob("cruise-*.tgz"))) as archive:
+        packed = {name.removeprefix("cruise/") for name in archive.getnames()}
+    assert packed == {str(file.relative_to(CHART)) for file in CHART.rglob("*") if file.is_file()}
 
 
 def test_the_chart_is_of_the_version_that_it_installs():

@@ -58,7 +58,7 @@ class Cluster:
 
     def upgrade(self, mode: str) -> str:
         """Say another mode, and nothing else."""
-        return self.helm("upgrade", "cruise", str(CHART), "--reuse-values", "--set", f"mode={mode}")
+        return self.helm("upgrade", "cruise", str(CHART), "--reset-then-reuse-values", "--set", f"mode={mode}")
 
     def holds(self, mode: str) -> None:
         """Tell that the accounts have the rights of a mode, each this much and not a verb more."""
