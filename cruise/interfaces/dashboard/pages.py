@@ -2,8 +2,9 @@
 
 from fastapi import FastAPI
 
-from cruise.interfaces.dashboard import health, overview, workload, workloads
+from cruise.interfaces.dashboard import actions, health, nodes, overview, pending, policies, workload, workloads
 from cruise.interfaces.dashboard.assets import asset_routes
+from cruise.interfaces.dashboard.doing import doing_routes
 from cruise.interfaces.dashboard.events import event_routes
 from cruise.interfaces.dashboard.frame import Dashboard, with_menu
 from cruise.interfaces.dashboard.front import DashboardFront
@@ -13,7 +14,7 @@ from cruise.interfaces.http.gate import Authority
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import ApiView
 
-MENU = (overview.PAGE, workloads.PAGE, health.PAGE)
+MENU = (overview.PAGE, workloads.PAGE, nodes.PAGE, pending.PAGE, actions.PAGE, policies.PAGE, health.PAGE)
 
 
 def add_dashboard(
@@ -25,7 +26,12 @@ def add_dashboard(
         overview.overview_page(dashboard),
         workloads.workloads_page(dashboard),
         workload.workload_page(dashboard),
+        nodes.nodes_page(dashboard),
+        pending.pending_page(dashboard),
+        actions.actions_page(dashboard),
+        policies.policies_page(dashboard),
         health.health_page(dashboard),
+        doing_routes(dashboard, api),
         event_routes(dashboard),
         signing_in_routes(dashboard, authority),
         asset_routes(),

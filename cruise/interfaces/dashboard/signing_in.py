@@ -18,12 +18,12 @@ def signing_in_routes(dashboard: Dashboard, authority: Authority | None) -> APIR
 
     @routes.get(SIGN_IN)
     async def form(request: Request, to: str = "") -> Response:
-        return dashboard.page(request, "sign_in.html.j2", to=_within(to), wrong="")
+        return dashboard.page(request, "sign_in.html.j2", to=within(to), wrong="")
 
     @routes.post(SIGN_IN)
     async def sign_in(request: Request) -> Response:
         sent = await _form(request)
-        token, to = sent.get("token", "").strip(), _within(sent.get("to", ""))
+        token, to = sent.get("token", "").strip(), within(sent.get("to", ""))
         caller = await authority.caller(token) if authority is not None and token else None
         if caller is None:
             wrong = "This token is not accepted: it may have expired, or be another cluster's."
@@ -63,7 +63,7 @@ def _cookie(request: Request, key: str) -> str:
     return f"{COOKIE}={key}; HttpOnly; SameSite=Strict{'; Secure' if tls else ''}"
 
 
-def _within(to: str) -> str:
+def within(to: str) -> str:
     """Return a relative address of this server's own, the top for any other."""
     parts = urlsplit(to)
     is_own = not parts.scheme and not parts.netloc and not to.startswith(("/", "\\")) and to.isprintable()

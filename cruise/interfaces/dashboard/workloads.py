@@ -1,15 +1,13 @@
 """Every workload, sorted, filtered and paged here: the browser gets one page of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.background import BackgroundTask
 
 from cruise.domain.policy import Mode
 from cruise.interfaces.dashboard.frame import Dashboard, Page
+from cruise.interfaces.dashboard.headings import Column, headings_of, query_of
 from cruise.interfaces.http.requests import Offset
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.survey import SORTS, Wanted, find_workloads
@@ -20,29 +18,17 @@ PAGE = Page("workloads", "Workloads", "/workloads")
 _ROWS = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A column's heading: `link` sorts by it, in the other direction where it does already (`sorted` up or down)."""
-
-    title: str
-    key: str
-    number: bool
-    link: str
-    sorted: str
-
-
 _COLUMNS = (
-    ("Workload", "name"),
-    ("At risk", "risk"),
-    ("Pods", "pods"),
-    ("used", "cpu-used"),
-    ("requested", "cpu"),
-    ("to free", "cpu-freed"),
-    ("used", "memory-used"),
-    ("requested", "memory"),
-    ("to free", "memory-freed"),
+    Column("Workload", "name", is_number=False, is_descending=False),
+    Column("At risk", "risk", is_number=False),
+    Column("Pods", "pods"),
+    Column("used", "cpu-used"),
+    Column("requested", "cpu"),
+    Column("to free", "cpu-freed"),
+    Column("used", "memory-used"),
+    Column("requested", "memory"),
+    Column("to free", "memory-freed"),
 )
-_TEXTS = ("name", "risk")
 
 
 def workloads_page(dashboard: Dashboard) -> APIRouter:
@@ -64,6 +50,7 @@ def workloads_page(dashboard: Dashboard) -> APIRouter:
         wanted = Wanted(text, namespace, mode, risk, sort, not up, offset, _ROWS)
         survey = await dashboard.surveys.at_hand()
         found = await find_workloads(survey, wanted, sight)
+        stated, later = stated_of(wanted), offset + _ROWS
         response = dashboard.page(
             request,
             "workloads.html.j2",
@@ -71,10 +58,10 @@ def workloads_page(dashboard: Dashboard) -> APIRouter:
             survey=survey,
             wanted=wanted,
             found=found,
-            headings=headings_of(wanted),
+            headings=headings_of(_COLUMNS, stated),
             modes=[one.label for one in reversed(Mode)],
-            earlier=link_of(replace(wanted, offset=max(0, offset - _ROWS))) if offset else None,
-            later=link_of(replace(wanted, offset=offset + _ROWS)) if offset + _ROWS < found.total else None,
+            earlier=query_of({**stated, "offset": str(max(0, offset - _ROWS))}) if offset else None,
+            later=query_of({**stated, "offset": str(later)}) if later < found.total else None,
             titles=RISK_TITLES,
             in_words=in_words,
         )
@@ -84,27 +71,13 @@ def workloads_page(dashboard: Dashboard) -> APIRouter:
     return routes
 
 
-def headings_of(wanted: Wanted) -> Sequence[Heading]:
-    """Return the headings; a click sorts numbers from the largest and names from the first."""
-    found = []
-    for title, key in _COLUMNS:
-        is_sorted = key == wanted.sort
-        descending = not wanted.descending if is_sorted else key != "name"
-        link = link_of(replace(wanted, sort=key, descending=descending, offset=0))
-        direction = ("descending" if wanted.descending else "ascending") if is_sorted else ""
-        found.append(Heading(title, key, key not in _TEXTS, link, direction))
-    return found
-
-
-def link_of(wanted: Wanted) -> str:
-    """Return the query that asks for this, without what goes without saying."""
-    parts = {
+def stated_of(wanted: Wanted) -> dict[str, str]:
+    """Return what the query of this says, from the first row on."""
+    return {
         "text": wanted.text,
         "namespace": wanted.namespace,
         "mode": wanted.mode,
         "risk": "true" if wanted.at_risk else "",
-        "sort": wanted.sort if wanted.sort != "share" else "",
-        "up": "" if wanted.descending else "true",
-        "offset": str(wanted.offset) if wanted.offset else "",
+        "sort": wanted.sort,
+        "up": "false" if wanted.descending else "true",
     }
-    return "?" + urlencode({name: value for name, value in parts.items() if value})

@@ -198,7 +198,7 @@ def controller_routes(view: ApiView) -> APIRouter:
         """Return the plans of the last node pass, by node, without pods that the caller may not get."""
         done = last_pass(view)
         plans = sorted(done.plans, key=lambda plan: plan.node)[offset : offset + limit]
-        shown = await _seen(plans, sight)
+        shown = await seen_plans(plans, sight)
         # A page of large nodes takes a tenth of a second, which others need not wait for.
         return await asyncio.to_thread(_node_page, done, shown, offset)
 
@@ -208,7 +208,7 @@ def controller_routes(view: ApiView) -> APIRouter:
         found = next((plan for plan in last_pass(view).plans if plan.node == name), None)
         if found is None:
             raise HTTPException(404, f"the last pass saw no node {name}")
-        [shown] = await _seen([found], sight)
+        [shown] = await seen_plans([found], sight)
         return _document(node_document(shown))
 
     @routes.get("/outcomes", responses=failures(422, 503))
@@ -219,14 +219,19 @@ def controller_routes(view: ApiView) -> APIRouter:
     ) -> OutcomePage:
         """Return the newest lines of the audit, without pods that the caller may not get."""
         earliest = view.now() - _DAY if since is None else parse_since(since)
-        looked_at = limit + 1 if await sight.is_whole() else _MOST_SIFTED
-        found = await in_time(view.store.outcomes(earliest, looked_at))
-        lines = [_line(outcome) for outcome in found]
-        seen = await sight.of(line.namespace for line in lines if line.namespace is not None)
-        shown = [line for line in lines if seen is None or line.namespace is None or line.namespace in seen]
-        return OutcomePage(shown[:limit], more=len(shown) > limit or len(found) == looked_at)
+        return await outcome_page(view, sight, earliest, limit)
 
     return routes
+
+
+async def outcome_page(view: ApiView, sight: Sight, since: datetime, limit: int) -> OutcomePage:
+    """Return the newest lines of the audit, without pods that the caller may not get."""
+    looked_at = limit + 1 if await sight.is_whole() else _MOST_SIFTED
+    found = await in_time(view.store.outcomes(since, looked_at))
+    lines = [_line(outcome) for outcome in found]
+    seen = await sight.of(line.namespace for line in lines if line.namespace is not None)
+    shown = [line for line in lines if seen is None or line.namespace is None or line.namespace in seen]
+    return OutcomePage(shown[:limit], more=len(shown) > limit or len(found) == looked_at)
 
 
 async def status_of(view: ApiView) -> Status:
@@ -283,7 +288,7 @@ def last_pass(view: ApiView) -> NodePass:
     return found
 
 
-async def _seen(plans: Sequence[NodePlan], sight: Sight) -> Sequence[NodePlan]:
+async def seen_plans(plans: Sequence[NodePlan], sight: Sight) -> Sequence[NodePlan]:
     """Return plans without the pods of namespaces that are not seen."""
     seen = await sight.of(namespace for plan in plans for namespace in _namespaces(plan))
     if seen is None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from cruise.domain.callers import Caller, Deed, Intervention
 from cruise.domain.cluster import WorkloadRef
 from cruise.interfaces.http.requests import failures, parse_since
-from cruise.interfaces.http.sight import SightOf
+from cruise.interfaces.http.sight import Sight, SightOf
 from cruise.interfaces.http.view import ApiView, in_time
 
 log = structlog.get_logger()
@@ -70,12 +70,17 @@ def intervention_routes(view: ApiView) -> APIRouter:
     ) -> InterventionPage:
         """Return who paused, resumed and overrode, of namespaces whose pods the caller may get."""
         earliest = view.now() - _DAY if since is None else parse_since(since)
-        found = await in_time(view.store.interventions(earliest, _MOST + 1))
-        seen = await sight.of(one.namespace for one in found if one.namespace is not None)
-        lines = [_line(one) for one in found if seen is None or one.namespace is None or one.namespace in seen]
-        return InterventionPage(lines[:limit], more=len(lines) > limit or len(found) > _MOST)
+        return await intervention_page(view, sight, earliest, limit)
 
     return routes
+
+
+async def intervention_page(view: ApiView, sight: Sight, since: datetime, limit: int) -> InterventionPage:
+    """Return who paused, resumed and overrode, of namespaces whose pods the caller may get."""
+    found = await in_time(view.store.interventions(since, _MOST + 1))
+    seen = await sight.of(one.namespace for one in found if one.namespace is not None)
+    lines = [_line(one) for one in found if seen is None or one.namespace is None or one.namespace in seen]
+    return InterventionPage(lines[:limit], more=len(lines) > limit or len(found) > _MOST)
 
 
 def _line(one: Intervention) -> InterventionLine:

@@ -63,12 +63,13 @@ def _headline(proposal: Proposal, seconds: float) -> Group:
         Text(f"{found}; {', '.join(changes)}." if changes else f"{found}.", style="bold"),
         Text.assemble(
             (proposal.status.value, "green" if proved else "yellow"),
-            f" in {time_text(seconds)}: {_proof(proposal)}.\n",
+            f" in {time_text(seconds)}: {proof_words(proposal)}.\n",
         ),
     )
 
 
-def _proof(proposal: Proposal) -> str:
+def proof_words(proposal: Proposal) -> str:
+    """Say what is proved of a plan, and how far it is from that else."""
     match proposal.status:
         case Status.OPTIMAL | Status.ALREADY_OPTIMAL:
             return f"proved that {_PROVED[proposal.sizes]}"

@@ -23,7 +23,7 @@ def node_table(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Iterator[
     yield Text.assemble(
         (f"\nContainers on {plan.node}", "bold"), ("  CPU, memory, memory limit: now → after the plan", "dim")
     )
-    for name, (state, style) in sorted(_states(plan).items()):
+    for name, (state, style) in sorted(states_of(plan).items()):
         yield Text.assemble((f"{name[0]}/{name[1]}", "bold"), "  ", (state, style))
         rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         rows.add_column(width=_NAME_COLUMNS, no_wrap=True, overflow="ellipsis")
@@ -35,7 +35,7 @@ def node_table(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Iterator[
         yield rows
 
 
-def _states(plan: NodePlan) -> dict[tuple[str, str], tuple[str, str]]:
+def states_of(plan: NodePlan) -> dict[tuple[str, str], tuple[str, str]]:
     """Return what becomes of each pod, in words and colour."""
     states = {(target.namespace, target.pod): ("settled", "dim") for target in plan.targets}
     for hold in plan.hold:

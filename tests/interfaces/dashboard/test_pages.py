@@ -20,19 +20,25 @@ from cruise.interfaces.http.hosts import hosts
 from cruise.interfaces.http.survey import Surveys
 from tests.interfaces.http.api_scene import Scene, busy_scene
 
-READER, STRANGER = Caller("reader"), Caller("stranger")
-PATHS = [f"/{page.path}" for page in MENU] + ["/workloads/shop/Deployment/web"]
+ADMINISTRATOR, READER, TENANT, STRANGER = map(Caller, ("administrator", "reader", "tenant", "stranger"))
+OF_ONE = ("/workloads/shop/Deployment/web", "/nodes/n1", "/policies/shop/Deployment/web")
+PATHS = [f"/{page.path}" for page in MENU] + list(OF_ONE)
 
 
 class Roles:
-    """Implements `Authority`: tokens are names; the reader reads everything."""
+    """Implements `Authority`: tokens are names; the reader reads everything, the administrator also writes.
+
+    A tenant may get the pods of namespace shop alone.
+    """
 
     async def caller(self, token: str) -> Caller | None:
-        return next((one for one in (READER, STRANGER) if one.name == token), None)
+        return next((one for one in (ADMINISTRATOR, READER, TENANT, STRANGER) if one.name == token), None)
 
     async def allows(self, caller: Caller, access: Access) -> bool:
         reads = not isinstance(access, PathAccess) or access.verb == "get"
-        return caller == READER and reads
+        if caller == TENANT and not isinstance(access, PathAccess):
+            return access.namespace == "shop"
+        return caller == ADMINISTRATOR or (caller in (READER, TENANT) and reads)
 
 
 @asynccontextmanager
@@ -44,6 +50,12 @@ async def browser(scene: Scene, *, known: bool = False) -> AsyncIterator[httpx.A
     app = gated(api, GateRules(authority, hosts(["cruise"]), reads_open=not known, front=front))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://cruise") as client:
         yield client
+
+
+async def sign_in(page: httpx.AsyncClient, name: str) -> str:
+    """Sign in by name, and return what the forms of the session hold."""
+    await page.post("/sign-in", data={"token": name})
+    return re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/health")).text)[0]
 
 
 @pytest.fixture

@@ -1,0 +1,74 @@
+"""What was done: the audit, who changed cruise itself, and the button that stops every write."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from cruise.domain.actions import Verdict
+from cruise.interfaces.dashboard.frame import Dashboard, Page
+from cruise.interfaces.dashboard.headings import query_of
+from cruise.interfaces.http.controller import OutcomeLine, outcome_page
+from cruise.interfaces.http.interventions import intervention_page
+from cruise.interfaces.http.requests import Offset
+from cruise.interfaces.http.sight import SightOf
+from cruise.interfaces.http.view import in_time
+from cruise.interfaces.reasons import WORDS
+
+PAGE = Page("actions", "Actions", "/outcomes")
+_ROWS = 100
+# So many lines at most are looked through for what a filter names.
+_LOOKED_THROUGH = 5000
+_MOST_INTERVENTIONS = 20
+_PERIODS = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+_COLOURS = {Verdict.DONE: "green", Verdict.HELD: "", Verdict.REFUSED: "red", Verdict.FAILED: "red"}
+
+
+def actions_page(dashboard: Dashboard) -> APIRouter:
+    """Return the route of the page."""
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    view = dashboard.view
+
+    @routes.get("/actions")
+    async def actions(
+        request: Request,
+        sight: SightOf,
+        text: Annotated[str, Query(max_length=200)] = "",
+        verdict: Annotated[str, Query(pattern=f"^({'|'.join(Verdict)})?$")] = "",
+        period: Annotated[str, Query(pattern=f"^({'|'.join(_PERIODS)})$")] = "1d",
+        offset: Offset = 0,
+    ) -> Response:
+        since = view.now() - _PERIODS[period]
+        found = await outcome_page(view, sight, since, _LOOKED_THROUGH)
+        lines = [one for one in found.items if _fits(one, text, verdict)]
+        stated = {"text": text, "verdict": verdict, "period": period}
+        later = offset + _ROWS
+        return dashboard.page(
+            request,
+            "actions.html.j2",
+            page=PAGE,
+            lines=lines[offset:later],
+            total=len(lines),
+            more=found.more,
+            text=text,
+            verdict=verdict,
+            verdicts=list(Verdict),
+            period=period,
+            periods=list(_PERIODS),
+            offset=offset,
+            earlier=query_of({**stated, "offset": str(max(0, offset - _ROWS))}) if offset else None,
+            later=query_of({**stated, "offset": str(later)}) if later < len(lines) else None,
+            colours=_COLOURS,
+            why=lambda line: WORDS[line.why],
+            interventions=(await intervention_page(view, sight, since, _MOST_INTERVENTIONS)).items,
+            paused=await in_time(view.store.paused()),
+        )
+
+    return routes
+
+
+def _fits(line: OutcomeLine, text: str, verdict: str) -> bool:
+    if verdict and line.verdict != verdict:
+        return False
+    named = " ".join(part for part in (line.action, line.namespace, line.pod, line.node, line.workload) if part).lower()
+    return all(word in named for word in text.lower().split())

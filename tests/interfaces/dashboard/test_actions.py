@@ -1,0 +1,60 @@
+"""The audit as a page."""
+
+import re
+
+import pytest
+
+from cruise.domain.callers import Deed, Intervention
+from tests.interfaces.dashboard.test_pages import browser, sign_in
+from tests.interfaces.http.api_scene import NOW, Scene, busy_scene
+
+
+@pytest.fixture
+async def scene() -> Scene:
+    return await busy_scene()
+
+
+def lines(page: str) -> int:
+    return int(re.findall(r"(\d+) lines?", page)[0])
+
+
+async def test_what_was_done_is_found_by_words_and_by_how_it_ended(scene):
+    outcomes = len(scene.done.outcomes)
+    assert outcomes
+    pod = scene.done.outcomes[0].action.pod
+    async with browser(scene) as page:
+        assert lines((await page.get("/actions")).text) == outcomes
+        assert lines((await page.get("/actions", params={"text": f"SHOP {pod}"})).text) == 1
+        assert lines((await page.get("/actions", params={"verdict": "done"})).text) == outcomes
+        none = (await page.get("/actions", params={"verdict": "refused"})).text
+        assert "No line is like this" in none and lines(none) == 0
+        assert (await page.get("/actions", params={"verdict": "so-so"})).status_code == 422
+
+
+async def test_who_did_what_to_cruise_stands_below(scene):
+    await scene.store.record_intervention(Intervention(NOW, "alice@example.com", Deed.PAUSE))
+    async with browser(scene) as page:
+        shown = (await page.get("/actions")).text
+    assert "alice@example.com" in shown and "<td>pause</td>" in shown
+
+
+async def test_without_a_session_nothing_can_be_stopped_here(scene):
+    async with browser(scene) as page:
+        assert "<button" not in (await page.get("/actions")).text.replace(
+            "<noscript><button>Show</button></noscript>", ""
+        )
+
+
+async def test_the_button_stops_every_write_and_lets_it_go_on(scene):
+    async with browser(scene, known=True) as page:
+        form = {"form_token": await sign_in(page, "administrator"), "to": "actions"}
+        stopped = await page.post("/do/put/pause", data=form)
+        assert (stopped.status_code, stopped.headers["location"]) == (303, "../../actions")
+        assert await scene.store.paused()
+        assert "Every write is stopped" in (await page.get("/actions")).text
+        await page.post("/do/delete/pause", data=form)
+        assert not await scene.store.paused()
+    assert [(one.caller, one.deed) for one in scene.announced] == [
+        ("administrator", Deed.PAUSE),
+        ("administrator", Deed.RESUME),
+    ]

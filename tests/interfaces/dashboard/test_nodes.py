@@ -1,0 +1,66 @@
+"""The list of nodes, and what becomes of the pods of one."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from cruise.domain.resources import ResourceName
+from cruise.interfaces.dashboard.nodes import line_of, pod_lines, share_of
+from tests.interfaces.dashboard.test_pages import browser
+from tests.interfaces.http.api_scene import Scene, busy_scene
+
+
+@pytest.fixture
+async def scene() -> Scene:
+    return await busy_scene()
+
+
+def names(page: str) -> list[str]:
+    return re.findall(r'<a href="nodes/(n\d)">', page)
+
+
+async def test_nodes_are_sorted_filtered_and_counted_here(scene):
+    async with browser(scene) as page:
+        assert names((await page.get("/nodes")).text) == ["n1", "n2", "n3"]
+        assert names((await page.get("/nodes", params={"up": "false"})).text) == ["n3", "n2", "n1"]
+        one = (await page.get("/nodes", params={"text": "2"})).text
+        assert names(one) == ["n2"] and "1 node of 3" in one
+        assert "No node is like this" in (await page.get("/nodes", params={"text": "none"})).text
+        wrong = await page.get("/nodes", params={"sort": "colour"})
+        assert wrong.status_code == 422 and "sort" in wrong.text.lower()
+
+
+async def test_by_free_cpu_the_fullest_node_comes_first(scene):
+    free = {plan.node: line_of(plan).cpu.free for plan in scene.done.plans}
+    async with browser(scene) as page:
+        found = names((await page.get("/nodes", params={"sort": "cpu-free", "up": "true"})).text)
+    assert [free[name] for name in found] == sorted(free.values())
+
+
+async def test_what_a_node_has_goes_into_fixed_bases_headroom_and_what_is_free(scene):
+    for plan in scene.done.plans:
+        for resource in ResourceName:
+            share = share_of(plan, resource)
+            assert share.fixed + share.base + share.headroom + share.free == share.allocatable
+            assert share.fixed == plan.allocatable.of(resource) - plan.available.of(resource)
+
+
+async def test_a_nodes_pods_are_shown_with_what_the_plan_gives_them(scene):
+    plan = next(one for one in scene.done.plans if one.targets)
+    pods = [pod for pod in scene.done.snapshot.pods if pod.node == plan.node]
+    lines = {line.pod.name: line for line in pod_lines(plan, pods)}
+    assert set(lines) == {pod.name for pod in pods}
+    for target in plan.targets:
+        assert lines[target.pod].after.cpu_millicores == target.cpu_millicores
+    async with browser(scene) as page:
+        shown = (await page.get(f"/nodes/{plan.node}")).text
+        assert all(name in shown for name in lines)
+        assert (await page.get("/nodes/elsewhere")).status_code == 404
+
+
+async def test_a_node_that_is_short_is_found_by_that(scene):
+    short = replace(scene.done.plans[0], fits=False)
+    scene.done = replace(scene.done, plans=(short, *scene.done.plans[1:]))
+    async with browser(scene) as page:
+        assert names((await page.get("/nodes", params={"short": "true"})).text) == [short.node]
