@@ -29,6 +29,7 @@ AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 VENDOR = Path(__file__).parents[3] / "cruise/interfaces/dashboard/vendor/echarts.common.min.js"
 CHROMIUM = shutil.which("chromium")
 WORKLOAD = "workloads/shop/Deployment/thumbnails"
+POLICY = "policies/shop/Deployment/thumbnails"
 SIGHTS = [(1280, "light"), (390, "dark")]
 TOKEN = "a token of cruise's own, of 32 bytes"
 SERIOUS = """axe.run(document).then((found) => found.violations
@@ -118,7 +119,7 @@ async def test_pages_are_quiet_whole_and_for_everybody():
         for width, scheme in SIGHTS:
             looks: Mapping[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
             async with visiting(browser, app, **looks) as visit:
-                for path in [*(page.path for page in MENU), WORKLOAD]:
+                for path in [*(page.path for page in MENU), WORKLOAD, "nodes/node-1", POLICY]:
                     await visit.open(path)
                     assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
                     await visit.page.evaluate(AXE.read_text())
@@ -152,7 +153,7 @@ async def test_workloads_are_found_and_sorted_below_any_path_and_by_keyboard():
         assert visit.reports == []
 
 
-async def test_a_token_opens_the_pages_and_signing_out_closes_them(tmp_path):
+async def test_a_token_opens_the_pages_and_their_forms_and_signing_out_closes_them(tmp_path):
     file = tmp_path / "token"
     file.write_text(TOKEN)
     app = served(await demo(), GateRules(StaticToken(file), reads_open=False))
@@ -165,9 +166,21 @@ async def test_a_token_opens_the_pages_and_signing_out_closes_them(tmp_path):
         await visit.page.get_by_label("Token").press("Enter")
         await visit.page.wait_for_url("**/workloads?text=web")
         assert await visit.page.evaluate("document.cookie") == ""
+        await visit.open("actions")
+        await visit.page.get_by_role("button", name="Stop every write").click()
+        await visit.page.get_by_text("Every write is stopped.").wait_for()
+        await visit.open(POLICY)
+        await visit.page.get_by_label("cpu-max").fill("lots")
+        await visit.page.get_by_role("button", name="Store").click()
+        await visit.page.get_by_text("cpu-max").wait_for()
+        await visit.open(POLICY)
+        await visit.page.get_by_label("cpu-max").fill("1500m")
+        await visit.page.get_by_role("button", name="Store").click()
+        await visit.page.get_by_role("button", name="Remove what is stored").wait_for()
+        assert await visit.page.get_by_label("cpu-max").input_value() == "1500m"
         await visit.page.get_by_role("button", name="Sign out").click()
         await visit.page.get_by_label("Token").wait_for()
-        assert all("401" in report for report in visit.reports)
+        assert all("401" in report or "422" in report for report in visit.reports)
 
 
 async def test_without_scripts_the_same_is_there():

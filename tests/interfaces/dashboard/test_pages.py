@@ -55,7 +55,8 @@ async def browser(scene: Scene, *, known: bool = False) -> AsyncIterator[httpx.A
 async def sign_in(page: httpx.AsyncClient, name: str) -> str:
     """Sign in by name, and return what the forms of the session hold."""
     await page.post("/sign-in", data={"token": name})
-    return re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/health")).text)[0]
+    [token] = re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/health")).text)
+    return str(token)
 
 
 @pytest.fixture

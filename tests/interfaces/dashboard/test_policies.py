@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import parse_overrides
 from cruise.interfaces.dashboard.policies import annotated_of, fields_of, others_of
@@ -29,6 +30,7 @@ async def test_annotations_are_listed_and_those_that_cannot_be_read_are_named(sc
 
 async def test_the_form_shows_what_is_stored_and_keeps_what_is_of_single_containers(scene):
     found = parse_overrides({"cruise.io/cpu-max": "2", "cruise.io/memory-max.app": "1Gi"})
+    assert isinstance(found, Overrides)
     await scene.store.put_override("shop", WorkloadRef("Deployment", "web"), found)
     assert {one.setting: one.value for one in fields_of(found) if one.value} == {"cpu-max": "2"}
     assert dict(others_of(found)) == {"memory-max.app": "1Gi"}
