@@ -135,9 +135,17 @@ class Eligibility:
             return Hold(pod.namespace, pod.name, Reason.AUTOSCALED, group.claimed.scaled_by)
         return self._with_statistics(pod, guidance, group, killed=killed)
 
+    def group_of(self, pod: Pod) -> object | None:
+        """Return one object for pods of the same overrides, autoscalers and workload.
+
+        None where that is up to each pod: some autoscaler of the namespace goes by labels, or by direct controllers.
+        """
+        return None if pod.namespace in self._others.by_pod else self._group_of(pod)
+
     def forget_pods(self) -> None:
         """Give back what was resolved for the pods so far; it is resolved anew where they come again."""
         self._groups.clear()
+        self._others.forget_pods()
 
     @cached_property
     def largest_memory(self) -> int | None:

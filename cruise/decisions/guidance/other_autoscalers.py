@@ -63,6 +63,10 @@ class OtherAutoscalers:
         )
         self._found: dict[tuple[str, WorkloadRef | None, str | None, str | None, Labels], Claimed] = {}
 
+    def forget_pods(self) -> None:
+        """Give back what was found for the pods so far."""
+        self._found.clear()
+
     def of(self, pod: Pod) -> Claimed:
         """Return what others do to a pod."""
         if pod.namespace not in self._claims:

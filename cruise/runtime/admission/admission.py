@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
+from operator import attrgetter
 
 import numpy as np
 
@@ -18,7 +19,12 @@ from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Steering
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
+from cruise.domain.replacing import replacing
 from cruise.domain.usage import StatisticsTable
+
+_NAMES = ("labels", "owner_name")
+_without_names = replacing(Pod, *_NAMES)
+_parts_of = attrgetter(*(field.name for field in fields(Pod) if field.name not in (*_NAMES, "containers")))
 
 
 class Admitter:
@@ -45,6 +51,7 @@ class Admitter:
         self._policy = policy
         self._now = now
         self._signing_key = signing_keys[0] if signing_keys else None
+        self._decisions: dict[tuple[int, ...], tuple[tuple[object, ...], Mutate | Leave]] = {}
 
     def holds_until(self) -> float:
         """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
@@ -53,6 +60,7 @@ class Admitter:
     def forget_pods(self) -> None:
         """Give back what is kept of the pods that were admitted so far."""
         self._eligibility.forget_pods()
+        self._decisions.clear()
 
     def admit_steered(self, pod: Pod, one: Steering) -> tuple[Pod, bool]:
         """Return the pod as it is created under the policy where a packing plan expects it, and whether it is steered.
@@ -72,8 +80,30 @@ class Admitter:
 
     def admit(self, pod: Pod) -> tuple[Pod, Mutate | Leave]:
         """Return the pod as it is created under the policy, and the decision."""
+        decision = self._decision_on(pod)
+        if isinstance(decision, Leave) or self._policy.mode < Mode.INITIAL:
+            return pod, decision
+        return admitted(pod, decision, _annotations(pod, decision, self._signing_key)), decision
+
+    def _decision_on(self, pod: Pod) -> Mutate | Leave:
+        """Decide on a pod, or return what was decided on one that differs in its labels and its owner's name alone.
+
+        So the revisions of a workload differ mostly.
+        """
+        group = self._eligibility.group_of(pod)
+        if group is None:
+            return self._decide(pod)
+        parts = (group, *_parts_of(pod), *pod.containers)
+        # Equal parts are one object mostly. They are kept, so that no other object comes by their numbers.
+        key = tuple(map(id, parts))
+        known = self._decisions.get(key)
+        if known is None:
+            known = self._decisions[key] = (parts, self._decide(_without_names(pod, {}, None)))
+        return known[1]
+
+    def _decide(self, pod: Pod) -> Mutate | Leave:
         snapshot = self._snapshot
-        decision = decide_admission(
+        return decide_admission(
             pod,
             self._eligibility,
             self._statistics,
@@ -82,9 +112,6 @@ class Admitter:
             self._policy,
             snapshot.quotas.get(pod.namespace, ()),
         )
-        if isinstance(decision, Leave) or self._policy.mode < Mode.INITIAL:
-            return pod, decision
-        return admitted(pod, decision, _annotations(pod, decision, self._signing_key)), decision
 
 
 def _next_change(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:

@@ -3,11 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cruise.decisions.admission.admission import Leave, Mutate
+from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
-from cruise.domain.cluster import LimitRangeItem, Pod
+from cruise.domain.cluster import Container, LimitRangeItem, Pod, VerticalAutoscaler, WorkloadRef
 from cruise.domain.original_resources import parse_original_resources, signed_originals
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.admission.admission import Admitter
@@ -46,6 +50,57 @@ def test_the_pod_is_created_with_other_sizes_and_a_record_of_its_own():
     original = parse_original_resources(created.annotations[ORIGINAL_RESOURCES])
     assert original == {"app": (make_amounts(100, 128), make_amounts(200, None))}
     assert replace(created, containers=pod.containers, annotations={}) == pod
+
+
+# Those that come with an operator of their own, and are found by its label.
+VPA = VerticalAutoscaler("shop", "web", WorkloadRef("KafkaConnect", "web"), "Initial")
+BOX = "StrimziPodSet/box"
+BOX_TABLE = make_table(make_statistic("", workload=BOX, cpu_peak=400, memory_peak_mib=300))
+LABELS: list[dict[str, str]] = [{}, {"app": "web"}, {"strimzi.io/cluster": "web"}]
+ANNOTATIONS: list[dict[str, str]] = [{}, {"cruise.io/mode": "off"}, {"cruise.io/cpu-max": "150m"}]
+pods = st.builds(
+    lambda cpu, labels, annotations, owner: make_pod(
+        "",
+        node=None,
+        containers=[make_container(cpu=cpu, memory_mib=128, settled=False)],
+        labels=labels,
+        annotations=annotations,
+        owner_name=owner,
+        workload=BOX,
+    ),
+    st.sampled_from([100, 400]),
+    st.sampled_from(LABELS),
+    st.sampled_from(ANNOTATIONS),
+    st.sampled_from(["web-7d9f8b6c5d", "web-85f6c9d7b8", None]),
+)
+
+
+@given(st.lists(pods, max_size=8), st.sampled_from([(), (VPA,)]))
+def test_what_was_decided_before_decides_nothing(drawn, vertical):
+    world = make_snapshot([], nodes=[make_node()], workloads=[make_workload(BOX)])
+    world = replace(world, vertical_autoscalers=vertical)
+    # Equal parts of pods are one object, as they are where pods are read.
+    shared: dict[Container, Container] = {}
+    policy = Policy(mode=Mode.INITIAL)
+    several = Admitter(world, BOX_TABLE, {}, policy, NOW)
+    for number, pod in enumerate(drawn):
+        containers = tuple(shared.setdefault(one, one) for one in pod.containers)
+        one = replace(pod, containers=containers)
+        if number == 5:
+            several.forget_pods()
+        eligibility = Eligibility(world, BOX_TABLE, {}, policy, NOW)
+        alone = decide_admission(one, eligibility, BOX_TABLE, NodeIndex(world.known_nodes), (), policy)
+        assert several.admit(one)[1] == alone
+
+
+def test_a_revision_of_which_labels_and_owner_alone_are_new_is_decided_on_once():
+    admitter = Admitter(make_snapshot([], nodes=[make_node()]), TABLE, {}, Policy(mode=Mode.INITIAL), NOW)
+    pod = new_pod()
+    first, decision = admitter.admit(pod)
+    created, again = admitter.admit(replace(pod, labels={"pod-template-hash": "x"}, owner_name="web-x"))
+    assert again is decision
+    assert created == replace(first, labels={"pod-template-hash": "x"}, owner_name="web-x")
+    assert admitter.admit(replace(pod, annotations={"cruise.io/mode": "off"}))[1] == Leave(Reason.MODE_OFF)
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE])
