@@ -12,7 +12,7 @@ from cruise.adapters.kube.asking.prometheus_services import find_prometheus
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import own_namespace
 from cruise.adapters.kubelets.client import KubeletClient
-from cruise.adapters.kubelets.following import followed, look_twice
+from cruise.adapters.kubelets.following import followed, look_once
 from cruise.adapters.kubelets.settings import Access, Endpoint
 from cruise.adapters.kubelets.source import KubeletSource, figures_of_node
 from cruise.adapters.kubelets.telling import told_by
@@ -76,14 +76,14 @@ def access_need(settings: Settings) -> AccessNeed:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A source and how it is read; `glimpse` is there where a first look needs two readings a minute apart.
+    """A source and how it is read; `first_look` is there where nothing is known before somebody looks.
 
     `tally` counts what kubelets said of it.
     """
 
     source: UsageSource
     reading: UsageReading
-    glimpse: Callable[[Snapshot], Awaitable[None]] | None = None
+    first_look: Callable[[Snapshot], Awaitable[None]] | None = None
     tally: Callable[[], CrossTally] = CrossTally
 
 
@@ -158,12 +158,12 @@ async def kubelet_usage(settings: Settings, client: KubeClient) -> AsyncIterator
     async with aclosing(KubeletClient(settings.kubelets(), client)) as asking:
         source = KubeletSource(settings.kubelets(), asking.metrics)
 
-        async def glimpse(snapshot: Snapshot) -> None:
+        async def first_look(snapshot: Snapshot) -> None:
             await source.partitions(snapshot)
-            await look_twice(source, seconds_now, BETWEEN_READINGS.total_seconds())
+            await look_once(source, seconds_now)
 
         async with followed(source, seconds_now):
-            yield Usage(source, UsageReading(measures_settle=settings.rules.plausible), glimpse)
+            yield Usage(source, UsageReading(measures_settle=settings.rules.plausible), first_look)
 
 
 def usage_reading(settings: Settings) -> UsageReading:

@@ -35,17 +35,25 @@ async def _follow(source: KubeletSource, clock: Callable[[], float], every_secon
             await asyncio.sleep(1 - clock() % 1)
 
 
-async def look_twice(source: KubeletSource, clock: Callable[[], float], apart_seconds: float) -> None:
-    """Read all nodes twice, some seconds apart: the least that tells a rate.
+async def look_once(source: KubeletSource, clock: Callable[[], float]) -> None:
+    """Read all nodes. Raises BadInput or Unavailable where none of the first few can be read.
 
-    It ends with the first minute at which both are known. Raises BadInput or Unavailable where none of the first few
-    can be read: of thousands that do not answer, the rest would take an hour.
+    Of thousands that do not answer, the rest would take an hour.
     """
-    first, nodes = clock(), list(source.nodes)
+    nodes = list(source.nodes)
     few = nodes[:_FEW]
     await source.look(few, clock)
     source.refuse_silence(few, int(clock()))
     await source.look(nodes[_FEW:], clock)
+
+
+async def look_twice(source: KubeletSource, clock: Callable[[], float], apart_seconds: float) -> None:
+    """Read all nodes twice, some seconds apart: the least that tells a rate.
+
+    It ends with the first minute at which both are known. Raises as `look_once` does.
+    """
+    first = clock()
+    await look_once(source, clock)
     await asyncio.sleep(max(0.0, first + apart_seconds - clock()))
     await source.look(source.nodes, clock)
     await asyncio.sleep(-clock() % _STEP_SECONDS)

@@ -73,8 +73,8 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
         await connected.client.get("/version")
         async with followed(connected.cluster), WarmSolver() as solver:
             await in_step(connected.cluster, PATIENCE)
-            if connected.usage.glimpse is not None:
-                await connected.usage.glimpse(await connected.cluster.snapshot())
+            if connected.usage.first_look is not None:
+                await connected.usage.first_look(await connected.cluster.snapshot())
                 at_once = replace(connected.usage.reading, settle_seconds=0)
                 connected = replace(connected, usage=replace(connected.usage, reading=at_once))
             policy = await able(connected, policy_of(settings))

@@ -1,5 +1,6 @@
 """A cluster without Prometheus: kubelets that ask the API server who calls, and tell what the scene's pods use."""
 
+import json
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.controlplane.api import until
 from tests.controlplane.kubelet_endpoint import kubelet_endpoint
 from tests.deploy.installing import SERVE, documents, may, remove
 from tests.e2e.live.manifests import app
+from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
 
@@ -113,10 +115,21 @@ def test_scan_and_one_pass_do_without_prometheus(stage: Stage, endpoint):
     for one in RIGHTS:
         stage.admin.apply(one)
     until(lambda: may(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets")
+    looked = stage.command("check", "--format", "json", mode="observe", **without)
+    found = {item["name"]: item for item in json.loads(looked.out)["items"] if item["area"] == "metrics"}
+    assert found["kubelets"]["level"] == "ok"
+    assert "2 of 2 kubelets" in found["kubelets"]["finding"]
     table = stage.command("scan", mode="observe", **without)
-    print(table.out, table.err)
     assert table.code == 0
     assert "a glimpse: two readings of the kubelets" in table.out
     once = stage.once("observe", **without)
-    print(once)
     assert once["mode"] == "observe"
+    with stage.serving("observe", usage_source="kubelets", pass_interval="20s", **without) as serving:
+        until(lambda: runs(serving, "statistics") >= 4, "passes go on", seconds=120)
+        assert "kubelet not read" not in serving.log
+
+
+def runs(serving: Running, job: str) -> float:
+    """How many runs of a job ended."""
+    lines = serving.get("/metrics")[1].splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("cruise_job_runs_total") and job in line)
