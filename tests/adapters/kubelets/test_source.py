@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from cruise.adapters.kubelets.following import followed
+from cruise.adapters.kubelets.following import followed, look_twice
 from cruise.adapters.kubelets.settings import KubeletSettings
 from cruise.adapters.kubelets.source import PARTITIONS, KubeletSource
 from cruise.domain.cluster import Node
@@ -191,6 +191,21 @@ async def test_nobody_who_does_not_ask_for_usage_reads_kubelets():
     await kubelets.run(30, passes=False)
     # The time of three passes, after which nobody has asked for long.
     assert max(at for _, at in kubelets.asked) - START <= 900
+
+
+async def test_a_look_ends_where_none_of_the_first_few_can_be_read():
+    asked: list[str] = []
+
+    async def ask(node: Node) -> bytes:
+        asked.append(node.name)
+        raise Unavailable(f"the kubelet of node {node.name} did not answer in full within 10 s")
+
+    nodes = [make_node(f"n{number:03d}") for number in range(100)]
+    source = KubeletSource(KubeletSettings(), ask)
+    await source.partitions(make_snapshot([make_pod("web-1", node="n000")], nodes))
+    with pytest.raises(Unavailable, match=r"n000 did not answer.* \(16 of 16 nodes cannot be read\)"):
+        await look_twice(source, lambda: float(START), 60)
+    assert len(asked) == 16
 
 
 async def test_following_reads_as_time_passes():
