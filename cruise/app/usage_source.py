@@ -108,7 +108,7 @@ async def cross_checked(source: UsageSource, settings: Settings, client: KubeCli
 
         async def ask(node: Node) -> NodeTold:
             await refuse_ungranted(settings, client)
-            return await told_by(asking, node, seconds_now)
+            return await told_by(asking.metrics, node, seconds_now)
 
         step_seconds = int(settings.prometheus_step.total_seconds())
         yield CrossChecked(source, ask, settings.cross_check_nodes, step_seconds)

@@ -9,11 +9,14 @@ import pytest
 
 from cruise.adapters.kubelets.settings import Endpoint, KubeletSettings
 from cruise.adapters.kubelets.source import KubeletSource
+from cruise.adapters.kubelets.telling import told_by
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.cross_check import NodeTold
 from cruise.domain.usage import ContainerKey, SampleBlock
 from cruise.runtime.ports import UsageSource
+from cruise.runtime.usage.cross_checking import CrossChecked
 from cruise.simulation.cluster.behaviour import Behaviour
 from cruise.simulation.usage_source import SimulatedUsage
 from tests import cadvisor
@@ -121,7 +124,22 @@ def monitored() -> Snapshot:
     return make_snapshot(pods, [make_node("n0"), make_node("n1")])
 
 
-@pytest.fixture(params=["simulated", "cadvisor", "resource", "prometheus", "prometheus in small queries"])
+def cross_checked(source: UsageSource) -> CrossChecked:
+    """Prometheus, beside kubelets that are asked a quarter of an hour before the end."""
+    series, at = measured_series(), END - 900.0
+
+    async def answer(node: Node) -> bytes:
+        return cadvisor_text(series, node.name, at)
+
+    async def ask(node: Node) -> NodeTold:
+        return await told_by(answer, node, lambda: at)
+
+    return CrossChecked(source, ask, 2, 60)
+
+
+@pytest.fixture(
+    params=["simulated", "cadvisor", "resource", "prometheus", "prometheus in small queries", "cross-checked"]
+)
 async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     if request.param == "simulated":
         yield await simulated()
@@ -132,7 +150,20 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     limit = 1 if request.param == "prometheus in small queries" else 20_000
     settings = PrometheusSettings(request.getfixturevalue("prometheus_address"), max_series_per_query=limit)
     with closing(PrometheusSource(settings)) as source:
-        yield Subject(source, monitored(), containers_of(monitored()))
+        checked = cross_checked(source) if request.param == "cross-checked" else source
+        yield Subject(checked, monitored(), containers_of(monitored()))
+
+
+async def test_kubelets_agree_with_the_prometheus_that_scrapes_them(prometheus_address: str) -> None:
+    with closing(PrometheusSource(PrometheusSettings(prometheus_address))) as source:
+        checked = cross_checked(source)
+        subject = Subject(checked, monitored(), containers_of(monitored()))
+        # Before and after they were asked.
+        for end in (END - 960, END):
+            for partition in await checked.partitions(monitored()):
+                await checked.read(partition, START, end, None)
+            assert checked.of_this_pass.compared == subject.containers
+            assert not checked.of_this_pass.disagreements
 
 
 async def read_all(subject: Subject, start: int = START, end: int = END) -> list[SampleBlock]:

@@ -4,17 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cruise.adapters.kubelets.client import KubeletClient
-from cruise.adapters.kubelets.source import figures_of_node
+from cruise.adapters.kubelets.source import Ask, figures_of_node
 from cruise.adapters.prometheus.folding import SERIES_LENGTH
 from cruise.domain.cluster import Node
 from cruise.domain.cross_check import NodeTold
 from cruise.domain.usage import ContainerKey
 
 
-async def told_by(client: KubeletClient, node: Node, clock: Callable[[], float]) -> NodeTold:
+async def told_by(ask: Ask, node: Node, clock: Callable[[], float]) -> NodeTold:
     """Ask a kubelet; `clock` gives Unix seconds. Raises BadInput, Unavailable."""
-    figures = figures_of_node(await client.metrics(node), node)
+    figures = figures_of_node(await ask(node), node)
     rows = [row for row, name in enumerate(figures.series) if name.container]
     names = [figures.series[row] for row in rows]
     taken_at = figures.taken_at[rows]
