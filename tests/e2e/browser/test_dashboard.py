@@ -119,7 +119,7 @@ async def test_pages_are_quiet_whole_and_for_everybody():
         for width, scheme in SIGHTS:
             looks: Mapping[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
             async with visiting(browser, app, **looks) as visit:
-                for path in [*(page.path for page in MENU), WORKLOAD, "nodes/node-1", POLICY]:
+                for path in [*(page.path for page in MENU), "nodes/node-1", POLICY, WORKLOAD]:
                     await visit.open(path)
                     assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
                     await visit.page.evaluate(AXE.read_text())
