@@ -38,6 +38,7 @@ class Activity:
 
     `filled`: this term has statistics, and until then `filling` is how far they are; `refreshed_at` is when they were
     last brought up to date, `unread` what could not be read the last time; `paused`: the last pass found writes paused.
+    `notices` counts those that were sent and dropped, `published` writes of VerticalPodAutoscalers.
     """
 
     node_pass: NodePass | None = None
@@ -47,6 +48,8 @@ class Activity:
     jobs: dict[str, JobFigures] = field(default_factory=dict)
     counts: Counter[OutcomeKind] = field(default_factory=Counter)
     refused: Counter[Refusal] = field(default_factory=Counter)
+    notices: Counter[str] = field(default_factory=Counter)
+    published: int = 0
     filled: bool = False
     filling: ReadingProgress | None = None
     refreshed_at: datetime | None = None
@@ -106,6 +109,8 @@ class Activity:
             paused=self.paused,
             packing=self.packing_figures,
             refused=self.refused,
+            notices=self.notices,
+            published=self.published,
             load_pass=self.load_pass,
             history=tuple(self.history),
         )

@@ -225,7 +225,8 @@ class Controller:
         """Show the sizes to others, as far as they have changed."""
         statistics = self.activity.statistics
         if self._publication is not None and statistics is not None:
-            await self._publication.publish(await self._cluster.snapshot(), statistics, self._clock())
+            snapshot = await self._cluster.snapshot()
+            self.activity.published += await self._publication.publish(snapshot, statistics, self._clock())
 
     async def watch_load(self) -> None:
         """Read the nodes' loads once."""

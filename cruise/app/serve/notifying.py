@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -48,8 +48,8 @@ def webhook_of(settings: Settings) -> NotifyWebhook | None:
     return NotifyWebhook(url, secret.encode() if secret is not None else None)
 
 
-def notifier_of(settings: Settings, store: Store) -> "Notifier | None":
-    """Return what notifies as settings say, None where nobody is to be notified. Raises BadInput."""
+def notifier_of(settings: Settings, store: Store, ends: Counter[str]) -> "Notifier | None":
+    """Return what notifies as settings say, and counts what became of it; None for nobody. Raises BadInput."""
     webhook = webhook_of(settings)
     if webhook is None:
         return None
@@ -67,7 +67,8 @@ class Post(Protocol):
 class Notifier:
     """Takes notices at any time without waiting, and sends them while `run` runs.
 
-    `interventions` gives what people did since a time. What does not fit among those that wait is counted.
+    `interventions` gives what people did since a time. What does not fit among those that wait is counted; `ends`
+    counts notices by what became of them.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Notifier:
         interventions: Interventions,
         pauses: Iterable[float] = _PAUSES_BETWEEN_TRIES,
         look_seconds: float = _LOOK_AT_PAUSES_SECONDS,
+        ends: Counter[str] | None = None,
     ) -> None:
         self._post = post
         self._body_of = body_of
@@ -89,6 +91,7 @@ class Notifier:
         self._interventions = interventions
         self._pauses = tuple(pauses)
         self._look_seconds = look_seconds
+        self.ends: Counter[str] = Counter() if ends is None else ends
         self._waiting: deque[Notice] = deque()
         self._some = asyncio.Event()
         self.dropped = 0
@@ -103,6 +106,7 @@ class Notifier:
                 self._some.set()
             else:
                 self.dropped += 1
+                self.ends["dropped"] += 1
 
     def hooked(self, hooks: Hooks) -> Hooks:
         """Return hooks that do as before, and notify of refusals, kills and what people did."""
@@ -145,10 +149,12 @@ class Notifier:
             except (Refused, Unavailable) as error:
                 if pause is None or isinstance(error, Refused):
                     self.dropped += dropped + len(notices)
+                    self.ends["dropped"] += len(notices)
                     log.warning("not notified", notices=len(notices), problem=str(error))
                     return
                 await asyncio.sleep(pause)
             else:
+                self.ends["sent"] += len(notices)
                 log.info("notified", notices=len(notices))
                 return
 

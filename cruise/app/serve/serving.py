@@ -145,7 +145,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
     shared = Shared(at_once=writes_at_once(settings.kube_requests_per_second))
 
     async def term() -> None:
-        notifier = notifier_of(settings, connected.store)
+        notifier = notifier_of(settings, connected.store, running.activity.notices)
         hooks = Hooks(announce=announcer(connected), progress=ReadingLog())
         if notifier is not None:
             hooks = notifier.hooked(hooks)

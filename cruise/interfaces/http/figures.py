@@ -118,6 +118,8 @@ class ControllerFigures:
     paused: bool | None = None
     packing: PackingFigures = PackingFigures()
     refused: Mapping[Refusal, int] = field(default_factory=dict)
+    notices: Mapping[str, int] = field(default_factory=dict)
+    published: int = 0
     load_pass: NodeLoadPass | None = None
     history: Sequence[ClusterMoment] = ()
     cross_check: CrossTally = CrossTally()

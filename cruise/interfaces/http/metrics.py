@@ -71,6 +71,16 @@ class _Figures(Collector):
             yield from _listener(self._listener)
 
 
+def _shown_to_others(figures: ControllerFigures) -> Iterator[Metric]:
+    notices = CounterMetricFamily("cruise_notices", "Notices of what happened, by what became of them.", labels=["end"])
+    for end in ("sent", "dropped"):
+        notices.add_metric([end], figures.notices.get(end, 0))
+    yield notices
+    yield CounterMetricFamily(
+        "cruise_vpas_published", "VerticalPodAutoscalers written to show sizes.", figures.published
+    )
+
+
 def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     yield GaugeMetricFamily("cruise_leader", "1 where this process is the one that writes.", int(figures.leader))
     mode = GaugeMetricFamily("cruise_mode", "The cluster's mode: 1 for the one that holds.", labels=["mode"])
@@ -91,6 +101,7 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     for refusal in Refusal:
         refused.add_metric([refusal.value], figures.refused.get(refusal, 0))
     yield refused
+    yield from _shown_to_others(figures)
     if figures.last_pass is not None:
         yield from _pass(figures.last_pass)
     if figures.load_pass is not None:
