@@ -1,5 +1,6 @@
 """Settings that every test shares."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,12 +31,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Settle how many examples and seeds are tried, before any test is read."""
     tiers.begin(config)
+    # What is collected stays to the end, and looking through it for garbage takes half of the collecting.
+    gc.disable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the tier has no place for, and put the rest in order."""
     tiers.choose(config, items)
     scheduling.arrange(config, items)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, beside what has been collected."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> scheduling.ByFile:

@@ -6,10 +6,16 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # Their fixtures are a worker's or a test's own, so that nothing is made twice; but for those files that share a stage.
-ONE_BY_ONE = ("tests/adapters/kube/leading/", "tests/e2e/live/", "tests/e2e/test_serve", "tests/e2e/test_webhook")
+ONE_BY_ONE = (
+    "tests/adapters/kube/leading/",
+    "tests/e2e/live/",
+    "tests/e2e/test_serve",
+    "tests/e2e/test_webhook",
+    "tests/fuzz/",
+)
 TOGETHER = ("tests/e2e/live/test_scene_check.py", "tests/e2e/live/test_scene_commands.py")
-# Who waits longest begins first.
-FIRST = ("e2e", "adapters")
+# What takes longest begins first.
+FIRST = ("e2e", "demo_real", "fuzz", "adapters")
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -30,7 +36,7 @@ def unit_of(nodeid: str) -> str:
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what waits longest first; where workers share the tests, spread those that compute evenly among the others.
+    """Put what takes longest first; where workers share the tests, spread those that compute evenly among the others.
 
     The order within a file stays.
     """
