@@ -53,10 +53,10 @@ SECONDS_BOUNDS = (0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.0
 _AS_IT_IS = Answer()
 _DEFAULT_BOUNDS = ReviewBounds()
 # Mostly an answer takes about a kilobyte, and its place another hundred bytes.
-_MOST_ANSWER_BYTES = 32 << 20
+_MOST_ANSWER_BYTES = 24 << 20
 _PLACE_BYTES = 100
 # What is read of a pod is mostly a kilobyte or two; a text may be kept several times.
-_MOST_READ_BYTES = 8 << 20
+_MOST_READ_BYTES = 4 << 20
 # What may be different a moment later without any new state: an owner that the watch had not seen yet.
 _PASSING = frozenset({Reason.NO_STATISTICS, Reason.NO_CONTROLLER})
 
