@@ -53,9 +53,9 @@ class Refused(Exception):
 
 
 def rendered(values: Mapping[str, str], *more: str, namespace: str = NAMESPACE) -> str:
-    """What `helm template` prints for some values, in the order of their installation. Raises Refused."""
+    """What `helm template` prints for some values without hooks, in the order of installation. Raises Refused."""
     stated = [argument for name, value in values.items() for argument in ("--set", f"{name}={value}")]
-    command = [str(helm()), "template", "cruise", str(CHART), "--namespace", namespace, *stated, *more]
+    command = [str(helm()), "template", "cruise", str(CHART), "--namespace", namespace, "--no-hooks", *stated, *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Refused(done.stderr)
