@@ -218,7 +218,8 @@ def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
     """Return what is decided otherwise on nodes where all was done and nothing has changed since."""
     done = {one.uid: one.containers for one in last.resized()}
     before = {pod.uid: pod for pod in last.before.pods}
-    yielding = {one.namespace for one in last.resized() if _falls(one, before[one.uid])}
+    shrunk = {one.namespace for one in last.resized() if _falls(one, before[one.uid])}
+    widened = shrunk & again.snapshot.quotas.keys()
     pods = {pod.uid: pod for pod in again.snapshot.pods}
     evicting = {one.node for plan in last.result.plans for one in plan.evict}
     for plan, now in ((a, b) for a in last.result.plans for b in again.plans if a.node == b.node):
@@ -230,9 +231,12 @@ def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
             pod = pods[action.uid]
             # What a lever asks is granted from free room, which follows what the others have by now. Room that was kept
             # for a replacement is free again once that has come elsewhere, and what a shrink leaves of a quota counts
-            # from the next pass on.
-            more = bool(last.evicted()) or (pod.namespace in again.snapshot.quotas and pod.namespace in yielding)
-            freed = more and isinstance(action, ResizePod) and not _falls(action, pod, default_dead_band(Policy()))
+            # from the next pass on: then pods may grow, or need more than their node has.
+            if isinstance(action, EvictPod):
+                freed = not widened.isdisjoint(one.namespace for one in pods.values() if one.node == plan.node)
+            else:
+                more = bool(last.evicted()) or pod.namespace in widened
+                freed = more and not _falls(action, pod, default_dead_band(Policy()))
             if not _pulls_a_lever(pod.annotations) and not freed:
                 yield f"{plan.node}: {_text(action)} although nothing has changed"
 
