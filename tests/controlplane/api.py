@@ -244,7 +244,7 @@ def _delete_options(grace: int | None) -> Json:
     return options if grace is None else {**options, "gracePeriodSeconds": grace}
 
 
-def until(check: Callable[[], T | None], what: str, seconds: float = 60, longest_pause: float = 0.25) -> T:
+def until(check: Callable[[], T | None], what: str, seconds: float = 120, longest_pause: float = 0.25) -> T:
     """Wait until `check` returns something true, and return it; fails with `what` where it never does.
 
     Looking takes time from what is waited for: the longer that takes, the longer the pauses between two looks.

@@ -141,7 +141,7 @@ def sized(stage: Stage, app: str = "web") -> int:
     return sum(requests_of(pod) == SIZED for pod in stage.pods(app))
 
 
-def all_sized(stage: Stage, count: int, seconds: float = 60) -> None:
+def all_sized(stage: Stage, count: int, seconds: float = 120) -> None:
     """Wait until every pod requests what it uses."""
     until(lambda: sized(stage) == count, f"{count} pods are sized", seconds=seconds)
 
