@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,7 @@ def test_a_controller_whose_world_fails_keeps_its_secrets(tmp_path: Path):
                 running.get(path)[1] for path in ("/metrics", "/healthz", "/readyz", "/api/v1/status", "/api/v1/x")
             ]
             commands = [_command(pid) for pid in [running.process.pid, *_children(running.process.pid)]]
-            running.process.terminate()
+            running.process.send_signal(signal.SIGTERM)
             running.process.wait(20)
     assert any(answers)
     assert "serve" in commands[0]
