@@ -57,9 +57,9 @@ def estimate_statistics(
 ) -> StatisticsTable:
     """Estimate the statistics of all live containers, and of all workloads with live containers or known peaks.
 
-    A container whose last sample is older than `max_age_seconds` has no row. One with too few samples to be judged by
-    them alone takes its workload's base, over the pods that state the same resources, or has no row where that is not
-    known either, or where samples have ceased.
+    A container has no row where both resources were last known longer ago than `max_age_seconds`. One with too few
+    samples to be judged by them alone takes its workload's base, over the pods that state the same resources, or has no
+    row where that is not known either, or where samples have ceased.
     Containers come in the order of `live`, then workloads sorted by key.
     """
     if not known.keys:
@@ -102,7 +102,7 @@ def gauge_usage(
     """
     is_live = np.zeros(len(recent.number), dtype=np.bool_)
     is_live[live_rows[live_rows >= 0]] = True
-    is_live &= recent.newest >= at - max_age_seconds
+    is_live &= recent.whole >= at - max_age_seconds
     peaks = estimate_peaks(recent, known, oom, at, step, new_workload_seconds)
     return Gauged(at, recent, known, is_live, _bases(recent, is_live, step), peaks)
 
@@ -127,7 +127,7 @@ def estimate_containers(
     chosen = np.flatnonzero(usable[live_rows])
     rows = live_rows[chosen]
     columns = _columns(
-        recent.newest[rows],
+        recent.whole[rows],
         Bases(cpu[rows], memory[rows]),
         gauged.peaks,
         recent.number[rows],
@@ -168,7 +168,7 @@ def estimate_workloads(gauged: Gauged, resting: BoolArray) -> tuple[Int64Array, 
     newest, psi_known, last_memory = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_), np.zeros(count)
     memory_of_rows = _last_memory(recent, rows)
     for groups in (recent.number[rows], known.parent[recent.number[rows]]):
-        np.maximum.at(newest, groups, recent.newest[rows])
+        np.maximum.at(newest, groups, recent.whole[rows])
         np.logical_and.at(psi_known, groups, recent.psi_known[rows])
         np.fmax.at(last_memory, groups, memory_of_rows)
     newest[resting] = gauged.at

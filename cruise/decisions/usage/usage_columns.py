@@ -22,7 +22,7 @@ class RecentUsage:
 
     The matrices have one column a grid time; `columns` lists them from the oldest time to the newest, which is the
     time of the statistics. `number` is what the row's peaks belong to, -1 for a row without container; `newest` is
-    the time of its last sample in Unix seconds.
+    the time of its last sample in Unix seconds, `whole` the last one at which both resources are known, 0 for none.
     """
 
     cpu_demand_millicores: Float32Array
@@ -31,6 +31,7 @@ class RecentUsage:
     number: Int64Array
     psi_known: BoolArray
     newest: Int64Array
+    whole: Int64Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class UsageWindows:
         self._number = np.empty(0, dtype=np.int64)
         self._psi_known = np.empty(0, dtype=np.bool_)
         self._newest = np.empty(0, dtype=np.int64)
+        self._whole = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -40,7 +41,8 @@ class UsageWindows:
     @property
     def nbytes(self) -> int:
         """Bytes that the buffers take."""
-        return sum(part.nbytes for part in (self._cpu, self._memory, self._number, self._psi_known, self._newest))
+        parts = (self._cpu, self._memory, self._number, self._psi_known, self._newest, self._whole)
+        return sum(part.nbytes for part in parts)
 
     def rows_of(self, keys: Sequence[ContainerKey]) -> Int64Array:
         """Return the row of each container, -1 where it has none."""
@@ -114,6 +116,8 @@ class UsageWindows:
         self._memory[places] = np.fmax(self._memory[places], memory[np.ix_(chosen, young)])
         last = len(young) - 1 - sampled[chosen, ::-1].argmax(axis=1)
         self._newest[rows] = np.maximum(self._newest[rows], times[young][last])
+        partial = np.isnan(cpu[np.ix_(chosen, young)]) | np.isnan(memory[np.ix_(chosen, young)])
+        self._whole[rows] = np.maximum(self._whole[rows], np.where(partial, 0, times[young]).max(axis=1, initial=0))
         self._number[rows] = numbers[chosen]
         self._psi_known[rows] = psi_known[chosen]
 
@@ -127,7 +131,13 @@ class UsageWindows:
         """Return the buffers themselves, to be read before anything more is taken in."""
         times = self.head - self.step_seconds * np.arange(self._columns - 1, -1, -1)
         return RecentUsage(
-            self._cpu, self._memory, self._columns_of(times), self._number, self._psi_known, self._newest
+            self._cpu,
+            self._memory,
+            self._columns_of(times),
+            self._number,
+            self._psi_known,
+            self._newest,
+            self._whole,
         )
 
     def _sampled(self, times: Int64Array, cpu: Float32Array, memory: Float64Array) -> BoolArray:
@@ -150,6 +160,7 @@ class UsageWindows:
             (self._number, -1),
             (self._psi_known, False),
             (self._newest, 0),
+            (self._whole, 0),
         ):
             # In place, so that growing never needs the room twice; `recent` is read before the next growth.
             part.resize((rows, *part.shape[1:]), refcheck=False)
@@ -163,6 +174,6 @@ class UsageWindows:
             return
         del self._row_of[key]
         self._key_of[row] = None
-        self._number[row], self._newest[row], self._psi_known[row] = -1, 0, False
+        self._number[row], self._newest[row], self._whole[row], self._psi_known[row] = -1, 0, 0, False
         self._free.append(row)
         self.released += 1

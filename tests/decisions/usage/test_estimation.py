@@ -57,7 +57,7 @@ class Scene:
         samples = [(last_minutes(one.cpu), last_minutes(one.memory)) for one in self.containers]
         cpu = np.array([row for row, _ in samples]).reshape(-1, MINUTES)
         memory = np.array([row for _, row in samples]).reshape(-1, MINUTES)
-        sampled = ~(np.isnan(cpu) & np.isnan(memory))
+        newest, whole = last_of(~(np.isnan(cpu) & np.isnan(memory))), last_of(~(np.isnan(cpu) | np.isnan(memory)))
         earlier = [self.earlier.get(key, Earlier()) for key in keys]
         return estimate_statistics(
             RecentUsage(
@@ -66,7 +66,8 @@ class Scene:
                 (np.arange(MINUTES) + self.turn) % MINUTES,
                 np.array([keys.index(one.key) for one in self.containers]),
                 np.array([one.psi_known for one in self.containers]),
-                np.array([AT - 60 * int(np.argmax(row[::-1])) if row.any() else 0 for row in sampled]),
+                newest,
+                whole,
             ),
             KnownPeaks(
                 keys,
@@ -95,6 +96,10 @@ class Scene:
 
 def last_minutes(values: Sequence[float]) -> np.ndarray:
     return np.concatenate((np.full(MINUTES - len(values), np.nan), np.array(values, dtype=np.float64)))
+
+
+def last_of(sampled: np.ndarray) -> np.ndarray:
+    return np.array([AT - 60 * int(np.argmax(row[::-1])) if row.any() else 0 for row in sampled])
 
 
 def of_pod(table: StatisticsTable, pod: str):
@@ -224,6 +229,12 @@ def test_the_statistic_tells_its_newest_sample_and_what_is_not_known_of_pressure
     assert of_pod(table, "b").psi_known
     assert of_workload(table).updated_at == AT
     assert not of_workload(table).psi_known
+
+
+def test_a_container_of_which_one_resource_is_missing_grows_old():
+    half = Measured("half", [1.0] * 58 + [np.nan] * 2, [1e6] * 60)
+    assert of_pod(Scene([half]).estimate(), "half").updated_at == AT - 120
+    assert of_pod(Scene([replace(half, cpu=[1.0] * 44 + [np.nan] * 16)]).estimate(), "half") is None
 
 
 def test_a_container_whose_samples_ceased_has_no_row_of_its_own():

@@ -88,6 +88,20 @@ def test_a_gap_that_is_filled_later_leaves_what_is_there():
     assert windows.recent().newest[windows.rows_of([key("a")])[0]] == START + 180
 
 
+def test_a_container_is_as_old_as_the_last_time_at_which_both_resources_are_known():
+    windows = UsageWindows()
+    both, half = block(minutes(0, 2), {"a": [1, 2]}), block(minutes(2, 2), {"a": [3, 4]})
+    half.cpu_demand_millicores[:] = np.nan
+    for one in (both, half):
+        windows.append(one, np.array([0]))
+    row = windows.rows_of([key("a")])[0]
+    assert windows.recent().whole[row] == START + MINUTE
+    assert windows.recent().newest[row] == START + 3 * MINUTE
+    assert windows.recent().memory_bytes[row].tolist().count(4e6) == 1
+    windows.append(block(minutes(2, 2), {"a": [3, 4]}), np.array([0]))
+    assert windows.recent().whole[row] == START + 3 * MINUTE
+
+
 def test_what_has_no_owner_or_no_sample_takes_no_row():
     windows = UsageWindows()
     append(windows, minutes(0, 2), {"a": [1, 2], "nobody": [1, 2], "silent": [np.nan, np.nan]}, [0, -1, 1])

@@ -18,6 +18,7 @@ def usage_of(samples, step):
         np.zeros(rows, np.int64),
         np.ones(rows, np.bool_),
         np.ones(rows, np.int64),
+        np.ones(rows, np.int64),
     )
 
 
