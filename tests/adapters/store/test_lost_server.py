@@ -55,10 +55,23 @@ def read_number(number: int) -> UsageAdvance:
     )
 
 
-def kill(data_dir: Path) -> None:
-    # It may have gone by itself: one that was killed before leaves children that answer for a moment longer.
-    with suppress(ProcessLookupError):
-        os.kill(int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+async def kill(data_dir: Path) -> None:
+    """End the server as a crash would, and wait for its children, which may answer for a moment longer."""
+    # It may have gone by itself since an earlier kill.
+    with suppress(ProcessLookupError, FileNotFoundError):
+        server = int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        os.kill(server, signal.SIGKILL)
+        while any(runs(child) for child in children):
+            await asyncio.sleep(0.01)
+
+
+def runs(pid: str) -> bool:
+    """Tell whether a process is there that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 async def stored_reads(store: PostgresStore) -> int:
@@ -83,7 +96,7 @@ async def record_until_killed(
 
     async def kill_soon() -> None:
         await asyncio.sleep(pause_seconds)
-        kill(data_dir)
+        await kill(data_dir)
         killed.set()
 
     async with asyncio.TaskGroup() as tasks:
@@ -101,23 +114,6 @@ async def record_until_killed(
     return number, False
 
 
-async def stored_reads_after_it(store: PostgresStore) -> int:
-    """What is stored after a kill: for a moment longer the server's children may answer, and end in mid-answer."""
-    try:
-        return await stored_reads(store)
-    except Unavailable:
-        return await stored_reads(store)
-
-
-async def record_after_it(store: PostgresStore, number: int) -> None:
-    """Record a read after a kill: the child that answered a moment ago may end in this one."""
-    try:
-        await store.record_usage(read_number(number))
-    except Unavailable:
-        if await stored_reads(store) < number:
-            await store.record_usage(read_number(number))
-
-
 async def test_a_read_is_stored_whole_or_not_at_all(data_dir):
     losses = 0
     async with open_store(None, data_dir, pytest.fail) as store:
@@ -125,10 +121,10 @@ async def test_a_read_is_stored_whole_or_not_at_all(data_dir):
         await store.record_usage(read_number(number))
         for turn in range(40):
             acknowledged, lost = await record_until_killed(store, data_dir, number, 0.003 + 0.0071 * turn)
-            number = await stored_reads_after_it(store)
+            number = await stored_reads(store)
             # The read that was under way may have been stored without our hearing of it.
             assert acknowledged <= number <= acknowledged + 1
-            await record_after_it(store, number + 1)
+            await store.record_usage(read_number(number + 1))
             number += 1
             assert await stored_reads(store) == number
             losses += lost
