@@ -32,6 +32,7 @@ from cruise.domain.quantity import (
 from cruise.errors import BadInput, Unavailable
 from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, StreamDecoder
 from cruise.kube_json.reading.stream import Unreadable as Odd
+from cruise.simulation.store.store import MemoryStore
 from tests.admission_reviews import encoded, make_admitter, make_review, make_reviewer, patch_in, patched, response_of
 from tests.builders import (
     make_autoscaler_json,
@@ -131,15 +132,20 @@ def api_bodies() -> Target:
     token_file = Path(directory.name) / "token"
     token_file.write_text(TOKEN)
     loop = asyncio.new_event_loop()
-    state: dict[str, Any] = {"taken": 0}
+    # One scene and one app, since FastAPI remembers the routes of every app that there ever was.
+    scene = loop.run_until_complete(busy_scene(token_file))
+    client = _client(scene)
+    taken = 0
 
     def feed(data: bytes) -> None:
+        nonlocal taken
         # The directory lives as long as what reads the token in it.
         assert directory.name
-        if state["taken"] % OBJECTS == 0:
-            state["client"] = _client(loop.run_until_complete(busy_scene(token_file)))
-        state["taken"] += 1
-        answered = loop.run_until_complete(state["client"].put(OVERRIDES, content=data))
+        if taken % OBJECTS == 0:
+            scene.store = MemoryStore()
+            scene.announced.clear()
+        taken += 1
+        answered = loop.run_until_complete(client.put(OVERRIDES, content=data))
         assert answered.status_code in (200, 400, 413, 422), f"{answered.status_code} {answered.text}"
         answered.json()
 

@@ -80,7 +80,9 @@ def _on_grid(rows: Sequence[Sequence[tuple[float, float]]], first: int, step: in
     numbers = chain.from_iterable(chain.from_iterable(rows))
     pairs = np.fromiter(numbers, np.float64, 2 * int(lengths.sum())).reshape(-1, 2)
     steps = (pairs[:, 0] - first) / step
-    places = steps.astype(np.int64)
+    # Of a time that is none becomes any place, which then is not that of the time.
+    with np.errstate(invalid="ignore"):
+        places = steps.astype(np.int64)
     of_row = np.repeat(np.arange(len(rows)), lengths)
     on_grid = (places == steps) & (steps >= 0) & (steps < columns)
     on_grid[1:] &= (np.diff(places) > 0) | (np.diff(of_row) > 0)

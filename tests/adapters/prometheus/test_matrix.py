@@ -83,6 +83,7 @@ def test_an_empty_answer_is_an_empty_matrix():
     "values",
     [
         [[601, "1"]],  # off the grid
+        [[1e308, "1"]],  # no whole number of any size
         [[540, "1"]],  # before it
         [[840, "1"]],  # after it
         [[660, "1"], [600, "2"]],  # backwards
