@@ -55,11 +55,15 @@ OBJECTS = 500
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Examples to begin from, and what takes one case; `is_json` lets the parts of a document be changed."""
+    """Examples to begin from, and what takes one case; `is_json` lets the parts of a document be changed.
+
+    `kept_bytes` is what atheris itself keeps of a case at most: every array that a comparison of numpy's returns.
+    """
 
     examples: Sequence[bytes]
     feed: Callable[[bytes], None]
     is_json: bool = True
+    kept_bytes: int = 0
 
 
 def reviews() -> Target:
@@ -185,7 +189,7 @@ def prometheus_answers() -> Target:
         for number in range(3)
     ]
     vector = [{"metric": {"node": "n1", "instance": "10.0.0.1:9100"}, "value": [FIRST, "1.5"]}]
-    return Target([_answer("matrix", rows), _answer("vector", vector)], feed)
+    return Target([_answer("matrix", rows), _answer("vector", vector)], feed, kept_bytes=1500)
 
 
 def watch_lines() -> Target:
