@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import secrets
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,6 +29,8 @@ from tests.prometheus_server import free_port, make_blocks, running_prometheus
 ACCOUNTS = f"system:serviceaccount:{NAMESPACE}:"
 # Asking who somebody is and what one may do is a POST, and changes nothing.
 ASKING = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews", "tokenreviews")
+
+_TAKEN_UP_SECONDS = 4
 
 
 class Stage:
@@ -194,6 +197,8 @@ class Stage:
                 programs.certifying(keeping, self._directory),
                 programs.reviewing(settings, self._directory, address) as running,
             ):
+                # The API server takes up a new configuration a moment after it is stored, and asks nobody until then.
+                time.sleep(_TAKEN_UP_SECONDS)
                 yield running
         finally:
             remove(self.admin, configuration)

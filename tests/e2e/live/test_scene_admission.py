@@ -1,7 +1,5 @@
 """New pods, sized on their way through the API server by a webhook with its own least rights."""
 
-import time
-
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from tests.controlplane.api import Json, until
 from tests.e2e.live.manifests import app
@@ -14,7 +12,6 @@ USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150)
 SIZED, AS_SENT = Size(200, 150), Size(700, 1024)
 # The API server takes up a new configuration within a second or so.
 SOON = 30
-TAKEN_UP_SECONDS = 4
 
 
 def known(stage: Stage) -> Json:
@@ -75,8 +72,6 @@ def test_what_is_evicted_comes_back_with_what_it_needs_and_elsewhere(stage: Stag
     # What the workloads use has to be known before the first of them goes.
     stage.once("initial")
     with stage.reviewing("full"):
-        # The API server takes up a new configuration a moment after it is stored, and would ask nobody until then.
-        time.sleep(TAKEN_UP_SECONDS)
         stage.once("full")
 
         def look() -> Json | None:
