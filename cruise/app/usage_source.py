@@ -122,7 +122,7 @@ async def compare_once(
     with closing(PrometheusSource(prometheus, seconds_now)) as source:
         async with cross_checked(source, settings, client) as checked:
             partitions = await checked.partitions(snapshot)
-            # What is shown after they were asked would come later than whoever waits for it.
+            # What is shown after they were asked would come after the wait for it has ended.
             end = int(seconds_now() - SETTLE_SECONDS) // step * step
             for partition in partitions:
                 await checked.read(partition, end - _LOOK_BACK_STEPS * step, end, None)

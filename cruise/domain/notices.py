@@ -16,7 +16,7 @@ class Topic(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing that happened; notices that share topic, namespace and reason are told of together."""
+    """One thing that happened; notices that share topic, namespace and reason are reported together."""
 
     at: datetime
     topic: Topic

@@ -28,7 +28,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "notify_secret_file": "A file with the secret that signs notifications, of 16 characters or more.",
         "notify_format": "Whom notifications are for: what reads cruise's own document, Slack or Teams.",
         "notify_topics": "What to notify of.",
-        "notify_interval": "The least time between two notifications; what happens meanwhile is told of together.",
+        "notify_interval": "The least time between two notifications; what happens meanwhile is reported together.",
         "packing": "Carry out plans for pods that stay pending; `false` only shows them.",
         "packing_time_limit": (
             "How long to search for such a plan; the best one found by then is taken, with its distance from the "

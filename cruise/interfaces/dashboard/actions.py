@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from cruise.domain.actions import Verdict
 from cruise.interfaces.dashboard.frame import Dashboard, Page
-from cruise.interfaces.dashboard.headings import query_of
-from cruise.interfaces.http.controller import OutcomeLine, outcome_page
+from cruise.interfaces.dashboard.headings import parts_around
+from cruise.interfaces.http.controller import MOST_SIFTED, OutcomeLine, outcome_page
 from cruise.interfaces.http.interventions import intervention_page
 from cruise.interfaces.http.requests import Offset
 from cruise.interfaces.http.sight import SightOf
@@ -17,8 +17,6 @@ from cruise.interfaces.reasons import WORDS
 
 PAGE = Page("actions", "Actions", "/outcomes")
 _ROWS = 100
-# So many lines at most are looked through for what a filter names.
-_LOOKED_THROUGH = 5000
 _MOST_INTERVENTIONS = 20
 _PERIODS = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 _COLOURS = {Verdict.DONE: "green", Verdict.HELD: "", Verdict.REFUSED: "red", Verdict.FAILED: "red"}
@@ -39,25 +37,26 @@ def actions_page(dashboard: Dashboard) -> APIRouter:
         offset: Offset = 0,
     ) -> Response:
         since = view.now() - _PERIODS[period]
-        found = await outcome_page(view, sight, since, _LOOKED_THROUGH)
+        found = await outcome_page(view, sight, since, MOST_SIFTED)
         lines = [one for one in found.items if _fits(one, text, verdict)]
         stated = {"text": text, "verdict": verdict, "period": period}
-        later = offset + _ROWS
+        earlier, later = parts_around(stated, offset, _ROWS, len(lines))
         return dashboard.page(
             request,
             "actions.html.j2",
             page=PAGE,
-            lines=lines[offset:later],
+            lines=lines[offset : offset + _ROWS],
             total=len(lines),
             more=found.more,
+            most=MOST_SIFTED,
             text=text,
             verdict=verdict,
             verdicts=list(Verdict),
             period=period,
             periods=list(_PERIODS),
             offset=offset,
-            earlier=query_of({**stated, "offset": str(max(0, offset - _ROWS))}) if offset else None,
-            later=query_of({**stated, "offset": str(later)}) if later < len(lines) else None,
+            earlier=earlier,
+            later=later,
             colours=_COLOURS,
             why=lambda line: WORDS[line.why],
             interventions=(await intervention_page(view, sight, since, _MOST_INTERVENTIONS)).items,

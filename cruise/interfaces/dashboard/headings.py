@@ -39,3 +39,12 @@ def headings_of(columns: Sequence[Column], stated: Mapping[str, str]) -> Sequenc
 def query_of(stated: Mapping[str, str]) -> str:
     """Return a query without what is empty."""
     return "?" + urlencode({name: value for name, value in stated.items() if value})
+
+
+def parts_around(stated: Mapping[str, str], offset: int, rows: int, total: int) -> tuple[str | None, str | None]:
+    """Return the queries of the rows before and after those from `offset` on, None where there are none."""
+    earlier, later = max(0, offset - rows), offset + rows
+    return (
+        query_of({**stated, "offset": str(earlier)}) if offset else None,
+        query_of({**stated, "offset": str(later)}) if later < total else None,
+    )

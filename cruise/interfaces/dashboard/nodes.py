@@ -9,9 +9,9 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.annotations import INSTANCE_TYPE, NODE_GROUPS, ZONE
 from cruise.domain.cluster import Node, Pod
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.interfaces.dashboard.frame import Dashboard, Page
-from cruise.interfaces.dashboard.headings import Column, headings_of, query_of
+from cruise.interfaces.dashboard.headings import Column, headings_of, parts_around
 from cruise.interfaces.http.controller import last_pass, seen_plans
 from cruise.interfaces.http.requests import Name, Offset
 from cruise.interfaces.http.sight import SightOf
@@ -48,7 +48,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """A node's plan in one line; `held`, `resized` and `evicted` count pods."""
+    """A node's plan in one line."""
 
     plan: NodePlan
     cpu: Share
@@ -104,13 +104,13 @@ def nodes_page(dashboard: Dashboard) -> APIRouter:
         lines = [line_of(plan) for plan in done.plans if text.lower() in plan.node and (not short or not plan.fits)]
         lines.sort(key=_SORTS[sort], reverse=not up)  # type: ignore[arg-type]
         stated = {"text": text, "short": "true" if short else "", "sort": sort, "up": "true" if up else "false"}
-        later = offset + _ROWS
+        earlier, later = parts_around(stated, offset, _ROWS, len(lines))
         return dashboard.page(
             request,
             "nodes.html.j2",
             page=PAGE,
             done=done,
-            lines=lines[offset:later],
+            lines=lines[offset : offset + _ROWS],
             total=len(lines),
             short_count=sum(not plan.fits for plan in done.plans),
             text=text,
@@ -119,8 +119,8 @@ def nodes_page(dashboard: Dashboard) -> APIRouter:
             up=up,
             offset=offset,
             headings=headings_of(_COLUMNS, stated),
-            earlier=query_of({**stated, "offset": str(max(0, offset - _ROWS))}) if offset else None,
-            later=query_of({**stated, "offset": str(later)}) if later < len(lines) else None,
+            earlier=earlier,
+            later=later,
             words=WORDS,
         )
 
@@ -167,8 +167,7 @@ def pod_lines(plan: NodePlan, pods: Sequence[Pod]) -> Sequence[PodLine]:
     after: dict[tuple[str, str], Resources] = {}
     for target in plan.targets:
         key = (target.namespace, target.pod)
-        size = Resources(target.cpu_millicores, target.memory_bytes)
-        after[key] = after[key] + size if key in after else size
+        after[key] = after.get(key, NO_RESOURCES) + Resources(target.cpu_millicores, target.memory_bytes)
     lines = []
     for pod in pods:
         key, before = (pod.namespace, pod.name), _requested(pod)
@@ -185,8 +184,4 @@ def labels_of(nodes: Sequence[Node], name: str) -> Mapping[str, str]:
 
 
 def _requested(pod: Pod) -> Resources:
-    amounts = [container.requests.resources for container in pod.sized_containers]
-    return Resources(
-        sum(one.cpu_millicores for one in amounts),
-        sum(one.memory_bytes for one in amounts),
-    )
+    return sum((container.requests.resources for container in pod.sized_containers), NO_RESOURCES)

@@ -37,7 +37,8 @@ def pending_page(dashboard: Dashboard) -> APIRouter:
         seen = await sight.of(pod.namespace for pod in waiting)
         pods = [pod for pod in waiting if seen is None or pod.namespace in seen]
         # A plan is of one piece, so it is for those who may get the pods of all namespaces.
-        plan = await in_time(view.store.packing()) if await sight.is_whole() else None
+        whole = await sight.is_whole()
+        plan = await in_time(view.store.packing()) if whole else None
         return dashboard.page(
             request,
             "pending.html.j2",
@@ -50,7 +51,7 @@ def pending_page(dashboard: Dashboard) -> APIRouter:
             proof=proof_words(plan.proposal) if plan is not None else "",
             phase=_PHASES[plan.phase] if plan is not None else None,
             done=_done(plan) if plan is not None else 0,
-            whole=await sight.is_whole(),
+            whole=whole,
         )
 
     return routes

@@ -7,7 +7,7 @@ from starlette.background import BackgroundTask
 
 from cruise.domain.policy import Mode
 from cruise.interfaces.dashboard.frame import Dashboard, Page
-from cruise.interfaces.dashboard.headings import Column, headings_of, query_of
+from cruise.interfaces.dashboard.headings import Column, headings_of, parts_around
 from cruise.interfaces.http.requests import Offset
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.survey import SORTS, Wanted, find_workloads
@@ -50,7 +50,8 @@ def workloads_page(dashboard: Dashboard) -> APIRouter:
         wanted = Wanted(text, namespace, mode, risk, sort, not up, offset, _ROWS)
         survey = await dashboard.surveys.at_hand()
         found = await find_workloads(survey, wanted, sight)
-        stated, later = stated_of(wanted), offset + _ROWS
+        stated = stated_of(wanted)
+        earlier, later = parts_around(stated, offset, _ROWS, found.total)
         response = dashboard.page(
             request,
             "workloads.html.j2",
@@ -60,8 +61,8 @@ def workloads_page(dashboard: Dashboard) -> APIRouter:
             found=found,
             headings=headings_of(_COLUMNS, stated),
             modes=[one.label for one in reversed(Mode)],
-            earlier=query_of({**stated, "offset": str(max(0, offset - _ROWS))}) if offset else None,
-            later=query_of({**stated, "offset": str(later)}) if later < found.total else None,
+            earlier=earlier,
+            later=later,
             titles=RISK_TITLES,
             in_words=in_words,
         )

@@ -26,7 +26,7 @@ from cruise.runtime.sizing.node_pass import NodePass
 
 _DAY = timedelta(days=1)
 # Of so many lines at most a caller sees those of its namespaces.
-_MOST_SIFTED = 5000
+MOST_SIFTED = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def controller_routes(view: ApiView) -> APIRouter:
 
 async def outcome_page(view: ApiView, sight: Sight, since: datetime, limit: int) -> OutcomePage:
     """Return the newest lines of the audit, without pods that the caller may not get."""
-    looked_at = limit + 1 if await sight.is_whole() else _MOST_SIFTED
+    looked_at = limit + 1 if await sight.is_whole() else MOST_SIFTED
     found = await in_time(view.store.outcomes(since, looked_at))
     lines = [_line(outcome) for outcome in found]
     seen = await sight.of(line.namespace for line in lines if line.namespace is not None)
