@@ -2,8 +2,9 @@
 
 from collections import Counter
 
+from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.domain.annotations import PROTECTIVE, Guidance
-from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
 from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Mode
 from cruise.domain.rules import DEFAULT_RULES, Rules
@@ -15,10 +16,7 @@ class Evictability:
     def __init__(self, snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> None:
         self._snapshot = snapshot
         self._careful = rules.careful_evictions
-        self._budgets: dict[str, list[DisruptionBudget]] = {}
-        for budget in snapshot.budgets:
-            self._budgets.setdefault(budget.namespace, []).append(budget)
-        self._covering: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[DisruptionBudget, ...]] = {}
+        self._covering = CoveringBudgets(snapshot.budgets)
         self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
         self._unready: dict[tuple[str, WorkloadRef], str] | None = None
 
@@ -59,12 +57,12 @@ class Evictability:
         for one in PROTECTIVE:
             if one.name in pod.annotations and one.read(pod.annotations[one.name]):
                 return Detail.PROTECTED.of(f"{one.name}: {pod.annotations[one.name]}")
-        names = sorted(budget.name for budget in self._budgets_of(pod))
+        names = sorted(budget.name for budget in self._covering.of(pod))
         return Detail.SEVERAL_BUDGETS.of(", ".join(names)) if len(names) > 1 else None
 
     def exhausted_budget(self, pod: Pod) -> str | None:
         """Return the PodDisruptionBudget that allows no eviction of the pod now, None if none forbids it."""
-        return next((budget.name for budget in self._budgets_of(pod) if budget.disruptions_allowed < 1), None)
+        return next((budget.name for budget in self._covering.of(pod) if budget.disruptions_allowed < 1), None)
 
     def _unready_replica(self, pod: Pod) -> str | None:
         """Return the first replica of the pod's workload that waits for a node or does not serve, None without one."""
@@ -74,16 +72,6 @@ class Evictability:
                 if one.workload is not None and not (one.ready and one.node is not None) and _counts(one):
                     self._unready.setdefault((one.namespace, one.workload), one.name)
         return None if pod.workload is None else self._unready.get((pod.namespace, pod.workload))
-
-    def _budgets_of(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
-        if pod.namespace not in self._budgets:
-            return ()
-        key = (pod.namespace, tuple(sorted(pod.labels.items())))
-        found = self._covering.get(key)
-        if found is None:
-            found = tuple(budget for budget in self._budgets[pod.namespace] if covers(budget, pod))
-            self._covering[key] = found
-        return found
 
     def _replicas(self, namespace: str, ref: WorkloadRef) -> int:
         workload = self._snapshot.workloads.get((namespace, ref))
@@ -101,8 +89,3 @@ class Evictability:
 def _counts(pod: Pod) -> bool:
     """Tell whether a pod is one of its workload's replicas still."""
     return not pod.terminal and not pod.terminating
-
-
-def covers(budget: DisruptionBudget, pod: Pod) -> bool:
-    """Tell whether an eviction of the pod counts against a PodDisruptionBudget."""
-    return budget.namespace == pod.namespace and budget.selector.selects(pod.labels)

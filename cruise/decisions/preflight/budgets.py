@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cruise.decisions.guidance.evictability import covers
+from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.preflight.items import CheckItem, Level, count_of, named
 from cruise.domain.cluster import DisruptionBudget, Snapshot
 from cruise.domain.policy import Mode
@@ -48,21 +48,8 @@ def _closed(closed: list[str], total: int, level: Level, mode: Mode) -> CheckIte
 
 
 def _pods_with_several(snapshot: Snapshot) -> list[str]:
-    by_namespace: dict[str, list[DisruptionBudget]] = {}
-    for budget in snapshot.budgets:
-        by_namespace.setdefault(budget.namespace, []).append(budget)
-    crowded = {namespace: budgets for namespace, budgets in by_namespace.items() if len(budgets) > 1}
-    counts: dict[tuple[object, ...], int] = {}
-    found = []
-    for pod in snapshot.pods:
-        if pod.namespace not in crowded or pod.terminal:
-            continue
-        key = (pod.namespace, *sorted(pod.labels.items()))
-        if key not in counts:
-            counts[key] = sum(covers(budget, pod) for budget in crowded[pod.namespace])
-        if counts[key] > 1:
-            found.append(f"{pod.namespace}/{pod.name}")
-    return found
+    covering = CoveringBudgets(snapshot.budgets)
+    return [f"{pod.namespace}/{pod.name}" for pod in snapshot.pods if not pod.terminal and len(covering.of(pod)) > 1]
 
 
 def _name(budget: DisruptionBudget) -> str:

@@ -4,7 +4,7 @@ Both only leave out what cannot match: the selector itself decides about the res
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from cruise.domain.scheduling import LabelSelector, Operator
@@ -13,12 +13,13 @@ Labels = frozenset[tuple[str, str]]
 Item = TypeVar("Item")
 
 
-def needed_labels(selector: LabelSelector) -> list[tuple[str, str]] | None:
-    """The labels of which a selector needs one, by its first requirement that names values; None if none does."""
-    for requirement in selector.requirements:
-        if requirement.operator is Operator.IN:
-            return [(requirement.key, value) for value in requirement.values]
-    return None
+def needed_labels(selector: LabelSelector) -> list[list[tuple[str, str]]]:
+    """For each requirement of a selector that names values, the labels of which it needs one."""
+    return [
+        [(requirement.key, value) for value in requirement.values]
+        for requirement in selector.requirements
+        if requirement.operator is Operator.IN
+    ]
 
 
 class SelectorIndex(Generic[Item]):
@@ -30,10 +31,12 @@ class SelectorIndex(Generic[Item]):
 
     def add(self, selector: LabelSelector, item: Item) -> None:
         """Remember an item."""
-        needed = needed_labels(selector)
-        if needed is None:
+        choices = needed_labels(selector)
+        if not choices:
             self._by_none[item] = None
-        for label in needed or ():
+            return
+        # Mostly one label tells selectors apart, and they share the others.
+        for label in min(choices, key=self._crowd):
             self._by_label[label][item] = None
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[Item]:
@@ -43,6 +46,9 @@ class SelectorIndex(Generic[Item]):
             if label in self._by_label:
                 found |= self._by_label[label]
         return iter(found)
+
+    def _crowd(self, labels: Sequence[tuple[str, str]]) -> int:
+        return sum(len(self._by_label[label]) for label in labels if label in self._by_label)
 
 
 class LabelIndex:
@@ -60,10 +66,11 @@ class LabelIndex:
 
     def candidates(self, selector: LabelSelector) -> Iterator[Labels]:
         """The sets that the selector may select, each once."""
-        needed = needed_labels(selector)
-        if needed is None:
+        choices = needed_labels(selector)
+        if not choices:
             return iter(self._all)
+        rarest = min(choices, key=lambda labels: sum(len(self._by_label.get(label, ())) for label in labels))
         found: dict[Labels, None] = {}
-        for label in needed:
+        for label in rarest:
             found |= self._by_label.get(label, {})
         return iter(found)

@@ -39,5 +39,5 @@ def test_what_names_a_value_leaves_out_the_rest():
     index.add(one, "one")
     index.add(LabelSelector(), "all")
     assert list(index.candidates({"app": "b"})) == ["all"]
-    assert needed_labels(one) == [("app", "a")]
-    assert needed_labels(LabelSelector()) is None
+    assert needed_labels(one) == [[("app", "a")]]
+    assert needed_labels(LabelSelector()) == []

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.guidance.evictability import covers
 from cruise.decisions.packing.building.census import Census, Kind
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import UNBOUNDED, Int64Array
@@ -34,8 +33,7 @@ def apply_limits(census: Census, budgets: Sequence[DisruptionBudget], allowance:
     limits: list[Limit] = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
         groups = census.labels.selected_in(budget.namespace, budget.selector)
-        of_groups = [number for group in groups for number in kinds_of_group.get(group, ())]
-        covered = [number for number in of_groups if covers(budget, census.kinds[number].pod)]
+        covered = [number for group in groups for number in kinds_of_group.get(group, ())]
         for number in covered:
             census.kinds[number].covered = True
         name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"

@@ -1,12 +1,12 @@
 """Which pods may be taken off a node, read once more from the cluster's own objects."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
+from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.other_autoscalers import OtherAutoscalers
 from cruise.decisions.guidance.quotas import grants
-from cruise.decisions.scheduling.lookup import SelectorIndex
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides, resolve_overrides, vertical_layers
@@ -24,15 +24,11 @@ class Leaving:
         self._unready = {node.name for node in snapshot.nodes if not node.ready}
         self._others = OtherAutoscalers(snapshot)
         self._vertical = vertical_layers(snapshot)
-        self._budgets: defaultdict[str, SelectorIndex[int]] = defaultdict(SelectorIndex)
-        for number, budget in enumerate(snapshot.budgets):
-            self._budgets[budget.namespace].add(budget.selector, number)
+        self._covering = CoveringBudgets(snapshot.budgets)
 
-    def covering(self, pod: Pod) -> list[DisruptionBudget]:
+    def covering(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
         """The disruption budgets that select a pod."""
-        numbers = self._budgets[pod.namespace].candidates(pod.labels) if pod.namespace in self._budgets else ()
-        found = [self._snapshot.budgets[number] for number in numbers]
-        return [budget for budget in found if budget.selector.selects(pod.labels)]
+        return self._covering.of(pod)
 
     def why_stays(self, pod: Pod) -> str | None:
         """Say why the pod may not be taken off its node; None if it may."""
