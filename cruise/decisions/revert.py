@@ -27,16 +27,16 @@ class Reversion:
     detail: str = ""
 
 
-def decide_reverts(snapshot: Snapshot, originals: Mapping[str, Sizes], namespace: str | None = None) -> list[Reversion]:
+def decide_reverts(snapshot: Snapshot, originals: Mapping[str, Sizes]) -> list[Reversion]:
     """Return the way back of every pod that differs from its original sizes: shrinks first, then by name.
 
-    `originals` are the original sizes by pod uid; pods without are left as they are, as are those of other namespaces.
+    `originals` are the original sizes by pod uid; pods without are left as they are.
     """
     nodes = {node.name: node for node in snapshot.nodes}
     found = []
     for pod in snapshot.pods:
         original = originals.get(pod.uid)
-        if original is None or pod.terminal or pod.terminating or namespace not in (None, pod.namespace):
+        if original is None or pod.terminal or pod.terminating:
             continue
         node = nodes.get(pod.node) if pod.node is not None else None
         reversion = _decide(pod, original, node, snapshot.limit_ranges.get(pod.namespace, ()))

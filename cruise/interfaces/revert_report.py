@@ -8,36 +8,30 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
-from cruise.domain.details import Detail
+from cruise.domain.actions import Outcome, ResizePod, Verdict
+from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import amounts_json
 from cruise.domain.resources import Amounts
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.once.changes import ContainerChange, Pods, changes_json, changes_of
 from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
 from cruise.interfaces.reasons import detail_words, in_words
+from cruise.interfaces.revert_states import DONE, LATER, NEVER, state_of
 from cruise.interfaces.shapes import Shape, shape
 
 _MOST_ROWS = 200
-_WAITS = (Reason.WAITING_FOR_ROOM, Reason.THROTTLED, Reason.CHANGED_SINCE, Reason.COOLING_DOWN)
-_DONE, _LATER, _NEVER = "put back", "waits", "not possible"
-_STYLES = {_DONE: "green", _LATER: "yellow", _NEVER: "red"}
+_STYLES = {DONE: "green", LATER: "yellow", NEVER: "red"}
 
 
-def state_of(outcome: Outcome) -> str:
-    """Return what became of one pod: `put back`, `waits` (another revert may do it or the rest) or `not possible`."""
-    if outcome.verdict is Verdict.DONE:
-        return _LATER if Detail.GROWTH_WAITS in outcome.detail.split("; ") else _DONE
-    again = outcome.verdict is Verdict.FAILED or outcome.reason in _WAITS
-    return _LATER if again else _NEVER
-
-
-def revert_json(at: datetime, paused_before: bool, outcomes: Sequence[Outcome], pods: Pods) -> bytes:
-    """Return the document; `pods` are those before the revert, by (namespace, name)."""
+def revert_json(
+    at: datetime, paused_before: bool, outcomes: Sequence[Outcome], pods: Pods, workload: WorkloadRef | None = None
+) -> bytes:
+    """Return the document; `pods` are those before the revert, by (namespace, name), `workload` the one it was of."""
     document = {
         "at": shape(at),
-        "paused": True,
+        "paused": paused_before if workload is not None else True,
         "pausedBefore": paused_before,
+        **({"workload": str(workload)} if workload is not None else {}),
         "pods": [_document(outcome, pods) for outcome in outcomes],
     }
     return msgspec.json.encode(document) + b"\n"
@@ -62,18 +56,21 @@ def _sizes(requests: Amounts, limits: Amounts) -> Shape:
 
 
 def revert_table(
-    paused_before: bool, outcomes: Sequence[Outcome], pods: Pods, console: Console
+    paused_before: bool, outcomes: Sequence[Outcome], pods: Pods, console: Console, workload: WorkloadRef | None = None
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report."""
     states = [state_of(outcome) for outcome in outcomes]
-    parts = [f"{states.count(state):,} {state}" for state in (_DONE, _LATER, _NEVER) if state in states]
+    parts = [f"{states.count(state):,} {state}" for state in (DONE, LATER, NEVER) if state in states]
     if not outcomes:
         yield Text("Nothing to put back: every pod whose original sizes are known has them.")
     else:
         yield Text(f"{count_text(len(outcomes), 'pod')}: {', '.join(parts)}.")
         yield _table(outcomes, pods, console.width >= WIDE_COLUMNS)
-    if _LATER in states:
+    if LATER in states:
         yield Text("\nWhat waits is tried again by another `cruise revert`.")
+    if workload is not None:
+        yield Text(f"\n{workload} is in mode observe now: remove its stored override to have it sized again.")
+        return
     was = "was paused before and stays so" if paused_before else "is paused now"
     yield Text(f"\ncruise {was}: nothing is sized until `cruise resume`.")
 
@@ -86,7 +83,7 @@ def _table(outcomes: Sequence[Outcome], pods: Pods, wide: bool) -> RenderableTyp
     table.add_column("CPU", no_wrap=True)
     table.add_column("MEMORY", no_wrap=True)
     table.add_column("WHY", overflow="fold")
-    order = [_NEVER, _LATER, _DONE]
+    order = [NEVER, LATER, DONE]
     shown = sorted(outcomes, key=lambda outcome: order.index(state_of(outcome)))[:_MOST_ROWS]
     for outcome in shown:
         for row in _rows(outcome, pods):

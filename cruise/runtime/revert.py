@@ -1,4 +1,4 @@
-"""The revert that a person asks for: every pod back to the sizes that it had before cruise."""
+"""The revert that a person asks for: pods back to the sizes that they had before cruise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,10 +8,10 @@ import structlog
 
 from cruise.decisions.revert import Sizes, decide_reverts
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, ResizePod, Verdict
-from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import Pod
+from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
+from cruise.domain.cluster import Pod, WorkloadRef
 from cruise.domain.original_resources import signed_originals
-from cruise.domain.policy import Policy
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.writing.writer import Writer
@@ -25,32 +25,59 @@ async def revert_pass(
     policy: Policy,
     now: datetime,
     namespace: str | None = None,
+    workload: WorkloadRef | None = None,
+    writer: Writer | None = None,
 ) -> list[Outcome]:
-    """Put back the original sizes of all pods, or of one namespace's, in place; never evicts.
+    """Put back the original sizes of all pods, of one namespace's or of one workload's, in place; never evicts.
 
     Works in any mode and while paused, and lasts only while nothing else writes: pause first, or the next node pass
     undoes it. A grow waits (held, `waiting-for-room`) where its node has no room: try again later. What a resize
-    cannot restore is in the outcome's detail. Sorted by namespace and pod. Raises Unavailable.
+    cannot restore is in the outcome's detail. Sorted by namespace and pod, and all of it in the audit. `writer` is one
+    of this process's, where others of it write too. Raises Unavailable.
     """
     snapshot = await cluster.snapshot()
     stored, keys = await store.original_sizes(), await store.signing_keys()
     known: dict[str, Sizes] = {}
     outcomes: list[Outcome] = []
     for pod in snapshot.pods:
+        if namespace not in (None, pod.namespace) or workload not in (None, pod.workload):
+            continue
         sizes = original_sizes_of(pod, stored, keys)
         if sizes is not None:
             known[pod.uid] = sizes
-        elif ORIGINAL_RESOURCES in pod.annotations and namespace in (None, pod.namespace) and not pod.terminal:
+        elif ORIGINAL_RESOURCES in pod.annotations and not pod.terminal:
             outcomes.append(Outcome(now, _nothing(pod), Verdict.HELD, Reason.UNSIGNED_ANNOTATION))
-    reversions = decide_reverts(snapshot, known, namespace)
+    reversions = decide_reverts(snapshot, known)
     outcomes += [Outcome(now, one.resize, Verdict.HELD, one.held, one.detail) for one in reversions if one.held]
+    await store.record_outcomes(outcomes)
     tried = [one for one in reversions if one.held is None]
-    ended = await Writer(cluster, store, policy).apply([one.resize for one in tried], snapshot, now, asked_for=True)
+    writer = writer or Writer(cluster, store, policy)
+    ended = await writer.apply([one.resize for one in tried], snapshot, now, asked_for=True)
     for one, outcome in zip(tried, ended, strict=True):
         details = [text for text in (outcome.detail, one.detail) if text]
         outcomes.append(replace(outcome, detail="; ".join(details)))
     log.info("revert", done=sum(one.verdict is Verdict.DONE for one in outcomes), of=len(outcomes))
     return sorted(outcomes, key=_place)
+
+
+async def revert_workload(
+    cluster: Cluster,
+    store: Store,
+    policy: Policy,
+    now: datetime,
+    namespace: str,
+    workload: WorkloadRef,
+    writer: Writer | None = None,
+) -> list[Outcome]:
+    """Leave one workload alone from now on, by a stored mode `observe`, and revert its pods as `revert_pass` does.
+
+    What else is stored for it stays. Raises Unavailable.
+    """
+    stored = (await store.overrides()).get((namespace, workload), Overrides())
+    # First, so that no pass that begins from now on sizes what is put back.
+    mode = Mode.OBSERVE if stored.mode is None else min(stored.mode, Mode.OBSERVE)
+    await store.put_override(namespace, workload, replace(stored, mode=mode))
+    return await revert_pass(cluster, store, policy, now, namespace, workload, writer)
 
 
 def original_sizes_of(pod: Pod, stored: Mapping[str, OriginalSizes], signing_keys: Sequence[bytes]) -> Sizes | None:

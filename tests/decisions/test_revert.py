@@ -93,22 +93,20 @@ def test_what_servers_do_not_take_is_held():
     assert reverted(pod(), *wanted, limit_ranges=ranges).held is Reason.LIMIT_RANGE
 
 
-def test_who_is_as_before_or_going_or_elsewhere_is_left():
+def test_who_is_as_before_or_going_or_unknown_is_left():
     pods = (
         pod(name="same"),
         pod(name="going", terminating=True),
         pod(name="over", phase="Succeeded"),
         pod(name="unknown"),
-        replace(pod(name="elsewhere"), namespace="other"),
         pod(name="web"),
     )
     other = {"app": (amounts(500, 512), NO_AMOUNTS)}
     originals = {one.uid: other for one in pods if one.name != "unknown"} | {
         "uid-same": {"app": (amounts(100, 128), NO_AMOUNTS)}
     }
-    found = decide_reverts(Snapshot(nodes=(node(),), pods=pods), originals, "shop")
+    found = decide_reverts(Snapshot(nodes=(node(),), pods=pods), originals)
     assert [one.resize.pod for one in found] == ["web"]
-    assert [one.resize.pod for one in decide_reverts(Snapshot(pods=pods), originals)] == ["elsewhere", "web"]
 
 
 def test_shrinks_come_first():

@@ -7,7 +7,8 @@ import pytest
 from cruise.domain.actions import ContainerTarget, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.details import Detail
 from cruise.domain.resources import NO_RESOURCES
-from cruise.interfaces.revert_report import revert_json, revert_table, state_of
+from cruise.interfaces.revert_report import revert_json, revert_table
+from cruise.interfaces.revert_states import state_of
 from tests.builders import NOW, make_amounts, make_container, make_pod
 from tests.shown import shown
 

@@ -5,18 +5,22 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
-from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
+from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE, Overrides
+from cruise.domain.cluster import WorkloadRef
 from cruise.domain.details import Detail
 from cruise.domain.original_resources import format_original_resources, signature_of
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts
 from cruise.domain.retention import RETENTION
 from cruise.domain.sizes import spec_targets
-from cruise.runtime.revert import revert_pass
+from cruise.domain.usage import StatisticsTable
+from cruise.runtime.revert import revert_pass, revert_workload
+from cruise.runtime.sizing.node_pass import node_pass
 from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store.store import MemoryStore
-from tests.simulation.scenes import amounts, cluster, container, pods, resize, run, template, workload
+from tests.builders import make_statistic_for
+from tests.simulation.scenes import START, amounts, cluster, container, pods, resize, run, template, workload
 
 FULL = Policy(mode=Mode.FULL)
 
@@ -161,6 +165,39 @@ async def test_only_the_namespace_that_was_named():
     await shrunk(world, store)
     assert await revert_pass(world, store, FULL, world.now, "other") == []
     assert len(await revert_pass(world, store, FULL, world.now, "shop")) == 1
+
+
+async def test_one_workload_goes_back_and_stays_there_while_the_others_are_sized_on():
+    world, store = cluster([workload(name, created_at=START.replace(day=1)) for name in "ab"]), MemoryStore()
+    before = await requests(world)
+    await shrunk(world, store)
+    of_a = WorkloadRef("Deployment", "a")
+    await store.put_override("shop", of_a, Overrides(headroom_factor=2.0))
+    outcomes = await revert_workload(world, store, FULL, world.now, "shop", of_a)
+    assert told(outcomes) == [(Verdict.DONE, Reason.REVERTED)]
+    run(world, 30)
+    assert await requests(world) == {"a": before["a"], "b": amounts(100, 128)}
+    assert await store.overrides() == {("shop", of_a): Overrides(mode=Mode.OBSERVE, headroom_factor=2.0)}
+    rows = [make_statistic_for(pod, updated_at=int(world.now.timestamp())) for pod in await pods(world)]
+    await store.write_statistics(StatisticsTable.of_rows(rows))
+    await node_pass(world, store, FULL, world.now)
+    run(world, 30)
+    after = await requests(world)
+    assert after["a"] == before["a"] and after["b"] != amounts(100, 128)
+
+
+async def test_a_workload_that_is_off_stays_off():
+    world, store = cluster(workload("a")), MemoryStore()
+    of_a = WorkloadRef("Deployment", "a")
+    await store.put_override("shop", of_a, Overrides(mode=Mode.OFF))
+    assert await revert_workload(world, store, FULL, world.now, "shop", of_a) == []
+    assert (await store.overrides())["shop", of_a].mode is Mode.OFF
+
+
+async def test_what_is_not_even_tried_is_in_the_audit_too():
+    world, store = await noted_pods(**{ORIGINAL_RESOURCES: TEXT})
+    await revert_pass(world, store, FULL, world.now)
+    assert told(list(await store.outcomes(world.now))) == [(Verdict.HELD, Reason.UNSIGNED_ANNOTATION)]
 
 
 async def test_what_a_resize_cannot_restore_is_reported():

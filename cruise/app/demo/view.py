@@ -1,18 +1,20 @@
 """The demo as the API and its pages see it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from cruise import __version__
 from cruise.app.serve.activity import Activity
+from cruise.domain.actions import Outcome
 from cruise.domain.callers import Intervention
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Snapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import metrics_text
 from cruise.runtime.ports import Store
+from cruise.runtime.revert import revert_workload
 from cruise.runtime.sizing.node_pass import NodePass
 from cruise.simulation.cluster.cluster import SimulatedCluster
 
@@ -45,6 +47,10 @@ class DemoView:
     async def statistics(self) -> StatisticsTable:
         """Return the statistics as of their last refresh."""
         return self.activity.statistics or await self.store.read_statistics()
+
+    async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
+        """Put one workload back. Raises Unavailable."""
+        return await revert_workload(self.cluster, self.store, self.policy, self.now(), namespace, workload)
 
     async def announce(self, intervention: Intervention) -> None:
         """Tell nobody."""

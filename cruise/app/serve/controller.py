@@ -10,7 +10,7 @@ from cruise.app.serve.activity import Activity
 from cruise.app.serve.jobs import GRACE, Jobs
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.actions import Hold, Outcome
-from cruise.domain.cluster import Pod
+from cruise.domain.cluster import Pod, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.node_load import NodeLoads, leave_nodes, node_load_pass
@@ -18,6 +18,7 @@ from cruise.runtime.oom import OomReactor, Reaction
 from cruise.runtime.packing.packing_pass import PackingPass, Solver, packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecution
 from cruise.runtime.ports import Cluster, Store, UsageSource
+from cruise.runtime.revert import revert_workload
 from cruise.runtime.sizing.node_pass import NodePass, node_pass
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
 from cruise.runtime.usage.reading import ReadingProgress, UsageReading
@@ -125,6 +126,7 @@ class Controller:
         of_taints = partial(Writer, cluster, store, policy, audit=shared.audit, at_once=shared.at_once)
         of_pods = partial(of_taints, evictions=shared.evictions, grows=shared.grows)
         self._load_writer, self._node_writer = of_taints(), of_pods(exclusions=exclusions)
+        self._reverting = of_pods()
         self._usage = UsageState()
         self._headroom = PassHeadroom(self._usage)
         # A new leader evicts nobody before its second look.
@@ -236,6 +238,14 @@ class Controller:
         self.activity.add_load_pass(done)
         if done.failure is not None:
             raise done.failure
+
+    async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
+        """Put one workload back, beside the passes. Raises Unavailable."""
+        done = await revert_workload(
+            self._cluster, self._store, self._policy, self._clock(), namespace, workload, self._reverting
+        )
+        await self._acted(done)
+        return done
 
     async def leave(self, namespace: str, process: str) -> None:
         """End for good, as the pod called `process`: no taint is left that nobody takes off. Raises Unavailable."""

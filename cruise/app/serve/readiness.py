@@ -1,7 +1,7 @@
 """A running `serve` as probes, metrics and the API see it, from before its store is open until its end."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,9 +12,11 @@ from cruise.adapters.kube.leading.leases import LeaderLease
 from cruise.adapters.kube.writing.intervention_events import InterventionEvents
 from cruise.app.http_bounds import ListenerTally, listener_figures
 from cruise.app.serve.activity import Activity
+from cruise.app.serve.controller import Controller
 from cruise.app.serve.reading_log import percent_of
+from cruise.domain.actions import Outcome
 from cruise.domain.callers import Intervention
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Snapshot, WorkloadRef
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
@@ -36,7 +38,8 @@ class Running:
     """Implements `interfaces.http.view.ApiView`.
 
     `awaited` is what the start waits for, or None once everything is there; `lease` is None where there is no election,
-    `events` where nothing is written to the cluster. `compared` counts what kubelets said of usage.
+    `events` where nothing is written to the cluster. `compared` counts what kubelets said of usage, `controller` makes
+    the passes of the term that runs here.
     """
 
     policy: Policy
@@ -48,6 +51,7 @@ class Running:
     lease: LeaderLease | None = None
     events: InterventionEvents | None = None
     compared: Callable[[], CrossTally] = CrossTally
+    controller: Controller | None = None
     tally: ListenerTally = field(default_factory=ListenerTally)
 
     @property
@@ -86,6 +90,12 @@ class Running:
         """Return the statistics as of their last refresh. Raises Unavailable."""
         known = self.activity.statistics
         return known if known is not None and self.leading else await self.store.read_statistics()
+
+    async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
+        """Put one workload back. Raises Unavailable."""
+        if self.controller is None:
+            raise Unavailable("this process does not lead, and the one that does puts pods back")
+        return await self.controller.revert(namespace, workload)
 
     async def announce(self, intervention: Intervention) -> None:
         """Write an Event about what somebody did, if it can be done while they wait."""

@@ -152,6 +152,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
         controller = controller_of(
             settings, connected, running.policy, solver, hooks, activity=running.activity, shared=shared
         )
+        running.controller = controller
         try:
             await controller.run(asyncio.Event())
         except asyncio.CancelledError:
@@ -160,6 +161,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
                 await _leave(settings, controller)
             raise
         finally:
+            running.controller = None
             running.activity.forget_term()
 
     async with followed(connected.cluster):

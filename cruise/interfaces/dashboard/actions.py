@@ -1,11 +1,12 @@
 """What was done: the audit, who changed cruise itself, and the button that stops every write."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from cruise.domain.actions import Verdict
+from cruise.domain.actions import Reason, Verdict
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.dashboard.headings import parts_around
 from cruise.interfaces.http.controller import MOST_SIFTED, OutcomeLine, outcome_page
@@ -59,11 +60,21 @@ def actions_page(dashboard: Dashboard) -> APIRouter:
             later=later,
             colours=_COLOURS,
             why=lambda line: WORDS[line.why],
+            reverts=_first_of_workloads(lines[offset : offset + _ROWS]),
             interventions=(await intervention_page(view, sight, since, _MOST_INTERVENTIONS)).items,
             paused=await in_time(view.store.paused()),
         )
 
     return routes
+
+
+def _first_of_workloads(lines: Sequence[OutcomeLine]) -> Sequence[int]:
+    """Return the places of the lines that say first that a workload was resized by a pass or after a kill."""
+    first: dict[tuple[str | None, str], int] = {}
+    for place, line in enumerate(lines):
+        if line.action == "resize" and line.verdict == Verdict.DONE and line.workload is not None:
+            first.setdefault((line.namespace, line.workload), place)
+    return [place for place in first.values() if lines[place].why != Reason.REVERTED]
 
 
 def _fits(line: OutcomeLine, text: str, verdict: str) -> bool:

@@ -52,7 +52,7 @@ async def carried_out(
     """Put on record who does what, do it, and tell. Raises Unavailable."""
     done = Intervention(view.now(), caller.name, deed, namespace, workload, detail)
     await in_time(view.store.record_intervention(done))
-    await in_time(change())
+    await change()
     of = {"namespace": namespace, "workload": str(workload)} if workload is not None else {}
     log.info("intervention", caller=caller.name, deed=deed.value, **of, detail=detail)
     await view.announce(done)

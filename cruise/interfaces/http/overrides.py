@@ -101,7 +101,7 @@ def override_routes(view: ApiView) -> APIRouter:
             view,
             caller,
             Deed.PUT_OVERRIDE,
-            lambda: view.store.put_override(namespace, workload, found),
+            lambda: in_time(view.store.put_override(namespace, workload, found)),
             namespace,
             workload,
             detail,
@@ -120,7 +120,7 @@ def override_routes(view: ApiView) -> APIRouter:
             view,
             caller,
             Deed.DELETE_OVERRIDE,
-            lambda: view.store.put_override(namespace, workload, None),
+            lambda: in_time(view.store.put_override(namespace, workload, None)),
             namespace,
             workload,
         )

@@ -30,13 +30,13 @@ def pause_routes(view: ApiView) -> APIRouter:
     @routes.put("", responses=failures(401, 403, 503))
     async def pause(caller: CallerOf) -> Pause:
         """Stop every write to the cluster, also in the middle of a pass."""
-        await carried_out(view, caller, Deed.PAUSE, lambda: view.store.set_paused(True))
+        await carried_out(view, caller, Deed.PAUSE, lambda: in_time(view.store.set_paused(True)))
         return Pause(True)
 
     @routes.delete("", responses=failures(401, 403, 503))
     async def resume(caller: CallerOf) -> Pause:
         """Let writes to the cluster go on, from the next pass on."""
-        await carried_out(view, caller, Deed.RESUME, lambda: view.store.set_paused(False))
+        await carried_out(view, caller, Deed.RESUME, lambda: in_time(view.store.set_paused(False)))
         return Pause(False)
 
     return routes

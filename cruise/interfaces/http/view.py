@@ -1,12 +1,13 @@
 """What the API shows, and how it asks for it."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from cruise.domain.actions import Outcome
 from cruise.domain.callers import Intervention
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Snapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import Unavailable
@@ -50,6 +51,10 @@ class ApiView(Protocol):
 
     async def statistics(self) -> StatisticsTable:
         """Return the statistics as of their last refresh. Raises Unavailable."""
+        ...
+
+    async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
+        """Put one workload back as `runtime.revert.revert_workload` does. Raises Unavailable."""
         ...
 
     async def announce(self, intervention: Intervention) -> None:

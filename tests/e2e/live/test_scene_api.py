@@ -15,6 +15,7 @@ from tests.e2e.live.measured import Measured, measure
 from tests.e2e.live.programs import Running
 from tests.e2e.live.sizes import requests
 from tests.e2e.live.stage import Stage
+from tests.e2e.live.test_scene_revert import passes_of
 
 TOKEN = "correct horse battery staple of 43 bytes"
 FAST = {"pass_interval": "2s"}
@@ -66,6 +67,11 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
         assert {line["pod"] for line in lines if line["verdict"] == "done"} == {db["metadata"]["name"]}
         assert ask(running, "DELETE", override)[0] == 204
         until(lambda: all(requests(web).cpu < 300 for web in stage.pods("web")), "web is sized")
+        back = ask(running, "PUT", f"/api/v1/reverts/{stage.namespace}/Deployment/web")[1]["pods"]
+        assert {one["state"] for one in back} == {"put back"}
+        passes = passes_of(running)
+        until(lambda: passes_of(running) >= passes + 2, "two more passes were made")
+        assert {requests(web).cpu for web in stage.pods("web")} == {700}
         assert ask(running, "GET", "/api/v1/openapi.json")[1]["info"]["title"] == "cruise"
 
 

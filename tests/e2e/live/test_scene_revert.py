@@ -70,8 +70,10 @@ def test_a_cruise_that_goes_on_running_does_not_undo_it(stage: Stage):
         web = until(lambda: next((one for one in stage.pods("web") if requests(one).cpu < 300), None), "web is sized")
         name = web["metadata"]["name"]
         stage.resized(name)
-        done = stage.command("revert", "--yes", "--format", "json").json
-        assert [one["state"] for one in done["pods"] if one["pod"] == name] == ["put back"]
+        of = ("--namespace", stage.namespace, "--workload", "Deployment/web")
+        done = stage.command("revert", "--yes", *of, "--format", "json").json
+        assert (done["workload"], done["paused"]) == ("Deployment/web", False)
+        assert [(one["pod"], one["state"]) for one in done["pods"]] == [(name, "put back")]
         assert requests(stage.resized(name)) == Size(700, 1024)
         passes = passes_of(running)
         stage.mark()
@@ -139,6 +141,12 @@ def test_wrong_inputs_change_nothing(stage: Stage):
     assert "give --yes where no terminal can confirm it" in refused(stage, "revert")
     said = refused(stage, "revert", "--yes", "--namespace", "no-such-place")
     assert "the cluster has no pod in namespace no-such-place" in said
+    elsewhere = refused(stage, "revert", "--yes", "--namespace", stage.namespace, "--workload", "Deployment/wab")
+    assert f"namespace {stage.namespace} has no pod of Deployment/wab; did you mean Deployment/web?" in elsewhere
+    assert "--workload needs --namespace" in refused(stage, "revert", "--yes", "--workload", "Deployment/web")
+    assert "is no KIND/NAME such as Deployment/web" in refused(
+        stage, "revert", "--yes", "--namespace", stage.namespace, "--workload", "web"
+    )
     assert answered(stage, b"n\n") == 1
     assert stage.writes() == []
     assert "not paused" in stage.command("resume").out

@@ -1,6 +1,6 @@
 """A controller's activity on a simulated cluster, as the API looks at them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx
 
+from cruise.domain.actions import Outcome
 from cruise.domain.callers import Intervention
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Snapshot, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.http.api import create_api
@@ -20,6 +21,7 @@ from cruise.interfaces.http.health import AsgiApp
 from cruise.interfaces.http.hosts import hosts
 from cruise.interfaces.http.static_token import StaticToken
 from cruise.runtime.ports import Store
+from cruise.runtime.revert import revert_workload
 from cruise.runtime.sizing.node_pass import NodePass, node_pass
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store.store import MemoryStore
@@ -63,6 +65,9 @@ class Scene:
 
     async def statistics(self) -> StatisticsTable:
         return await self.store.read_statistics()
+
+    async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
+        return await revert_workload(self.world, self.store, self.policy, self.world.now, namespace, workload)
 
     async def announce(self, intervention: Intervention) -> None:
         self.announced.append(intervention)
