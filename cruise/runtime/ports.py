@@ -8,6 +8,7 @@ from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster_hours import ClusterHour
 from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.recommendations import Recommendation
@@ -128,6 +129,12 @@ class Store(Protocol):
 
     async def headroom_scores(self) -> Sequence[DayScores]:
         """Return the scores of all days."""
+
+    async def record_cluster_hour(self, one: ClusterHour) -> None:
+        """Remember the cluster's sums of an hour; the first of an hour stay."""
+
+    async def cluster_hours(self, since_hour: int) -> Sequence[ClusterHour]:
+        """Return the cluster's sums from an hour on, oldest first."""
 
     async def record_oom(self, record: OomRecord) -> bool:
         """Remember a kill; False if the same (pod uid, container, finished_at) is known already."""

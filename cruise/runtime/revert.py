@@ -9,7 +9,7 @@ import structlog
 from cruise.decisions.revert import Sizes, decide_reverts
 from cruise.domain.actions import OriginalSizes, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
-from cruise.domain.cluster import Pod, WorkloadRef
+from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
 from cruise.domain.original_resources import signed_originals
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
@@ -78,6 +78,14 @@ async def revert_workload(
     mode = Mode.OBSERVE if stored.mode is None else min(stored.mode, Mode.OBSERVE)
     await store.put_override(namespace, workload, replace(stored, mode=mode))
     return await revert_pass(cluster, store, policy, now, namespace, workload, writer)
+
+
+def known_sizes(
+    snapshot: Snapshot, stored: Mapping[str, OriginalSizes], signing_keys: Sequence[bytes]
+) -> dict[str, Sizes]:
+    """Return the original sizes that are known, by pod uid."""
+    sizes = {pod.uid: original_sizes_of(pod, stored, signing_keys) for pod in snapshot.pods}
+    return {uid: one for uid, one in sizes.items() if one is not None}
 
 
 def original_sizes_of(pod: Pod, stored: Mapping[str, OriginalSizes], signing_keys: Sequence[bytes]) -> Sizes | None:

@@ -33,6 +33,7 @@ from cruise.domain.actions import (
 from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Deed, Intervention
 from cruise.domain.cluster import ContainerRole, WorkloadRef
+from cruise.domain.cluster_hours import ClusterHour, hour_of
 from cruise.domain.colocation import PodTerm
 from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import (
@@ -833,6 +834,19 @@ async def test_interventions_come_back_newest_first(store):
     assert await store.interventions(NOW + timedelta(seconds=1)) == []
     await store.prune(NOW - timedelta(minutes=30) + RETENTION.interventions)
     assert await store.interventions(NOW - timedelta(days=1)) == [set_, paused]
+
+
+@pytest.mark.smoke
+async def test_the_clusters_hours_come_back_oldest_first_and_the_first_of_an_hour_stays(store):
+    hour = hour_of(NOW)
+    large, middle, small = (Resources(8000 + number, number << 40) for number in range(3))
+    kept = [ClusterHour(hour + at, large, middle, small, Resources(-500, -(1 << 40))) for at in (0, 1, 5)]
+    for one in (kept[2], kept[0], kept[1], replace(kept[1], saved=Resources(1, 1))):
+        await store.record_cluster_hour(one)
+    assert await store.cluster_hours(hour) == kept
+    assert await store.cluster_hours(hour + 1) == kept[1:]
+    await store.prune(kept[1].at + RETENTION.cluster_hours)
+    assert await store.cluster_hours(0) == kept[1:]
 
 
 @pytest.mark.smoke

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store import (
     audit,
+    cluster_hours,
     headroom_scores,
     interventions,
     oom,
@@ -24,6 +25,7 @@ from cruise.adapters.store import (
 )
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.tables import metadata
+from cruise.domain.cluster_hours import hour_of
 from cruise.domain.retention import RETENTION
 
 P = ParamSpec("P")
@@ -61,6 +63,8 @@ class PostgresStore:
     record_sharing = _one_transaction(headroom_scores.record_sharing)
     record_headroom_scores = _one_transaction(headroom_scores.record)
     headroom_scores = _one_transaction(headroom_scores.of_days)
+    record_cluster_hour = _one_transaction(cluster_hours.record)
+    cluster_hours = _one_transaction(cluster_hours.since)
     record_oom = _one_transaction(oom.remember)
     knows_oom = _one_transaction(oom.known)
     oom_records = _one_transaction(oom.finished_since)
@@ -95,6 +99,7 @@ class PostgresStore:
             )
             await peaks.prune(connection, int((now - kept.hourly_peaks).timestamp()) // 3600)
             await headroom_scores.prune(connection, int((now - kept.headroom_scores).timestamp()) // 86400)
+            await cluster_hours.prune(connection, hour_of(now - kept.cluster_hours))
             await oom.prune(connection, now - kept.oom_records)
             await audit.prune(connection, now - kept.outcomes)
             await interventions.prune(connection, now - kept.interventions)

@@ -243,6 +243,18 @@ steering = Table(
     Column("steering", JSONB, nullable=False),
 )
 
+# The cluster's sums by clock hours since the epoch.
+cluster_hour = Table(
+    "cluster_hour",
+    metadata,
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    *(
+        Column(f"{name}_{resource}", BigInteger, nullable=False)
+        for name in ("allocatable", "requested", "used", "saved")
+        for resource in ("cpu_millicores", "memory_bytes")
+    ),
+)
+
 # One row: the oldest schema whose release can use this one as it is.
 schema_promise = Table(
     "schema_promise",

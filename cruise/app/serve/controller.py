@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from cruise.app.serve.activity import Activity
+from cruise.app.serve.hourly_sums import HourlySums
 from cruise.app.serve.jobs import GRACE, Jobs
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.actions import Hold, Outcome
@@ -137,6 +138,7 @@ class Controller:
         )
         self._packer = packer
         self._publication = publication
+        self._sums = HourlySums()
         # A plan that another process has begun is taken up before a new one is made.
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
         self._reading = reading
@@ -223,6 +225,10 @@ class Controller:
         self._packs = False
         return done
 
+    async def keep_history(self) -> None:
+        """Store the cluster's sums, once an hour."""
+        await self._sums.keep(self._store, self.activity)
+
     async def publish(self) -> None:
         """Show the sizes to others, as far as they have changed."""
         statistics = self.activity.statistics
@@ -289,6 +295,7 @@ class Controller:
         jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
         # Half an interval later, so that a pass sees statistics that are young and whole.
         jobs.every(interval, "node pass", self.rightsize, delay=interval / 2)
+        jobs.every(interval, "history", self.keep_history, delay=interval * 5 / 8)
         if self._publication is not None:
             jobs.every(interval, "publication", self.publish, delay=interval * 3 / 4)
 

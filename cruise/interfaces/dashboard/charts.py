@@ -17,7 +17,8 @@ _MOST_ROWS = 24
 class Line:
     """One line: an amount in millicores or bytes at each time, None where it is unknown.
 
-    `role` is one of the names for which the style has a colour: `used`, `requested`, `allocatable`, `limit`, `peak`.
+    `role` is one of the names for which the style has a colour: `used`, `requested`, `allocatable`, `limit`, `peak`,
+    `saved`.
     """
 
     name: str

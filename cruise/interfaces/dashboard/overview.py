@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 from starlette.background import BackgroundTask
 
+from cruise.domain.cluster_hours import ClusterHour, hour_of
 from cruise.domain.policy import Mode
 from cruise.domain.resources import ResourceName
 from cruise.interfaces.dashboard.charts import Chart, Line
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.http.figures import ClusterMoment
+from cruise.interfaces.http.history import SHOWN
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.survey import UNREADABLE
+from cruise.interfaces.http.view import in_time
 from cruise.interfaces.scan.finding_words import RISK_TITLES, why_at_risk
 from cruise.interfaces.scan.html import rooms_of
 
@@ -48,6 +51,7 @@ def overview_page(dashboard: Dashboard) -> APIRouter:
         found = await dashboard.surveys.at_hand()
         seen = await sight.of(risk.namespace for risk in found.risks)
         risks = [risk for risk in found.risks if seen is None or risk.namespace in seen]
+        hours = await in_time(dashboard.view.store.cluster_hours(hour_of(dashboard.view.now() - SHOWN)))
         refreshed_at = dashboard.view.figures().statistics_at
         response = dashboard.page(
             request,
@@ -62,7 +66,8 @@ def overview_page(dashboard: Dashboard) -> APIRouter:
             why=lambda risk: why_at_risk(risk, dashboard.view.now()),
             rooms=rooms_of(found.totals),
             adoption=adoption_of(found.modes),
-            charts=charts_of(dashboard.view.figures().history),
+            hours=hours,
+            charts=charts_of(hours, dashboard.view.figures().history),
         )
         response.background = BackgroundTask(dashboard.surveys.refresh)
         return response
@@ -80,26 +85,23 @@ def adoption_of(pods: Mapping[str, int]) -> Sequence[Adoption]:
     ]
 
 
-def charts_of(history: Sequence[ClusterMoment]) -> Sequence[Chart]:
-    """Return CPU and memory over the passes of this process; none of fewer than two."""
-    if len(history) < 2:
+def charts_of(hours: Sequence[ClusterHour], history: Sequence[ClusterMoment]) -> Sequence[Chart]:
+    """Return CPU and memory by the hour, before there are two by the passes of this process; none of fewer than two."""
+    moments: Sequence[ClusterHour | ClusterMoment] = hours if len(hours) > 1 else history
+    if len(moments) < 2:
         return ()
-    times = [moment.at for moment in history]
     return [
-        Chart(
-            title,
-            resource,
-            times,
-            (
-                Line("allocatable", "allocatable", [moment.allocatable.of(resource) for moment in history]),
-                Line("requested", "requested", [moment.requested.of(resource) for moment in history]),
-                Line(
-                    "used",
-                    "used",
-                    [None if moment.used is None else moment.used.of(resource) for moment in history],
-                    area=True,
-                ),
-            ),
-        )
+        Chart(title, resource, [one.at for one in moments], _lines(moments, resource))
         for title, resource in (("CPU", ResourceName.CPU), ("Memory", ResourceName.MEMORY))
+    ]
+
+
+def _lines(moments: Sequence[ClusterHour | ClusterMoment], resource: ResourceName) -> Sequence[Line]:
+    used = [None if one.used is None else one.used.of(resource) for one in moments]
+    saved = [one.saved.of(resource) for one in moments if isinstance(one, ClusterHour)]
+    return [
+        Line("allocatable", "allocatable", [one.allocatable.of(resource) for one in moments]),
+        Line("requested", "requested", [one.requested.of(resource) for one in moments]),
+        Line("used", "used", used, area=True),
+        *([Line("saved", "saved", saved)] if saved else ()),
     ]

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from cruise import __version__
 from cruise.errors import CruiseError, Throttled
 from cruise.interfaces.http.controller import controller_routes
+from cruise.interfaces.http.history import history_routes
 from cruise.interfaces.http.interventions import intervention_routes
 from cruise.interfaces.http.overrides import override_routes
 from cruise.interfaces.http.packing import packing_routes
@@ -40,6 +41,7 @@ def create_api(view: ApiView, surveys: Surveys | None = None) -> FastAPI:
     )
     api.include_router(controller_routes(view), prefix=PREFIX)
     api.include_router(survey_routes(surveys or Surveys(view)), prefix=PREFIX)
+    api.include_router(history_routes(view), prefix=PREFIX)
     api.include_router(pod_routes(view), prefix=PREFIX)
     api.include_router(override_routes(view), prefix=PREFIX)
     api.include_router(pause_routes(view), prefix=PREFIX)

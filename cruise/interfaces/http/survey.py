@@ -27,7 +27,7 @@ from cruise.interfaces.http.requests import CAMEL, Offset, failures
 from cruise.interfaces.http.sight import Sight, SightOf
 from cruise.interfaces.http.view import ApiView, in_time
 from cruise.interfaces.reasons import in_words
-from cruise.runtime.revert import original_sizes_of
+from cruise.runtime.revert import known_sizes
 from cruise.runtime.sizing.node_pass import NodePass
 
 UNREADABLE = "unreadable"
@@ -107,8 +107,7 @@ class Surveys:
         originals, keys = await in_time(view.store.original_sizes()), await in_time(view.store.signing_keys())
 
         def made() -> Survey:
-            sizes = {pod.uid: original_sizes_of(pod, originals, keys) for pod in done.snapshot.pods}
-            known = {uid: one for uid, one in sizes.items() if one is not None}
+            known = known_sizes(done.snapshot, originals, keys)
             return survey(done, statistics, stored, view.policy, known)
 
         return await asyncio.to_thread(made)

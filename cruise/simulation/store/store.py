@@ -13,6 +13,7 @@ from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarge
 from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.cluster_hours import ClusterHour, hour_of
 from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.resources import ResourceName
@@ -42,6 +43,7 @@ class MemoryStore:
         self._blocks: list[SampleBlock] = []  # by last time
         self._peaks = PeakHours()
         self._scores: dict[tuple[ResourceName, int], DayScores] = {}
+        self._hours: dict[int, ClusterHour] = {}
         self._oom_records: dict[tuple[str, str, datetime], OomRecord] = {}
         self._outcomes: list[Outcome] = []  # by time, as are the evictions among them
         self._evictions: list[Outcome] = []
@@ -100,6 +102,12 @@ class MemoryStore:
 
     async def headroom_scores(self) -> Sequence[DayScores]:
         return list(self._scores.values())
+
+    async def record_cluster_hour(self, one: ClusterHour) -> None:
+        self._hours.setdefault(one.hour, one)
+
+    async def cluster_hours(self, since_hour: int) -> Sequence[ClusterHour]:
+        return [one for hour, one in sorted(self._hours.items()) if hour >= since_hour]
 
     async def record_oom(self, record: OomRecord) -> bool:
         key = (record.pod_uid, record.container, record.finished_at)
@@ -205,6 +213,8 @@ class MemoryStore:
         self._peaks.prune(int((now - kept.hourly_peaks).timestamp()) // 3600)
         scored_since = int((now - kept.headroom_scores).timestamp()) // 86400
         self._scores = {key: one for key, one in self._scores.items() if one.day >= scored_since}
+        first_hour = hour_of(now - kept.cluster_hours)
+        self._hours = {hour: one for hour, one in self._hours.items() if hour >= first_hour}
         self._oom_records = {
             key: record for key, record in self._oom_records.items() if record.finished_at >= now - kept.oom_records
         }

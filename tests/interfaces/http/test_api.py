@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import PostgresStore
 from cruise.interfaces.http.controller import NodePage, NodePlanDocument, OutcomePage, Status
+from cruise.interfaces.http.history import HistoryPage
 from cruise.interfaces.http.overrides import OverridePage
 from cruise.interfaces.http.pause import Pause
 from cruise.interfaces.http.requests import Failure
@@ -108,6 +109,7 @@ async def test_every_answer_is_of_its_documented_shape(api):
         ("/overrides", OverridePage),
         ("/pause", Pause),
         ("/packing", PackingPage),
+        ("/history", HistoryPage),
     ):
         answered = await api.get(path)
         read = TypeAdapter(model).validate_json(answered.content, strict=True, by_alias=True)
@@ -130,6 +132,7 @@ async def test_the_openapi_document_is_whole(api):
     document = await get(api, "/openapi.json")
     assert set(document["paths"]) == {
         "/api/v1/status",
+        "/api/v1/history",
         "/api/v1/nodes",
         "/api/v1/nodes/{name}",
         "/api/v1/pods/{namespace}/{name}",
