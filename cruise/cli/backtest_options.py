@@ -10,6 +10,7 @@ import typer
 from cruise.cli.options import ReportFormat, optional
 
 DAYS, _MOST_DAYS = 14, 366
+_MOST_JOBS = 1024
 _replayed = partial(optional, rich_help_panel="What is replayed")
 _cluster = partial(typer.Option, rich_help_panel="The simulated cluster")
 _report = partial(optional, rich_help_panel="The report")
@@ -81,6 +82,18 @@ RiskOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")]
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=0,
+        max=_MOST_JOBS,
+        help="Replay in so many processes; 0 is one for each core. The answer is the same.",
+        rich_help_panel="Where it is replayed",
+    ),
+]
 WatchNodeOption = Annotated[
     str | None, _report("--watch-node", "NAME", "The node whose time lines the page shows; node-000 by default.")
 ]

@@ -161,11 +161,18 @@ def quiet_logs() -> Iterator[None]:
     """Keep the log of what a command does off standard output, which belongs to its result."""
     import structlog
 
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    silence_logs()
     try:
         yield
     finally:
         structlog.reset_defaults()
+
+
+def silence_logs() -> None:
+    """Keep the log of this process off standard output from now on."""
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def _require_output() -> None:

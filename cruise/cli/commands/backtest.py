@@ -1,5 +1,6 @@
 """`cruise backtest`: what each policy would have made of recorded usage, on simulated nodes."""
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from cruise.cli.backtest_options import (
     HalfName,
     HalfOption,
     HtmlOption,
+    JobsOption,
     NodeCpuOption,
     NodeMemoryOption,
     PolicyOption,
@@ -40,7 +42,7 @@ from cruise.cli.terminal import print_parts, table_console, write_document, writ
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
-    from cruise.backtest.recordings.recording import Recording
+    from cruise.backtest.fleet.sources import Source
     from cruise.backtest.replay.options import ReplayOptions
     from cruise.domain.resources import Resources
     from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
@@ -61,6 +63,7 @@ def backtest(
     arrivals: ArrivalsOption = ArrivalsName.FIRST_SAMPLE,
     risk: RiskOption = 1e-3,
     seed: SeedOption = 0,
+    jobs: JobsOption = 1,
     watch_node: WatchNodeOption = None,
     format: ReportFormatOption = ReportFormat.TABLE,
     html: HtmlOption = None,
@@ -77,7 +80,7 @@ def backtest(
     Examples:
       cruise backtest --trace traces/bitbrains
 
-      cruise backtest --trace traces/* --html report.html
+      cruise backtest --trace traces/* --jobs 0 --html report.html
 
       cruise backtest --trace traces/azure --policy vpa cruise oracle
 
@@ -96,15 +99,16 @@ def backtest(
     if html is not None:
         require_writable(html, "--html")
 
-    from cruise.backtest.recordings.halves import Half
-    from cruise.cli.execution.replay import Replay, read_traces, replay_all
+    from cruise.backtest.fleet.running import Entry
+    from cruise.cli.execution.replay import Replay, replay_here
 
-    replay = Replay(_policies(policy), options, Half(half.value) if half is not None else None, watched)
-    if trace:
-        recordings = read_traces(trace, options)
-    else:
-        recordings = [_read_prometheus(prometheus_url, days or DAYS, now, snapshot, settings, options)]
-    report = BacktestReport(replay_all(recordings, replay), _terms(options, half, settings))
+    replay = Replay(
+        _sources(trace, prometheus_url, days or DAYS, now, snapshot, half, settings, options),
+        [Entry(name, name, options) for name in _policies(policy)],
+        watched,
+        with_time_lines=html is not None or format is ReportFormat.HTML or watched is not None,
+    )
+    report = BacktestReport(replay_here(replay, jobs or _cores()), _terms(options, half, settings))
     if html is not None:
         from cruise.interfaces.backtest.html import backtest_html
 
@@ -179,19 +183,31 @@ def _watched(name: str | None) -> str | None:
     return name
 
 
-def _read_prometheus(
-    url: str | None, days: int, now: str | None, snapshot: str | None, settings: "Settings", options: "ReplayOptions"
-) -> "Recording":
+def _sources(
+    traces: list[Path] | None,
+    url: str | None,
+    days: int,
+    now: str | None,
+    snapshot: str | None,
+    half: HalfName | None,
+    settings: "Settings",
+    options: "ReplayOptions",
+) -> "list[Source]":
+    """Return what is to be read: trace directories, or the days of a Prometheus."""
     from cruise.app.clock import wall_clock
-    from cruise.cli.execution.replay import read_prometheus
+    from cruise.backtest.fleet.sources import PrometheusSource, TraceSource
+    from cruise.backtest.recordings.halves import Half
 
-    end, cluster = parse_time(now) or wall_clock(), None
+    part = Half(half.value) if half is not None else None
+    if traces:
+        return [TraceSource(directory, options.pass_seconds, part) for directory in traces]
     prometheus = replace(settings.prometheus(url), plausible=options.policy.rules.plausible)
-    if snapshot is not None:
-        from cruise.cli.inputs.files import load_snapshot
+    end = parse_time(now) or wall_clock()
+    return [PrometheusSource(prometheus, days, end, options.pass_seconds, snapshot, part)]
 
-        cluster = load_snapshot(snapshot)
-    return read_prometheus(prometheus, days, end, cluster, options)
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _terms(options: "ReplayOptions", half: HalfName | None, settings: "Settings") -> "ReplayTerms":

@@ -2,16 +2,23 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 import yaml
 
+from cruise.backtest.fleet.running import Entry
 from cruise.backtest.policies.policies import POLICIES
+from cruise.backtest.replay.options import ReplayOptions
 from cruise.cli import main
+from cruise.cli.execution.replay import Replay, replay_here
 from cruise.cli.several import repeat_options
+from cruise.errors import Unavailable
 from tests.cli.terminal import completions, on_terminal
 from tests.cli.test_cli import alone, refusal, run
 
@@ -97,6 +104,32 @@ def test_several_traces_are_a_list_however_they_are_given(capsys, tmp_path, join
     first, second = (str(write_trace(tmp_path / name)) for name in ("one", "two"))
     given = ["--trace", first, second] if joined else ["--trace", first, "--trace", second]
     assert [one["trace"] for one in answer(capsys, *given)["traces"]] == ["one", "two"]
+
+
+def test_two_processes_give_the_same_bytes(capsys, tmp_path):
+    traces = [str(write_trace(tmp_path / name)) for name in ("one", "two")]
+    answers = []
+    for jobs in ("1", "2"):
+        assert main(["backtest", "--trace", *traces, "--policy", *QUICK, "--jobs", jobs, "--format", "json"]) == 0
+        answers.append(capsys.readouterr())
+    assert answers[0] == answers[1]
+    assert answers[0].err == ""
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """A recording that ends the process that reads it, as the kernel does where memory is short."""
+
+    label: str = "deadly"
+
+    def read(self, on_progress, say):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_is_one_line():
+    wanted = Replay([Deadly()], [Entry("vpa", "vpa", ReplayOptions())], None, with_time_lines=False)
+    with pytest.raises(Unavailable, match=r"a worker process died, .* fewer --jobs"):
+        replay_here(wanted, 2)
 
 
 def test_half_of_the_series_by_name(capsys, trace):
@@ -295,6 +328,13 @@ def test_help_has_examples_groups_and_every_policy():
     for group in ("What is replayed", "The simulated cluster", "The report"):
         assert f"─ {group} ─" in shown
     assert [name for name in POLICIES if not re.search(rf"\b{name}\b", shown)] == []
+
+
+def test_progress_of_two_processes_is_one(trace):
+    command = [sys.executable, "-m", "cruise", "backtest", "--trace", trace, "--policy", *QUICK, "--format", "json"]
+    output, seen = on_terminal([*command, "--jobs", "2"])
+    assert json.loads(output)["trace"] == "shop-a"
+    assert b"shop-a: " in seen
 
 
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(trace):
