@@ -8,6 +8,7 @@ from types import MappingProxyType
 from cruise.backtest.baselines.as_requested import AsRequested
 from cruise.backtest.baselines.autopilot.autopilot import Autopilot
 from cruise.backtest.baselines.cruisekube.cruisekube import CruiseKube
+from cruise.backtest.baselines.eks.eks import Eks
 from cruise.backtest.baselines.oracle import Oracle
 from cruise.backtest.baselines.vpa.vpa import Vpa
 from cruise.backtest.policies.node_passes import CruisePasses
@@ -50,6 +51,7 @@ POLICIES: Mapping[str, Callable[[Recording, ReplayOptions], ReplayPolicy]] = Map
         "vpa": Vpa,
         "cruisekube": CruiseKube,
         "autopilot": Autopilot,
+        "eks": Eks,
         "cruise": _cruise("cruise", lambda options: options.policy),
         "cruise-shared-max": _cruise("cruise-shared-max", lambda options: _as_designed(options.policy)),
         "cruise-joint-peak": _cruise(

@@ -9,6 +9,7 @@ ORDER = [
     "vpa",
     "cruisekube",
     "autopilot",
+    "eks",
     "cruise",
     "cruise-shared-max",
     "cruise-joint-peak",

@@ -1,0 +1,1 @@
+"""EKS Auto Mode's resource optimisation, as far as it is documented."""
