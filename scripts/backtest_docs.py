@@ -18,7 +18,8 @@ _COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
     ("OOM kills / 1,000 c·d", lambda policy: _rate(policy["memory"]["oomPer1000ContainerDays"])),
     ("resizes / c·d", lambda policy: _rate(policy["resizesPerContainerDay"])),
     ("reversed %", lambda policy: _percent(policy["resizeReversalShare"])),
-    ("evictions / 1,000 p·d", lambda policy: _rate(policy["evictionsPer1000PodDays"])),
+    ("own evictions / 1,000 p·d", lambda policy: _rate(policy["ownEvictionsPer1000PodDays"])),
+    ("moves / 1,000 p·d", lambda policy: _rate(policy["consolidationMovesPer1000PodDays"])),
     ("nodes mean", lambda policy: _rate(policy["nodesMean"])),
     ("peak", lambda policy: f"{policy['nodesPeak']:,}"),
 )

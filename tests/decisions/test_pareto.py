@@ -20,6 +20,7 @@ def scores(draw):
             (of_memory, 0.0, 0.0) if has_memory else None,
             oom=draw(SHARES),
             evictions=draw(SHARES),
+            moves=0.0,
             nodes_mean=draw(SHARES),
         )
     return rows
@@ -98,3 +99,11 @@ def test_the_usual_figures():
         "autopilot": "cruise",
         "cruise-joint-peak": "cruise",
     }
+
+
+def test_moves_of_consolidation_are_held_against_nobody():
+    rows = {
+        "vpa": make_score("vpa", evictions=20.0, moves=0.0, nodes_mean=9.0),
+        "cruise": make_score("cruise", evictions=700.0, moves=690.0, nodes_mean=8.0),
+    }
+    assert find_dominated(rows) == {"vpa": "cruise"}

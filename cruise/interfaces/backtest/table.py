@@ -27,10 +27,10 @@ _HEADINGS = (
     ("RESIZES\n/C·D", "RESIZ\n/day"),
     ("REVERSED\n%", ""),
     ("EVICTIONS\n/1,000 P·D", "EVICT\n/1k"),
-    ("\nOWN", ""),
+    ("MOVES\n/1,000 P·D", "MOVES\n/1k"),
     ("NODES\nMEAN", "NODES\nMEAN"),
-    ("\nPEAK", "\nPEAK"),
-    ("\nBY REQ.", "\nREQ."),
+    ("\nPEAK", ""),
+    ("\nBY REQ.", ""),
 )
 
 
@@ -89,8 +89,8 @@ def figures(score: PolicyScore) -> Sequence[str]:
         rate_text(score.oom_per_1000_container_days) if memory is not None else _UNKNOWN,
         rate_text(score.resizes_per_container_day),
         percent_text(score.resize_reversal_share),
-        rate_text(score.evictions_per_1000_pod_days),
         rate_text(score.own_evictions_per_1000_pod_days),
+        rate_text(score.moves_per_1000_pod_days),
         rate_text(score.nodes_mean),
         f"{score.nodes_peak:,}",
         rate_text(score.nodes_mean_by_requests) if score.nodes_mean_by_requests is not None else _UNKNOWN,

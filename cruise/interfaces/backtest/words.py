@@ -12,9 +12,10 @@ DEFINITIONS = (
     "Slack: the share of what was requested that was not used. Starved: the share of container-minutes in which a "
     "container used more CPU than it requested while its node's use was over its allocatable. Short: the share of "
     "nodes' intervals in which use passed the requests. Kills are for 1,000 container-days (C·D), resizes for one, "
-    "evictions for 1,000 pod-days (P·D); reversed are the resizes that undo the one before. Evictions are the policy's "
-    "own and the moves of consolidation, which empties a node where its pods have room elsewhere as they would be "
-    "created; nodes by requests (req.): the mean where it judges by the requests that they have."
+    "evictions for 1,000 pod-days (P·D); reversed are the resizes that undo the one before. Evictions are those that "
+    "the policy wanted; moves are the evictions of consolidation, which empties a node where its pods have room "
+    "elsewhere as they would be created; nodes by requests: the mean where it judges by the requests that they "
+    "have."
 )
 _INSTALLED, _BEFORE = "cruise", "as-requested"
 
