@@ -77,12 +77,12 @@ class Cluster:
         object.__setattr__(self, "container_count", containers)
 
 
-def generate_cluster(node_count: int, seed: int = 1) -> Cluster:
+def generate_cluster(node_count: int, seed: int = 1, pods_per_node: int = PODS_PER_NODE) -> Cluster:
     """Lay out a cluster: every node has its DaemonSet pods, the others are dealt round."""
     draw = random.Random(seed)
     nodes = tuple(f"node-{index:05d}" for index in range(node_count))
     workloads = [_daemon_set(name, nodes, draw) for name in _DAEMON_SETS]
-    left = node_count * (PODS_PER_NODE - len(_DAEMON_SETS))
+    left = node_count * (pods_per_node - len(_DAEMON_SETS))
     namespaces = [f"team-{index:03d}" for index in range(max(2, node_count // 12))]
     places = _deal(nodes, draw)
     index = 0

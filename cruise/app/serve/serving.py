@@ -39,6 +39,7 @@ from cruise.interfaces.dashboard.sessions import Sessions
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.gate import GateRules, gated
 from cruise.interfaces.http.health import AsgiApp, health_app
+from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import ApiView
 from cruise.runtime.packing.packing_pass import Solver
@@ -89,9 +90,9 @@ def pages_and_api(
     view: ApiView, rules: GateRules, ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes]
 ) -> AsgiApp:
     """Return all that is served over HTTP, behind its gate."""
-    surveys = Surveys(view)
-    api = create_api(view, surveys)
-    front = add_dashboard(api, view, surveys, Sessions(time.monotonic), rules.authority)
+    surveys, explanations = Surveys(view), Explanations(view)
+    api = create_api(view, surveys, explanations)
+    front = add_dashboard(api, view, surveys, explanations, Sessions(time.monotonic), rules.authority)
     return gated(health_app(ready, metrics, api), replace(rules, front=front))
 
 

@@ -125,6 +125,20 @@ class Explanation:
     claimed: Claimed = UNCLAIMED
 
 
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """A cluster sized as a node pass sizes it, on which its pods are explained; `sized` is None where no node was."""
+
+    snapshot: Snapshot
+    statistics: StatisticsTable
+    policy: Policy
+    now: datetime
+    refused: Mapping[str, RefusedTarget]
+    headroom: Headroom
+    eligibility: Eligibility
+    sized: SizedNodes | None
+
+
 def explain(
     pod: Pod,
     snapshot: Snapshot,
@@ -141,12 +155,64 @@ def explain(
 
     `earlier` is what the pass before saw.
     """
+    is_there = any(node.name == pod.node for node in snapshot.nodes)
+    # Where pods can go, what room is promised there and what quotas leave depends on the pods of other nodes.
+    nodes = frozenset({pod.node or ""}) if not is_there or not policy.rules.careful_evictions else None
+    basis = basis_of(
+        snapshot,
+        statistics,
+        policy,
+        now,
+        stored=stored,
+        refused=refused,
+        headroom=headroom,
+        earlier=earlier,
+        nodes=nodes if is_there else frozenset(),
+    )
+    return explain_on(basis, pod)
+
+
+def basis_of(
+    snapshot: Snapshot,
+    statistics: StatisticsTable,
+    policy: Policy,
+    now: datetime,
+    *,
+    stored: StoredOverrides | None = None,
+    refused: Mapping[str, RefusedTarget] | None = None,
+    headroom: Headroom = SHARED_MAX,
+    earlier: Earlier = SAME_AGAIN,
+    nodes: frozenset[str] | None = None,
+) -> Basis:
+    """Size a snapshot, or some of its `nodes`, as `explain` has it; this takes the work of a node pass."""
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
+    sized = (
+        size_snapshot(
+            snapshot,
+            eligibility,
+            statistics,
+            policy,
+            now,
+            refused=refused,
+            nodes=nodes,
+            headroom=headroom,
+            earlier=earlier,
+            replacements=replacements,
+        )
+        if nodes is None or nodes
+        else None
+    )
+    return Basis(snapshot, statistics, policy, now, refused or {}, headroom, eligibility, sized)
+
+
+def explain_on(basis: Basis, pod: Pod) -> Explanation:
+    """Explain one pod of a basis's snapshot."""
+    snapshot, statistics, policy, eligibility = basis.snapshot, basis.statistics, basis.policy, basis.eligibility
     statements = eligibility.statements_of(pod)
     guidance = eligibility.guidance_of(pod)
     known = guidance if isinstance(guidance, Guidance) else None
-    node = next((node for node in snapshot.nodes if node.name == pod.node), None)
-    if node is None:
+    rooms = [] if basis.sized is None else [room for room in basis.sized.rooms if room.node.name == pod.node]
+    if basis.sized is None or not rooms:
         nodes = NodeIndex(snapshot.known_nodes)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         admission = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
@@ -161,21 +227,8 @@ def explain(
             admission=admission,
             claimed=eligibility.claimed(pod),
         )
-    # Where pods can go, what room is promised there and what quotas leave depends on the pods of other nodes.
-    whole = size_snapshot(
-        snapshot,
-        eligibility,
-        statistics,
-        policy,
-        now,
-        refused=refused,
-        nodes=None if policy.rules.careful_evictions else frozenset({node.name}),
-        headroom=headroom,
-        earlier=earlier,
-        replacements=replacements,
-    )
-    found = replace(whole, rooms=[room for room in whole.rooms if room.node.name == node.name])
-    [plan] = plans_of(found, policy, refused or {}, now)
+    found = replace(basis.sized, rooms=rooms)
+    [plan] = plans_of(found, policy, basis.refused, basis.now)
     own = next((at for at, one in enumerate(found.sized.columns.candidates.pods) if one.pod is pod), None)
     name = (pod.namespace, pod.name)
     resize = next((one for one in plan.resize if (one.namespace, one.pod) == name), None)
@@ -191,7 +244,7 @@ def explain(
         ranking=eligibility.evictability.ranking_of(pod, known) if known is not None else None,
         unmovable=eligibility.evictability.why_protected(pod),
         hold=hold,
-        node=_node(plan, found, headroom),
+        node=_node(plan, found, basis.headroom),
         steps=steps_of(found.sized, own, statistics, items) if own is not None and sized else (),
         held=() if sized else _held(pod, statistics),
         resize=resize,

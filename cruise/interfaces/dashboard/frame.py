@@ -25,6 +25,7 @@ from cruise.interfaces.amounts import (
 )
 from cruise.interfaces.dashboard.assets import asset_names
 from cruise.interfaces.dashboard.sessions import Sessions
+from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.page_template import page_template
@@ -64,6 +65,7 @@ class Dashboard:
     view: ApiView
     surveys: Surveys
     sessions: Sessions
+    explanations: Explanations
     menu: Sequence[Page] = ()
     signs_in: bool = False
 

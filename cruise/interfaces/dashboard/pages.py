@@ -11,6 +11,7 @@ from cruise.interfaces.dashboard.front import DashboardFront
 from cruise.interfaces.dashboard.sessions import Sessions
 from cruise.interfaces.dashboard.signing_in import signing_in_routes
 from cruise.interfaces.http.gate import Authority
+from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import ApiView
 
@@ -18,10 +19,15 @@ MENU = (overview.PAGE, workloads.PAGE, nodes.PAGE, pending.PAGE, actions.PAGE, p
 
 
 def add_dashboard(
-    api: FastAPI, view: ApiView, surveys: Surveys, sessions: Sessions, authority: Authority | None
+    api: FastAPI,
+    view: ApiView,
+    surveys: Surveys,
+    explanations: Explanations,
+    sessions: Sessions,
+    authority: Authority | None,
 ) -> DashboardFront:
     """Add all pages to the API, and return what the gate before both goes by."""
-    dashboard = with_menu(Dashboard(view, surveys, sessions, signs_in=authority is not None), MENU)
+    dashboard = with_menu(Dashboard(view, surveys, sessions, explanations, signs_in=authority is not None), MENU)
     for routes in (
         overview.overview_page(dashboard),
         workloads.workloads_page(dashboard),

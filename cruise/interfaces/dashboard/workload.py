@@ -19,7 +19,6 @@ from cruise.interfaces.dashboard.rich_html import html_of
 from cruise.interfaces.explain.text import explanation_text
 from cruise.interfaces.export.patches import patch_of, yaml_text
 from cruise.interfaces.export.report import why_left
-from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.requests import Kind, Name, Namespace
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.workload import WorkloadHistory, template_of, workload_history
@@ -43,7 +42,6 @@ def workload_page(dashboard: Dashboard) -> APIRouter:
     """Return the routes of one workload: the page, and the part of it that explains a pod."""
     routes = APIRouter(prefix="/workloads", include_in_schema=False, route_class=dashboard.route())
     view = dashboard.view
-    explanations = Explanations(view)
 
     @routes.get("/{namespace}/{kind}/{name}")
     async def workload(
@@ -78,7 +76,7 @@ def workload_page(dashboard: Dashboard) -> APIRouter:
         found = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, pod)), None)
         if found is None:
             raise HTTPException(404, f"there is no pod {namespace}/{pod}")
-        explanation = await explanations.of(found, snapshot)
+        explanation = await dashboard.explanations.of(found, snapshot)
         words = html_of(explanation_text(explanation, view.policy, view.now()))
         pods = [one for one in snapshot.pods if (one.namespace, one.workload_name) == (namespace, found.workload_name)]
         template = await template_of(view, snapshot, pods)

@@ -16,7 +16,7 @@ from cruise.interfaces.http.interventions import intervention_routes
 from cruise.interfaces.http.overrides import override_routes
 from cruise.interfaces.http.packing import packing_routes
 from cruise.interfaces.http.pause import pause_routes
-from cruise.interfaces.http.pods import pod_routes
+from cruise.interfaces.http.pods import Explanations, pod_routes
 from cruise.interfaces.http.reverts import revert_routes
 from cruise.interfaces.http.survey import Surveys, survey_routes
 from cruise.interfaces.http.view import ApiView
@@ -24,10 +24,10 @@ from cruise.interfaces.http.view import ApiView
 PREFIX = "/api/v1"
 
 
-def create_api(view: ApiView, surveys: Surveys | None = None) -> FastAPI:
+def create_api(view: ApiView, surveys: Surveys | None = None, explanations: Explanations | None = None) -> FastAPI:
     """Return the API of one controller, which looks at `view` anew at each request; it stands behind a gate.
 
-    `surveys` are shared with who else reads them.
+    `surveys` and `explanations` are shared with who else reads them.
     """
     api = FastAPI(
         title="cruise",
@@ -42,7 +42,7 @@ def create_api(view: ApiView, surveys: Surveys | None = None) -> FastAPI:
     api.include_router(controller_routes(view), prefix=PREFIX)
     api.include_router(survey_routes(surveys or Surveys(view)), prefix=PREFIX)
     api.include_router(history_routes(view), prefix=PREFIX)
-    api.include_router(pod_routes(view), prefix=PREFIX)
+    api.include_router(pod_routes(view, explanations or Explanations(view)), prefix=PREFIX)
     api.include_router(override_routes(view), prefix=PREFIX)
     api.include_router(pause_routes(view), prefix=PREFIX)
     api.include_router(packing_routes(view), prefix=PREFIX)

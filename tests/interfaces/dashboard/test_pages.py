@@ -17,6 +17,7 @@ from cruise.interfaces.dashboard.sessions import COOKIE, Sessions
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.gate import GateRules, gated
 from cruise.interfaces.http.hosts import hosts
+from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.survey import Surveys
 from tests.interfaces.http.api_scene import Scene, busy_scene
 
@@ -44,9 +45,9 @@ class Roles:
 @asynccontextmanager
 async def browser(scene: Scene, *, known: bool = False) -> AsyncIterator[httpx.AsyncClient]:
     """A browser at the scene's dashboard, where callers are known or reads are open."""
-    surveys, authority = Surveys(scene), Roles() if known else None
-    api = create_api(scene, surveys)
-    front = add_dashboard(api, scene, surveys, Sessions(lambda: 0.0), authority)
+    surveys, explanations, authority = Surveys(scene), Explanations(scene), Roles() if known else None
+    api = create_api(scene, surveys, explanations)
+    front = add_dashboard(api, scene, surveys, explanations, Sessions(lambda: 0.0), authority)
     app = gated(api, GateRules(authority, hosts(["cruise"]), reads_open=not known, front=front))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://cruise") as client:
         yield client

@@ -1,0 +1,244 @@
+"""The dashboard and the API over 5,000 nodes and 20,000 workloads in a real store, and what readers cost a pass."""
+
+import asyncio
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import httpx
+
+from benchmarks.snapshot_generator import generate_cluster, write_snapshot, write_usage
+from benchmarks.table import Row
+from cruise.adapters.files import load_snapshot, load_usage
+from cruise.adapters.store import PostgresStore, open_store
+from cruise.app.serve.activity import Activity
+from cruise.app.serve.serving import pages_and_api
+from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
+from cruise.domain.annotations import Overrides
+from cruise.domain.callers import Intervention
+from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.cluster_hours import ClusterHour, hour_of
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import Resources
+from cruise.domain.sizes import spec_targets
+from cruise.domain.usage import StatisticsTable
+from cruise.interfaces.http.figures import ControllerFigures
+from cruise.interfaces.http.gate import GateRules
+from cruise.runtime.sizing.node_pass import NodePass, node_pass
+from cruise.simulation.cluster.cluster import SimulatedCluster
+
+NAME = "pages"
+NODES, PODS_PER_NODE = 5000, 34
+PAGE_SECONDS, API_SECONDS = 1.0, 0.1
+_TIMES, _TIMES_EXPLAINED = 100, 5
+_OVERRIDES, _LINES = 500, 20_000
+_PASSES = 3
+
+
+class StillCluster(SimulatedCluster):
+    """A cluster that shows one snapshot for ever; nothing is written to it in mode observe."""
+
+    def __init__(self, snapshot: Snapshot, now: datetime) -> None:
+        super().__init__((), (), now)
+        self._shown = snapshot
+
+    async def snapshot(self) -> Snapshot:
+        """Return the one snapshot."""
+        return self._shown
+
+
+@dataclass(slots=True)
+class View:
+    """Implements `interfaces.http.view.ApiView`."""
+
+    cluster: StillCluster
+    store: PostgresStore
+    table: StatisticsTable
+    at: datetime
+    policy: Policy = Policy(mode=Mode.OBSERVE)
+    activity: Activity = field(default_factory=Activity)
+
+    def now(self) -> datetime:
+        """Return the one time."""
+        return self.at
+
+    def figures(self) -> ControllerFigures:
+        """Return what there is to tell of the passes."""
+        return self.activity.figures(self.policy.mode, True, 0.0)
+
+    def last_pass(self) -> NodePass | None:
+        """Return the last pass."""
+        return self.activity.node_pass
+
+    async def snapshot(self) -> Snapshot:
+        """Return the cluster."""
+        return await self.cluster.snapshot()
+
+    async def statistics(self) -> StatisticsTable:
+        """Return the statistics."""
+        return self.table
+
+    async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
+        """Put nothing back."""
+        return ()
+
+    async def announce(self, intervention: Intervention) -> None:
+        """Tell nobody."""
+
+    async def pass_once(self) -> None:
+        """Make a node pass."""
+        done = await node_pass(self.cluster, self.store, self.policy, self.at)
+        self.activity.statistics, self.activity.refreshed_at = self.table, self.at
+        self.activity.add_pass(done, self.policy.max_age)
+
+
+def run() -> list[Row]:
+    """Measure on one core."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    return measure(NODES)
+
+
+def measure(nodes: int) -> list[Row]:
+    """Fill a store, make a pass, and read everything there is to read."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        return asyncio.run(_measured(Path(directory), nodes))
+
+
+async def _measured(directory: Path, nodes: int) -> list[Row]:
+    files = directory / "snapshot.json", directory / "usage.json"
+    made = generate_cluster(nodes, pods_per_node=PODS_PER_NODE)
+    write_snapshot(made, files[0], pretty=False)
+    write_usage(made, files[1])
+    size = f"{nodes:,} nodes, {made.pod_count:,} pods of {len(made.workloads):,} workloads"
+    del made
+    snapshot = load_snapshot(str(files[0]))
+    table, now = load_usage(str(files[1]), snapshot)
+    async with open_store(None, directory / "store", print) as store:
+        view = View(StillCluster(snapshot, now), store, table, now)
+        await _fill(view)
+        await view.pass_once()
+        gc.collect()
+        gc.freeze()
+        app = pages_and_api(view, GateRules(), list, bytes)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
+            return [
+                *await _pages(client, view, size),
+                *await _routes(client, view),
+                *await _passes_read(client, view),
+            ]
+
+
+async def _fill(view: View) -> None:
+    """Put into the store what a cluster of this size has after some weeks."""
+    pods = view.cluster._shown.pods
+    await view.store.write_statistics(view.table)
+    originals = [OriginalSizes(pod.uid, pod.namespace, pod.name, spec_targets(pod), view.at) for pod in pods]
+    for first in range(0, len(originals), 5000):
+        await view.store.remember_original_sizes(originals[first : first + 5000])
+    workloads = sorted({(pod.namespace, pod.workload) for pod in pods if pod.workload is not None})
+    for namespace, workload in workloads[:_OVERRIDES]:
+        await view.store.put_override(namespace, workload, Overrides(headroom_factor=1.5))
+    await view.pass_once()
+    done = view.activity.node_pass
+    assert done is not None
+    resizes = [one for plan in done.plans for one in plan.resize][:_LINES]
+    times = [view.at - timedelta(seconds=back) for back in range(len(resizes))]
+    await view.store.record_outcomes(
+        [Outcome(at, one, Verdict.DONE, Reason.RIGHTSIZED) for at, one in zip(times, resizes, strict=True)]
+    )
+    amount = Resources(10**6, 1 << 40)
+    for back in range(720):
+        await view.store.record_cluster_hour(ClusterHour(hour_of(view.at) - back, amount, amount, amount, amount))
+
+
+async def _read(client: httpx.AsyncClient, path: str) -> tuple[float, float]:
+    """Seconds of the clock and of the processor until an answer is whole."""
+    clock, processor = time.perf_counter(), time.process_time()
+    answer = await client.get(path)
+    assert answer.status_code == 200, (path, answer.text[:400])
+    return time.perf_counter() - clock, time.process_time() - processor
+
+
+async def _pages(client: httpx.AsyncClient, view: View, size: str) -> list[Row]:
+    pod = next(one for one in view.cluster._shown.pods if one.workload is not None)
+    here = f"{pod.namespace}/{pod.workload}"
+    processor = time.process_time()
+    while (await client.get("/")).status_code == 503:
+        await asyncio.sleep(0)
+    rows = [Row(NAME, f"{size}: adding up a pass, once", time.process_time() - processor, "s CPU")]
+    for name, path in (
+        ("overview", "/"),
+        ("workloads by share", "/workloads"),
+        ("workloads by name, far down", "/workloads?sort=name&up=true&offset=10000"),
+        ("workloads found", "/workloads?text=app-000"),
+        ("one workload", f"/workloads/{here}"),
+        ("its explanation and patch", f"/workloads/{here}/why/{pod.name}"),
+        ("the same once more", f"/workloads/{here}/why/{pod.name}"),
+        ("nodes", "/nodes"),
+        ("one node", f"/nodes/{pod.node}"),
+        ("pending", "/pending"),
+        ("actions", "/actions?period=30d"),
+        ("policies", "/policies"),
+        ("policy of one workload", f"/policies/{here}"),
+        ("health", "/health"),
+    ):
+        clock, _ = await _read(client, path)
+        rows.append(Row(NAME, f"page: {name}", clock, "s", f"{PAGE_SECONDS:g} s wanted", clock / PAGE_SECONDS))
+    return rows
+
+
+async def _routes(client: httpx.AsyncClient, view: View) -> list[Row]:
+    pods = [one for one in view.cluster._shown.pods if one.workload is not None]
+    rows = []
+    for path, times in (
+        *((one, _TIMES) for one in ("status", "overview", "workloads", "workloads?sort=name&offset=10000")),
+        *((one, _TIMES) for one in ("nodes?limit=50", f"nodes/{pods[0].node}", "outcomes", "history")),
+        *((one, _TIMES) for one in ("overrides", "interventions", "pause", "packing")),
+        ("pods/POD", _TIMES_EXPLAINED),
+    ):
+        seconds = []
+        for turn in range(times):
+            pod = pods[turn * 997 % len(pods)]
+            seconds.append((await _read(client, f"/api/v1/{path.replace('POD', f'{pod.namespace}/{pod.name}')}"))[0])
+        longest = sorted(seconds)[-(-99 * times // 100) - 1]
+        beside = f"{API_SECONDS * 1000:g} ms wanted"
+        rows.append(
+            Row(NAME, f"GET /api/v1/{path}, p99 of {times}", longest * 1000, "ms", beside, longest / API_SECONDS)
+        )
+    return rows
+
+
+async def _passes_read(client: httpx.AsyncClient, view: View) -> list[Row]:
+    """The processor time of passes while somebody turns pages, less that of the pages, beside passes alone."""
+    paths = ("/", "/workloads", "/nodes", "/actions", "/health")
+    processor = time.process_time()
+    for _ in range(_PASSES):
+        await view.pass_once()
+    alone = (time.process_time() - processor) / _PASSES
+    for path in paths:
+        await _read(client, path)
+    pages = sum([(await _read(client, path))[1] for path in paths])
+    known, begun, whole = view.activity.node_pass, 0, 0.0
+    for _ in range(_PASSES):
+        processor = time.process_time()
+        passing = asyncio.ensure_future(view.pass_once())
+        # A person turns a page a second at most; here all pages are read while a pass lasts.
+        for path in paths:
+            await _read(client, path)
+            begun += 1
+        await passing
+        whole += time.process_time() - processor - pages
+        # Adding the new pass up is for readers, and measured above.
+        view.activity.node_pass = known
+    reading = whole / _PASSES
+    return [
+        Row(NAME, "a pass that observes, nobody reading", alone, "s CPU"),
+        Row(NAME, "the same while every page is read", reading, "s CPU", "nobody reading", reading / alone),
+    ]
