@@ -85,7 +85,8 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         ),
         "kubelet_access": (
             "`direct` asks kubelets at their nodes' InternalIP with the right to `nodes/metrics`. `node-proxy` goes "
-            "through the API server, with the right to `nodes/proxy`, which is nearly root on every node."
+            "through the API server, with the right to `nodes/proxy`, which without `deploy/policies.yaml` is nearly "
+            "root on every node."
         ),
         "kubelet_endpoint": (
             "`resource` is a small part of what `cadvisor` tells, without pressure: for thousands of nodes."

@@ -93,7 +93,7 @@ class ControlPlane:
 
     @property
     def webhook_client_ca_file(self) -> Path:
-        """The authority that vouches for the API server where it calls webhooks; its name there is `API_SERVER`."""
+        """The authority that vouches for the API server at webhooks and kubelets; its name there is `API_SERVER`."""
         assert self._webhook_clients is not None, "the control plane is not running"
         return self._webhook_clients
 
@@ -197,7 +197,7 @@ class ControlPlane:
         self._directory = None
 
     def _write_client_certificate(self) -> None:
-        """Give the API server a certificate to show to webhooks."""
+        """Give the API server a certificate to show to webhooks and kubelets."""
         authority = ClientAuthority(self.directory, "webhook-clients")
         self._webhook_clients = authority.file
         write_admission(self.directory, authority.client(API_SERVER))

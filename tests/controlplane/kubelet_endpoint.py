@@ -1,9 +1,13 @@
-"""The port of kubelets: their metrics over TLS, for callers whom a real API server knows and lets read them."""
+"""The port of kubelets: their metrics over TLS, for callers whom a real API server knows and lets read them.
+
+The API server itself shows a certificate, as it does to every kubelet, and may read all.
+"""
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 from tests.client_certificates import ClientFiles
@@ -14,10 +18,13 @@ Tell = Callable[[str, str], bytes | None]
 
 
 @contextmanager
-def kubelet_endpoint(api: Api, names: Mapping[str, str], files: Mapping[str, ClientFiles], tell: Tell) -> Iterator[int]:
+def kubelet_endpoint(
+    api: Api, names: Mapping[str, str], files: Mapping[str, ClientFiles], client_ca: Path, tell: Tell
+) -> Iterator[int]:
     """Answer for the nodes `names`, by loopback address, with their certificates; yields the port.
 
-    As kubelets do by default, it asks the API server who shows a token, and whether they may get nodes/metrics.
+    As kubelets do by default, it asks the API server who shows a token, and whether they may get nodes/metrics. Whom
+    `client_ca` vouches for may.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -25,7 +32,8 @@ def kubelet_endpoint(api: Api, names: Mapping[str, str], files: Mapping[str, Cli
 
         def do_GET(self) -> None:
             address = self.connection.getsockname()[0]
-            code = _refusal(api, self.headers.get("Authorization", ""), names[address])
+            vouched = bool(self.connection.getpeercert())
+            code = 200 if vouched else _refusal(api, self.headers.get("Authorization", ""), names[address])
             body = tell(address, self.path) if code == 200 else b"no\n"
             self.send_response(code if body is not None else 404)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -45,6 +53,8 @@ def kubelet_endpoint(api: Api, names: Mapping[str, str], files: Mapping[str, Cli
             port = server.server_address[1]
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             tls.load_cert_chain(files[address].certificate, files[address].key)
+            tls.verify_mode = ssl.CERT_OPTIONAL
+            tls.load_verify_locations(client_ca)
             server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
             server.daemon_threads = True
             servers.append(server)

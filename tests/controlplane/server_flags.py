@@ -82,6 +82,10 @@ def api_server_command(directory: Path, ports: Ports, flags: Flags) -> list[str]
         "--audit-log-mode=blocking",
         "--audit-log-maxsize=100000",
         f"--admission-control-config-file={_admission_file(directory)}",
+        # How it is known to kubelets, whose certificates it does not verify by default either.
+        f"--kubelet-client-certificate={directory / 'kube-apiserver.crt'}",
+        f"--kubelet-client-key={directory / 'kube-apiserver.key'}",
+        "--kubelet-preferred-address-types=InternalIP",
         *flags.gates,
         *flags.api_server,
     ]

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from cruise.domain.cross_check import CrossTally
 from cruise.interfaces.http.figures import ListenerFigures, PackingFigures, WebhookFigures
 from cruise.interfaces.http.metrics import metrics_text
 from cruise.runtime.node_load import NodeLoadPass
@@ -31,7 +32,8 @@ OF_TARGETS = {"job", "namespace", "pod", "instance"}
 def labels_by_metric() -> dict[str, set[str]]:
     """Every sample that a process of cruise can show, with its labels."""
     packing = PackingFigures().with_pass(PackingPass(NOW, 3, PLAN)).with_plan(PLAN)
-    controller = replace(FIGURES, packing=packing, load_pass=NodeLoadPass(NOW, 3))
+    compared = CrossTally(nodes=2, agreeing=7, disagreeing=1)
+    controller = replace(FIGURES, packing=packing, load_pass=NodeLoadPass(NOW, 3), cross_check=compared)
     webhook = WebhookFigures({("mutated", "peak"): 3}, ((0.001, 2),), 0.1, NOW, NOW, 1.0)
     text = metrics_text("1", NOW, controller, webhook, ListenerFigures(1, 0, {"full": 2}))
     found: dict[str, set[str]] = {}
@@ -112,6 +114,7 @@ SCENES = {
         'cruise_outcomes_total{action="resize",verdict="done",reason="rightsized"} 0+1x60',
         'cruise_outcomes_total{action="resize",verdict="refused",reason="disruption-budget"} 0+2x60',
     ],
+    "CruiseKubeletsDisagree": ['cruise_cross_checked_containers_total{result="disagree"} 0+1x60'],
     "CruiseWebhookCertificateEnds": ["cruise_webhook_certificate_expiry_timestamp_seconds 86400x120"],
 }
 

@@ -1,6 +1,7 @@
 """HTTP to kubelets: bounded answers, and every refusal as one line that says what to set."""
 
 import ssl
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -9,11 +10,13 @@ from yarl import URL
 
 from cruise.adapters.kube.http.client import USER_AGENT, KubeClient
 from cruise.adapters.kube.http.credentials import Identity
+from cruise.adapters.kube.http.translation import failure_of
 from cruise.adapters.kubelets.settings import Access, KubeletSettings
 from cruise.domain.cluster import Node
 from cruise.errors import BadInput, CruiseError, Unavailable
 
 _PIECE_BYTES = 1 << 18
+_MOST_WORDS = 1 << 12
 # Packed, an answer of a few bytes could be any size.
 _HEADERS = {"User-Agent": USER_AGENT, "Accept": "text/plain", "Accept-Encoding": "identity"}
 _VERIFY = (
@@ -84,7 +87,7 @@ class KubeletClient:
                     identity = await self._client.renewed(identity)
                     continue
                 if response.status != 200:
-                    raise self._refusal(response.status, place)
+                    raise self._refusal(response.status, place, await self._said(response))
                 return await self._body(response, place)
         raise AssertionError
 
@@ -100,7 +103,17 @@ class KubeletClient:
             pieces.append(piece)
         return b"".join(pieces)
 
-    def _refusal(self, status: int, place: str) -> BadInput | Unavailable:
+    async def _said(self, response: aiohttp.ClientResponse) -> str:
+        """Return what the API server says of it, where it is asked."""
+        if self._settings.access is Access.DIRECT:
+            return ""
+        with suppress(aiohttp.ClientError, TimeoutError):
+            failure = failure_of(await response.content.read(_MOST_WORDS))
+            if failure is not None and failure.message:
+                return f"; the API server says: {' '.join(failure.message.split())}"
+        return ""
+
+    def _refusal(self, status: int, place: str, said: str) -> BadInput | Unavailable:
         proxied = self._settings.access is Access.NODE_PROXY
         match status:
             case 401:
@@ -108,13 +121,13 @@ class KubeletClient:
                 return BadInput(f"{place} does not know cruise's credentials (401){fix}")
             case 403:
                 right = "nodes/proxy" if proxied else "nodes/metrics"
-                return BadInput(f"{place} may not be read by cruise's account (403): grant it get on {right}")
+                return BadInput(f"{place} may not be read by cruise's account (403): grant it get on {right}{said}")
             case 404:
                 return BadInput(
                     f"{place} has no /metrics/{self._settings.endpoint.value} (404): set kubelet_endpoint to the other"
                 )
             case _:
-                return Unavailable(f"{place} answers with status {status}")
+                return Unavailable(f"{place} answers with status {status}{said}")
 
     async def _session_of(self, identity: Identity) -> aiohttp.ClientSession:
         if self._session is not None and self._connection == identity.connection:

@@ -154,5 +154,5 @@ async def test_through_the_api_server_only_where_that_is_set(tmp_path):
         async with aclosing(KubeletClient(settings, client)) as kubelets:
             assert await kubelets.metrics(node) == TEXT
             assert [asked.path for asked in server.asked] == ["/api/v1/nodes/n1/proxy/metrics/cadvisor"]
-            with pytest.raises(BadInput, match="grant it get on nodes/proxy"):
+            with pytest.raises(BadInput, match=r"grant it get on nodes/proxy; the API server says: .+"):
                 await kubelets.metrics(node)

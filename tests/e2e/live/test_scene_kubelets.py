@@ -1,7 +1,11 @@
 """A cluster without Prometheus: kubelets that ask the API server who calls, and tell what the scene's pods use."""
 
 import json
-from contextlib import AsyncExitStack, aclosing
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, aclosing, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +14,10 @@ import pytest
 from cruise.adapters.kube.following.one_time_list import look
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.adapters.kubelets.client import KubeletClient
-from cruise.adapters.kubelets.settings import Endpoint, KubeletSettings
+from cruise.adapters.kubelets.settings import Access, Endpoint, KubeletSettings
 from cruise.adapters.kubelets.source import KubeletSource
-from cruise.errors import BadInput
+from cruise.domain.cluster import Snapshot
+from cruise.errors import BadInput, Refused
 from tests.cadvisor_text import cadvisor_text, resource_text
 from tests.client_certificates import ClientAuthority
 from tests.controlplane.api import until
@@ -21,28 +26,37 @@ from tests.deploy.installing import SERVE, documents, may, remove
 from tests.e2e.live.manifests import app
 from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.usage import Usage, Use
 
 RIGHTS = [one for one in documents("rbac/kubelets.yaml") if one["kind"] in ("ClusterRole", "ClusterRoleBinding")]
 WEB, DB = Use(cores=0.3, mebibytes=200, waiting=0.2), Use(cores=1.5, mebibytes=900)
 MINUTE = 60
 
 
-@pytest.fixture
-def endpoint(stage: Stage, tmp_path: Path):
-    """Two nodes at addresses of their own; gives the CA of their certificates, and lets time be set."""
-    authority = ClientAuthority(tmp_path, "kubelets")
-    addresses = {f"127.0.7.{number}": f"{stage.namespace}-n{number}" for number in (1, 2)}
-    files = {address: authority.server(name, address) for address, name in addresses.items()}
-    time = {"now": 0.0}
+@dataclass
+class Kubelets:
+    """The CA of two kubelets' certificates, the time of which they tell, 0 for now, and the usage that they tell."""
+
+    ca_file: Path
+    usage: Usage
+    now: float = 0.0
+
+
+@contextmanager
+def kubelets_at(stage: Stage, directory: Path, *addresses: str) -> Iterator[Kubelets]:
+    """A node at each address, and four pods that use something."""
+    authority = ClientAuthority(directory, "kubelets")
+    names = {address: f"{stage.namespace}-n{number}" for number, address in enumerate(addresses, start=1)}
+    files = {address: authority.server(name, address) for address, name in names.items()}
+    kubelets = Kubelets(authority.file, stage.usage)
 
     def tell(address: str, path: str) -> bytes | None:
-        node, at = addresses[address], time["now"] or stage.usage.now()
+        node, at = names[address], kubelets.now or stage.usage.now()
         text = {"/metrics/cadvisor": cadvisor_text, "/metrics/resource": resource_text}.get(path)
-        return None if text is None else text(stage.usage.until(at), node, at)
+        return None if text is None else text(kubelets.usage.until(at), node, at)
 
-    with kubelet_endpoint(stage.admin, addresses, files, tell) as port:
-        for address, name in addresses.items():
+    with kubelet_endpoint(stage.admin, names, files, stage.plane.webhook_client_ca_file, tell) as port:
+        for address, name in names.items():
             stage.node(name.rpartition("-")[2], address=address, port=port)
         stage.create(
             app("Deployment", stage.namespace, "web", "500m", "512Mi", replicas=3),
@@ -51,20 +65,39 @@ def endpoint(stage: Stage, tmp_path: Path):
         stage.running(4)
         stage.usage.uses = {("web", "app"): WEB, ("db", "app"): DB}
         stage.usage.run(stage.pods())
-        yield authority.file, time
-        for one in RIGHTS:
-            remove(stage.admin, one)
+        try:
+            yield kubelets
+        finally:
+            for one in RIGHTS:
+                remove(stage.admin, one)
 
 
-async def test_cruise_reads_kubelets_with_no_more_than_the_right_to_their_metrics(stage: Stage, endpoint):
-    ca_file, time = endpoint
+@pytest.fixture
+def endpoint(stage: Stage, tmp_path: Path) -> Iterator[Kubelets]:
+    """Two nodes at addresses of their own."""
+    with kubelets_at(stage, tmp_path, "127.0.7.1", "127.0.7.2") as kubelets:
+        yield kubelets
+
+
+def own_address() -> str:
+    """This machine's address on a network: the API server goes to no loopback address of a node."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nowhere:
+        try:
+            # Nothing is sent: it only looks up the way.
+            nowhere.connect(("203.0.113.1", 9))
+        except OSError:
+            pytest.skip("this machine has no address but loopback ones")
+        return str(nowhere.getsockname()[0])
+
+
+async def test_cruise_reads_kubelets_with_no_more_than_the_right_to_their_metrics(stage: Stage, endpoint: Kubelets):
     kubeconfig = stage.settings("observe")["kubeconfig"]
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(connect(KubeSettings(Path(kubeconfig))))
         seen = await look(client, lambda kind, count: None)
         nodes = [node for node in seen.snapshot.nodes if node.name.startswith(stage.namespace)]
         assert [node.address for node in nodes] == ["127.0.7.1", "127.0.7.2"]
-        known = KubeletSettings(ca_file=ca_file)
+        known = KubeletSettings(ca_file=endpoint.ca_file)
         kubelets = await stack.enter_async_context(aclosing(KubeletClient(known, client)))
         with pytest.raises(BadInput, match="grant it get on nodes/metrics"):
             await kubelets.metrics(nodes[0])
@@ -78,18 +111,85 @@ async def test_cruise_reads_kubelets_with_no_more_than_the_right_to_their_metric
         until(lambda: may(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets")
         assert not may(stage.admin, SERVE, "get", "", "nodes", "proxy")
         for path in (Endpoint.CADVISOR, Endpoint.RESOURCE):
-            told = KubeletSettings(endpoint=path, ca_file=ca_file)
+            told = KubeletSettings(endpoint=path, ca_file=endpoint.ca_file)
             asking = await stack.enter_async_context(aclosing(KubeletClient(told, client)))
             source = KubeletSource(told, asking.metrics)
-            await _reads_what_pods_use(stage, source, seen.snapshot, time, pressure=path is Endpoint.CADVISOR)
+            await _reads_what_pods_use(stage, source, seen.snapshot, endpoint, pressure=path is Endpoint.CADVISOR)
+    # The API server was asked for what there is and who may what, and for nothing of a node.
+    assert not [one for one in stage.events() if one.object_ref.subresource in ("proxy", "metrics", "stats", "log")]
+    assert stage.deeds() == []
 
 
-async def _reads_what_pods_use(stage: Stage, source: KubeletSource, snapshot, time, *, pressure: bool) -> None:
+async def test_behind_the_api_server_it_takes_the_right_to_node_proxies_and_reads_metrics_alone(
+    stage: Stage, tmp_path: Path
+):
+    proxied = deepcopy(RIGHTS)
+    for one in proxied:
+        for rule in one.get("rules", ()):
+            rule["resources"] = ["nodes/proxy"]
+    kubeconfig = stage.settings("observe")["kubeconfig"]
+    async with AsyncExitStack() as stack:
+        endpoint = stack.enter_context(kubelets_at(stage, tmp_path, own_address()))
+        client = await stack.enter_async_context(connect(KubeSettings(Path(kubeconfig))))
+        seen = await look(client, lambda kind, count: None)
+        told = KubeletSettings(Access.NODE_PROXY)
+        kubelets = await stack.enter_async_context(aclosing(KubeletClient(told, client)))
+        [node] = [node for node in seen.snapshot.nodes if node.name.startswith(stage.namespace)]
+        for rights in ((), RIGHTS):
+            for one in rights:
+                stage.admin.apply(one)
+            with pytest.raises(BadInput, match=r"grant it get on nodes/proxy; the API server says: .+ cannot get"):
+                await kubelets.metrics(node)
+        for one in proxied:
+            stage.admin.apply(one)
+        until(lambda: may(stage.admin, SERVE, "get", "", "nodes", "proxy"), "serve may go through the API server")
+        stage.mark()
+        source = KubeletSource(told, kubelets.metrics)
+        await _reads_what_pods_use(stage, source, seen.snapshot, endpoint, pressure=True)
+        found = {(one.verb, one.resource, one.request_uri.partition("/proxy")[2], one.code) for one in stage.events()}
+        assert found == {("get", "nodes/proxy", "/metrics/cadvisor", 200)}
+        # Whoever has the token gets no further with it.
+        for path in ("pods", "exec/a/b/c", "metrics/cadvisor/../../pods", "metrics", ""):
+            with pytest.raises(Refused, match="asked for /metrics/cadvisor and /metrics/resource alone"):
+                await client.get(f"/api/v1/nodes/{node.name}/proxy/{path}")
+
+
+def test_kubelets_that_contradict_prometheus_are_found(stage: Stage, endpoint: Kubelets):
+    stage.told()
+    # What Prometheus shows, somebody else exposes: the kubelet has counted a tenth of it.
+    endpoint.usage = Usage(stage.namespace, {("web", "app"): Use(0.03, 20), ("db", "app"): DB}, began=stage.usage.began)
+    endpoint.usage.run(stage.pods())
+    for one in RIGHTS:
+        stage.admin.apply(one)
+    until(lambda: may(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets")
+    more = {"kubelet_ca_file": str(endpoint.ca_file)}
+    looked = stage.command("check", "--format", "json", mode="observe", **more)
+    [found] = [item for item in json.loads(looked.out)["items"] if item["name"] == "kubelets" and "contra" in str(item)]
+    assert (found["level"], found["area"]) == ("warn", "metrics")
+    assert found["finding"].startswith("the kubelets of 2 of 2 nodes contradict the figures of 3 containers: ")
+    assert f"{stage.namespace}/web-" in found["finding"]
+    assert "/db-0/" not in found["finding"]
+    with stage.serving("observe", pass_interval="2s", **more) as serving:
+        until(lambda: compared(serving, "disagree") >= 3, "serve has compared")
+        assert compared(serving, "agree") >= 1
+        assert "a kubelet contradicts what is read" in serving.log
+
+
+def compared(serving: Running, result: str) -> float:
+    """How many comparisons of containers came out so."""
+    name = f'cruise_cross_checked_containers_total{{result="{result}"}} '
+    lines = serving.get("/metrics")[1].splitlines()
+    return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+
+async def _reads_what_pods_use(
+    stage: Stage, source: KubeletSource, snapshot: Snapshot, told: Kubelets, *, pressure: bool
+) -> None:
     start = stage.usage.start + 2 * MINUTE
     partitions = await source.partitions(snapshot)
     for minute in range(6):
-        time["now"] = start + MINUTE * minute + 0.5
-        await source.look([node.name for node in snapshot.nodes], lambda: time["now"])
+        told.now = start + MINUTE * minute + 0.5
+        await source.look([node.name for node in snapshot.nodes], lambda: told.now)
     assert not {name for name in source.failures if name.startswith(stage.namespace)}
     cpu, memory = {}, {}
     for partition in partitions:
@@ -105,9 +205,8 @@ async def _reads_what_pods_use(stage: Stage, source: KubeletSource, snapshot, ti
 
 
 @pytest.mark.long
-def test_scan_and_one_pass_do_without_prometheus(stage: Stage, endpoint):
-    ca_file, _ = endpoint
-    without = {"prometheus_url": "", "kubelet_ca_file": str(ca_file)}
+def test_scan_and_one_pass_do_without_prometheus(stage: Stage, endpoint: Kubelets):
+    without = {"prometheus_url": "", "kubelet_ca_file": str(endpoint.ca_file)}
     said = stage.command("serve", "--once", mode="observe", **without)
     assert said.code == 2
     assert "set prometheus_url" in said.err
