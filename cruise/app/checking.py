@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from cruise.adapters.kube.asking.access import held_to, may
 from cruise.adapters.kube.asking.discovery import discover
-from cruise.adapters.kube.asking.surroundings import Registration, read_quotas, registration, who_asks
+from cruise.adapters.kube.asking.surroundings import Registration, read_quotas, registration, release, who_asks
 from cruise.adapters.kube.following.one_time_list import Look, look
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect, own_namespace
@@ -27,6 +27,7 @@ from cruise.decisions.preflight.access import POLICIES, required_access
 from cruise.domain.cluster import Snapshot
 from cruise.domain.preflight import (
     AccessFacts,
+    HelmRelease,
     PrometheusFacts,
     ServerFacts,
     StoreFacts,
@@ -63,11 +64,12 @@ async def surroundings(
             if server is None:
                 return Surroundings(store=await store, problems=problems)
             direct = await _reads_kubelets(settings, client)
-            access, webhook, prometheus, seen = await asyncio.gather(
+            access, webhook, prometheus, seen, installed = await asyncio.gather(
                 found("rights", "RBAC", _access(client, settings)),
                 found("webhook", "registration", _webhook(client, settings)),
                 found("metrics", "prometheus", find_prometheus(client) if not direct else _nothing()),
                 found("cluster", "objects", _look(client)),
+                _release(client, settings),
             )
             usage = await _usage(prometheus, seen.snapshot, settings, now) if prometheus and seen else None
             compared = None
@@ -84,6 +86,7 @@ async def surroundings(
                 problems=problems,
                 cross_check=compared,
                 kubelets=await look_at_kubelets(settings, client, seen.snapshot) if direct and seen else None,
+                release=installed,
             )
     finally:
         store.cancel()
@@ -96,6 +99,13 @@ async def _reads_kubelets(settings: Settings, client: KubeClient) -> bool:
     except CruiseError:
         # What is wrong is found out by looking for Prometheus as well.
         return False
+
+
+async def _release(client: KubeClient, settings: Settings) -> HelmRelease | None:
+    """Return the Helm release, None as well where it cannot be looked up: then fixes name files."""
+    with suppress(CruiseError):
+        return await release(client, own_namespace(settings.namespace))
+    return None
 
 
 async def _nothing() -> None:

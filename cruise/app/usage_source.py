@@ -64,7 +64,8 @@ async def reads_kubelets(settings: Settings, client: KubeClient) -> bool:
     if not granted:
         raise BadInput(
             "no Prometheus server is known; set prometheus_url, e.g. http://prometheus.monitoring:9090, or let cruise "
-            f"read the kubelets: grant its account `{need}` (deploy/rbac/kubelets.yaml)"
+            f"read the kubelets: grant its account `{need}` "
+            "(deploy/rbac/kubelets.yaml, kubelets.enabled of the chart)"
         )
     return True
 
@@ -149,7 +150,9 @@ async def refuse_ungranted(settings: Settings, client: KubeClient) -> None:
     """Raise Unavailable where reading kubelets is not granted."""
     need = access_need(settings)
     if not all(await may(client, [need])):
-        raise Unavailable(f"this account may not `{need}` (deploy/rbac/kubelets.yaml)")
+        raise Unavailable(
+            f"this account may not `{need}` (deploy/rbac/kubelets.yaml, kubelets.crossCheck of the chart)"
+        )
 
 
 @asynccontextmanager

@@ -141,6 +141,14 @@ class WebhookFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class HelmRelease:
+    """What installed cruise in a cluster, by the notes that Helm leaves on objects."""
+
+    name: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """All that was found out; `problems` has (area, name, why) of what could not be."""
 
@@ -154,3 +162,4 @@ class Surroundings:
     problems: Sequence[tuple[str, str, str]] = ()
     cross_check: CrossCheck | None = None
     kubelets: KubeletFacts | None = None
+    release: HelmRelease | None = None

@@ -230,6 +230,33 @@ def test_kubelets_take_the_place_of_prometheus(access: str, resource: str):
     assert ("cruise-kubelets" in policies) is (access == "direct")
 
 
+def test_kubelets_are_compared_with_prometheus_by_the_same_right_and_are_no_source():
+    found = objects({"kubelets.crossCheck": "true"})
+    assert rights(found, SERVE) - rights(objects({}), SERVE) == {AccessNeed("get", "nodes", "", "metrics")}
+    settings = named(found, "ConfigMap", "cruise")["data"]
+    assert "CRUISE_PROMETHEUS_URL" in settings
+    assert "CRUISE_USAGE_SOURCE" not in settings
+    assert named(found, "NetworkPolicy", "cruise-kubelets")
+    assert named(found, "NetworkPolicy", SERVE)["spec"]["egress"]
+
+
+@pytest.mark.parametrize("form", ["generic", "slack"])
+def test_notifications_come_from_a_secret_and_have_a_way_out(form: str):
+    assert "cruise-notifications" not in {one["metadata"]["name"] for one in objects({})}
+    values = {"notifications.existingSecret": "hooks", "notifications.format": form, "notifications.port": "8443"}
+    found = objects({**values, "networkPolicy.notifications[0].ipBlock.cidr": "10.2.0.0/16"})
+    spec = named(found, "Deployment", SERVE)["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    stated = {one["name"]: one["value"] for one in container["env"] if "NOTIFY" in one["name"]}
+    assert load_settings(stated).notify_format.value == form
+    assert ("CRUISE_NOTIFY_SECRET_FILE" in stated) is (form == "generic")
+    [mount] = [one for one in container["volumeMounts"] if one["name"] == "notifications"]
+    assert all(Path(file).parent == Path(mount["mountPath"]) for name, file in stated.items() if "FILE" in name)
+    assert {"name": "notifications", "secret": {"secretName": "hooks"}} in spec["volumes"]
+    [out] = named(found, "NetworkPolicy", "cruise-notifications")["spec"]["egress"]
+    assert out == {"ports": [{"port": 8443}], "to": [{"ipBlock": {"cidr": "10.2.0.0/16"}}]}
+
+
 def test_cert_manager_takes_the_place_of_cruises_own_account():
     found = objects({"mode": "initial", "webhook.certificates": "cert-manager"})
     assert "cruise-certificates" not in {one["metadata"]["name"] for one in found}

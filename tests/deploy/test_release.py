@@ -201,11 +201,13 @@ commonLabels: {team: platform}
 commonAnnotations: {contact: platform@example.com}
 settings: {pass_interval: 10m, headroom_risk: 0.001}
 prometheus: {serviceAccount: prometheus-k8s}
-kubelets: {enabled: true}
+kubelets: {enabled: true, crossCheck: true}
+notifications: {existingSecret: hooks}
 postgres: {storageClassName: fast, keepVolume: true, nodeSelector: {disk: ssd}}
 networkPolicy:
   apiServer: [{ipBlock: {cidr: 10.0.0.0/8}}]
   nodes: [{ipBlock: {cidr: 10.1.0.0/16}}]
+  notifications: [{ipBlock: {cidr: 10.2.0.0/16}}]
   fromApi: [{namespaceSelector: {matchLabels: {team: platform}}}]
 serve: &more
   priorityClassName: system-cluster-critical

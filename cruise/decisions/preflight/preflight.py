@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from cruise.decisions.preflight.cross_check import cross_check_item, kubelet_items
+from cruise.decisions.preflight.installing import apply
 from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.decisions.preflight.objects import object_items
 from cruise.decisions.preflight.usage import usage_items
 from cruise.domain.policy import Mode
-from cruise.domain.preflight import AccessFacts, ServerFacts, StoreFacts, Surroundings, WebhookFacts
+from cruise.domain.preflight import AccessFacts, HelmRelease, ServerFacts, StoreFacts, Surroundings, WebhookFacts
 
 _AREAS = ("cluster", "rights", "metrics", "database", "webhook", "objects")
 _SOON = timedelta(days=3)
@@ -20,20 +21,21 @@ def decide_preflight(found: Surroundings, mode: Mode, now: datetime) -> list[Che
     items: list[CheckItem] = []
     if found.server is not None:
         items += _server(found.server, mode)
+    items += _release(found.release)
     if found.access is not None:
-        items.append(_access(found.access, mode))
-        items += _held(found.access, mode)
+        items.append(_access(found.access, mode, found.release))
+        items += _held(found.access, mode, found.release)
     if found.prometheus is not None:
-        items += usage_items(found.prometheus, found.snapshot, now)
+        items += usage_items(found.prometheus, found.snapshot, now, found.release)
     if found.kubelets is not None:
         items += kubelet_items(found.kubelets)
     if found.cross_check is not None:
         items.append(cross_check_item(found.cross_check))
     if found.store is not None:
-        items.append(_store(found.store, mode))
+        items.append(_store(found.store, mode, found.release))
         items += _verified(found.store)
     if found.webhook is not None:
-        items += _webhook(found.webhook, mode, now)
+        items += _webhook(found.webhook, mode, now, found.release)
     if found.snapshot is not None:
         items += object_items(found.snapshot, mode)
     if found.unreadable:
@@ -56,7 +58,14 @@ def _server(facts: ServerFacts, mode: Mode) -> Iterator[CheckItem]:
         yield CheckItem("cluster", "eviction", Level.RED, f"{facts.version} does not serve pods/eviction", fix)
 
 
-def _access(facts: AccessFacts, mode: Mode) -> CheckItem:
+def _release(release: HelmRelease | None) -> Iterator[CheckItem]:
+    if release is not None:
+        words = f"by Helm: release {release.name} in {release.namespace}"
+        words += "; a setting that a fix names is its value settings.NAME"
+        yield CheckItem("cluster", "installed", Level.OK, words)
+
+
+def _access(facts: AccessFacts, mode: Mode, release: HelmRelease | None) -> CheckItem:
     account = facts.account or "this account"
     if not facts.denied:
         return CheckItem(
@@ -65,22 +74,24 @@ def _access(facts: AccessFacts, mode: Mode) -> CheckItem:
     denied = [str(need) for need in facts.denied]
     more = f" and {len(denied) - _MOST_NAMED} more" if len(denied) > _MOST_NAMED else ""
     words = f"{account} may not {', '.join(denied[:_MOST_NAMED])}{more}"
-    files = " ".join(f"-f deploy/rbac/{one.label}.yaml" for one in Mode if Mode.OBSERVE <= one <= mode)
-    fix = f"kubectl apply {files}; to see what cruise's own account may, run this in its pod"
+    files = [f"rbac/{one.label}.yaml" for one in Mode if Mode.OBSERVE <= one <= mode]
+    command = apply(release, files, f"mode={mode.label}", "rbac.create=true")
+    fix = f"{command}; to see what cruise's own account may, run this in its pod"
     return CheckItem("rights", "RBAC", Level.RED, words, fix)
 
 
-def _held(facts: AccessFacts, mode: Mode) -> Iterator[CheckItem]:
+def _held(facts: AccessFacts, mode: Mode, release: HelmRelease | None) -> Iterator[CheckItem]:
     if facts.held:
         yield CheckItem("rights", "policies", Level.OK, "the API server holds cruise's accounts to their own writes")
     elif facts.held is False and mode <= Mode.OBSERVE:
         yield CheckItem("rights", "policies", Level.OK, "no policy holds cruise's accounts, whose roles write nothing")
     elif facts.held is False:
         words = "no policy holds cruise's accounts: a stolen token may do all that roles grant"
-        yield CheckItem("rights", "policies", Level.WARN, words, "kubectl apply -f deploy/policies.yaml")
+        fix = apply(release, ["policies.yaml"], "policies.enabled=true")
+        yield CheckItem("rights", "policies", Level.WARN, words, fix)
 
 
-def _store(facts: StoreFacts, mode: Mode) -> CheckItem:
+def _store(facts: StoreFacts, mode: Mode, release: HelmRelease | None) -> CheckItem:
     if facts.problem:
         return CheckItem("database", "postgres", Level.RED, facts.problem, "set database_url to one that answers")
     if facts.embedded:
@@ -88,6 +99,10 @@ def _store(facts: StoreFacts, mode: Mode) -> CheckItem:
         if mode <= Mode.OBSERVE:
             return CheckItem("database", "postgres", Level.OK, words)
         fix = "set database_url to one Postgres for `cruise serve` and `cruise webhook`; an embedded one is not shared"
+        if release is not None:
+            fix = (
+                "run this in the pod of serve: from mode initial on the chart brings a Postgres, or takes database.url"
+            )
         return CheckItem("database", "postgres", Level.WARN, words, fix)
     if facts.revision is None:
         return CheckItem("database", "postgres", Level.OK, f"{facts.place} answers; its tables are made at the start")
@@ -108,12 +123,12 @@ def _verified(facts: StoreFacts) -> Iterator[CheckItem]:
         yield CheckItem("database", "TLS", Level.WARN, words, fix)
 
 
-def _webhook(facts: WebhookFacts, mode: Mode, now: datetime) -> Iterator[CheckItem]:
+def _webhook(facts: WebhookFacts, mode: Mode, now: datetime, release: HelmRelease | None) -> Iterator[CheckItem]:
     wanted = mode >= Mode.INITIAL
     if not facts.present:
         if wanted:
             words = "no MutatingWebhookConfiguration: new pods are created as they are sent"
-            fix = "kubectl apply -f deploy/webhook.yaml -f deploy/certificates.yaml -f deploy/rbac/initial.yaml"
+            fix = apply(release, ["webhook.yaml", "certificates.yaml", "rbac/initial.yaml"], f"mode={mode.label}")
             yield CheckItem("webhook", "registration", Level.RED, words, fix)
         else:
             yield CheckItem("webhook", "registration", Level.OK, f"not registered, as mode {mode.label} needs none")

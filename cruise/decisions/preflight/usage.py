@@ -7,7 +7,7 @@ from cruise.decisions.node_load import is_plausible, load_of
 from cruise.decisions.preflight.items import CheckItem, Level, count_of, named
 from cruise.decisions.preflight.plausibility import plausibility_items
 from cruise.domain.cluster import Snapshot
-from cruise.domain.preflight import PrometheusFacts, UsageFacts
+from cruise.domain.preflight import HelmRelease, PrometheusFacts, UsageFacts
 
 AREA = "metrics"
 _MOST = 0.95
@@ -19,15 +19,18 @@ _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_s
 _SCRAPE = "scrape the kubelets' /metrics/cadvisor"
 
 
-def usage_items(facts: PrometheusFacts, snapshot: Snapshot | None, now: datetime) -> Iterator[CheckItem]:
+def usage_items(
+    facts: PrometheusFacts, snapshot: Snapshot | None, now: datetime, release: HelmRelease | None = None
+) -> Iterator[CheckItem]:
     """Yield the items; where the server does not answer there is but one."""
+    setting = "prometheus_url" if release is None else "the chart's prometheus.url"
     if facts.problem or facts.usage is None:
-        yield CheckItem(AREA, "prometheus", Level.RED, facts.problem, "set prometheus_url to a server that answers")
+        yield CheckItem(AREA, "prometheus", Level.RED, facts.problem, f"set {setting} to a server that answers")
         return
     if facts.is_set:
         yield CheckItem(AREA, "prometheus", Level.OK, f"answers at {facts.place}")
     else:
-        fix = "set prometheus_url to its address as seen from the cluster; `cruise serve` does not look for it"
+        fix = f"set {setting} to its address as seen from the cluster; `cruise serve` does not look for it"
         yield CheckItem(AREA, "prometheus", Level.WARN, f"answers at {facts.place}; prometheus_url is not set", fix)
     usage = facts.usage
     if not usage.queried:

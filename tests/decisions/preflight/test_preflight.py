@@ -14,6 +14,7 @@ from cruise.domain.cluster import LimitRangeItem, NodeAutoscaler, Quota, Vertica
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,
+    HelmRelease,
     LeftOut,
     PrometheusFacts,
     ServerFacts,
@@ -238,3 +239,22 @@ def test_exporters_that_are_not_read_and_nodes_whose_load_is_disputed_are_told()
         'the load of n1 is not known, as several exporters differ; loads not read: job="payments" of n2'
     )
     assert "prometheus_node_load_matchers" in found.fix
+
+
+def test_what_came_by_helm_is_mended_by_helm():
+    facts: dict[str, Any] = {
+        "access": AccessFacts("cruise-serve", required_access(Mode.FULL, "sizes")[-1:], held=False),
+        "prometheus": PrometheusFacts("http://found:9090", is_set=False, usage=USAGE),
+        "store": StoreFacts("an embedded one", embedded=True),
+        "webhook": WebhookFacts(present=False),
+    }
+    without, by_helm = check(**facts), check(**facts, release=HelmRelease("small", "sizes"))
+    assert not [one for one in without if "helm" in one.fix.lower()]
+    assert not [one for one in by_helm if "kubectl" in one.fix]
+    command = "helm upgrade small deploy/chart --namespace sizes --reset-then-reuse-values --set "
+    assert item(by_helm, "rights: RBAC").fix.startswith(f"{command}mode=full --set rbac.create=true; ")
+    assert item(by_helm, "rights: policies").fix == f"{command}policies.enabled=true"
+    assert item(by_helm, "webhook: registration").fix == f"{command}mode=full"
+    assert "prometheus.url" in item(by_helm, "metrics: prometheus").fix
+    assert "database.url" in item(by_helm, "database: postgres").fix
+    assert item(by_helm, "cluster: installed").finding.startswith("by Helm: release small in sizes")

@@ -100,7 +100,9 @@ class KubeReviews:
             raise
         except CruiseError as error:
             # What the API server says may quote what was sent, the token included.
-            raise Unavailable(f"cruise may not create a {kind}: apply deploy/rbac/observe.yaml anew") from error
+            raise Unavailable(
+                f"cruise may not create a {kind}: apply deploy/rbac/observe.yaml, or the chart, anew"
+            ) from error
         return decoded(answer, shape, f"a {kind}")
 
 

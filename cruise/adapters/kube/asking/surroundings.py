@@ -11,10 +11,13 @@ import msgspec
 from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.cluster import Quota
+from cruise.domain.preflight import HelmRelease
 from cruise.errors import NotFound, Unavailable
 from cruise.kube_json.objects.quotas import decode_quotas
 
 _QUOTAS = "/api/v1/resourcequotas"
+_DEPLOYMENTS = "/apis/apps/v1/deployments"
+_OF_SERVE = {"labelSelector": "app.kubernetes.io/name=cruise,app.kubernetes.io/component=serve"}
 # As the API server's own cache has them: so fresh is good enough, and costs etcd nothing.
 _FROM_CACHE = {"resourceVersion": "0"}
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -52,6 +55,33 @@ class _Webhook(msgspec.Struct, rename="camel"):
 
 class _Configuration(msgspec.Struct):
     webhooks: list[_Webhook] | None = None
+
+
+class _Metadata(msgspec.Struct):
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Deployment(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Deployments(msgspec.Struct):
+    items: list[_Deployment] | None = None
+
+
+async def release(client: KubeClient, namespace: str) -> HelmRelease | None:
+    """Return the Helm release that `cruise serve` is part of, the one of `namespace` before others.
+
+    None where it is not there, or came another way. Raises Refused, Throttled, Unavailable.
+    """
+    answer = await client.get(_DEPLOYMENTS, _OF_SERVE)
+    found = decoded(answer, _Deployments, "the Deployments of cruise").items or []
+    for one in sorted(found, key=lambda one: one.metadata.namespace != namespace):
+        notes = one.metadata.annotations or {}
+        if name := notes.get("meta.helm.sh/release-name"):
+            return HelmRelease(name, notes.get("meta.helm.sh/release-namespace", one.metadata.namespace))
+    return None
 
 
 async def who_asks(client: KubeClient) -> str | None:
