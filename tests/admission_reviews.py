@@ -60,7 +60,8 @@ def make_admitter(
     snapshot = make_snapshot(
         [], nodes=[make_node()], workloads=[make_workload()], limit_ranges=ranges, **fields.pop("snapshot", {})
     )
-    return Admitter(snapshot, table, fields.pop("stored", {}), Policy(mode=mode, **fields), NOW)
+    stored, keys = fields.pop("stored", {}), fields.pop("signing_keys", ())
+    return Admitter(snapshot, table, stored, Policy(mode=mode, **fields), NOW, keys)
 
 
 def make_reviewer(admitter: Admitter | None = None) -> Reviewer:

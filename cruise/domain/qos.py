@@ -21,11 +21,13 @@ def qos_of(containers: Iterable[Container], pod_requests: Amounts | None, pod_li
         stated = [(pod_requests or Amounts(), pod_limits or Amounts())]
     else:
         stated = [(container.requests, container.limits) for container in containers]
-    if all(requests.empty and limits.empty for requests, limits in stated):
+    # A loop, since this is called for every pod in creation, some times.
+    nothing = everything = True
+    for requests, limits in stated:
+        nothing = nothing and requests.empty and limits.empty
+        everything = everything and bool(
+            limits.cpu_millicores and limits.memory_bytes and requests.or_else(limits) == limits
+        )
+    if nothing:
         return QosClass.BEST_EFFORT
-    if all(
-        limits.cpu_millicores and limits.memory_bytes and requests.or_else(limits) == limits
-        for requests, limits in stated
-    ):
-        return QosClass.GUARANTEED
-    return QosClass.BURSTABLE
+    return QosClass.GUARANTEED if everything else QosClass.BURSTABLE

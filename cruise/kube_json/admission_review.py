@@ -17,6 +17,7 @@ from cruise.kube_json.wire.pod_json import ContainerSpec, Metadata, PodObject, P
 API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
 _ABSENT = Raw(b"")
+_BEFORE_UID = f'{{"apiVersion":"{API_VERSION}","kind":"{_KIND}","response":{{"uid":'.encode()
 # JSON never has this byte, so parts that are joined by it stay distinct.
 _BETWEEN = b"\0"
 # More than a header line takes, and than a person reads.
@@ -144,17 +145,29 @@ def glance(body: bytes) -> tuple[SeenQuestion, bytes] | None:
         or not request.namespace
     ):
         return None
-    pod = request.object
+    return request, _digest(request.namespace, request.object)
+
+
+def digest_but_names(request: SeenQuestion) -> bytes:
+    """Return a digest of all that an answer depends on, but for the pod's labels and owners.
+
+    These tell the revisions of a workload apart, which are written alike mostly.
+    """
+    metadata = msgspec.structs.replace(request.object.metadata, labels=_ABSENT, owner_references=_ABSENT)
+    return _digest(request.namespace, msgspec.structs.replace(request.object, metadata=metadata))
+
+
+def _digest(namespace: str | None, pod: RawPod) -> bytes:
     spec = astuple(pod.spec)
     containers, init_containers = spec[:2]
-    parts: list[bytes | Raw] = [request.namespace.encode(), pod.kind, *astuple(pod.metadata)[:-1], *spec[2:-1]]
+    parts: list[bytes | Raw] = [(namespace or "").encode(), pod.kind, *astuple(pod.metadata)[:-1], *spec[2:-1]]
     for one in containers:
         parts += astuple(one)
     if init_containers:
         parts.append(b"init")
         for one in init_containers:
             parts += astuple(one)
-    return request, blake2b(_BETWEEN.join(parts), digest_size=20).digest()
+    return blake2b(_BETWEEN.join(parts), digest_size=20).digest()
 
 
 def decode_question(body: bytes) -> Question:
@@ -194,17 +207,15 @@ def uid_in(body: bytes) -> str:
 class Answer:
     """An answer but for the uid: the pod may be created, with a patch (the bytes of a JSON Patch) or as it is."""
 
-    __slots__ = ("_after", "_before")
+    __slots__ = ("_after",)
 
     def __init__(self, patch: bytes = b"", warnings: Sequence[str] = ()) -> None:
-        fields: dict[str, object] = {"allowed": True}
+        after = b',"allowed":true'
         if patch:
-            fields |= {"patchType": "JSONPatch", "patch": b64encode(patch).decode("ascii")}
+            after += b',"patchType":"JSONPatch","patch":"' + b64encode(patch) + b'"'
         if warnings:
-            fields["warnings"] = [_as_warning(warning) for warning in warnings]
-        head = f'{{"apiVersion":"{API_VERSION}","kind":"{_KIND}","response":{{"uid":'
-        self._before = head.encode()
-        self._after = b"," + msgspec.json.encode(fields)[1:] + b"}"
+            after += b',"warnings":' + _encode([_as_warning(warning) for warning in warnings])
+        self._after = after + b"}}"
 
     @property
     def size(self) -> int:
@@ -213,7 +224,7 @@ class Answer:
 
     def to(self, uid: str) -> bytes:
         """Return the whole response to the request of that uid."""
-        return self._before + msgspec.json.encode(uid) + self._after
+        return _BEFORE_UID + _encode(uid) + self._after
 
 
 def _as_warning(text: str) -> str:

@@ -15,7 +15,7 @@ from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import Unreadable
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, Quota
+from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, Quota
 from cruise.domain.headroom import Sharing
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.qos import qos_of
@@ -121,11 +121,22 @@ def _judged(
     return mutation
 
 
-def admitted(pod: Pod, mutation: Mutate, annotations: Mapping[str, str]) -> Pod:
-    """Return the pod as it is created after a mutation, with annotations added; its own win."""
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What a mutation makes of a pod, and of each other one that has the same containers and pod-level resources."""
+
+    containers: tuple[Container, ...]
+    qos: QosClass
+
+    def of(self, pod: Pod, annotations: Mapping[str, str]) -> Pod:
+        """Return the pod as it is created, with annotations added; its own win."""
+        return _created(pod, self.containers, self.qos, {**annotations, **pod.annotations})
+
+
+def admitted(pod: Pod, mutation: Mutate) -> Admitted:
+    """Return what a mutation makes of the pod."""
     containers = sized_containers(pod, mutation.containers)
-    qos = qos_of(containers, pod.pod_requests, pod.pod_limits)
-    return _created(pod, containers, qos, {**annotations, **pod.annotations})
+    return Admitted(containers, qos_of(containers, pod.pod_requests, pod.pod_limits))
 
 
 def _requesting(

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cruise.domain.cluster import Container, Pod
-from cruise.domain.original_resources import amounts_json
+from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.resources import Amounts
 from cruise.domain.scheduling import Toleration
 from cruise.errors import BadInput
@@ -40,15 +40,14 @@ def apply_patch(submitted: Json, operations: Sequence[Operation]) -> None:
     """
     for operation in operations:
         path: str = operation["path"]
+        _, *parents, key = map(_unescaped, path.split("/")) if "~" in path else path.split("/")
         target: Any = submitted
-        *parents, key = path.split("/")[1:]
         for parent in parents:
-            part = _unescaped(parent) if "~" in parent else parent
             # Mostly an object that has it; the rest of the rule is there.
-            target = target[part] if isinstance(target, dict) and part in target else _member(target, part, path)
+            target = target[parent] if isinstance(target, dict) and parent in target else _member(target, parent, path)
         if not isinstance(target, dict):
             raise BadInput(f"{path}: {key} has no parent")
-        target[_unescaped(key)] = operation["value"]
+        target[key] = operation["value"]
 
 
 def tried_patch(
@@ -128,19 +127,22 @@ def _resource_operations(path: str, stated: Json | None, old: Container, new: Co
 
 
 def _merged(existing: Json, old: Amounts, new: Amounts) -> Json:
-    """Return a resource list with new amounts; one that stays keeps its own notation."""
-    if old == new:
-        # A request that was read from its limit is not there, and would follow the limit.
-        missing = {resource: text for resource, text in amounts_json(new).items() if existing.get(resource) is None}
-        return existing | missing
-    before, after = amounts_json(old), amounts_json(new)
-    changed = {
-        resource: text
-        for resource, text in after.items()
-        if before.get(resource) != text or existing.get(resource) is None
-    }
-    gone = before.keys() - after.keys()
-    return {resource: value for resource, value in existing.items() if resource not in gone} | changed
+    """Return a resource list with new amounts; one that stays keeps its own notation.
+
+    A request that was read from its limit is not there, and would follow the limit.
+    """
+    merged = dict(existing)
+    _put(merged, "cpu", old.cpu_millicores, new.cpu_millicores, format_cpu_millicores)
+    _put(merged, "memory", old.memory_bytes, new.memory_bytes, format_memory_bytes)
+    return merged
+
+
+def _put(merged: Json, resource: str, old: int | None, new: int | None, written: Callable[[int], str]) -> None:
+    if new is None:
+        if old is not None:
+            merged.pop(resource, None)
+    elif new != old or merged.get(resource) is None:
+        merged[resource] = written(new)
 
 
 def _add(path: str, value: object) -> Operation:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from operator import attrgetter
 
 import numpy as np
 
-from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
+from cruise.decisions.admission.admission import Admitted, Leave, Mutate, admitted, decide_admission, original_amounts
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.steering import steered
 from cruise.decisions.guidance.eligibility import Eligibility
@@ -51,7 +51,7 @@ class Admitter:
         self._policy = policy
         self._now = now
         self._signing_key = signing_keys[0] if signing_keys else None
-        self._decisions: dict[tuple[int, ...], tuple[tuple[object, ...], Mutate | Leave]] = {}
+        self._decisions: dict[tuple[int, ...], tuple[tuple[object, ...], _Outcome]] = {}
 
     def holds_until(self) -> float:
         """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
@@ -80,12 +80,12 @@ class Admitter:
 
     def admit(self, pod: Pod) -> tuple[Pod, Mutate | Leave]:
         """Return the pod as it is created under the policy, and the decision."""
-        decision = self._decision_on(pod)
-        if isinstance(decision, Leave) or self._policy.mode < Mode.INITIAL:
-            return pod, decision
-        return admitted(pod, decision, _annotations(pod, decision, self._signing_key)), decision
+        outcome = self._outcome_of(pod)
+        if outcome.admitted is None:
+            return pod, outcome.decision
+        return outcome.admitted.of(pod, self._annotations(pod, outcome.originals)), outcome.decision
 
-    def _decision_on(self, pod: Pod) -> Mutate | Leave:
+    def _outcome_of(self, pod: Pod) -> "_Outcome":
         """Decide on a pod, or return what was decided on one that differs in its labels and its owner's name alone.
 
         So the revisions of a workload differ mostly.
@@ -101,9 +101,9 @@ class Admitter:
             known = self._decisions[key] = (parts, self._decide(_without_names(pod, {}, None)))
         return known[1]
 
-    def _decide(self, pod: Pod) -> Mutate | Leave:
+    def _decide(self, pod: Pod) -> "_Outcome":
         snapshot = self._snapshot
-        return decide_admission(
+        decision = decide_admission(
             pod,
             self._eligibility,
             self._statistics,
@@ -112,6 +112,30 @@ class Admitter:
             self._policy,
             snapshot.quotas.get(pod.namespace, ()),
         )
+        if isinstance(decision, Leave) or self._policy.mode < Mode.INITIAL:
+            return _Outcome(decision)
+        # What a first mutation replaced, a later one must not overwrite.
+        is_first = ORIGINAL_RESOURCES not in pod.annotations
+        originals = format_original_resources(original_amounts(pod, decision)) if is_first else ""
+        return _Outcome(decision, admitted(pod, decision), originals)
+
+    def _annotations(self, pod: Pod, originals: str) -> Mapping[str, str]:
+        """Keep what a mutation replaces; what somebody else wrote is not signed."""
+        if not originals:
+            return {}
+        if self._signing_key is None:
+            return {ORIGINAL_RESOURCES: originals}
+        signature = signature_of(pod, originals, self._signing_key)
+        return {ORIGINAL_RESOURCES: originals, ORIGINAL_RESOURCES_SIGNATURE: signature}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """A decision, and what it makes of pods, None for nothing; `originals` is what that replaces, for an annotation."""
+
+    decision: Mutate | Leave
+    admitted: Admitted | None = None
+    originals: str = ""
 
 
 def _next_change(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:
@@ -138,13 +162,3 @@ def _starts(statistics: StatisticsTable) -> list[int]:
 
 def _creations(snapshot: Snapshot) -> Iterator[datetime]:
     return (workload.created_at for workload in snapshot.workloads.values() if workload.created_at is not None)
-
-
-def _annotations(pod: Pod, decision: Mutate, signing_key: bytes | None) -> Mapping[str, str]:
-    """Keep what the first mutation replaced; a later one must not overwrite it, nor sign what somebody else wrote."""
-    if ORIGINAL_RESOURCES in pod.annotations:
-        return {}
-    text = format_original_resources(original_amounts(pod, decision))
-    if signing_key is None:
-        return {ORIGINAL_RESOURCES: text}
-    return {ORIGINAL_RESOURCES: text, ORIGINAL_RESOURCES_SIGNATURE: signature_of(pod, text, signing_key)}

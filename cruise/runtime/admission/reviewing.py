@@ -11,12 +11,14 @@ import structlog
 
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.domain.actions import Reason
+from cruise.domain.annotations import ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import Pod
 from cruise.errors import BadInput
 from cruise.kube_json.admission_review import (
     Answer,
     Question,
     decode_question,
+    digest_but_names,
     glance,
     placed,
     pod_in_creation,
@@ -83,13 +85,37 @@ class AdmissionCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class _Patch:
+    """A patch that was tried. It holds for each pod of the decision that is written alike but for labels and owners.
+
+    It touches neither of the two, and of what it writes the signature alone depends on them.
+    """
+
+    decision: Mutate
+    operations: bytes
+    signature: str
+
+    def to(self, created: Pod) -> bytes:
+        """Return the patch that makes another pod the created one."""
+        signature = _signature(created)
+        if signature == self.signature:
+            return self.operations
+        return self.operations.replace(self.signature.encode(), signature.encode())
+
+
+@dataclass(frozen=True, slots=True)
 class _State:
-    """Under what pods are admitted now, and what was answered under it, by the digest of what the answer depends on."""
+    """Under what pods are admitted now, and what was answered under it, by the digest of what the answer depends on.
+
+    `patches` are by the digest of that without labels and owners, and by the number of the decision; they are given up
+    together with what was read.
+    """
 
     admitter: Admitter
     reader: PodReader
     unpatched: Reason | None
     answers: dict[bytes, tuple[Answer, Verdict]] = field(default_factory=dict)
+    patches: dict[tuple[bytes, int], _Patch] = field(default_factory=dict)
 
 
 class Reviewer:
@@ -174,20 +200,27 @@ class Reviewer:
         check_elements(body, self._bounds)
         seen = glance(body)
         if seen is None or (self._expected is not None and self._expected.may_concern(body)):
-            return self._answer_in_full(decode_question(body), state, None, latest)
+            return self._answer_in_full(decode_question(body), state, latest)
         request, digest = seen
         known = state.answers.get(digest)
         if known is None:
-            return self._answer_in_full(request.question(), state, digest, latest)
+            return self._answer_in_full(request.question(), state, latest, digest, digest_but_names(request))
         answer, verdict = known
         self.counts.verdicts[verdict] += 1
         self.counts.remembered += 1
         return answer.to(request.uid)
 
-    def _answer_in_full(self, question: Question, state: _State, digest: bytes | None, latest: float) -> bytes:
+    def _answer_in_full(
+        self,
+        question: Question,
+        state: _State,
+        latest: float,
+        digest: bytes | None = None,
+        digest_but_names: bytes | None = None,
+    ) -> bytes:
         self.decided += 1
         state = self._with_room_for(len(question.object), state)
-        answer, verdict, lasting = self._decided(question, state, latest)
+        answer, verdict, lasting = self._decided(question, state, latest, digest_but_names)
         self.counts.verdicts[verdict] += 1
         if digest is not None and lasting:
             self._answer_bytes += answer.size + _PLACE_BYTES
@@ -202,11 +235,11 @@ class Reviewer:
         self._read_bytes += read_bytes
         if self._read_bytes > _MOST_READ_BYTES:
             state.admitter.forget_pods()
-            state = self._state = replace(state, reader=PodReader(state.reader.owners))
+            state = self._state = replace(state, reader=PodReader(state.reader.owners), patches={})
             self._read_bytes = read_bytes
         return state
 
-    def _decided(self, question: Question, state: _State, latest: float) -> Decided:
+    def _decided(self, question: Question, state: _State, latest: float, digest: bytes | None) -> Decided:
         """Return the answer to one pod, steered or not. Raises BadInput, and TooLate."""
         if not question.creates_pod:
             return _AS_IT_IS, NOT_A_NEW_POD, False
@@ -222,7 +255,7 @@ class Reviewer:
             return steered
         created, decision = state.admitter.admit(pod)
         self._see_that_there_is_time(latest)
-        return _answered(question, state, pod, created, decision)
+        return _answered(question, state, pod, created, decision, digest)
 
     def _see_that_there_is_time(self, latest: float) -> None:
         if self._clock() > latest:
@@ -242,17 +275,19 @@ class Reviewer:
         created, is_steered = state.admitter.admit_steered(pod, one)
         if not is_steered:
             return None
-        answer = _patched(question, state.reader, pod, created, STEERED, one.node)
-        if answer[1] == STEERED and not question.dry_run:
+        decided = _patched(question, state.reader, pod, created, STEERED, one.node)[0]
+        if decided[1] == STEERED and not question.dry_run:
             expected.claim(one)
-        return answer
+        return decided
 
     def _unchanged(self, uid: str, verdict: Verdict, why: str) -> bytes:
         self.counts.verdicts[verdict] += 1
         return _with_warning(why).to(uid)
 
 
-def _answered(question: Question, state: _State, pod: Pod, created: Pod, decision: Mutate | Leave) -> Decided:
+def _answered(
+    question: Question, state: _State, pod: Pod, created: Pod, decision: Mutate | Leave, digest: bytes | None
+) -> Decided:
     match decision:
         case Leave(reason=Reason.UNREADABLE_ANNOTATION, detail=detail):
             return _with_warning(detail), ("left", decision.reason.value), True
@@ -261,7 +296,25 @@ def _answered(question: Question, state: _State, pod: Pod, created: Pod, decisio
         case Mutate() if state.unpatched is not None:
             return _AS_IT_IS, ("left", state.unpatched.value), True
         case Mutate():
-            return _patched(question, state.reader, pod, created, ("mutated", _size(decision)))
+            return _mutated(question, state, pod, created, decision, digest)
+
+
+def _mutated(
+    question: Question, state: _State, pod: Pod, created: Pod, decision: Mutate, digest: bytes | None
+) -> Decided:
+    verdict = ("mutated", _size(decision))
+    # The patch keeps its decision, so that no other one comes by its number.
+    known = state.patches.get((digest, id(decision))) if digest is not None else None
+    if known is not None:
+        return Answer(known.to(created)), verdict, True
+    decided, patch = _patched(question, state.reader, pod, created, verdict)
+    if digest is not None and patch:
+        state.patches[digest, id(decision)] = _Patch(decision, patch, _signature(created))
+    return decided
+
+
+def _signature(created: Pod) -> str:
+    return created.annotations.get(ORIGINAL_RESOURCES_SIGNATURE, "")
 
 
 def _size(decision: Mutate) -> str:
@@ -271,8 +324,8 @@ def _size(decision: Mutate) -> str:
 
 def _patched(
     question: Question, reader: PodReader, pod: Pod, created: Pod, verdict: Verdict, node: str | None = None
-) -> Decided:
-    """Return the patch that makes a submitted pod the created one, and with `node` prefer that."""
+) -> tuple[Decided, bytes]:
+    """Return the patch that makes a submitted pod the created one, and with `node` prefer that; empty if in doubt."""
 
     def read(document: dict[str, Any]) -> Pod:
         return reader.read(placed(convert(document, PodObject), question.namespace))
@@ -286,8 +339,8 @@ def _patched(
             check_affinity(before, document, node)
     except BadInput as error:
         log.error("patch not sent", namespace=pod.namespace, workload=str(pod.workload), error=str(error))
-        return _with_warning(str(error)), PATCH_IN_DOUBT, True
-    return Answer(patch), verdict, True
+        return (_with_warning(str(error)), PATCH_IN_DOUBT, True), b""
+    return (Answer(patch), verdict, True), patch
 
 
 def _with_warning(why: str) -> Answer:

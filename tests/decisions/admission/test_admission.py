@@ -217,11 +217,11 @@ def test_requests_are_scaled_down_to_the_largest_node():
     targets = mutated(pod, *rows, nodes=nodes)
     # Of the 3900m left on n2 both have their 100m; the other 3700m are shared as 5900m and 1700m are wanted.
     assert [t.requests.cpu_millicores for t in targets] == [100 + 2872, 100 + 827]
-    assert counted_requests(admitted(pod, Mutate(targets), {})).fits_in(nodes[1].allocatable)
+    assert counted_requests(admitted(pod, Mutate(targets)).of(pod, {})).fits_in(nodes[1].allocatable)
     targets = mutated(pod, *rows, nodes=nodes, policy=replace(INITIAL, rules=SEEDS))
     # 7800m of 3900 left on n2: halves. 9000 MiB of 8100: nine tenths.
     assert [t.requests for t in targets] == [make_amounts(3000, 5400), make_amounts(900, 2700)]
-    assert counted_requests(admitted(pod, Mutate(targets), {})).fits_in(nodes[1].allocatable)
+    assert counted_requests(admitted(pod, Mutate(targets)).of(pod, {})).fits_in(nodes[1].allocatable)
 
 
 def test_only_nodes_count_that_the_pod_could_run_on():
@@ -277,9 +277,9 @@ def test_the_room_beyond_what_templates_ask_is_shared_out():
     nodes = (make_node("n1", memory_mib=60),)
     targets = mutated(pod, use(memory_mib=80), use("b", memory_mib=40), nodes=nodes)
     assert [target.requests.resources.memory_bytes // MEBIBYTE for target in targets] == [20, 40]
-    assert left(admitted(pod, Mutate(targets), {}), use(memory_mib=80), use("b", memory_mib=40), nodes=nodes) is (
-        Reason.SETTLED
-    )
+    assert left(
+        admitted(pod, Mutate(targets)).of(pod, {}), use(memory_mib=80), use("b", memory_mib=40), nodes=nodes
+    ) is (Reason.SETTLED)
 
 
 def test_what_rounding_leaves_of_the_room_is_shared_out_to_nobody_at_the_second_look():
@@ -290,7 +290,7 @@ def test_what_rounding_leaves_of_the_room_is_shared_out_to_nobody_at_the_second_
     decision = decide(pod, *rows, nodes=nodes)
     assert isinstance(decision, Mutate)
     kept = {ORIGINAL_RESOURCES: format_original_resources(original_amounts(pod, decision))}
-    assert left(admitted(pod, decision, kept), *rows, nodes=nodes) is Reason.SETTLED
+    assert left(admitted(pod, decision).of(pod, kept), *rows, nodes=nodes) is Reason.SETTLED
 
 
 @pytest.mark.parametrize("seen", NodeAutoscaler)
@@ -398,14 +398,14 @@ def test_what_is_replaced_is_known_and_the_pods_own_annotations_stay():
     pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200), annotations={"cruise.io/mode": "full"})
     mutation = Mutate(mutated(pod))
     assert original_amounts(pod, mutation) == {"app": (make_amounts(100, 128), make_amounts(200, None))}
-    created = admitted(pod, mutation, {"cruise.io/mode": "off", "cruise.io/original-resources": "{}"})
+    created = admitted(pod, mutation).of(pod, {"cruise.io/mode": "off", "cruise.io/original-resources": "{}"})
     assert created.annotations == {"cruise.io/mode": "full", "cruise.io/original-resources": "{}"}
     assert created.containers[0].requests == make_amounts(400, 300)
 
 
 def test_deciding_again_leaves_the_pod():
     pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200))
-    created = admitted(pod, Mutate(mutated(pod)), {"cruise.io/original-resources": "{}"})
+    created = admitted(pod, Mutate(mutated(pod))).of(pod, {"cruise.io/original-resources": "{}"})
     assert left(created) is Reason.SETTLED
 
 
@@ -424,7 +424,7 @@ def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refus
         if isinstance(decision, Leave):
             continue
         kept = format_original_resources(original_amounts(pod, decision))
-        created = admitted(pod, decision, {ORIGINAL_RESOURCES: kept})
+        created = admitted(pod, decision).of(pod, {ORIGINAL_RESOURCES: kept})
         assert created.qos is pod.qos is qos_class(created)
         check_creation(created, ranges)
         again = decide_admission(created, eligibility, known, NodeIndex(snapshot.nodes), ranges, policy)
@@ -490,7 +490,7 @@ def test_deciding_again_on_a_pod_of_a_new_revision_changes_nothing():
     decision = in_revision(NEW_TEMPLATE, None)
     assert isinstance(decision, Mutate)
     kept = {ORIGINAL_RESOURCES: format_original_resources(original_amounts(NEW_TEMPLATE, decision))}
-    created = admitted(NEW_TEMPLATE, decision, kept)
+    created = admitted(NEW_TEMPLATE, decision).of(NEW_TEMPLATE, kept)
     assert in_revision(created, None) == Leave(Reason.SETTLED, new_revision=True)
     assert in_revision(created, 0) == Leave(Reason.SETTLED, new_revision=True)
 
@@ -544,7 +544,7 @@ def test_where_nodes_are_consolidated_sizes_are_planned_unless_stated_otherwise(
 def test_deciding_again_on_a_planned_pod_changes_nothing():
     decision = created(PLANNED)
     assert isinstance(decision, Mutate)
-    assert created(PLANNED, pod=admitted(new_pod(), decision, {})) == Leave(Reason.SETTLED)
+    assert created(PLANNED, pod=admitted(new_pod(), decision).of(new_pod(), {})) == Leave(Reason.SETTLED)
 
 
 # ---- the ceiling of memory limits ----
@@ -561,7 +561,7 @@ def test_a_memory_limit_ends_at_twice_the_templates_own_and_at_the_largest_node(
     assert isinstance(decision, Mutate)
     assert decision.containers[0].limits == make_amounts(None, limit)
     kept = {ORIGINAL_RESOURCES: format_original_resources(original_amounts(pod, decision))}
-    assert left(admitted(pod, decision, kept), LEAK) is Reason.SETTLED
+    assert left(admitted(pod, decision).of(pod, kept), LEAK) is Reason.SETTLED
     [seeds] = mutated(pod, LEAK, policy=replace(INITIAL, rules=SEEDS))
     assert seeds.limits == make_amounts(None, 20_000)
 

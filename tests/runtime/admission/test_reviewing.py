@@ -132,6 +132,34 @@ def test_what_is_answered_from_memory_is_what_would_be_decided(pod, seed):
     assert known["uid"] == "other"
 
 
+REVISIONS = [("Deployment", "web"), ("Deployment", "box"), ("ReplicaSet", "web-1"), ("ReplicaSet", "web-2")]
+GOES_BY_LABELS = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["hash"]}
+
+
+@given(submitted_pods(), st.lists(st.sampled_from(REVISIONS), min_size=2, max_size=6), st.booleans(), st.booleans())
+def test_a_pod_that_others_were_patched_like_is_answered_as_the_first_of_all(pod, revisions, signed, spread):
+    keys = (b"key" * 11,) if signed else ()
+    several = make_reviewer(make_admitter(signing_keys=keys))
+    if spread:
+        pod["spec"]["affinity"] = {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [GOES_BY_LABELS]}
+        }
+    for number, (kind, name) in enumerate(revisions):
+        revision = copy.deepcopy(pod)
+        revision["metadata"]["labels"] = {"app": "web", "pod-template-hash": name[-1], "hash": str(number)}
+        revision["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
+        alone = make_reviewer(make_admitter(signing_keys=keys))
+        assert answer_of(several, revision) == answer_of(alone, revision)
+
+
+def test_revisions_that_are_written_alike_differ_in_the_signature_alone():
+    reviewer = make_reviewer(make_admitter(signing_keys=(b"key" * 11,)))
+    pods = [pod_json(owner=f"ReplicaSet/web-{number}", annotations={"a": "b"}) for number in (1, 2)]
+    first, second = (patch_in(answer_of(reviewer, pod)) for pod in pods)
+    differing = [(one["path"], other["path"]) for one, other in zip(first, second, strict=True) if one != other]
+    assert differing == [("/metadata/annotations/cruise.io~1original-resources-signature",) * 2]
+
+
 def test_the_record_has_what_was_requested():
     pod = pod_json(containers=[make_container_json(cpu="0.5", memory="1e9", cpu_limit="1")])
     result = patched(pod, patch_in(answer_of(make_reviewer(), pod)))
