@@ -20,6 +20,20 @@ class DayScores:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceScores:
+    """How often each score was seen at one place, on its first day and later: one count a bucket.
+
+    A place is a cluster or a trace of one; `measure` is that of `DayScores`.
+    """
+
+    place: str
+    resource: ResourceName
+    measure: int
+    first_day: Int64Array
+    later: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
 class Sharing:
     """What a container gets of its own headroom on an average node, from 0 to 1: the node's pods share the rest."""
 

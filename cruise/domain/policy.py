@@ -39,12 +39,14 @@ class EvictionRanking(IntEnum):
 
 
 class HeadroomStart(StrEnum):
-    """What the model `risk` goes by until it has seen a week.
+    """What the model `risk` goes by until it has seen enough.
 
-    The largest single headroom promises nothing; the sum of all, and the largest score seen where few were, keep to the
-    risk as far as few samples show.
+    Scores of other places stand in for those that are missing, and keep to the risk from the first pass on. The largest
+    single headroom promises nothing until a week was seen; the sum of all, and the largest score seen where few were,
+    keep to the risk as far as few samples show.
     """
 
+    PRIOR = "prior"
     SHARED_MAX = "shared-max"
     SUM_OF_PEAKS = "sum-of-peaks"
 
@@ -120,7 +122,7 @@ class Policy:
     headroom: str = "risk"  # the name of a model in decisions/sizing/headroom/choosing.py
     headroom_risk: float = 1e-2  # of a node's intervals, the share in which its demand may pass what it has
     headroom_cpu_risk: float | None = 7e-2  # the same for CPU, which does not kill; None: as for memory
-    headroom_start: HeadroomStart = HeadroomStart.SHARED_MAX
+    headroom_start: HeadroomStart = HeadroomStart.PRIOR
     floor: Resources = Resources(10, 16 * MEBIBYTE)
     dead_band_share: float = 0.05
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)

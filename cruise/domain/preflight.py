@@ -6,6 +6,7 @@ from datetime import datetime
 
 from cruise.domain.cluster import Snapshot
 from cruise.domain.cross_check import CrossCheck
+from cruise.domain.headroom import DayScores
 from cruise.domain.usage import SampleBlock
 
 
@@ -111,7 +112,7 @@ class KubeletFacts:
 class StoreFacts:
     """The database; `exists` is False for an embedded one that is yet to be made, `problem` why it cannot be used.
 
-    `verified`: it is known to be the server that is meant.
+    `verified`: it is known to be the server that is meant. `scores` are those that it holds of what nodes demanded.
     """
 
     place: str
@@ -121,6 +122,7 @@ class StoreFacts:
     expected: str | None = None
     problem: str = ""
     verified: bool = True
+    scores: Sequence[DayScores] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.actions import Reason, Verdict
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.policy import Mode
-from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.resources import NO_RESOURCES, ResourceName
 from cruise.interfaces.http.figures import (
     ControllerFigures,
     JobFigures,
@@ -22,7 +23,8 @@ from cruise.runtime.node_load import NodeLoadPass
 from scripts.reference.markdown import code, page, section, table
 
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
-_PASS = PassFigures(_NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {Reason.SETTLED: 1}, {"decide": 1.0})
+_PROMISES = {ResourceName.CPU: Promise(0.07, 0.4, 0.0, 1, 0)}
+_PASS = PassFigures(_NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {Reason.SETTLED: 1}, {"decide": 1.0}, _PROMISES)
 _CONTROLLER = ControllerFigures(
     Mode.FULL,
     leader=True,

@@ -63,7 +63,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "With model `risk`: the share of intervals in which a node's pods may want more memory than it has."
         ),
         "headroom_cpu_risk": "The same for CPU, which makes pods slower and kills none.",
-        "headroom_start": "What model `risk` goes by until it has seen a week.",
+        "headroom_start": (
+            "What model `risk` goes by until it has seen enough: scores of public traces that fade as own ones come, "
+            "the largest single headroom, or the sum of all."
+        ),
     },
     "Kubernetes": {
         "kubeconfig": "Unset: the account of the pod, else `~/.kube/config`.",

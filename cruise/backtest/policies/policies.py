@@ -31,13 +31,13 @@ def _as_designed(policy: Policy) -> Policy:
 
 
 def _keeping_to(risk: float, policy: Policy) -> Policy:
-    """Return the rules with a stated risk for both resources, kept to from the first day on."""
+    """Return the rules with a stated risk for both resources, kept to from the first pass on."""
     return replace(
         policy,
         headroom="risk",
         headroom_risk=risk,
         headroom_cpu_risk=None,
-        headroom_start=HeadroomStart.SUM_OF_PEAKS,
+        headroom_start=HeadroomStart.PRIOR,
     )
 
 

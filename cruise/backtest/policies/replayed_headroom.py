@@ -15,6 +15,7 @@ from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.runtime.sizing.score_history import ScoreHistory
+from cruise.runtime.sizing.shipped_scores import shipped_priors
 
 
 class ReplayedHeadroom:
@@ -24,7 +25,7 @@ class ReplayedHeadroom:
         self._policy = policy
         self._model = MODELS[policy.headroom]
         self._statistics = statistics
-        self._scores = ScoreHistory()
+        self._scores = ScoreHistory(priors=shipped_priors(policy))
         self._expected: Expectation | None = None
 
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:

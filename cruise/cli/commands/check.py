@@ -38,8 +38,11 @@ def check(
     from cruise.app.clock import wall_clock
     from cruise.decisions.preflight.items import Level
     from cruise.decisions.preflight.preflight import decide_preflight
+    from cruise.decisions.sizing.headroom.choosing import MODELS
     from cruise.domain.policy import Mode
     from cruise.interfaces.check_report import check_json, check_table
+    from cruise.runtime.sizing.score_history import ScoreHistory
+    from cruise.runtime.sizing.shipped_scores import shipped_priors
     from cruise.settings.table import UsageFrom
 
     settings = settings_of(config)
@@ -50,7 +53,10 @@ def check(
     now = wall_clock()
     with quiet_logs(), busy("looking at cluster, Prometheus and database"):
         found = asyncio.run(_look(settings, prometheus_url, now))
-    items = decide_preflight(found, settings.mode, now)
+    policy = settings.policy()
+    scores = ScoreHistory(found.store.scores if found.store is not None else (), shipped_priors(policy))
+    promises = scores.promises(int(now.timestamp()), policy.risk_of) if MODELS[policy.headroom].learns else {}
+    items = decide_preflight(found, settings.mode, now, promises)
     print_result(
         format is Format.JSON,
         lambda: [check_json(items, settings.mode, now)],

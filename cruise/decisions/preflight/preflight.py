@@ -1,23 +1,29 @@
 """Whether cruise can work here in its mode: facts in, a list of items with their fixes out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from cruise.decisions.preflight.cross_check import cross_check_item, kubelet_items
 from cruise.decisions.preflight.installing import apply
 from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.decisions.preflight.objects import object_items
+from cruise.decisions.preflight.promises import promise_items
 from cruise.decisions.preflight.usage import usage_items
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import AccessFacts, HelmRelease, ServerFacts, StoreFacts, Surroundings, WebhookFacts
+from cruise.domain.resources import ResourceName
 
-_AREAS = ("cluster", "rights", "metrics", "database", "webhook", "objects")
+_AREAS = ("cluster", "rights", "metrics", "database", "webhook", "headroom", "objects")
 _SOON = timedelta(days=3)
 _MOST_NAMED = 4
 
 
-def decide_preflight(found: Surroundings, mode: Mode, now: datetime) -> list[CheckItem]:
-    """Judge the surroundings for a mode; in the order in which they are to be mended."""
+def decide_preflight(
+    found: Surroundings, mode: Mode, now: datetime, promises: Mapping[ResourceName, Promise] = MappingProxyType({})
+) -> list[CheckItem]:
+    """Judge the surroundings for a mode, and how `promises` of headroom were kept; in the order of mending."""
     items: list[CheckItem] = []
     if found.server is not None:
         items += _server(found.server, mode)
@@ -36,6 +42,7 @@ def decide_preflight(found: Surroundings, mode: Mode, now: datetime) -> list[Che
         items += _verified(found.store)
     if found.webhook is not None:
         items += _webhook(found.webhook, mode, now, found.release)
+    items += promise_items(promises)
     if found.snapshot is not None:
         items += object_items(found.snapshot, mode)
     if found.unreadable:

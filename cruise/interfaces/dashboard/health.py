@@ -1,14 +1,18 @@
 """How cruise itself does: its statistics, its passes, what it costs Prometheus, who leads, and the webhook."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.annotations import ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import Snapshot
+from cruise.domain.resources import ResourceName
 from cruise.errors import Unavailable
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.http.controller import status_of
+from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.reasons import REFUSALS, WORDS
 
 PAGE = Page("health", "Health", "/status")
@@ -42,6 +46,7 @@ def health_page(dashboard: Dashboard) -> APIRouter:
             policy=view.policy,
             reading=next((job for job in figures.jobs if job.name == "statistics"), None),
             traces=traces,
+            promises=_promises(figures),
             held=sorted(figures.last_pass.held.items(), key=lambda item: -item[1]) if figures.last_pass else (),
             reasons=WORDS,
             refused=sum(figures.refused.values()),
@@ -49,6 +54,13 @@ def health_page(dashboard: Dashboard) -> APIRouter:
         )
 
     return routes
+
+
+def _promises(figures: ControllerFigures) -> Sequence[tuple[str, Promise]]:
+    """Return how stated risks were kept to, by the names of the resources as people write them."""
+    names = {ResourceName.CPU: "CPU", ResourceName.MEMORY: "Memory"}
+    found = figures.last_pass.promises if figures.last_pass is not None else {}
+    return [(names[resource], promise) for resource, promise in found.items()]
 
 
 def traces_of(snapshot: Snapshot) -> WebhookTraces:

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
-from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import Refusal, StatisticsTable
 from cruise.runtime.node_load import NodeLoadPass
 from cruise.runtime.packing.packing_pass import PackingPass
@@ -40,7 +41,7 @@ class PassFigures:
     """What the last node pass saw: nodes, sums, and the pods left alone by reason.
 
     Nothing makes the `oversubscribed` nodes fit; the `crowded` ones are short of something for now. `seconds` is how
-    long each of its steps took.
+    long each of its steps took, `promises` how stated risks were kept to lately.
     """
 
     at: datetime
@@ -51,6 +52,7 @@ class PassFigures:
     allocatable: Resources
     held: Mapping[Reason, int]
     seconds: Mapping[str, float]
+    promises: Mapping[ResourceName, Promise] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,7 @@ def pass_figures(done: NodePass) -> PassFigures:
         allocatable=allocatable,
         held=Counter(hold.reason for plan in done.plans for hold in (*plan.hold, *plan.growing)),
         seconds=done.seconds,
+        promises=done.promises,
     )
 
 

@@ -1,7 +1,7 @@
 """Prometheus' text of a process's figures: made anew at each scrape, so that nothing is counted in two places."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,8 +15,10 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.policy import Mode
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Refusal
 from cruise.interfaces.http.figures import (
     ControllerFigures,
@@ -104,6 +106,7 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     yield from _shown_to_others(figures)
     if figures.last_pass is not None:
         yield from _pass(figures.last_pass)
+        yield from _promises(figures.last_pass.promises)
     if figures.load_pass is not None:
         yield from _loads(figures.load_pass)
     if figures.cross_check.nodes:
@@ -155,6 +158,21 @@ def _pass(figures: PassFigures) -> Iterator[Metric]:
         family = GaugeMetricFamily(name, words, labels=["resource", "unit"])
         family.add_metric(["cpu", "core"], amounts.cpu_millicores / 1000)
         family.add_metric(["memory", "byte"], amounts.memory_bytes)
+        yield family
+
+
+def _promises(promises: Mapping[ResourceName, Promise]) -> Iterator[Metric]:
+    families: tuple[tuple[str, str, Callable[[Promise], float]], ...] = (
+        ("risk_asked", "The share of intervals in which demand may pass what a node has.", lambda one: one.asked),
+        ("risk_observed", "The share of the last two days' that passed what was promised.", lambda one: one.observed),
+        ("drift", "1 where that is far more than was asked.", lambda one: int(one.drifts)),
+        ("margin", "What nodes keep above what is expected, in units of the scale.", lambda one: one.margin),
+        ("borrowed", "The share of public traces in what the margin rests on.", lambda one: one.borrowed),
+    )
+    for name, words, value in families if promises else ():
+        family = GaugeMetricFamily(f"cruise_headroom_{name}", words, labels=["resource"])
+        for resource, promise in promises.items():
+            family.add_metric([resource.value], value(promise))
         yield family
 
 

@@ -13,6 +13,7 @@ from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.admission.unscheduled import decide_unscheduled
 from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.sizing.headroom.model import Headroom
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.sharing import average_sharing
@@ -20,6 +21,7 @@ from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, Refus
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
@@ -36,7 +38,7 @@ _MOST_FAILURES = 60
 class NodePass:
     """What one node pass saw, decided and did; `waiting` are the unschedulable pods that it left as they are.
 
-    `seconds` is how long each step took, by its name and in order.
+    `seconds` is how long each step took, by its name and in order; `promises` how stated risks were kept to lately.
     """
 
     at: datetime
@@ -45,6 +47,7 @@ class NodePass:
     outcomes: Sequence[Outcome]
     waiting: Sequence[Hold] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    promises: Mapping[ResourceName, Promise] = field(default_factory=dict)
 
     @property
     def seen(self) -> Earlier:
@@ -85,7 +88,8 @@ async def node_pass(
         began = time.monotonic()
         await step(steps)
         seconds[name] = time.monotonic() - began
-    return NodePass(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds)
+    promises = headroom.promises if headroom is not None else {}
+    return NodePass(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds, promises)
 
 
 @dataclass(slots=True)

@@ -11,10 +11,11 @@ import numpy as np
 
 from cruise.decisions.sizing.container_sizes import ContainerSizes
 from cruise.decisions.sizing.headroom.choosing import MODELS, Model
+from cruise.decisions.sizing.headroom.margins import Margin
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.outcome import Expectation
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.decisions.sizing.headroom.scores import Margin
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.usage.peaks import peak_hours
@@ -25,6 +26,7 @@ from cruise.domain.resources import ResourceName
 from cruise.domain.usage import ContainerKey, PeakKey, StatisticsTable
 from cruise.runtime.ports import Store
 from cruise.runtime.sizing.score_history import ScoreHistory
+from cruise.runtime.sizing.shipped_scores import shipped_priors
 from cruise.runtime.usage.peaks import PeakNumbers
 from cruise.runtime.usage.peaks_by_hour import PeaksByHour
 from cruise.runtime.usage.state import UsageState
@@ -34,7 +36,10 @@ _STEP_SECONDS = 60
 
 
 class PassHeadroom:
-    """What the node passes of one process keep of headroom; `usage` is the process's own, as its usage pass left it."""
+    """What the node passes of one process keep of headroom; `usage` is the process's own, as its usage pass left it.
+
+    `promises` tells how the risks were kept to lately, empty under a model that learns nothing.
+    """
 
     def __init__(self, usage: UsageState) -> None:
         self._usage = usage
@@ -42,6 +47,7 @@ class PassHeadroom:
         self._scores: ScoreHistory | None = None
         self._expected: Expectation | None = None
         self._containers: list[ContainerKey] = []
+        self.promises: Mapping[ResourceName, Promise] = {}
 
     async def prepare(self, store: Store, statistics: StatisticsTable, policy: Policy) -> Headroom:
         """Return the model for a pass that decides from `statistics`, after judging what the last one expected."""
@@ -57,11 +63,12 @@ class PassHeadroom:
         return model.prepare(past, margins, policy)
 
     async def _learn(self, store: Store, policy: Policy) -> Mapping[ResourceName, Margin]:
-        scores = self._scores = self._scores or ScoreHistory(await store.headroom_scores())
+        scores = self._scores = self._scores or ScoreHistory(await store.headroom_scores(), shipped_priors(policy))
         await asyncio.to_thread(self._judge, scores, int(policy.pass_interval.total_seconds()))
         unsaved = scores.unsaved()
         if unsaved:
             await store.record_headroom_scores(unsaved)
+        self.promises = scores.promises(self._usage.windows.head, policy.risk_of)
         return scores.margins(self._usage.windows.head, policy.risk_of)
 
     def expect(self, plans: Sequence[NodePlan], policy: Policy) -> None:

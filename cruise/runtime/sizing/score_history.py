@@ -1,12 +1,16 @@
 """The scores of four weeks, counted by day, for as long as a process leads."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.decisions.sizing.headroom.margins import MOST_DAYS, Margin, margin_for
 from cruise.decisions.sizing.headroom.outcome import Expectation
-from cruise.decisions.sizing.headroom.scores import BUCKETS, MEASURE, MOST_DAYS, Margin, count_scores, margin_for
+from cruise.decisions.sizing.headroom.prior import Prior
+from cruise.decisions.sizing.headroom.promise import Promise, promise_of
+from cruise.decisions.sizing.headroom.scores import BUCKETS, MEASURE, count_scores
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.headroom import DayScores
 from cruise.domain.resources import ResourceName
@@ -15,9 +19,12 @@ DAY_SECONDS = 86400
 
 
 class ScoreHistory:
-    """Counts scores, and gives the margin that they leave for a risk."""
+    """Counts scores, and gives the margin that they leave for a risk; priors stand in for those that are missing."""
 
-    def __init__(self, stored: Sequence[DayScores] = ()) -> None:
+    def __init__(
+        self, stored: Sequence[DayScores] = (), priors: Mapping[ResourceName, Prior | None] = MappingProxyType({})
+    ) -> None:
+        self._priors = priors
         self._days: dict[ResourceName, dict[int, Int64Array]] = {resource: {} for resource in ResourceName}
         self._changed: set[tuple[ResourceName, int]] = set()
         for one in stored:
@@ -43,7 +50,15 @@ class ScoreHistory:
     def margins(self, at: int, risk_of: Callable[[ResourceName], float]) -> dict[ResourceName, Margin]:
         """Return what demand passes in at most a share `risk_of` of intervals, by what was counted up to a time."""
         return {
-            resource: margin_for(days, at // DAY_SECONDS, risk_of(resource)) for resource, days in self._days.items()
+            resource: margin_for(days, at // DAY_SECONDS, risk_of(resource), self._priors.get(resource))
+            for resource, days in self._days.items()
+        }
+
+    def promises(self, at: int, risk_of: Callable[[ResourceName], float]) -> dict[ResourceName, Promise]:
+        """Return whether the risks are kept to, by what was counted up to a time."""
+        return {
+            resource: promise_of(days, at // DAY_SECONDS, risk_of(resource), self._priors.get(resource))
+            for resource, days in self._days.items()
         }
 
     def unsaved(self) -> list[DayScores]:

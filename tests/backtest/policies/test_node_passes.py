@@ -119,9 +119,7 @@ def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, 
 @pytest.mark.parametrize("model", ["joint-peak", "risk"])
 def test_headroom_models_are_prepared_and_judged_alike(model):
     made = recording(4, 15, 300)
-    policy = Policy(
-        headroom=model, headroom_risk=0.05, headroom_cpu_risk=0.1, headroom_start=HeadroomStart.SUM_OF_PEAKS
-    )
+    policy = Policy(headroom=model, headroom_risk=0.05, headroom_cpu_risk=0.1, headroom_start=HeadroomStart.PRIOR)
     live = LivePasses(made, policy)
     both = Beside(CruisePasses(made, policy), live)
     replay(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))

@@ -10,6 +10,7 @@ import pytest
 from cruise.decisions.preflight.access import required_access
 from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.decisions.preflight.preflight import decide_preflight
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.cluster import LimitRangeItem, NodeAutoscaler, Quota, VerticalAutoscaler
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
@@ -23,6 +24,7 @@ from cruise.domain.preflight import (
     UsageFacts,
     WebhookFacts,
 )
+from cruise.domain.resources import ResourceName
 from cruise.domain.scheduling import OVERLOADED
 from tests.builders import NOW, make_amounts, make_autoscaler, make_budget, make_node, make_pod, make_ref, make_snapshot
 
@@ -258,3 +260,18 @@ def test_what_came_by_helm_is_mended_by_helm():
     assert "prometheus.url" in item(by_helm, "metrics: prometheus").fix
     assert "database.url" in item(by_helm, "database: postgres").fix
     assert item(by_helm, "cluster: installed").finding.startswith("by Helm: release small in sizes")
+
+
+def test_a_promise_that_is_not_kept_is_a_warning_and_one_of_nothing_is_no_item():
+    promises = {
+        ResourceName.CPU: Promise(0.07, 0.3, 0.0, 1000, 60),
+        ResourceName.MEMORY: Promise(0.01, 1.5, 0.2, 1000, 40),
+    }
+    items = decide_preflight(WELL, Mode.FULL, NOW, promises)
+    assert item(items, "headroom: CPU").level is Level.OK
+    drifting = item(items, "headroom: memory")
+    assert (drifting.level, drifting.finding[:37]) == (Level.WARN, "nodes wanted more memory than was pro")
+    assert "4 % of 1,000 intervals of the last two days, 1 % are allowed" in drifting.finding
+    assert "cruiseheadroomdrifts" in drifting.fix
+    unseen = {resource: replace(promise, scores=0, passed=0) for resource, promise in promises.items()}
+    assert decide_preflight(WELL, Mode.FULL, NOW, unseen) == check()

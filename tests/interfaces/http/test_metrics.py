@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.actions import Reason, Verdict
 from cruise.domain.packing import Phase
 from cruise.domain.policy import Mode
-from cruise.domain.resources import Resources
+from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import Refusal
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingFigures, PassFigures, WebhookFigures
 from cruise.interfaces.http.metrics import metrics_text
@@ -34,7 +35,15 @@ FIGURES = ControllerFigures(
         ("evict", Verdict.REFUSED, Reason.DISRUPTION_BUDGET): 2,
     },
     last_pass=PassFigures(
-        NOW, 3, 1, 2, Resources(2500, 1 << 30), Resources(12_000, 1 << 34), {Reason.GUARANTEED: 5}, {"snapshot": 0.25}
+        NOW,
+        3,
+        1,
+        2,
+        Resources(2500, 1 << 30),
+        Resources(12_000, 1 << 34),
+        {Reason.GUARANTEED: 5},
+        {"snapshot": 0.25},
+        {ResourceName.CPU: Promise(0.07, 0.4, 0.0, 1000, 50), ResourceName.MEMORY: Promise(0.01, 1.5, 0.25, 1000, 40)},
     ),
     statistics_at=NOW - timedelta(seconds=90),
     watch_lag_seconds=1.5,
@@ -80,6 +89,12 @@ def test_a_controller_tells_all_that_an_operator_watches():
         ("cruise_paused",): 0,
         ("cruise_samples_refused_total", "series-disagree"): 7,
         ("cruise_samples_refused_total", "over-limit"): 0,
+        ("cruise_headroom_risk_asked", "memory"): 0.01,
+        ("cruise_headroom_risk_observed", "memory"): 0.04,
+        ("cruise_headroom_drift", "cpu"): 0,
+        ("cruise_headroom_drift", "memory"): 1,
+        ("cruise_headroom_margin", "cpu"): 0.4,
+        ("cruise_headroom_borrowed", "memory"): 0.25,
         ("cruise_job_runs_total", "node pass"): 7,
         ("cruise_job_failures_total", "node pass"): 2,
         ("cruise_job_failures_total", "prune"): 0,

@@ -21,7 +21,7 @@ from tests.backtest.policies.test_node_passes import GIBIBYTE, recording
 @pytest.mark.parametrize(("model", "step"), [("joint-peak", 300), ("risk", 60)])
 def test_the_store_tells_what_the_pass_knew(model, step):
     made = recording(5, 26 if model == "joint-peak" else 6, step)
-    policy = Policy(headroom=model, headroom_start=HeadroomStart.SUM_OF_PEAKS)
+    policy = Policy(headroom=model, headroom_start=HeadroomStart.PRIOR)
     live = LivePasses(made, policy)
     replay(made, live, ReplayOptions(node=Resources(4000, 8 * GIBIBYTE)))
 

@@ -14,9 +14,9 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 
 if TYPE_CHECKING:
+    from cruise.decisions.sizing.headroom.margins import Margin
     from cruise.decisions.sizing.headroom.model import Headroom
     from cruise.decisions.sizing.headroom.past_demand import PastDemand
-    from cruise.decisions.sizing.headroom.scores import Margin
 
     Margins = Mapping[ResourceName, Margin]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.sizing.headroom.margins import Margin
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.decisions.sizing.headroom.scores import Margin
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.policy import HeadroomStart
@@ -37,9 +37,8 @@ class Forecast:
 class Risk:
     """The headroom is what pods have risen above their bases by now, and a margin learned from scores.
 
-    Until there are scores of a week, `start` tells what to go by: the largest single headroom, or the margin all the
-    same. Where there are too few scores for the risk, the margin is the largest one seen, and the headroom at least the
-    sum of all single ones.
+    With `start` shared-max it is the largest single headroom until there are scores of a week. Where nobody has scores
+    enough for the risk, the margin is the largest one seen, and the headroom at least the sum of all single ones.
     """
 
     def __init__(

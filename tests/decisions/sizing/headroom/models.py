@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cruise.decisions.sizing.headroom.choosing import MODELS
+from cruise.decisions.sizing.headroom.margins import Margin
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.decisions.sizing.headroom.scores import Margin
 from cruise.domain.policy import HeadroomStart, Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable

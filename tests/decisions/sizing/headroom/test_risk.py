@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cruise.decisions.sizing.headroom.margins import UNKNOWN, Margin
 from cruise.decisions.sizing.headroom.outcome import Expectation, largest_sums
 from cruise.decisions.sizing.headroom.risk import BASE_SHARE, Risk, forecast_of
-from cruise.decisions.sizing.headroom.scores import UNKNOWN, Margin
 from cruise.domain.policy import HeadroomStart, Policy
 from cruise.domain.resources import ResourceName
 from cruise.runtime.sizing.score_history import ScoreHistory

@@ -5,17 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.sizing.headroom.scores import (
-    BUCKETS,
-    GROWTH,
-    LEAST,
-    LEAST_DAYS,
-    MOST_DAYS,
-    UNKNOWN,
-    count_scores,
-    margin_for,
-    margin_of,
-)
+from cruise.decisions.sizing.headroom.margins import LEAST_DAYS, MOST_DAYS, UNKNOWN, margin_for, margin_of
+from cruise.decisions.sizing.headroom.scores import BUCKETS, GROWTH, LEAST, count_scores
 from cruise.domain.arrays import Int64Array
 
 values = st.floats(2 * LEAST, 1e4)

@@ -1,0 +1,37 @@
+"""How cruise itself does, in words."""
+
+import re
+from dataclasses import replace
+
+from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.domain.resources import ResourceName
+from tests.interfaces.dashboard.test_pages import browser
+from tests.interfaces.http.api_scene import busy_scene
+
+KEPT = Promise(0.07, 0.4, 0.0, 1000, 50)
+BROKEN = Promise(0.01, 1.5, 0.25, 1000, 40)
+
+
+async def rows(promises):
+    scene = await busy_scene()
+    assert scene.done is not None
+    scene.done = replace(scene.done, promises=promises)
+    async with browser(scene) as page:
+        text = (await page.get("/health")).text
+    return [re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", row)).strip() for row in re.findall("<tr><td>.*?</tr>", text)]
+
+
+async def test_a_stated_risk_is_shown_with_what_became_of_it():
+    found = await rows({ResourceName.CPU: KEPT, ResourceName.MEMORY: BROKEN})
+    assert "CPU 7.00 % 5.00 % 1,000 0 % kept" in found
+    [memory] = [row for row in found if row.startswith("Memory")]
+    assert memory.startswith("Memory 1.00 % 4.00 % 1,000 25 % drifts")
+
+
+async def test_where_nothing_came_yet_nothing_is_judged():
+    [cpu] = [row for row in await rows({ResourceName.CPU: replace(KEPT, scores=0, passed=0)}) if row.startswith("CPU")]
+    assert cpu == "CPU 7.00 % – 0 0 % Nothing to judge yet."
+
+
+async def test_a_model_that_promises_nothing_has_no_such_table():
+    assert not [row for row in await rows({}) if row.startswith(("CPU", "Memory"))]
