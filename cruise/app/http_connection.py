@@ -8,6 +8,7 @@ import http
 import math
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 import httptools
@@ -16,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from cruise.app.http_bounds import ListenerBounds, ListenerTally, TurnedAway
+from cruise.interfaces.http.health import WHOLE_ANSWER
 
 # No client that is known sends a request before the one before it was answered; each that waits takes memory.
 _MOST_PIPELINED = 8
@@ -76,7 +78,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._fruitless_bytes = 0
         self._has_begun = False
         self._why: TurnedAway | None = None
-        self._extensions: dict[str, Any] | None = None
+        self._extensions: dict[str, Any] = {}
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - uvloop's transports are none by inheritance
         """Take the connection, whose handshake is over."""
@@ -113,8 +115,6 @@ class BoundedConnection(HttpToolsProtocol):
         if len(self.pipeline) >= _MOST_PIPELINED:
             self._stop(TurnedAway.PIPELINE)
         super().on_message_begin()
-        if self._extensions is not None:
-            self.scope["extensions"] = self._extensions
         self._has_begun = True
         self.phase, self.since = Phase.HEAD, self._now
 
@@ -130,6 +130,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._fruitless_bytes = 0
         self.phase, self.since = Phase.BODY, self._now
         super().on_headers_complete()
+        whole = partial(self._answer_whole, self.cycle)
+        self.cycle.scope["extensions"] = {**self._extensions, WHOLE_ANSWER: {"write": whole}}
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body, as long as there is room for it."""
@@ -169,6 +171,18 @@ class BoundedConnection(HttpToolsProtocol):
         self._release()
         if self.phase is Phase.ANSWER:
             self.phase, self.since = Phase.IDLE, self.loop.time()
+
+    def _answer_whole(self, cycle: RequestResponseCycle, answer: bytes) -> bool:
+        """Write an answer, head and body, as the application has it: two pieces take longer.
+
+        Return False where it is to be sent as usual: the client takes nothing now, or the connection ends with it.
+        """
+        if self.flow.write_paused or cycle.disconnected or not cycle.keep_alive:
+            return False
+        cycle.response_started = cycle.response_complete = True
+        self.transport.write(answer)
+        self.on_response_complete()
+        return True
 
     def pause_writing(self) -> None:
         """Note since when the client takes nothing."""

@@ -11,6 +11,7 @@ import pytest
 from cruise.adapters.webhook_tls.certificates import make_key_pair, put_in_use, server_context
 from cruise.app.http_bounds import ListenerBounds, ListenerTally, TurnedAway
 from cruise.app.http_server import serve_http
+from cruise.interfaces.http.health import WHOLE_ANSWER
 
 MINUTES = 600.0
 # No test waits for a time that it is not about.
@@ -197,6 +198,34 @@ async def test_a_client_that_takes_no_answer_is_dropped():
         client = await connect()
         client.writer.transport.pause_reading()
         await client.send(GET)
+        await until(lambda: tally.turned_away[TurnedAway.SLOW_READER] == 1)
+
+
+async def test_an_answer_may_be_written_in_one_piece_unless_the_client_takes_nothing_or_leaves():
+    body = b"x" * (1 << 20)
+    written = []
+
+    async def whole(scope, receive, send):
+        write = scope["extensions"][WHOLE_ANSWER]["write"]
+        written.append(write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)))
+        if not written[-1]:
+            await echo(scope, receive, send)
+
+    async with serving(whole, body_seconds=SOON) as (connect, tally):
+        client = await connect()
+        await client.send(GET * 3)
+        assert [await client.answer() for _ in range(3)] == [(200, body)] * 3
+        await client.send(GET[:-2] + b"Connection: close\r\n\r\n")
+        assert await client.answer() == (200, b"0")
+        assert await client.ended() == b""
+        assert written == [True] * 3 + [False]
+        deaf = await connect()
+        deaf.writer.transport.pause_reading()
+        while written[-1] or len(written) == 4:
+            seen = len(written)
+            await deaf.send(GET)
+            while len(written) == seen:
+                await asyncio.sleep(0.01)
         await until(lambda: tally.turned_away[TurnedAway.SLOW_READER] == 1)
 
 

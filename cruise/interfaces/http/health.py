@@ -10,6 +10,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+WHOLE_ANSWER = "cruise.whole_answer"
+"""The extension by which the listener writes an answer that has its head already; see `BoundedConnection`."""
+
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = b"text/plain; charset=utf-8"
 _PATHS = ("/healthz", "/readyz", "/metrics")
