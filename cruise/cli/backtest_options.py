@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from cruise.cli.options import ReportFormat, optional
+from cruise.domain.backtest_difference import Figure
 
 DAYS, _MOST_DAYS = 14, 366
 _MOST_JOBS = 1024
 _replayed = partial(optional, rich_help_panel="What is replayed")
 _cluster = partial(typer.Option, rich_help_panel="The simulated cluster")
+_AGAINST = "Against another configuration"
+_compared = partial(optional, rich_help_panel=_AGAINST)
 _report = partial(optional, rich_help_panel="The report")
 
 
@@ -93,6 +96,29 @@ JobsOption = Annotated[
         help="Replay in so many processes; 0 is one for each core. The answer is the same.",
         rich_help_panel="Where it is replayed",
     ),
+]
+AgainstOption = Annotated[
+    Path | None,
+    _compared("--against", "FILE", "Compare this configuration with the settings in a TOML file."),
+]
+MaxDeltaOption = Annotated[
+    list[str] | None,
+    _compared(
+        "--max-delta",
+        "FIGURE=MOST…",
+        f"Exit 1 where a figure grows by more: {', '.join(Figure)}. Shares also as points, such as cpu-slack=1%.",
+    ),
+]
+WholeIntervalOption = Annotated[
+    bool,
+    typer.Option(
+        "--whole-interval",
+        help="Have a bound hold for the whole interval of a difference, and not for its estimate alone.",
+        rich_help_panel=_AGAINST,
+    ),
+]
+MarkdownOption = Annotated[
+    Path | None, _compared("--markdown", "FILE", "Write the difference as Markdown as well, for a pull request.")
 ]
 WatchNodeOption = Annotated[
     str | None, _report("--watch-node", "NAME", "The node whose time lines the page shows; node-000 by default.")

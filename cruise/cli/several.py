@@ -15,7 +15,7 @@ _LAST = "cruise.several"
 class SeveralValues(TyperCommand):
     """Reads `--option a b` as `--option a --option b` for some options, and lists the policies in its help."""
 
-    several = ("--trace", "--policy")
+    several = ("--trace", "--policy", "--max-delta")
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Repeat the option before each of its values."""

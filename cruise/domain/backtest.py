@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cruise.domain.arrays import Int64Array
+from cruise.domain.backtest_cells import Cells
 from cruise.domain.resources import Resources
 
 
@@ -63,7 +64,7 @@ class PolicyScore:
     `evictions_per_1000_pod_days` has consolidation's moves as well, `moves_per_1000_pod_days` those alone.
     `nodes_mean_by_requests` and `moves_by_requests` are the figures where consolidation judges by the requests that
     pods have, None where that was not replayed. `cost` is an estimate from prices, None without any. `worst` has the
-    containers that suffered or wasted most. `seconds` is how long the replays took.
+    containers that suffered or wasted most, `cells` what was counted by hour. `seconds` is how long the replays took.
     """
 
     policy: str
@@ -83,6 +84,7 @@ class PolicyScore:
     cost: float | None = None
     worst: Sequence[ContainerScore] = ()
     time_line: NodeTimeLine | None = None
+    cells: Cells | None = None
     seconds: float = 0.0
 
     @property

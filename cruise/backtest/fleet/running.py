@@ -90,6 +90,7 @@ def replay_all(
     *,
     watched_node: str | None = None,
     with_time_lines: bool = True,
+    with_cells: bool = False,
 ) -> list[BacktestResult]:
     """Return one result a recording, with a score for each entry; both are in the order given.
 
@@ -104,7 +105,7 @@ def replay_all(
         number = board.add(f"{found.name}: {entry.name}", _work(found, entry.options))
         cells[number] = (at, row, judgement)
         lines = with_time_lines and judgement is Judgement.ADMITTED
-        task = ReplayTask(found.source, entry.policy, entry.options, judgement, watched_node, lines)
+        task = ReplayTask(found.source, entry.policy, entry.options, judgement, watched_node, lines, with_cells)
         return executor.submit(replay_task, number, task), number
 
     pending = dict(submit(at, row, Judgement.ADMITTED) for at in range(len(surveys)) for row in range(len(entries)))

@@ -37,7 +37,10 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
-    """One replay; `watched_node` is the node whose time line is wanted, `with_time_line` whether any is."""
+    """One replay; `watched_node` is the node whose time line is wanted, `with_time_line` whether any is.
+
+    So with cells: an answer has what is needed of it.
+    """
 
     source: Source
     policy: str
@@ -45,6 +48,7 @@ class ReplayTask:
     judgement: Judgement
     watched_node: str | None
     with_time_line: bool
+    with_cells: bool
 
 
 def survey(number: int, source: Source, options: ReplayOptions, kept_in: Path | None) -> Survey:
@@ -77,7 +81,8 @@ def replay_task(number: int, task: ReplayTask) -> PolicyScore:
         on_progress=_report(number),
     )
     line = score.time_line if task.with_time_line else None
-    return replace(score, seconds=perf_counter() - begun, time_line=line)
+    cells = score.cells if task.with_cells else None
+    return replace(score, seconds=perf_counter() - begun, time_line=line, cells=cells)
 
 
 def report_to(shares: Shares | None) -> Shares | None:

@@ -18,8 +18,8 @@ class Churn:
         self.resizes: Int64Array = np.zeros(containers, dtype=np.int64)
         self.evictions: Int64Array = np.zeros(containers, dtype=np.int64)
         self.kills: Int64Array = np.zeros(containers, dtype=np.int64)
+        self.moves: Int64Array = np.zeros(containers, dtype=np.int64)
         self.reversals = 0
-        self.moves = 0
         self._went: Int64Array = np.zeros((2, containers), dtype=np.int64)
         self._went_at: Int64Array = np.zeros((2, containers), dtype=np.int64)
 

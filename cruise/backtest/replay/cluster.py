@@ -78,7 +78,7 @@ class ReplayedCluster:
 
     def move(self, containers: Int64Array, at: int) -> None:
         """Evict pods for consolidation's sake."""
-        self._churn.moves += len(containers)
+        self._churn.moves[containers] += 1
         self.evict(containers, at)
 
     def leave(self, containers: Int64Array) -> None:

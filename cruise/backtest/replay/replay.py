@@ -6,6 +6,7 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.accounting import ResourceAccount
+from cruise.backtest.replay.cells import CellRecorder
 from cruise.backtest.replay.churn import Churn
 from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.consolidation import Consolidation
@@ -67,10 +68,13 @@ class _Replay:
         self._cpu = ResourceAccount(count, options.node.cpu_millicores)
         self._memory = ResourceAccount(count, options.node.memory_bytes)
         self._time_line = TimeLineRecorder(self._pods, watched_node)
-        self._totals = Totals()
+        self._totals = Totals(np.zeros(count, dtype=np.float64))
+        memory = self._memory if recording.has_memory else None
+        self._cells = CellRecorder(recording, self._cpu, memory, self._churn, self._totals)
 
     def pass_interval(self, interval: Interval) -> None:
         """Let one interval pass: arrivals, use, kills, observation, decision, departures, consolidation."""
+        self._cells.begin(interval.since)
         self._cluster.create(interval.arriving, interval.since)
         rows = slice(interval.first, interval.end)
         cpu, memory = self._recording.cpu_millicores[rows], self._recording.memory_bytes[rows]
@@ -86,7 +90,7 @@ class _Replay:
         pods, nodes = self._pods, self._pods.nodes
         places = pods.places
         minutes = (interval.at - interval.since) / 60
-        self._totals.add(minutes, len(places.order), nodes.count, int(np.count_nonzero(pods.node == PENDING)))
+        self._totals.add(minutes, places.order, nodes.count, int(np.count_nonzero(pods.node == PENDING)))
         demand = demand_of(cpu, places)
         self._cpu.add(demand, pods.sizes.cpu_millicores, nodes.cpu_millicores)
         of_memory: Demand | None = None
@@ -122,4 +126,5 @@ class _Replay:
             self._totals,
             self._pods.nodes.peak,
             self._time_line.time_line(),
+            self._cells.cells(),
         )

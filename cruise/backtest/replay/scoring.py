@@ -8,8 +8,9 @@ from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.accounting import ResourceAccount
 from cruise.backtest.replay.churn import Churn
 from cruise.backtest.replay.options import ReplayOptions
-from cruise.domain.arrays import Float64Array
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.backtest import ContainerScore, NodeTimeLine, PolicyScore
+from cruise.domain.backtest_cells import Cells
 
 WORST = 10
 _GIBIBYTE = 1 << 30
@@ -18,17 +19,22 @@ _DAY_MINUTES = 1440
 
 @dataclass(slots=True)
 class Totals:
-    """Minutes of the replay, and of running and pending containers and of nodes, each counted."""
+    """Minutes of the replay, and of running and pending containers and of nodes, each counted.
 
+    `running_minutes` has one entry a container.
+    """
+
+    running_minutes: Float64Array
     minutes: float = 0.0
     container_minutes: float = 0.0
     node_minutes: float = 0.0
     pending_minutes: float = 0.0
 
-    def add(self, minutes: float, running: int, nodes: int, pending: int) -> None:
-        """Take in one interval."""
+    def add(self, minutes: float, running: Int64Array, nodes: int, pending: int) -> None:
+        """Take in one interval, in which some containers ran."""
         self.minutes += minutes
-        self.container_minutes += minutes * running
+        self.running_minutes[running] += minutes
+        self.container_minutes += minutes * len(running)
         self.node_minutes += minutes * nodes
         self.pending_minutes += minutes * pending
 
@@ -42,6 +48,7 @@ def score_of(
     totals: Totals,
     nodes_peak: int,
     time_line: NodeTimeLine,
+    cells: Cells,
 ) -> PolicyScore:
     """Sum a replay up; `accounts` are those of CPU and memory."""
     cpu, memory = accounts
@@ -55,7 +62,7 @@ def score_of(
         resizes_per_container_day=_ratio(resizes, days),
         resize_reversal_share=_ratio(churn.reversals, resizes),
         evictions_per_1000_pod_days=_ratio(1000 * int(churn.evictions.sum()), days),
-        moves_per_1000_pod_days=_ratio(1000 * churn.moves, days),
+        moves_per_1000_pod_days=_ratio(1000 * int(churn.moves.sum()), days),
         nodes_mean=_ratio(totals.node_minutes, totals.minutes),
         nodes_peak=nodes_peak,
         pending_pod_minutes=totals.pending_minutes,
@@ -63,6 +70,7 @@ def score_of(
         cost=_cost(options, totals.node_minutes / 60),
         worst=_worst(recording, options, cpu, memory, churn),
         time_line=time_line,
+        cells=cells,
     )
 
 

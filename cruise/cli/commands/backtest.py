@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cruise.cli.backtest_options import (
     DAYS,
+    AgainstOption,
     ArrivalsName,
     ArrivalsOption,
     ClusterOption,
@@ -17,6 +18,8 @@ from cruise.cli.backtest_options import (
     HalfOption,
     HtmlOption,
     JobsOption,
+    MarkdownOption,
+    MaxDeltaOption,
     NodeCpuOption,
     NodeMemoryOption,
     PolicyOption,
@@ -26,7 +29,9 @@ from cruise.cli.backtest_options import (
     SeedOption,
     TraceOption,
     WatchNodeOption,
+    WholeIntervalOption,
 )
+from cruise.cli.commands.backtest_against import against_options, check_options, entries, parse_bounds, report_of, tell
 from cruise.cli.options import (
     ConfigOption,
     ReportFormat,
@@ -64,11 +69,15 @@ def backtest(
     risk: RiskOption = 1e-3,
     seed: SeedOption = 0,
     jobs: JobsOption = 1,
+    against: AgainstOption = None,
+    max_delta: MaxDeltaOption = None,
+    whole_interval: WholeIntervalOption = False,
+    markdown: MarkdownOption = None,
     watch_node: WatchNodeOption = None,
     format: ReportFormatOption = ReportFormat.TABLE,
     html: HtmlOption = None,
     config: ConfigOption = None,
-) -> None:
+) -> int:
     """Replay recorded usage under each policy, and compare what it wastes, kills and starves.
 
     Simulated time drives the controller's own passes on a simulated
@@ -89,6 +98,15 @@ def backtest(
       cruise backtest --prometheus-url http://localhost:9090 --days 14
 
       cruise backtest --trace traces/* --half tune --policy cruise
+
+    With --against this configuration (CRUISE_* variables, --config) is
+    compared with the settings of FILE, so that a change of settings can be
+    judged on one's own history before it is made.
+
+      cruise backtest --trace traces/* --config new.toml --against now.toml
+
+      cruise backtest --prometheus-url http://localhost:9090 --config new.toml
+      --against now.toml --max-delta kills=0 writes=0.5 --markdown change.md
     """
     from cruise.interfaces.backtest.report import BacktestReport
 
@@ -102,18 +120,34 @@ def backtest(
     from cruise.backtest.fleet.running import Entry
     from cruise.cli.execution.replay import Replay, replay_here
 
+    check_options(against, max_delta, whole_interval, markdown, format)
+    bounds = parse_bounds(max_delta or ())
     replay = Replay(
         _sources(trace, prometheus_url, days or DAYS, now, snapshot, half, settings, options),
         [Entry(name, name, options) for name in _policies(policy)],
         watched,
         with_time_lines=html is not None or format is ReportFormat.HTML or watched is not None,
     )
-    report = BacktestReport(replay_here(replay, jobs or _cores()), _terms(options, half, settings))
+    terms = _terms(options, half, settings)
+    if against is not None:
+        _check_alone(policy, html, watch_node)
+        two = entries(options, against_options(options, against))
+        results = replay_here(replace(replay, entries=two, with_cells=True), jobs or _cores())
+        return tell(report_of(results, terms, two, against, bounds, whole_interval), format, markdown)
+    report = BacktestReport(replay_here(replay, jobs or _cores()), terms)
     if html is not None:
         from cruise.interfaces.backtest.html import backtest_html
 
         save(html, [backtest_html(report, watched)], "--html")
     _print(report, format, watched)
+    return 0
+
+
+def _check_alone(policy: list[str] | None, html: Path | None, watch_node: str | None) -> None:
+    """Raise BadInput for options of a comparison of policies."""
+    for option, given in (("--policy", policy), ("--html", html), ("--watch-node", watch_node)):
+        if given is not None:
+            raise BadInput(f"{option} compares policies, and --against two configurations of cruise: leave one out")
 
 
 def _check_source(trace: list[Path] | None, prometheus_url: str | None, of_prometheus: dict[str, object]) -> None:

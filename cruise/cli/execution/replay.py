@@ -19,12 +19,13 @@ from cruise.domain.backtest import BacktestResult
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What to replay, and how; time lines are for pictures alone."""
+    """What to replay, and how; time lines are for pictures alone, cells for differences."""
 
     sources: Sequence[Source]
     entries: Sequence[Entry]
     watched_node: str | None
     with_time_lines: bool
+    with_cells: bool = False
 
 
 def replay_here(wanted: Replay, jobs: int) -> list[BacktestResult]:
@@ -57,6 +58,7 @@ def _replay(wanted: Replay, executor: Executor, board: Board, kept_in: Path | No
             board,
             watched_node=wanted.watched_node,
             with_time_lines=wanted.with_time_lines,
+            with_cells=wanted.with_cells,
         )
 
 

@@ -100,17 +100,18 @@ def _flat(figures: Mapping[str, Shape]) -> dict[str, Shape]:
 
 
 def _document(report: BacktestReport) -> Shape:
-    documents: list[Shape] = [_result(result, report.terms) for result in report.results]
+    documents: list[Shape] = [result_shape(result, report.terms) for result in report.results]
     return documents[0] if len(documents) == 1 else {"traces": documents}
 
 
-def _result(result: BacktestResult, terms: ReplayTerms) -> Shape:
+def result_shape(result: BacktestResult, terms: ReplayTerms) -> dict[str, Shape]:
+    """Return one recording's document."""
     dominated = find_dominated(result.policies)
     return {
         "trace": result.trace,
         "containers": result.containers,
         "cappedContainers": result.capped_containers,
-        "days": _figure(result.days),
+        "days": figure(result.days),
         "stepSeconds": result.step_seconds,
         "node": {"cpuMillicores": result.node.cpu_millicores, "memoryBytes": result.node.memory_bytes},
         "terms": shape(terms),
@@ -125,24 +126,24 @@ def _policy(score: PolicyScore, result: BacktestResult, dominated_by: str | None
     return {
         "cpu": _figures(score.cpu),
         "memory": {
-            "relativeSlack": _figure(memory.relative_slack if memory is not None else None),
-            "shortShare": _figure(memory.short_share if memory is not None else None),
-            "oomPer1000ContainerDays": _figure(kills),
+            "relativeSlack": figure(memory.relative_slack if memory is not None else None),
+            "shortShare": figure(memory.short_share if memory is not None else None),
+            "oomPer1000ContainerDays": figure(kills),
         },
-        "resizesPerContainerDay": _figure(score.resizes_per_container_day),
-        "resizeReversalShare": _figure(score.resize_reversal_share),
-        "reversedShare": _figure(score.resize_reversal_share),
-        "evictionsPer1000PodDays": _figure(score.evictions_per_1000_pod_days),
-        "ownEvictionsPer1000PodDays": _figure(score.own_evictions_per_1000_pod_days),
-        "consolidationMovesPer1000PodDays": _figure(score.moves_per_1000_pod_days),
-        "consolidationMovesPer1000PodDaysByRequests": _figure(score.moves_by_requests),
-        "nodesMean": _figure(score.nodes_mean),
-        "nodesMeanByRequests": _figure(score.nodes_mean_by_requests),
+        "resizesPerContainerDay": figure(score.resizes_per_container_day),
+        "resizeReversalShare": figure(score.resize_reversal_share),
+        "reversedShare": figure(score.resize_reversal_share),
+        "evictionsPer1000PodDays": figure(score.evictions_per_1000_pod_days),
+        "ownEvictionsPer1000PodDays": figure(score.own_evictions_per_1000_pod_days),
+        "consolidationMovesPer1000PodDays": figure(score.moves_per_1000_pod_days),
+        "consolidationMovesPer1000PodDaysByRequests": figure(score.moves_by_requests),
+        "nodesMean": figure(score.nodes_mean),
+        "nodesMeanByRequests": figure(score.nodes_mean_by_requests),
         "nodesPeak": score.nodes_peak,
-        "pendingPodMinutes": _figure(score.pending_pod_minutes),
-        "containerDays": _figure(score.container_days),
-        "estimatedCost": _figure(score.cost),
-        "estimatedCostPerMonth": _figure(cost_a_month(score, result)),
+        "pendingPodMinutes": figure(score.pending_pod_minutes),
+        "containerDays": figure(score.container_days),
+        "estimatedCost": figure(score.cost),
+        "estimatedCostPerMonth": figure(cost_a_month(score, result)),
         "dominatedBy": dominated_by,
         "worst": [_figures(one) for one in score.worst],
     }
@@ -151,9 +152,9 @@ def _policy(score: PolicyScore, result: BacktestResult, dominated_by: str | None
 def _figures(value: ContainerScore | ResourceScore) -> dict[str, Shape]:
     """Return a value's fields in their order, by their names in camel case."""
     fields = ((entry.name, getattr(value, entry.name)) for entry in dataclasses.fields(value))
-    return {camel(name): _figure(field) if isinstance(field, float) else field for name, field in fields}
+    return {camel(name): figure(field) if isinstance(field, float) else field for name, field in fields}
 
 
-def _figure(value: float | None) -> float | None:
+def figure(value: float | None) -> float | None:
     """Return a number to six significant digits: more would be the rounding of sums, which no one can compare."""
     return float(f"{float(value):.{_DIGITS}g}") if value is not None and math.isfinite(value) else None

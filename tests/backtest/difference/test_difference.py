@@ -1,0 +1,116 @@
+"""Two configurations over one recording: intervals, bounds, and forecasts that hold as often as they say."""
+
+import numpy as np
+import pytest
+
+from cruise.backtest.backtest import backtest
+from cruise.backtest.difference.difference import difference_of
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.domain.backtest import BacktestResult, PolicyScore, ResourceScore
+from cruise.domain.backtest_cells import Cells, Count
+from cruise.domain.backtest_difference import Figure, Verdict
+from cruise.domain.resources import Resources
+from tests.backtest.replay.test_replay import made_up
+
+SCORE = ResourceScore(0, 0, 0)
+NODE = Resources(16000, 64 << 30)
+
+
+def result_of(*writes):
+    """One container that runs all the time, with so many writes in each hour under `here` and `against`."""
+    policies = {
+        name: PolicyScore(
+            policy=name,
+            cpu=SCORE,
+            memory=None,
+            oom_per_1000_container_days=0,
+            resizes_per_container_day=0,
+            resize_reversal_share=0,
+            evictions_per_1000_pod_days=0,
+            moves_per_1000_pod_days=0,
+            nodes_mean=1,
+            nodes_peak=1,
+            pending_pod_minutes=0,
+            container_days=1,
+            cells=Cells(
+                {
+                    Count.RESIZES: np.asarray(column, dtype=np.float64)[:, None],
+                    Count.CONTAINER_MINUTES: np.full((len(column), 1), 60.0),
+                }
+            ),
+        )
+        for name, column in zip(("here", "against"), writes, strict=True)
+    }
+    return BacktestResult("made-up", 1, len(writes[0]) / 24, 300, NODE, policies)
+
+
+def writes_of(*writes, bounds=None, seed=0):
+    return difference_of(result_of(*writes), "here", "against", bounds or {}, seed)
+
+
+def test_the_same_configuration_differs_by_nothing():
+    noise = np.random.default_rng(0).poisson(2, 240)
+    found = writes_of(noise, noise).figures[Figure.WRITES]
+    assert (found.delta, found.low, found.high) == (0, 0, 0)
+    assert (found.forecasts, found.held) == (5, 5)
+
+
+def test_the_first_day_of_many_counts_for_nothing():
+    early = np.r_[np.full(24, 100), np.ones(216)]
+    found = writes_of(early, np.ones(240))
+    assert found.skipped_hours == 24
+    assert found.figures[Figure.WRITES].delta == 0
+    assert writes_of(np.full(48, 3), np.ones(48)).figures[Figure.WRITES].delta == 48
+
+
+def test_what_is_common_to_both_does_not_widen_the_interval():
+    common = np.random.default_rng(1).poisson(50, 240)
+    own = np.random.default_rng(2).poisson(2, (2, 240))
+    paired = writes_of(common + own[0], common + own[1]).figures[Figure.WRITES]
+    apart = writes_of(common + own[0], common[::-1] + own[1]).figures[Figure.WRITES]
+    assert paired.high - paired.low < (apart.high - apart.low) / 2
+
+
+def test_intervals_cover_what_comes_as_often_as_they_say():
+    held = made = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        found = writes_of(*rng.poisson(3, (2, 300)), seed=seed).figures[Figure.WRITES]
+        held, made = held + found.held, made + found.forecasts
+    assert made == 200
+    assert 0.9 <= held / made <= 0.99
+
+
+def test_the_same_seed_gives_the_same_interval():
+    writes = np.random.default_rng(0).poisson(3, (2, 100))
+    assert writes_of(*writes, seed=3).figures == writes_of(*writes, seed=3).figures
+    assert writes_of(*writes, seed=3).figures != writes_of(*writes, seed=4).figures
+
+
+@pytest.mark.parametrize(
+    ("beyond", "verdict", "broken", "surely"),
+    [
+        (lambda found: found.high, Verdict.HOLDS, False, False),
+        (lambda found: found.delta, Verdict.OPEN, False, True),
+        (lambda found: found.low, Verdict.BROKEN, True, True),
+    ],
+)
+def test_a_bound_holds_is_open_or_is_broken(beyond, verdict, broken, surely):
+    writes = np.random.default_rng(5).poisson(3, (2, 400))
+    bound = beyond(writes_of(*writes).figures[Figure.WRITES]) + 1e-6
+    found = writes_of(*writes, bounds={Figure.WRITES: bound})
+    assert found.bounds[Figure.WRITES].verdict is verdict
+    assert bool(found.broken(whole_interval=False)) is broken
+    assert bool(found.broken(whole_interval=True)) is surely
+
+
+def test_a_bound_on_what_was_not_recorded_is_broken():
+    found = writes_of(np.ones(30), np.ones(30), bounds={Figure.KILLS: 0.0})
+    assert found.bounds[Figure.KILLS].verdict is Verdict.NOT_RECORDED
+    assert found.broken(whole_interval=False) == [Figure.KILLS]
+
+
+def test_a_replay_without_cells_cannot_be_compared():
+    result = backtest(made_up(hours=1), ["vpa", "cruise"], ReplayOptions())
+    with pytest.raises(ValueError, match="without cells"):
+        difference_of(result, "vpa", "cruise", {}, 0)
