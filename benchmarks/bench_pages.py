@@ -29,6 +29,7 @@ from cruise.domain.sizes import spec_targets
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.gate import GateRules
+from cruise.interfaces.http.view import Rehearsing
 from cruise.runtime.sizing.node_pass import NodePass, node_pass
 from cruise.simulation.cluster.cluster import SimulatedCluster
 
@@ -62,6 +63,7 @@ class View:
     at: datetime
     policy: Policy = Policy(mode=Mode.OBSERVE)
     activity: Activity = field(default_factory=Activity)
+    rehearsals: Rehearsing | None = None
 
     def now(self) -> datetime:
         """Return the one time."""

@@ -3,10 +3,12 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from cruise.domain.policy import Policy
 from cruise.errors import BadInput
 from cruise.settings.table import FORMS, Settings
 
@@ -16,6 +18,8 @@ PREFIX = "CRUISE_"
 _SERVICE_LINK = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
 )
+# What decides about sizes; the mode does not, since a replay is of mode full.
+RULE_KEYS = sorted({field.name for field in fields(Policy)} & FORMS.keys() - {"mode"})
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
@@ -24,6 +28,17 @@ def load_settings(environment: Mapping[str, str], config: Path | None = None) ->
     values = {} if config is None else _from_file(config)
     values |= _from_environment(environment)
     return Settings(**values)
+
+
+def changed(settings: Settings, texts: Mapping[str, str]) -> Settings:
+    """Return settings with some of the rules set anew, as they are written. Raises BadInput."""
+    values: dict[str, Any] = {}
+    for key, text in texts.items():
+        if key not in RULE_KEYS:
+            near = get_close_matches(key, RULE_KEYS, n=1, cutoff=0.0)
+            raise BadInput(f"{key}: no setting that a replay depends on; did you mean {near[0]}?")
+        values[key] = _read(key, key, text)
+    return replace(settings, **values)
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import metrics_text
+from cruise.interfaces.http.view import Rehearsing
 from cruise.runtime.ports import Store
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.sizing.node_pass import NodePass
@@ -27,6 +28,7 @@ class DemoView:
     store: Store
     policy: Policy
     activity: Activity
+    rehearsals: Rehearsing | None = None
 
     def now(self) -> datetime:
         """Return the simulated time."""

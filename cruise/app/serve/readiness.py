@@ -25,6 +25,7 @@ from cruise.interfaces.amounts import age_text
 from cruise.interfaces.announcements import intervention_words
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import metrics_text
+from cruise.interfaces.http.view import Rehearsing
 from cruise.runtime.ports import Store
 from cruise.runtime.sizing.node_pass import NodePass
 
@@ -39,7 +40,7 @@ class Running:
 
     `awaited` is what the start waits for, or None once everything is there; `lease` is None where there is no election,
     `events` where nothing is written to the cluster. `compared` counts what kubelets said of usage, `controller` makes
-    the passes of the term that runs here.
+    the passes of the term that runs here, `rehearsals` is None without a Prometheus.
     """
 
     policy: Policy
@@ -52,6 +53,7 @@ class Running:
     events: InterventionEvents | None = None
     compared: Callable[[], CrossTally] = CrossTally
     controller: Controller | None = None
+    rehearsals: Rehearsing | None = None
     tally: ListenerTally = field(default_factory=ListenerTally)
 
     @property

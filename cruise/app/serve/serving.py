@@ -30,6 +30,7 @@ from cruise.app.serve.leading import elects, lead
 from cruise.app.serve.notifying import notifier_of, webhook_of
 from cruise.app.serve.readiness import Running
 from cruise.app.serve.reading_log import ReadingLog
+from cruise.app.serve.rehearsals import Rehearsals
 from cruise.app.serve.warm_solver import WarmSolver
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.policy import Policy
@@ -82,7 +83,8 @@ async def serve(settings: Settings) -> None:
         async with connections(settings, _say) as connected:
             running.opened, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
             running.compared = connected.usage.tally
-            async with WarmSolver() as solver:
+            async with WarmSolver() as solver, Rehearsals(settings, running) as rehearsals:
+                running.rehearsals = rehearsals if settings.prometheus_url is not None else None
                 await _follow_and_lead(settings, connected, running, solver)
 
 

@@ -14,7 +14,7 @@ from cruise.backtest.policies.exits import ReplayedDestinations
 from cruise.backtest.policies.kill_reactions import KillReactions
 from cruise.backtest.policies.known_statistics import UNKNOWN, KnownStatistics
 from cruise.backtest.policies.replayed_headroom import ReplayedHeadroom
-from cruise.backtest.policies.replayed_pods import ReplayedPods, sizes_of
+from cruise.backtest.policies.replayed_pods import NO_OVERRIDES, ReplayedPods, sizes_of
 from cruise.backtest.policies.statistics import ReplayedStatistics
 from cruise.backtest.policies.touchable_pods import TouchablePods
 from cruise.backtest.recordings.recording import Recording
@@ -30,6 +30,7 @@ from cruise.decisions.sizing.recommendation import demand_table
 from cruise.decisions.sizing.sharing import average_sharing, headrooms_of
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.headroom import Sharing
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.runtime.admission.admission import Admitter
@@ -39,14 +40,17 @@ from cruise.simulation.cluster.timeline import utc
 class CruisePasses:
     """Cruise in mode full under one policy."""
 
-    def __init__(self, recording: Recording, policy: Policy, name: str = "cruise") -> None:
+    def __init__(
+        self, recording: Recording, policy: Policy, name: str = "cruise", stored: StoredOverrides = NO_OVERRIDES
+    ) -> None:
         count = len(recording.containers)
         self._name = name
         self._policy = replace(policy, mode=Mode.FULL)
         self._statistics = ReplayedStatistics(recording, self._policy)
         self._known = KnownStatistics(recording, self._statistics)
         self._headroom = ReplayedHeadroom(self._policy, self._statistics)
-        self._pods = ReplayedPods(recording)
+        self._stored = stored
+        self._pods = ReplayedPods(recording, stored)
         self._touchable = TouchablePods(recording, self._pods, self._policy)
         self._disruptions = Disruptions(self._pods, self._policy)
         self._kills = KillReactions(count, self._pods, self._statistics, self._known, self._disruptions, self._policy)
@@ -72,7 +76,7 @@ class CruisePasses:
         if self._admitter is None or self._admitter[0] != view.at:
             nowhere = self._pods.snapshot(view, NO_CONTAINERS)
             known = replace(self._statistics.of_workloads(), sharing=self._sharing)
-            self._admitter = (view.at, Admitter(nowhere, known, {}, self._policy, now))
+            self._admitter = (view.at, Admitter(nowhere, known, self._stored, self._policy, now))
         # What a pod that still runs would be created with may be wanted as well.
         replaced = containers[view.born[containers] > np.maximum(self._born[containers], 1)]
         self._statistics.replaced(replaced)
@@ -161,7 +165,7 @@ class CruisePasses:
         """Return where evicted pods go; None where evictions need not know it."""
         nowhere, known = self._pods.snapshot(view, NO_CONTAINERS), self._statistics.of_workloads()
         known = replace(known, sharing=self._sharing)
-        eligibility = Eligibility(nowhere, known, {}, self._policy, utc(view.at))
+        eligibility = Eligibility(nowhere, known, self._stored, self._policy, utc(view.at))
         prospects = replacements(nowhere, eligibility, known, self._policy)
         if prospects is None:
             return None

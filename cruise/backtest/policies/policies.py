@@ -42,7 +42,7 @@ def _keeping_to(risk: float, policy: Policy) -> Policy:
 
 
 def _cruise(name: str, rules: Callable[[ReplayOptions], Policy]) -> Callable[[Recording, ReplayOptions], ReplayPolicy]:
-    return lambda recording, options: CruisePasses(recording, rules(options), name)
+    return lambda recording, options: CruisePasses(recording, rules(options), name, options.stored)
 
 
 POLICIES: Mapping[str, Callable[[Recording, ReplayOptions], ReplayPolicy]] = MappingProxyType(

@@ -1,6 +1,7 @@
 """The pods of a replay as decisions read them: made from the view's columns where one is needed."""
 
 from datetime import datetime
+from types import MappingProxyType
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
 from cruise.domain.original_resources import format_original_resources
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.usage import StatisticsTable
@@ -18,12 +20,14 @@ from cruise.simulation.cluster.timeline import utc
 
 ELSEWHERE = -1
 _NODE_PREFIX = "node-"
+NO_OVERRIDES: StoredOverrides = MappingProxyType({})
 
 
 class ReplayedPods:
     """Pods and nodes of a view; every pod belongs to a Deployment of as many replicas as the recording has series."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, stored: StoredOverrides = NO_OVERRIDES) -> None:
+        self._stored = stored
         self._containers = recording.containers
         # Where memory was not recorded there is nothing to size it by.
         self._annotations = {} if recording.has_memory else {RESOURCES.name: ResourceName.CPU.value}
@@ -94,7 +98,7 @@ class ReplayedPods:
     def eligibility(self, view: ClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
         """Return the rules on which pods may be touched; of other pods, those without a node matter to evictions."""
         waiting = np.flatnonzero((view.node >= ELSEWHERE) & (view.node < 0))
-        return Eligibility(self.snapshot(view, waiting), statistics, {}, policy, utc(view.at))
+        return Eligibility(self.snapshot(view, waiting), statistics, self._stored, policy, utc(view.at))
 
     def _pod(
         self,

@@ -1,8 +1,9 @@
 """The options of a replay: the same for every policy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, Resources
 
@@ -27,7 +28,8 @@ class ReplayOptions:
 
     Where samples are further apart than `pass_seconds`, there is one pass a sample. `risk` is the share of intervals in
     which a node may run short, for the policies that promise one; `policy` has the settings that cruise decides by.
-    `both_judgements` is whether a second replay is made of each policy, whose consolidation judges by requests.
+    `stored` are the overrides of workloads that cruise knows. `both_judgements` is whether a second replay is made of
+    each policy, whose consolidation judges by requests.
     """
 
     node: Resources = Resources(16000, 64 * 1024 * MEBIBYTE)
@@ -40,3 +42,4 @@ class ReplayOptions:
     both_judgements: bool = True
     price_core_hour: float | None = None
     price_gibibyte_hour: float | None = None
+    stored: StoredOverrides = field(default_factory=dict)

@@ -18,6 +18,7 @@ from cruise.domain.overrides import (
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.interfaces.dashboard.doing import SETTING
 from cruise.interfaces.dashboard.frame import Dashboard, Page
+from cruise.interfaces.dashboard.rehearsing import panel_of
 from cruise.interfaces.http.requests import Kind, Name, Namespace
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.view import in_time
@@ -28,6 +29,8 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "eviction-ranking": [ranking.label for ranking in EvictionRanking],
     "resources": ["cpu,memory", "cpu", "memory"],
 }
+# The mode and the interval are the replay's own.
+_NOT_TRIED = frozenset({"mode", "pass_interval"})
 _EXAMPLES = {
     "headroom-factor": "1.5",
     "cpu-min": "100m",
@@ -75,6 +78,9 @@ def policies_page(dashboard: Dashboard) -> APIRouter:
             "policies.html.j2",
             page=PAGE,
             rules=rules_of(view.policy),
+            panel=panel_of(view.rehearsals),
+            tried=[name for name, _ in rules_of(view.policy) if name not in _NOT_TRIED],
+            setting=SETTING,
             excluded=sorted(view.policy.excluded_namespaces),
             stored=[one for one in stored_of(stored) if seen is None or one.namespace in seen],
             annotated=[one for one in annotated_of(snapshot) if seen is None or one.namespace in seen],
@@ -92,6 +98,8 @@ def policies_page(dashboard: Dashboard) -> APIRouter:
             raise HTTPException(404, f"there is no {workload} in {namespace}, and nothing is stored for it")
         resolution = _resolution(pods[0] if pods else None, namespace, workload, snapshot, stored, view.policy.mode)
         guidance = resolution.guidance
+        panel = panel_of(view.rehearsals, namespace, workload)
+        proposed = panel.own.proposal.settings if panel.own is not None else None
         return dashboard.page(
             request,
             "policy.html.j2",
@@ -102,7 +110,8 @@ def policies_page(dashboard: Dashboard) -> APIRouter:
             statements=resolution.statements,
             wrong=guidance.detail if isinstance(guidance, Unreadable) else "",
             mode=guidance.mode.label if not isinstance(guidance, Unreadable) else "unreadable",
-            fields=fields_of(here),
+            panel=panel,
+            fields=fields_of(settings_of(here) if here is not None else {}, proposed),
             others=others_of(here),
             is_stored=here is not None,
             setting=SETTING,
@@ -152,9 +161,9 @@ def annotated_of(snapshot: Snapshot) -> Sequence[Stated]:
     return lines
 
 
-def fields_of(stored: Overrides | None) -> Sequence[Field]:
-    """Return the form's fields, for all containers of a pod."""
-    values = settings_of(stored) if stored is not None else {}
+def fields_of(stored: Mapping[str, str], proposed: Mapping[str, str] | None = None) -> Sequence[Field]:
+    """Return the form's fields, for all containers of a pod: what was replayed last is in them, else what is stored."""
+    values = stored if proposed is None else proposed
     return [
         Field(f"{SETTING}{name}", name, values.get(name, ""), _CHOICES.get(name, ()), _EXAMPLES.get(name, ""))
         for name in OVERRIDES

@@ -17,6 +17,7 @@ from cruise.interfaces.http.overrides import override_routes
 from cruise.interfaces.http.packing import packing_routes
 from cruise.interfaces.http.pause import pause_routes
 from cruise.interfaces.http.pods import Explanations, pod_routes
+from cruise.interfaces.http.rehearsals import rehearsal_routes
 from cruise.interfaces.http.reverts import revert_routes
 from cruise.interfaces.http.survey import Surveys, survey_routes
 from cruise.interfaces.http.view import ApiView
@@ -47,6 +48,7 @@ def create_api(view: ApiView, surveys: Surveys | None = None, explanations: Expl
     api.include_router(pause_routes(view), prefix=PREFIX)
     api.include_router(packing_routes(view), prefix=PREFIX)
     api.include_router(intervention_routes(view), prefix=PREFIX)
+    api.include_router(rehearsal_routes(view), prefix=PREFIX)
     api.include_router(revert_routes(view), prefix=PREFIX)
     api.add_exception_handler(StarletteHTTPException, _refused)
     api.add_exception_handler(RequestValidationError, _invalid)

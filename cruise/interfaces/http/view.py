@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from cruise.domain.actions import Outcome
-from cruise.domain.callers import Intervention
+from cruise.domain.callers import Caller, Intervention
 from cruise.domain.cluster import Snapshot, WorkloadRef
 from cruise.domain.policy import Policy
+from cruise.domain.rehearsal import Proposal, Rehearsal
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import Unavailable
 from cruise.interfaces.http.figures import ControllerFigures
@@ -18,6 +19,22 @@ from cruise.runtime.sizing.node_pass import NodePass
 _STORE_SECONDS = 10.0
 
 T = TypeVar("T")
+
+
+class Rehearsing(Protocol):
+    """Who replays proposals: `app.serve.rehearsals.Rehearsals`."""
+
+    def last(self) -> Rehearsal | None:
+        """Return the one that runs, else the last one."""
+        ...
+
+    async def begin(self, proposal: Proposal, caller: Caller) -> Rehearsal:
+        """Begin one. Raises BadInput for what cannot be tried, Throttled while another one runs, Unavailable."""
+        ...
+
+    async def cancel(self) -> None:
+        """End the one that runs, if one does."""
+        ...
 
 
 class ApiView(Protocol):
@@ -51,6 +68,11 @@ class ApiView(Protocol):
 
     async def statistics(self) -> StatisticsTable:
         """Return the statistics as of their last refresh. Raises Unavailable."""
+        ...
+
+    @property
+    def rehearsals(self) -> Rehearsing | None:
+        """Who replays proposals, None where there is no history to replay."""
         ...
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:

@@ -6,7 +6,7 @@ import pytest
 
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.overrides import parse_overrides
+from cruise.domain.overrides import parse_overrides, settings_of
 from cruise.interfaces.dashboard.policies import annotated_of, fields_of, others_of
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import Scene, busy_scene
@@ -32,7 +32,7 @@ async def test_the_form_shows_what_is_stored_and_keeps_what_is_of_single_contain
     found = parse_overrides({"cruise.io/cpu-max": "2", "cruise.io/memory-max.app": "1Gi"})
     assert isinstance(found, Overrides)
     await scene.store.put_override("shop", WorkloadRef("Deployment", "web"), found)
-    assert {one.setting: one.value for one in fields_of(found) if one.value} == {"cpu-max": "2"}
+    assert {one.setting: one.value for one in fields_of(settings_of(found)) if one.value} == {"cpu-max": "2"}
     assert dict(others_of(found)) == {"memory-max.app": "1Gi"}
     async with browser(scene, known=True) as page:
         await sign_in(page, "administrator")

@@ -20,6 +20,7 @@ from cruise.interfaces.http.gate import Authority, GateRules, gated
 from cruise.interfaces.http.health import AsgiApp
 from cruise.interfaces.http.hosts import hosts
 from cruise.interfaces.http.static_token import StaticToken
+from cruise.interfaces.http.view import Rehearsing
 from cruise.runtime.ports import Store
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.sizing.node_pass import NodePass, node_pass
@@ -42,6 +43,7 @@ class Scene:
     authority: Authority | None = None
     done: NodePass | None = None
     leader: bool = True
+    rehearsals: Rehearsing | None = None
     announced: list[Intervention] = field(default_factory=list)
 
     def now(self) -> datetime:

@@ -136,6 +136,8 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/nodes",
         "/api/v1/nodes/{name}",
         "/api/v1/pods/{namespace}/{name}",
+        "/api/v1/rehearsal",
+        "/api/v1/rehearsal/{namespace}/{kind}/{name}",
         "/api/v1/reverts/{namespace}/{kind}/{name}",
         "/api/v1/outcomes",
         "/api/v1/overrides",

@@ -1,0 +1,102 @@
+"""The process of a rehearsal: two replays of the cluster's own history, told to the process that started it."""
+
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TextIO
+
+from cruise.app.serve.rehearsals import RehearsalOrder
+from cruise.backtest.fleet.here import Here
+from cruise.backtest.fleet.running import Board, Entry, replay_all, survey_all, work_of
+from cruise.backtest.fleet.sources import ReadSource
+from cruise.backtest.recordings.prometheus import read_recording
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.domain.backtest import PolicyScore
+from cruise.domain.rehearsal import Comparison, Figures
+from cruise.errors import CruiseError
+
+_TODAY, _PROPOSED = "today", "proposed"
+# Rather this process than the controller, where memory runs out.
+_OOM_SCORE = 900
+_NICENESS = 5
+
+
+def main() -> None:
+    """Take an order from standard input, write how far it is and what came of it to standard output, line by line."""
+    out = os.fdopen(os.dup(1), "w")
+    # What a library prints must not be taken for an answer.
+    os.dup2(2, 1)
+    order = pickle.load(sys.stdin.buffer)
+    _give_way(order.memory_bytes)
+    try:
+        _tell(out, {"comparison": asdict(compare(order, lambda what, done: _tell(out, {"what": what, "done": done})))})
+    except CruiseError as error:
+        _tell(out, {"error": str(error)})
+    except Exception as error:
+        # Want of memory shows in many ways; to say so takes some.
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        _tell(out, {"error": f"{error!r}, with at most {order.memory_bytes >> 20} MiB of memory"})
+
+
+def compare(order: RehearsalOrder, show: Callable[[str, float], None]) -> Comparison:
+    """Read the history once, and replay it under both. Raises BadInput, Unavailable."""
+    options = ReplayOptions(
+        node=order.node, pass_seconds=order.pass_seconds, policy=order.today, both_judgements=False, stored=order.stored
+    )
+    entries = [
+        Entry(_TODAY, "cruise", options),
+        Entry(_PROPOSED, "cruise", replace(options, policy=order.proposed, stored=order.proposed_stored)),
+    ]
+    notes: list[str] = []
+    recording = read_recording(
+        order.prometheus,
+        order.days,
+        order.end,
+        order.snapshot,
+        lambda share: show("reading the history", share / 2),
+        notes.append,
+        order.pass_seconds,
+    )
+    board = Board()
+    found = survey_all(Here(board), [ReadSource(recording)], options, None, board)
+    work = work_of(found, entries)
+    board.begin(lambda what, done: show("replaying it", 0.5 + done / work / 2))
+    [result] = replay_all(Here(board), found, entries, board, with_time_lines=False)
+    today, proposed = (_figures(result.policies[name]) for name in (_TODAY, _PROPOSED))
+    return Comparison(result.days, result.containers, today, proposed, tuple(notes))
+
+
+def _figures(score: PolicyScore) -> Figures:
+    memory = score.memory
+    return Figures(
+        cpu_slack=score.cpu.relative_slack,
+        cpu_starved=score.cpu.starved_share,
+        memory_slack=None if memory is None else memory.relative_slack,
+        memory_starved=None if memory is None else memory.starved_share,
+        kills=score.oom_per_1000_container_days,
+        writes=score.resizes_per_container_day,
+        evictions=score.evictions_per_1000_pod_days,
+        nodes=score.nodes_mean,
+    )
+
+
+def _give_way(memory_bytes: int) -> None:
+    # Ctrl-C is for the process that started this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    Path("/proc/self/oom_score_adj").write_text(f"{_OOM_SCORE}\n")
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, resource.RLIM_INFINITY))
+
+
+def _tell(out: TextIO, line: object) -> None:
+    try:
+        print(json.dumps(line), file=out, flush=True)
+    except BrokenPipeError:
+        # Nobody waits for the answer any more.
+        os._exit(1)

@@ -1,0 +1,152 @@
+"""A change of rules replayed on the cluster's own history before it holds, through the API."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from cruise.domain.callers import Caller
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.overrides import settings_of
+from cruise.domain.rehearsal import Figures, Proposal, Rehearsal
+from cruise.errors import UNDECODABLE, BadInput, Unavailable
+from cruise.interfaces.http.overrides import read_settings
+from cruise.interfaces.http.requests import CAMEL, Kind, Name, Namespace, failures, read_body
+from cruise.interfaces.http.sight import CallerOf, SightOf
+from cruise.interfaces.http.view import ApiView, Rehearsing
+
+NO_HISTORY = (
+    "there is no history to replay on: set prometheus_url to a Prometheus that keeps some days of this cluster's usage"
+)
+_SETTINGS = msgspec.json.Decoder(dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresDocument:
+    """One replay: slack and starvation as shares, kills per 1,000 container days, writes per container day."""
+
+    __pydantic_config__ = CAMEL
+    cpu_slack: float
+    cpu_starved: float
+    memory_slack: float | None
+    memory_starved: float | None
+    kills: float
+    writes: float
+    evictions: float
+    nodes: float
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalDocument:
+    """A replay of what holds today and of what is proposed; `stage` is running, done, failed or cancelled."""
+
+    __pydantic_config__ = CAMEL
+    stage: str
+    what: str
+    done: float
+    error: str
+    caller: str
+    began_at: datetime
+    namespace: str | None
+    workload: str | None
+    settings: Mapping[str, str]
+    days: float | None
+    containers: int | None
+    today: FiguresDocument | None
+    proposed: FiguresDocument | None
+    notes: list[str]
+
+
+def rehearsal_routes(view: ApiView) -> APIRouter:
+    """Return the routes under /rehearsal."""
+    routes = APIRouter(prefix="/rehearsal", tags=["rehearsal"])
+
+    @routes.get("", responses=failures(404, 503))
+    async def rehearsal(sight: SightOf) -> RehearsalDocument:
+        """Return how far the replay is that was asked for last, and what it showed."""
+        found = _stage(view).last()
+        if found is None:
+            raise HTTPException(404, "nothing was replayed since this process began")
+        if found.proposal.namespace is not None:
+            await sight.require(found.proposal.namespace)
+        return _document(found)
+
+    @routes.put("", status_code=202, responses=failures(400, 401, 403, 413, 422, 429, 503))
+    async def of_cluster(caller: CallerOf, request: Request) -> RehearsalDocument:
+        """Replay other settings of the cluster beside today's, such as {"headroom_risk": "1e-4"}."""
+        return await _begun(view, caller, Proposal(_settings(await read_body(request))))
+
+    @routes.put("/{namespace}/{kind}/{name}", status_code=202, responses=failures(400, 401, 403, 413, 422, 429, 503))
+    async def of_workload(
+        caller: CallerOf, namespace: Namespace, kind: Kind, name: Name, request: Request
+    ) -> RehearsalDocument:
+        """Replay other overrides of one workload, written as for /overrides, beside today's."""
+        found = settings_of(read_settings(await read_body(request)))
+        return await _begun(view, caller, Proposal(found, namespace, WorkloadRef(kind, name)))
+
+    @routes.delete("", status_code=204, responses=failures(401, 403, 503))
+    async def cancel() -> Response:
+        """End the replay that runs; none is no error."""
+        await _stage(view).cancel()
+        return Response(status_code=204)
+
+    return routes
+
+
+def _stage(view: ApiView) -> Rehearsing:
+    found = view.rehearsals
+    if found is None:
+        raise Unavailable(NO_HISTORY)
+    return found
+
+
+def _settings(body: bytes) -> Mapping[str, str]:
+    try:
+        found = _SETTINGS.decode(body)
+    except UNDECODABLE as error:
+        raise HTTPException(422, f"the body is no JSON object of settings and texts: {error}") from error
+    if not found:
+        raise HTTPException(422, 'no setting is proposed; write e.g. {"headroom_risk": "1e-4"}')
+    return found
+
+
+async def _begun(view: ApiView, caller: Caller, proposal: Proposal) -> RehearsalDocument:
+    try:
+        return _document(await _stage(view).begin(proposal, caller))
+    except BadInput as error:
+        raise HTTPException(422, str(error)) from error
+
+
+def _document(found: Rehearsal) -> RehearsalDocument:
+    compared = found.comparison
+    return RehearsalDocument(
+        stage=found.stage.value,
+        what=found.what,
+        done=found.done,
+        error=found.error,
+        caller=found.caller,
+        began_at=found.began_at,
+        namespace=found.proposal.namespace,
+        workload=str(found.proposal.workload) if found.proposal.workload is not None else None,
+        settings=found.proposal.settings,
+        days=None if compared is None else compared.days,
+        containers=None if compared is None else compared.containers,
+        today=None if compared is None else _figures(compared.today),
+        proposed=None if compared is None else _figures(compared.proposed),
+        notes=[] if compared is None else list(compared.notes),
+    )
+
+
+def _figures(one: Figures) -> FiguresDocument:
+    return FiguresDocument(
+        one.cpu_slack,
+        one.cpu_starved,
+        one.memory_slack,
+        one.memory_starved,
+        one.kills,
+        one.writes,
+        one.evictions,
+        one.nodes,
+    )

@@ -1,0 +1,163 @@
+"""Proposals replayed on what a real Prometheus holds, each in a process of its own with bounds."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.recordings import make_recording
+from cruise.app.serve.rehearsals import Rehearsals, usual_node
+from cruise.backtest.recordings.prometheus import SETTLE_SECONDS
+from cruise.backtest.recordings.recording import Recording
+from cruise.domain.callers import Caller
+from cruise.domain.cluster import Snapshot
+from cruise.domain.rehearsal import Proposal, Rehearsal, Stage
+from cruise.errors import BadInput, Throttled
+from cruise.settings import load_settings
+from tests.builders import make_node
+from tests.interfaces.dashboard.test_pages import browser, sign_in
+from tests.interfaces.http.api_scene import Scene, busy_scene
+from tests.prometheus_server import make_blocks, running_prometheus
+from tests.recorded_metrics import write_metrics
+from tests.simulation.scenes import START
+
+STEP = 300
+ANN = Caller("ann")
+RISKIER = Proposal({"headroom": "shared-max"})
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return make_recording(4, 1, STEP, seed=3)
+
+
+@pytest.fixture(scope="module")
+def server(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    blocks: Path = tmp_path_factory.mktemp("day") / "blocks"
+    make_blocks(lambda path: write_metrics(recording, path), blocks)
+    with running_prometheus(blocks) as url:
+        yield url
+
+
+@dataclass
+class AtTheEnd(Scene):
+    """A cluster at the end of the recorded day."""
+
+    at: datetime = START
+
+    def now(self) -> datetime:
+        return self.at
+
+
+async def made(server: str, recording: Recording, **more: Any) -> tuple[Rehearsals, AtTheEnd]:
+    scene = await busy_scene()
+    end = datetime.fromtimestamp(recording.start + 86_400 - STEP + SETTLE_SECONDS, UTC)
+    view = AtTheEnd(scene.world, scene.store, scene.policy, done=scene.done, at=end)
+    settings = load_settings({"CRUISE_PROMETHEUS_URL": server, "CRUISE_PROMETHEUS_STEP": "5m"})
+    return Rehearsals(settings, view, **more), view
+
+
+async def ended(running: Rehearsals) -> Rehearsal:
+    while (last := running.last()) is not None and last.stage is Stage.RUNNING:
+        await asyncio.sleep(0.1)
+    assert last is not None
+    return last
+
+
+async def test_an_override_is_replayed_beside_what_is_stored_today(server, recording):
+    running, view = await made(server, recording)
+    one = recording.containers[0]
+    stays = Proposal({"mode": "off"}, one.namespace, one.workload)
+    async with running:
+        began = await running.begin(stays, ANN)
+        assert (began.stage, began.caller) == (Stage.RUNNING, "ann")
+        with pytest.raises(Throttled, match="another replay is running"):
+            await running.begin(RISKIER, ANN)
+        last = await ended(running)
+    assert last.error == "" and last.comparison is not None
+    found = last.comparison
+    assert found.containers == 4 and 0 < found.days <= 1
+    # What is left alone keeps what it requested, which is more than it needs.
+    assert found.proposed.cpu_slack > found.today.cpu_slack
+    assert found.proposed.writes < found.today.writes
+    assert not await view.store.overrides()
+
+
+async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(server, recording):
+    running, view = await made(server, recording)
+    view.rehearsals = running
+    async with running, browser(view, known=True) as page:
+        form = {"form_token": await sign_in(page, "administrator"), "to": "policies"}
+        wrong = await page.post("/do/put/rehearsal", data={**form, "setting.headroom_risk": "much"})
+        assert wrong.status_code == 422 and "much" in wrong.text
+        begun = await page.post("/do/put/rehearsal", data={**form, "setting.headroom": "shared-max"})
+        assert begun.status_code == 303
+        shown = (await page.get("/policies")).text
+        assert "do/delete/rehearsal" in shown and 'hx-trigger="every 2s"' in shown
+        await ended(running)
+        shown = (await page.get("/policies")).text
+        assert "headroom: shared-max" in shown and "Slack of CPU" in shown and "every 2s" not in shown
+        document = (await page.get("/api/v1/rehearsal", headers={"Authorization": "Bearer administrator"})).json()
+        assert document["stage"] == "done" and document["containers"] == 4
+
+
+async def test_it_can_be_cancelled_and_ends_with_serve(server, recording):
+    running, _ = await made(server, recording)
+    async with running:
+        await running.begin(RISKIER, ANN)
+        await asyncio.sleep(0.5)
+        await running.cancel()
+        assert (await ended(running)).stage is Stage.CANCELLED
+        await running.begin(RISKIER, ANN)
+        task = running._running
+    assert task is not None and task.done() and (await ended(running)).stage is Stage.CANCELLED
+
+
+async def test_what_takes_too_long_or_too_much_memory_fails_in_one_line(server, recording):
+    for bound, said in (({"longest_seconds": 0.2}, "longer than"), ({"memory_bytes": 1 << 20}, "1 MiB")):
+        running, _ = await made(server, recording, **bound)
+        async with running:
+            await running.begin(RISKIER, ANN)
+            last = await ended(running)
+        assert last.stage is Stage.FAILED and said in last.error
+
+
+async def test_a_server_without_the_days_is_said_to_be_one(recording):
+    running, _ = await made("http://127.0.0.1:9", recording)
+    async with running:
+        await running.begin(RISKIER, ANN)
+        last = await ended(running)
+    assert last.stage is Stage.FAILED and "127.0.0.1:9" in last.error
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("headroom_rsk", "did you mean headroom_risk?"), ("http_address", "did you mean"), ("mode", "no setting that")],
+)
+async def test_only_rules_can_be_tried(server, recording, key, said):
+    running, _ = await made(server, recording)
+    with pytest.raises(BadInput, match=said.replace("?", r"\?")):
+        await running.begin(Proposal({key: "1"}), ANN)
+    assert running.last() is None
+
+
+async def test_without_history_the_page_says_what_to_do_and_the_api_too():
+    scene = await busy_scene()
+    async with browser(scene, known=True) as page:
+        await sign_in(page, "administrator")
+        for path in ("/policies", "/policies/shop/Deployment/web"):
+            shown = (await page.get(path)).text
+            assert "There is no history to replay on." in shown and "do/put/rehearsal" not in shown
+        answer = await page.get("/api/v1/rehearsal", headers={"Authorization": "Bearer administrator"})
+    assert answer.status_code == 503 and "prometheus_url" in answer.json()["error"]
+
+
+def test_the_usual_node_is_the_most_frequent_one():
+    small, large = make_node("a", cpu=4000), make_node("b", cpu=8000)
+    assert usual_node(Snapshot(nodes=(small, large, replace(large, name="c")))) == large.allocatable
+    with pytest.raises(BadInput):
+        usual_node(Snapshot())
