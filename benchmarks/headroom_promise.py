@@ -2,9 +2,9 @@
 
     python -m benchmarks.headroom_promise TRACE…
 
-Each trace in turn is a cluster that is new: its nodes are judged with a prior made of the other traces, and without
-one. Asked against observed share of short intervals for hours 1 to 168, and for 1 in 10,000 after a week; what is
-passed most often, for what was asked, comes first.
+Each trace in turn is a cluster that is new: its nodes are judged with a prior made of the traces of other sources, and
+without one. Asked against observed share of short intervals for hours 1 to 168, and for 1 in 10,000 after a week; what
+is passed most often, for what was asked, comes first. Traces of one source begin with the same word.
 """
 
 import argparse
@@ -59,8 +59,7 @@ def rows_of(everything: Sequence[Outcomes], size: int = OF_A_CLUSTER) -> list[Ro
 
 
 def _of_place(outcomes: Outcomes, places: Sequence[PlaceScores], size: int) -> Iterator[Row]:
-    # What a trace with two resources says of one of them is not to be learned from its twin either.
-    others = [one for one in places if one.place != outcomes.trace]
+    others = [one for one in places if _source(one.place) != _source(outcomes.trace)]
     prior = prior_of(others, outcomes.resource)
     with_prior: dict[Key, Tally] = {}
     without: dict[Key, Tally] = {}
@@ -69,7 +68,10 @@ def _of_place(outcomes: Outcomes, places: Sequence[PlaceScores], size: int) -> I
         cluster = outcomes.of_nodes(slice(first, first + size))
         _judge(cluster, prior, HeadroomStart.PRIOR, with_prior)
         _judge(cluster, None, HeadroomStart.SUM_OF_PEAKS, without)
-        _judge(cluster, None, HeadroomStart.SHARED_MAX, largest)
+        for number, at in enumerate(cluster.at.tolist()):
+            for asked in ASKED[_span(cluster, at)]:
+                tally = largest.setdefault((_span(cluster, at), asked), Tally())
+                tally.add(cluster.single[number], cluster, number)
     for (span, asked), tally in with_prior.items():
         key = (span, asked)
         yield Row(outcomes.trace, outcomes.resource, span, asked, tally, without[key], largest[key])
@@ -79,7 +81,7 @@ def _judge(cluster: Outcomes, prior: Prior | None, start: HeadroomStart, tallies
     resource = cluster.resource
     scores = ScoreHistory(priors={resource: prior})
     for number, at in enumerate(cluster.at.tolist()):
-        span = EARLY if at - cluster.start < WEEK_SECONDS else LATE
+        span = _span(cluster, at)
         for asked in ASKED[span]:
             margins = scores.margins(at, partial(_as_asked, asked))
             model = Risk(PastDemand.empty(0), margins, start)
@@ -87,6 +89,14 @@ def _judge(cluster: Outcomes, prior: Prior | None, start: HeadroomStart, tallies
             headroom = model.of_nodes(resource, base, cluster.single[number], extras)
             tallies.setdefault((span, asked), Tally()).add(headroom, cluster, number)
         scores.add(resource, at + PASS_SECONDS, cluster.scores(number))
+
+
+def _span(cluster: Outcomes, at: int) -> str:
+    return EARLY if at - cluster.start < WEEK_SECONDS else LATE
+
+
+def _source(trace: str) -> str:
+    return trace.partition("-")[0]
 
 
 def _as_asked(risk: float, _: ResourceName) -> float:

@@ -55,7 +55,8 @@ def check(
         found = asyncio.run(_look(settings, prometheus_url, now))
     policy = settings.policy()
     scores = ScoreHistory(found.store.scores if found.store is not None else (), shipped_priors(policy))
-    promises = scores.promises(int(now.timestamp()), policy.risk_of) if MODELS[policy.headroom].learns else {}
+    promised = scores.promised(int(now.timestamp()), policy.risk_of) if MODELS[policy.headroom].learns else {}
+    promises = {resource: promise for resource, (_, promise) in promised.items()}
     items = decide_preflight(found, settings.mode, now, promises)
     print_result(
         format is Format.JSON,

@@ -19,7 +19,7 @@ def promise_items(promises: Mapping[ResourceName, Promise]) -> Iterator[CheckIte
             f"{promise.scores:,} intervals of the last two days, {100 * promise.asked:.2g} % are allowed"
         )
         if promise.drifts:
-            fix = "none is needed: margins grow as new scores come; docs/runbooks.md#cruiseheadroomdrifts has more"
+            fix = "none is needed: these days count by themselves now; see docs/runbooks.md#cruiseheadroomdrifts"
             yield CheckItem("headroom", _NAMES[resource], Level.WARN, words, fix)
         else:
             yield CheckItem("headroom", _NAMES[resource], Level.OK, words)

@@ -68,8 +68,9 @@ class PassHeadroom:
         unsaved = scores.unsaved()
         if unsaved:
             await store.record_headroom_scores(unsaved)
-        self.promises = scores.promises(self._usage.windows.head, policy.risk_of)
-        return scores.margins(self._usage.windows.head, policy.risk_of)
+        promised = scores.promised(self._usage.windows.head, policy.risk_of)
+        self.promises = {resource: promise for resource, (_, promise) in promised.items()}
+        return {resource: margin for resource, (margin, _) in promised.items()}
 
     def expect(self, plans: Sequence[NodePlan], policy: Policy) -> None:
         """Remember what a pass was decided on, to judge it at the next."""

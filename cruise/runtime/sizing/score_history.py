@@ -6,10 +6,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.sizing.headroom.margins import MOST_DAYS, Margin, margin_for
+from cruise.decisions.sizing.headroom.margins import MOST_DAYS, Margin
 from cruise.decisions.sizing.headroom.outcome import Expectation
 from cruise.decisions.sizing.headroom.prior import Prior
-from cruise.decisions.sizing.headroom.promise import Promise, promise_of
+from cruise.decisions.sizing.headroom.promise import Promise, promised
 from cruise.decisions.sizing.headroom.scores import BUCKETS, MEASURE, count_scores
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.headroom import DayScores
@@ -49,15 +49,12 @@ class ScoreHistory:
 
     def margins(self, at: int, risk_of: Callable[[ResourceName], float]) -> dict[ResourceName, Margin]:
         """Return what demand passes in at most a share `risk_of` of intervals, by what was counted up to a time."""
-        return {
-            resource: margin_for(days, at // DAY_SECONDS, risk_of(resource), self._priors.get(resource))
-            for resource, days in self._days.items()
-        }
+        return {resource: margin for resource, (margin, _) in self.promised(at, risk_of).items()}
 
-    def promises(self, at: int, risk_of: Callable[[ResourceName], float]) -> dict[ResourceName, Promise]:
-        """Return whether the risks are kept to, by what was counted up to a time."""
+    def promised(self, at: int, risk_of: Callable[[ResourceName], float]) -> dict[ResourceName, tuple[Margin, Promise]]:
+        """Return the margins, and how the risks were kept to lately."""
         return {
-            resource: promise_of(days, at // DAY_SECONDS, risk_of(resource), self._priors.get(resource))
+            resource: promised(days, at // DAY_SECONDS, risk_of(resource), self._priors.get(resource))
             for resource, days in self._days.items()
         }
 
