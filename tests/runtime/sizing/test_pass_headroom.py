@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from cruise.decisions.sizing.headroom.scores import MEASURE
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
@@ -12,6 +13,7 @@ from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, StatisticsTable
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
 from cruise.runtime.sizing.score_history import ScoreHistory
+from cruise.runtime.sizing.shipped_scores import shipped_priors
 from cruise.runtime.usage.peaks_by_hour import PeaksByHour
 from cruise.runtime.usage.state import UsageState
 from cruise.simulation.store.store import MemoryStore
@@ -43,6 +45,29 @@ async def test_a_process_that_takes_over_goes_on_with_the_scores_of_the_one_befo
     again.add(ResourceName.CPU, day * 86400, np.array([4.0]))
     [stored] = again.unsaved()
     assert (stored.day, stored.counts.sum()) == (day, 4)
+
+
+async def test_a_process_that_takes_over_borrows_what_is_still_missing_and_no_more():
+    store, at, policy = MemoryStore(), 20_000 * 86400, Policy()
+    first, scores = ScoreHistory(priors=shipped_priors(policy)), np.full(50, 0.5)
+    alone = first.promised(at, asked)[ResourceName.CPU]
+    first.add(ResourceName.CPU, at, scores[:3])
+    await store.record_headroom_scores(first.unsaved())
+    again = ScoreHistory(await store.headroom_scores(), shipped_priors(policy))
+    assert again.promised(at, asked) == first.promised(at, asked)
+    borrowed = [alone[1].borrowed, again.promised(at, asked)[ResourceName.CPU][1].borrowed]
+    again.add(ResourceName.CPU, at, scores)
+    assert [*borrowed, again.promised(at, asked)[ResourceName.CPU][1].borrowed] == [1.0, pytest.approx(0.55), 0.0]
+
+
+async def test_a_pass_tells_how_stated_risks_are_kept_and_a_model_without_one_nothing():
+    headroom = PassHeadroom(UsageState())
+    await headroom.prepare(MemoryStore(), NOTHING, Policy())
+    assert {one.asked for one in headroom.promises.values()} == {0.07, 0.01}
+    assert {one.borrowed for one in headroom.promises.values()} == {1.0}
+    other = PassHeadroom(UsageState())
+    await other.prepare(MemoryStore(), NOTHING, replace(RISK, headroom="joint-peak"))
+    assert other.promises == {}
 
 
 def test_scores_of_another_measure_are_left_aside():
