@@ -11,8 +11,10 @@ from typing import BinaryIO
 
 from cruise.adapters.collection import uncollected
 from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import NodeType
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInput
+from cruise.kube_json.reading.node_types import read_node_types
 from cruise.kube_json.reading.snapshot import read_snapshot
 from cruise.kube_json.usage_file.reading import read_usage
 
@@ -33,6 +35,16 @@ def load_usage(
     """Read a usage file and the time it is judged at, as `read_usage` does. Raises BadInput as that does."""
     with _collector_paused():
         return read_usage(read_chunks(path), _shown(path), snapshot, now)
+
+
+def load_node_types(path: str) -> tuple[NodeType, ...]:
+    """Read a file of node types, or standard input for `-`. Raises BadInput, one line with place and fix."""
+    name = _shown(path)
+    try:
+        text = b"".join(read_chunks(path))
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from error
+    return read_node_types(text, name)
 
 
 def _shown(path: str) -> str:

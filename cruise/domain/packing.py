@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.domain.actions import ContainerTarget, ResizePod
-from cruise.domain.cluster import WorkloadRef
+from cruise.domain.cluster import Node, WorkloadRef
 from cruise.domain.unplaced import Unplaced
 from cruise.packer.answer import Status
 
@@ -93,8 +93,47 @@ class TierLine:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeType:
+    """A kind of node that may be ordered: what pods have of one, what one costs, and how many more there may be.
+
+    `template` is a node of the kind without a name; `price` is in the unit of all types, `limit` None for any number.
+    """
+
+    name: str
+    template: Node
+    price: float = 1.0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetChange:
+    """What a plan makes of the nodes in use: how many there are, how many after it, and in any plan at least.
+
+    A node is in use while a pod is there that does not belong to the node itself, as those of DaemonSets do. `emptied`
+    are in the order in which the plan empties them, `added` has how many of each type are ordered. Prices are None
+    where every node counts the same. `kept` has for each detail that keeps pods from moving how many nodes stay in use
+    for it alone, `without` for some of those constraints how many nodes a plan without it needs.
+    """
+
+    nodes_before: int
+    nodes_after: int
+    nodes_bound: int
+    emptied: tuple[str, ...] = ()
+    added: tuple[tuple[str, int], ...] = ()
+    price_before: float | None = None
+    price_after: float | None = None
+    price_bound: float | None = None
+    kept: tuple[tuple[str, int], ...] = ()
+    without: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
-    """A whole plan for a cluster; lists are sorted by namespace and pod, stages are in their order."""
+    """A whole plan for a cluster; lists are sorted by namespace and pod, stages are in their order.
+
+    `fleet` is there for a plan that is to need as few nodes as can be. Such a plan is carried out over hours: what a
+    PodDisruptionBudget allows is there again for each stage.
+    """
 
     status: Status
     sizes: Sizes
@@ -106,6 +145,7 @@ class Proposal:
     by_priority: tuple[TierLine, ...]
     stages: tuple[Stage, ...]
     notes: tuple[str, ...] = ()
+    fleet: FleetChange | None = None
 
 
 class Phase(StrEnum):

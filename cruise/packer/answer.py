@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.packer.arrays import IntArray
-from cruise.packer.problem import Objective, Problem
+from cruise.packer.problem import Objective, Problem, price_of
 
 
 class Status(StrEnum):
@@ -30,16 +30,18 @@ class TierFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What an assignment achieves: for each priority from the highest, and the weight of all evictions."""
+    """What an assignment achieves: for each priority from the highest, the weight of evictions, the nodes' price."""
 
     tiers: tuple[TierFigures, ...]
     eviction_weight: int
+    price: int = 0
 
     def key(self, objective: Objective) -> tuple[int, ...]:
         """What decides which of two is better: the greater one, entry by entry."""
         if objective is Objective.PAPER:
             return tuple(figure for tier in self.tiers for figure in (tier.placed, tier.stayed))
-        return (*(tier.placed for tier in self.tiers), -self.eviction_weight)
+        price = (-self.price,) if objective is Objective.FLEET else ()
+        return (*(tier.placed for tier in self.tiers), *price, -self.eviction_weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +76,8 @@ def figures_of(problem: Problem, pod_node: IntArray) -> Figures:
         for priority in np.unique(problem.priorities)[::-1].tolist()
         for mine in (priorities == priority,)
     )
-    return Figures(tiers, int(problem.weights[problem.pod_class[ran & ~stayed]].sum()))
+    weight = int(problem.weights[problem.pod_class[ran & ~stayed]].sum())
+    return Figures(tiers, weight, price_of(problem, pod_node))
 
 
 def packing_of(problem: Problem, pod_node: IntArray, bound: tuple[int, ...], notes: tuple[str, ...] = ()) -> Packing:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
-from cruise.packer.problem import Objective, Problem
+from cruise.packer.problem import Objective, Problem, price_of
 
 
 def counted_bound(problem: Problem) -> tuple[int, ...]:
@@ -18,6 +18,9 @@ def counted_bound(problem: Problem) -> tuple[int, ...]:
         tiers = np.unique(problem.priorities)[::-1].tolist()
         stays = [int((running & (priorities == priority)).sum()) for priority in tiers]
         return tuple(entry for pair in zip(placed, stays, strict=True) for entry in pair)
+    if problem.objective is Objective.FLEET:
+        stuck = (problem.pod_node >= 0) & ~problem.movable[problem.pod_class]
+        return (*placed, -price_of(problem, np.where(stuck, problem.pod_node, -1)), 0)
     return (*placed, 0)
 
 

@@ -28,6 +28,8 @@ _RELAXED_CELLS, _LEAST_SECONDS = 300_000, 1.5
 _SEARCH_SHARE = 0.95
 # Of a part's: for plans without any eviction, for the part without its rules, for ejections alone.
 _RESCUE_SHARE, _RELAXED_SHARE, _EJECTIONS_SHARE = 0.3, 0.4, 0.5
+# Where nodes have prices, of what is left each: for placing what waits, for a bound, for emptying nodes.
+_PLACING_SHARE, _BOUNDING_SHARE, _EMPTYING_SHARE = 0.3, 0.15, 0.6
 
 
 def quick_packing(problem: Problem) -> Packing:
@@ -73,6 +75,9 @@ def _judged(whole: Whole, quick: Packing) -> Packing:
 def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     problem = whole.parts[index].problem
     cells = problem.class_count * problem.node_count
+    if problem.objective is Objective.FLEET:
+        _solve_fleet(whole, index, meter, seed)
+        return
     if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
         _solve_large(whole, index, meter, seed)
         return
@@ -138,6 +143,52 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     free = replace(problem, rules=Rules(problem.rules.topologies))
     relaxed = solve_dense(free, whole.assignment(index), _all_of(meter, seed), lambda k: _try(whole, index, k))
     _try(whole, index, relaxed)
+
+
+def _solve_fleet(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+    """Place what waits as if nodes cost nothing; then empty nodes, bound their price, and look for a proof."""
+    from cruise.packer.constrained.solving import solve_constrained
+    from cruise.packer.fleet.bounding import Choice
+    from cruise.packer.fleet.emptying import empty_nodes
+
+    problem = whole.parts[index].problem
+    if (problem.pod_node < 0).any():
+        with meter.part(_PLACING_SHARE) as part:
+            _place(whole, index, part, seed)
+    placed = bool((whole.assignment(index) >= 0).all())
+    with meter.part(_BOUNDING_SHARE) as part:
+        least = Choice(problem, all_placed=placed).least_price(part)
+    key = figures_of(problem, whole.assignment(index)).key(problem.objective)
+    whole.bound(index, key, (*whole.bounds[index][:-2], min(-least, whole.bounds[index][-2]), 0))
+    with meter.part(_EMPTYING_SHARE) as part:
+        empty_nodes(problem, whole.assignment(index), least, part, seed, lambda k: _offer(whole, index, k))
+    if whole.proved(index) or meter.over() or problem.class_count * problem.node_count > _RULED_CELLS:
+        return
+    relaxed = whole.bounds[index]
+    start = whole.assignment(index)
+    _learn(
+        whole, index, solve_constrained(problem, start, _all_of(meter, seed), _learns(whole, index), relaxed=relaxed)
+    )
+
+
+def _place(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+    """Place pods that wait, in a part whose nodes have prices, and learn how many can be."""
+    problem = whole.parts[index].problem
+    free = replace(problem, objective=Objective.OPERATOR, fleet=None)
+    cells = problem.class_count * problem.node_count
+    if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
+        from cruise.packer.large.solving import solve_large
+
+        packing = solve_large(free, whole.assignment(index), meter, _ignore)
+    else:
+        packing = _solve_small(free, whole.assignment(index), meter, seed, _ignore)
+    if whole.offer(index, packing.pod_node):
+        key = figures_of(problem, packing.pod_node).key(problem.objective)
+        whole.bound(index, key, (*packing.bound[:-1], *whole.bounds[index][-2:]))
+
+
+def _learns(whole: Whole, index: int) -> Report:
+    return lambda packing: _learn(whole, index, packing)
 
 
 def _all_of(meter: "Meter", seed: int) -> "Budget":

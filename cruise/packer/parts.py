@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
-from cruise.packer.problem import Problem, Rules
+from cruise.packer.problem import Fleet, Problem, Rules
 from cruise.packer.rules.by_class import sums_over
 
 
@@ -151,6 +151,7 @@ def part_of(problem: Problem, pods: IntArray, nodes: IntArray) -> Part:
         admits=np.ascontiguousarray(problem.admits[:, nodes]),
         pod_class=number[problem.pod_class[pods]],
         pod_node=place[problem.pod_node[pods]],
+        fleet=None if problem.fleet is None else Fleet(problem.fleet.prices[nodes], problem.fleet.occupies[classes]),
         rules=_cut(problem.rules, number, nodes),
     )
     return Part(replace(part, rules=_binding(part)), pods, nodes)

@@ -12,11 +12,13 @@ class Objective(StrEnum):
     """What is better, compared entry by entry.
 
     PAPER: for each priority from the highest, more pods placed, then more left where they are. OPERATOR: for each
-    priority from the highest, more pods placed; then the least weight of evictions, moves included.
+    priority from the highest, more pods placed; then the least weight of evictions, moves included. FLEET: for each
+    priority from the highest, more pods placed; then the least price of the nodes in use; then as OPERATOR.
     """
 
     PAPER = "paper"
     OPERATOR = "operator"
+    FLEET = "fleet"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +84,14 @@ class EvictionLimit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Fleet:
+    """What nodes cost: `prices[node]` for as long as a pod is there whose class `occupies` it."""
+
+    prices: IntArray
+    occupies: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Rules:
     """The rules between pods. `topologies[topology, node]` is the node's domain, -1 where it lacks the label.
 
@@ -112,7 +122,7 @@ class Problem:
     class may arrive, `most_on_node[class]` how many of it one node holds. Running pods of a class that is not `movable`
     stay; of one that is not `preemptible` they may move, and are placed in every plan. Where something is preempted
     from a node, no pod of a class arrives there that does not `preempt`. `weights[class]` is what one eviction
-    costs. `pod_node[pod]` is -1 while pending.
+    costs. `pod_node[pod]` is -1 while pending. `fleet` is there where the objective is FLEET.
     """
 
     resources: tuple[str, ...]
@@ -131,6 +141,7 @@ class Problem:
     pod_node: IntArray
     rules: Rules
     objective: Objective = Objective.PAPER
+    fleet: Fleet | None = None
 
     @property
     def class_count(self) -> int:
@@ -146,6 +157,19 @@ class Problem:
     def pod_count(self) -> int:
         """How many pods there are."""
         return int(self.pod_class.shape[0])
+
+
+def in_use(problem: Problem, pod_node: IntArray) -> BoolArray:
+    """The nodes that an assignment occupies; of a problem with a fleet."""
+    assert problem.fleet is not None
+    used = np.zeros(problem.node_count, dtype=np.bool_)
+    used[pod_node[(pod_node >= 0) & problem.fleet.occupies[problem.pod_class]]] = True
+    return used
+
+
+def price_of(problem: Problem, pod_node: IntArray) -> int:
+    """What the nodes that an assignment occupies cost; 0 without a fleet."""
+    return 0 if problem.fleet is None else int(problem.fleet.prices[in_use(problem, pod_node)].sum())
 
 
 def copies_of(problem: Problem, pod_node: IntArray) -> IntArray:

@@ -17,9 +17,10 @@ from cruise.packer.dense.phase import patterns_of, phase_of
 from cruise.packer.dense.residual import residual_of
 from cruise.packer.dense.search import search_of
 from cruise.packer.dense.solving import solve
+from cruise.packer.fleet.emptying import empty_nodes
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.large.solving import solve_large
-from cruise.packer.problem import EvictionLimit, Objective, Problem, Rules
+from cruise.packer.problem import EvictionLimit, Fleet, Objective, Problem, Rules
 
 _NODES, _CLASSES, _COPIES, _CAPACITY = 5, 12, 2, 20
 _SEED = 3
@@ -35,9 +36,12 @@ def warm_up() -> None:
 def warm_up_large() -> None:
     """Do so with the kernels of ejections."""
     problem = _ejections()
-    for objective in Objective:
+    for objective in (Objective.PAPER, Objective.OPERATOR):
         meter = Meter(seconds() + _MOST_SECONDS, math.inf)
         solve_large(replace(problem, objective=objective), problem.pod_node, meter, _ignore)
+    fleet = Fleet(np.ones(2, dtype=np.int64), np.ones(4, dtype=np.bool_))
+    priced = replace(problem, objective=Objective.FLEET, fleet=fleet)
+    empty_nodes(priced, problem.pod_node, 1, Meter(seconds() + _MOST_SECONDS, math.inf), _SEED, _ignore)
 
 
 def warm_up_dense() -> None:

@@ -22,7 +22,7 @@ class Whole:
         self.bounds = list(self.most)
         self.keys = [_key(part.problem, part.assignment(start)) for part in parts]
         self.counted = counted_bound(problem)
-        self._weighs_evictions = problem.objective is Objective.OPERATOR
+        self._weighs_evictions = problem.objective is not Objective.PAPER
         self.pod_node = start
         self.packing = packing_of(problem, start, self._bound())
 
@@ -96,12 +96,13 @@ class Whole:
         paper = self.problem.objective is Objective.PAPER
         rows = {int(priority): row for row, priority in enumerate(np.unique(self.problem.priorities)[::-1])}
         each = 2 if paper else 1
+        others = range(each * len(rows), len(self.counted))
         sure, most = np.zeros(len(self.counted), np.int64), np.zeros(len(self.counted), np.int64)
         reached = np.zeros(len(self.counted), np.int64)
         for index, part in enumerate(self.parts):
             tiers = np.unique(part.problem.priorities)[::-1].tolist()
             entries = [each * rows[tier] + k for tier in tiers for k in range(each)]
-            entries += [] if paper else [len(self.counted) - 1]
+            entries += others
             np.add.at(sure, entries, self.bounds[index])
             np.add.at(most, entries, self.most[index])
             np.add.at(reached, entries, self.keys[index])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
+from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Fleet, Objective, Problem, Rules, Spread
 
 
 def draw_problem(seed: int, nodes: int = 5, classes: int = 8, ruled: bool = True, headroom: bool = True) -> Problem:
@@ -47,6 +47,15 @@ def draw_problem(seed: int, nodes: int = 5, classes: int = 8, ruled: bool = True
         objective=objective,
     )
     return counting_where_admitted(problem)
+
+
+def with_fleet(problem: Problem, seed: int) -> Problem:
+    """The problem on nodes twice as large, of one price or of several; some classes belong to their nodes."""
+    source = np.random.default_rng(seed)
+    prices = source.integers(1, 4, problem.node_count) if seed % 2 else np.ones(problem.node_count)
+    fleet = Fleet(prices.astype(np.int64), source.random(problem.class_count) < 0.85)
+    roomy = replace(problem, capacities=2 * problem.capacities, preempt=np.ones_like(problem.preempt))
+    return replace(roomy, objective=Objective.FLEET, fleet=fleet)
 
 
 def counting_where_admitted(problem: Problem) -> Problem:

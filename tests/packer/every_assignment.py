@@ -55,4 +55,12 @@ def key_of(problem: Problem, x: IntArray) -> tuple[int, ...]:
         figures += [placed, stayed]
     for c in range(problem.class_count):
         weight += int(problem.weights[c]) * int((running[c] - np.minimum(x[c], running[c])).sum())
-    return tuple(figures) if problem.objective is Objective.PAPER else (*places, -weight)
+    if problem.objective is Objective.PAPER:
+        return tuple(figures)
+    return (*places, *([-_price(problem, x)] if problem.objective is Objective.FLEET else []), -weight)
+
+
+def _price(problem: Problem, x: IntArray) -> int:
+    assert problem.fleet is not None
+    occupying = [c for c in range(problem.class_count) if problem.fleet.occupies[c]]
+    return sum(int(problem.fleet.prices[n]) for n in range(problem.node_count) if any(x[c, n] for c in occupying))

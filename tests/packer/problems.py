@@ -7,6 +7,9 @@ import numpy as np
 from cruise.packer.problem import Objective, Problem, Rules
 from tests.packer.dense.instances import draw_tiny
 
+# What is best of a problem whose nodes have no price.
+WITHOUT_FLEET = (Objective.PAPER, Objective.OPERATOR)
+
 
 def draw_problem(seed: int) -> Problem:
     """A problem small enough to try everything; every second one has headroom, each class preempts."""

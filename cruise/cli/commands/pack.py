@@ -64,6 +64,16 @@ def pack(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")] = 1,
+    consolidate: Annotated[
+        bool, typer.Option("--consolidate", help="Then the fewest nodes in use, or those of the least price.")
+    ] = False,
+    max_evictions: Annotated[
+        int | None, optional("--max-evictions", "N", "With --consolidate: move at most so many pods.", min=0)
+    ] = None,
+    node_types: Annotated[
+        str | None,
+        optional("--node-types", "FILE", "With --consolidate: what nodes cost, and which could be added."),
+    ] = None,
     now: NowOption = None,
     full: Annotated[bool, typer.Option("--full", help="Leave no pod, step or node out of the table.")] = False,
     format: FormatOption = Format.TABLE,
@@ -87,20 +97,40 @@ def pack(
       cruise pack --snapshot cluster.json --time-limit 60 --format json
 
       cruise pack --snapshot cluster.json --work 1e9 --seed 7
+
+      cruise pack --snapshot cluster.json --consolidate --max-evictions 40
+
+    With --consolidate the plan empties as many nodes as it can, one after
+    the other, and never evicts more of a PodDisruptionBudget at once than
+    it allows. Where pods are pending it says which nodes to add for them.
+    A node is in use while a pod is there that is not of a DaemonSet.
+    --node-types FILE has prices:
+
+      {"apiVersion":"cruise.io/v1","kind":"NodeTypes","items":[
+       {"name":"m6.large","allocatable":{"cpu":"1930m","memory":"7Gi","pods":29},"price":0.096,"limit":10}]}
     """
-    from cruise.cli.execution.packing import Search, plan_packing
+    from cruise.adapters.files import load_node_types
+    from cruise.cli.execution.packing import Consolidation, Search, plan_packing
     from cruise.cli.inputs.files import collector_off, load_snapshot, load_usage
     from cruise.decisions.packing.building import Usage
+    from cruise.decisions.packing.consolidating import with_new_nodes
     from cruise.domain.packing import Sizes
 
     if sizes is SizesName.RIGHTSIZED and usage is None:
         raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")
+    if not consolidate and (max_evictions is not None or node_types is not None):
+        given = "--max-evictions" if max_evictions is not None else "--node-types"
+        raise BadInput(f"{given} is for --consolidate; add that")
     search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
     policy, at = policy_of(config, ModeName.FULL), parse_time(now)
     with collector_off():
         cluster = load_snapshot(snapshot, policy.node_autoscaler)
         known = Usage(*load_usage(usage, cluster, at)) if usage is not None else None
-        planned = plan_packing(cluster, known, policy, Sizes(sizes.value), search)
+        consolidation = None
+        if consolidate:
+            fleet = with_new_nodes(cluster, None if node_types is None else load_node_types(node_types))
+            cluster, consolidation = fleet.snapshot, Consolidation(fleet, max_evictions)
+        planned = plan_packing(cluster, known, policy, Sizes(sizes.value), search, consolidation)
         _print(planned, cluster, format, full)
 
 

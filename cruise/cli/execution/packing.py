@@ -10,9 +10,12 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cruise.cli.terminal import busy, progress
 from cruise.decisions.packing.building import Built, Usage, build_problem
+from cruise.decisions.packing.consolidating import Fleet, fleet_change
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.domain.packing import Proposal, Sizes
+from cruise.decisions.packing.proposing.propose import CUT_SHORT, arrives_at
+from cruise.domain.details import Detail, code_of
+from cruise.domain.packing import UNLIMITED, Allowance, FleetChange, Proposal, Sizes
 from cruise.errors import Unavailable
 from cruise.interfaces.packing.progress import progress_text
 from cruise.packer.answer import Packing, packing_of
@@ -31,6 +34,10 @@ _COLUMNS = SpinnerColumn(), TextColumn("{task.description}", markup=False), Time
 _LARGE_CLUSTER_PODS = 5_000
 # How often a problem is put anew where some pods turn out to keep the sizes they have.
 _MOST_PROBLEMS = 4
+# Of the time, for a plan that empties nodes by any moves: what these need may have no order.
+_FIRST_SHARE = 0.6
+# So many constraints are lifted one by one, each with a share of what time is left, if that is worth it.
+_MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 _COMPILE_ONCE = "the solver is compiled once after an installation: --time-limit 120 waits for that"
 
 
@@ -51,33 +58,134 @@ class Planned:
     seconds: float
 
 
-def plan_packing(snapshot: "Snapshot", usage: Usage | None, policy: "Policy", sizes: Sizes, search: Search) -> Planned:
-    """Search in a process of its own, and show on a terminal how far it has got. Raises Unavailable."""
-    return asyncio.run(_planned(snapshot, usage, policy, sizes, search))
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """That a plan is to need the fewest nodes, of all that could be ordered, with so many evictions at most."""
+
+    fleet: Fleet
+    max_evictions: int | None
 
 
-async def _planned(
-    snapshot: "Snapshot", usage: Usage | None, policy: "Policy", sizes: Sizes, search: Search
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a plan is asked for: decided from what, at which sizes, with which nodes."""
+
+    snapshot: "Snapshot"
+    usage: Usage | None
+    policy: "Policy"
+    sizes: Sizes
+    search: Search
+    consolidation: Consolidation | None
+
+    @property
+    def large(self) -> bool:
+        """Whether each step takes long enough to be shown."""
+        return len(self.snapshot.pods) >= _LARGE_CLUSTER_PODS
+
+    @property
+    def allowance(self) -> Allowance:
+        """How many evictions the plan may ask for."""
+        return UNLIMITED if self.consolidation is None else Allowance(in_all=self.consolidation.max_evictions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A packing, the plan that carries it out, and the seconds that solving has taken by then."""
+
+    built: Built
+    packing: Packing
+    plan: Proposal
+    seconds: float
+
+
+def plan_packing(
+    snapshot: "Snapshot",
+    usage: Usage | None,
+    policy: "Policy",
+    sizes: Sizes,
+    search: Search,
+    consolidation: Consolidation | None = None,
 ) -> Planned:
-    large = len(snapshot.pods) >= _LARGE_CLUSTER_PODS
-    taken = 0.0
+    """Search in a process of its own, and show on a terminal how far it has got. Raises Unavailable."""
+    return asyncio.run(_planned(_Wish(snapshot, usage, policy, sizes, search, consolidation)))
+
+
+async def _planned(wish: _Wish) -> Planned:
     async with PackWorker() as worker:
-        for left in reversed(range(_MOST_PROBLEMS)):
-            with busy("putting the cluster into numbers", large):
-                built = build_problem(snapshot, None, policy, sizes, usage)
-            with progress("starting the solver", *_COLUMNS) as show:
-                packing, seconds = await _packed(worker, built, search, taken, show)
-            taken += seconds
-            with busy("putting the plan in order", large):
-                found = propose(built, packing)
-            if not isinstance(found, NoOrder) or not found.unsizable or usage is None or not left:
-                break
-            usage = replace(usage, unsizable=usage.unsizable | found.unsizable)
-    with busy("checking the plan", large):
-        proposal = _in_order(built, packing, found) if isinstance(found, NoOrder) else found
-        if STILL_COMPILING in proposal.notes:
-            proposal = replace(proposal, notes=(*proposal.notes, _COMPILE_ONCE))
-        return Planned(_judged(built, proposal), taken)
+        found = await _found(wish, worker, 0.0, 1.0 if wish.consolidation is None else _FIRST_SHARE)
+        if CUT_SHORT in found.plan.notes:
+            # Once more with fewer moves to choose from, of which more can be put in order.
+            again = await _found(wish, worker, found.seconds, 1.0, found.packing.bound)
+            better = again.packing.after.key(again.built.problem.objective) > found.packing.after.key(
+                found.built.problem.objective
+            )
+            found = again if better else replace(found, seconds=again.seconds)
+        fleet = None if wish.consolidation is None else await _fleet_of(wish, wish.consolidation, found, worker)
+    with busy("checking the plan", wish.large):
+        plan = found.plan
+        if STILL_COMPILING in plan.notes:
+            plan = replace(plan, notes=(*plan.notes, _COMPILE_ONCE))
+        plan = replace(plan, fleet=fleet)
+        return Planned(_judged(found.built, plan, wish.allowance), found.seconds)
+
+
+async def _fleet_of(wish: _Wish, consolidation: Consolidation, found: _Found, worker: PackWorker) -> FleetChange:
+    """Say what a plan makes of the nodes, and of the PodDisruptionBudgets that keep most of them what each costs."""
+    change = fleet_change(found.built, found.packing, found.plan, consolidation.fleet)
+    tiers = len(found.packing.after.tiers)
+    if found.packing.after.price > -found.packing.bound[tiers] or wish.large:
+        return change
+    without: list[tuple[str, int]] = []
+    for name in [detail.partition(": ")[2] for detail, _ in change.kept if code_of(detail) is Detail.BUDGET_EXHAUSTED]:
+        left = wish.search.seconds - found.seconds
+        if len(without) == _MOST_LIFTED or left < _LEAST_SECONDS:
+            break
+        budgets = tuple(
+            one for one in wish.snapshot.budgets if f"PodDisruptionBudget {one.namespace}/{one.name}" != name
+        )
+        lifted = replace(wish, snapshot=replace(wish.snapshot, budgets=budgets))
+        other = await _found(lifted, worker, found.seconds, _LIFTED_SHARE)
+        found = replace(found, seconds=other.seconds)
+        nodes = fleet_change(other.built, other.packing, other.plan, consolidation.fleet).nodes_after
+        if other.packing.after.price < found.packing.after.price:
+            without.append((name, nodes))
+    return replace(change, without=tuple(without))
+
+
+async def _found(
+    wish: _Wish, worker: PackWorker, taken: float, share: float, bound: tuple[int, ...] | None = None
+) -> _Found:
+    """Plan in a share of what is left of the time.
+
+    With the `bound` of a plan that had no order, pods that are spread over zones stay in theirs.
+    """
+    usage, search = wish.usage, wish.search
+    prices = None if wish.consolidation is None else wish.consolidation.fleet.prices
+    until = search.seconds if share == 1.0 else taken + (search.seconds - taken) * share
+    for left in reversed(range(_MOST_PROBLEMS)):
+        with busy("putting the cluster into numbers", wish.large):
+            built = build_problem(
+                wish.snapshot,
+                None,
+                wish.policy,
+                wish.sizes,
+                usage,
+                allowance=wish.allowance,
+                prices=prices,
+                keep_domains=bound is not None,
+            )
+        with progress("starting the solver", *_COLUMNS) as show:
+            packing, seconds = await _packed(worker, built, replace(search, seconds=until), taken, show)
+        taken += seconds
+        if bound is not None:
+            packing = packing_of(built.problem, packing.pod_node, bound, packing.notes)
+        with busy("putting the plan in order", wish.large):
+            found = propose(built, packing)
+        if not isinstance(found, NoOrder) or not found.unsizable or usage is None or not left:
+            break
+        usage = replace(usage, unsizable=usage.unsizable | found.unsizable)
+    plan = _in_order(built, packing, found) if isinstance(found, NoOrder) else found
+    return _Found(built, arrives_at(built, packing, plan), plan, taken)
 
 
 async def _packed(
@@ -129,9 +237,9 @@ def _in_order(built: Built, packing: Packing, refused: NoOrder) -> Proposal:
     raise Unavailable(f"no plan can be carried out: {refused.reason}")
 
 
-def _judged(built: Built, proposal: Proposal) -> Proposal:
+def _judged(built: Built, proposal: Proposal, allowance: Allowance) -> Proposal:
     demands = demands_of(built) if built.sizes is Sizes.RIGHTSIZED else None
-    objections = find_objections(built.snapshot, proposal, demands=demands, policy=built.policy)
+    objections = find_objections(built.snapshot, proposal, demands=demands, policy=built.policy, allowance=allowance)
     if objections:
         more = f" (and {len(objections) - 1:,} more)" if len(objections) > 1 else ""
         raise Unavailable(f"the plan that was found is not sound, so it is not shown: {objections[0]}{more}")

@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping
 
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
+
+
+def belongs_to_node(pod: Pod) -> bool:
+    """Tell whether a pod is there for its node's sake, so that it does not keep the node in use."""
+    return pod.mirror or pod.owner_kind == "DaemonSet"
 
 
 def daemon_requests(snapshot: Snapshot, statistics: StatisticsTable) -> Mapping[tuple[str, str], Resources]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cruise.domain.packing import Proposal
+from cruise.domain.packing import FleetChange, Proposal
 from cruise.interfaces.packing.sizes import Pods, sizes_after
 
 _DECIMALS = 3
@@ -65,6 +65,34 @@ class _Packing(_Json):
     by_priority: list[_Tier]
 
 
+class _Added(_Json):
+    type: str
+    count: int
+
+
+class _Kept(_Json):
+    by: str
+    nodes: int
+
+
+class _Without(_Json):
+    constraint: str
+    nodes: int
+
+
+class _Consolidation(_Packing):
+    nodes_before: int
+    nodes_after: int
+    nodes_bound: int
+    emptied: list[str]
+    add: list[_Added]
+    price_before: float | None
+    price_after: float | None
+    price_bound: float | None
+    kept: list[_Kept]
+    without: list[_Without]
+
+
 def pack_json(proposal: Proposal, pods: Pods, seconds: float) -> Iterator[bytes]:
     """Yield the document; `pods` are the snapshot's by (namespace, name), `seconds` what solving took.
 
@@ -84,5 +112,21 @@ def pack_json(proposal: Proposal, pods: Pods, seconds: float) -> Iterator[bytes]
         unplaced=[_Unplaced(one.namespace, one.pod, list(one.blocked_by)) for one in proposal.unplaced],
         by_priority=[_Tier(tier.priority, tier.placed, tier.most) for tier in proposal.by_priority],
     )
-    yield msgspec.json.encode(document)
+    yield msgspec.json.encode(document if proposal.fleet is None else _with_fleet(document, proposal.fleet))
     yield b"\n"
+
+
+def _with_fleet(document: _Packing, fleet: FleetChange) -> _Consolidation:
+    return _Consolidation(
+        **msgspec.structs.asdict(document),
+        nodes_before=fleet.nodes_before,
+        nodes_after=fleet.nodes_after,
+        nodes_bound=fleet.nodes_bound,
+        emptied=list(fleet.emptied),
+        add=[_Added(name, count) for name, count in fleet.added],
+        price_before=fleet.price_before,
+        price_after=fleet.price_after,
+        price_bound=fleet.price_bound,
+        kept=[_Kept(detail, nodes) for detail, nodes in fleet.kept],
+        without=[_Without(name, nodes) for name, nodes in fleet.without],
+    )

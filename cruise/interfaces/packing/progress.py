@@ -7,6 +7,9 @@ from cruise.packer.problem import Objective
 
 def progress_text(packing: Packing, objective: Objective, pods: int) -> str:
     """Write the best packing so far and what none surpasses: `131 of 140 pods placed, at most 133; 4 leave`."""
+    if objective is Objective.FLEET:
+        least = -packing.bound[len(packing.after.tiers)]
+        return f"nodes at {packing.after.price:,} of {packing.now.price:,}, at least {least:,}"
     placed = sum(tier.placed for tier in packing.after.tiers)
     stayed = sum(tier.stayed for tier in packing.after.tiers)
     ran = sum(tier.placed for tier in packing.now.tiers)

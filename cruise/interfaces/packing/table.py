@@ -12,6 +12,7 @@ from cruise.domain.packing import Arrival, Proposal, Sizes, TierLine
 from cruise.domain.requests import counted_requests
 from cruise.domain.unplaced import Unplaced
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
+from cruise.interfaces.packing.fleet import fleet_part, fleet_proof
 from cruise.interfaces.packing.nodes import node_parts
 from cruise.interfaces.packing.sizes import Pods
 from cruise.interfaces.packing.steps import step_parts
@@ -31,6 +32,8 @@ def pack_table(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report; `pods` are the snapshot's by (namespace, name), `in_full` leaves nothing out."""
     yield _headline(proposal, seconds)
+    if proposal.fleet is not None:
+        yield fleet_part(proposal.fleet, snapshot)
     if proposal.placed or proposal.unplaced:
         yield _pending(proposal, pods, console.width >= WIDE_COLUMNS, in_full)
     yield from step_parts(proposal, pods, console, in_full)
@@ -70,6 +73,8 @@ def _headline(proposal: Proposal, seconds: float) -> Group:
 
 def proof_words(proposal: Proposal) -> str:
     """Say what is proved of a plan, and how far it is from that else."""
+    if proposal.fleet is not None:
+        return fleet_proof(proposal.fleet)
     match proposal.status:
         case Status.OPTIMAL | Status.ALREADY_OPTIMAL:
             return f"proved that {_PROVED[proposal.sizes]}"

@@ -7,7 +7,7 @@ import numpy as np
 from cruise.packer.answer import Packing, Report, packing_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.constrained.layout import Layout, pods_of
-from cruise.packer.problem import Objective
+from cruise.packer.problem import Objective, Problem
 
 
 @dataclass(slots=True)
@@ -64,7 +64,9 @@ def incumbent_of(layout: Layout, assignment: IntArray, report: Report, relaxed: 
         bound.append(int(reachable[tier].sum()))
         if problem.objective is Objective.PAPER:
             bound.append(int(layout.running[tier].sum()))
-    if problem.objective is Objective.OPERATOR:
+    if problem.objective is Objective.FLEET:
+        bound.append(-price_of_copies(problem, layout.stuck))
+    if problem.objective is not Objective.PAPER:
         bound.append(0)
     incumbent = Incumbent(layout, assignment, key_of(layout, assignment), bound, report, relaxed)
     incumbent.relax()
@@ -79,7 +81,15 @@ def key_of(layout: Layout, assignment: IntArray) -> tuple[int, ...]:
     if problem.objective is Objective.PAPER:
         return tuple(int(copies[tier].sum()) for tier in _tiers(layout) for copies in (placed, stayed))
     evicted = int((problem.weights * (layout.running.sum(axis=1) - stayed)).sum())
-    return (*(int(placed[tier].sum()) for tier in _tiers(layout)), -evicted)
+    price = (-price_of_copies(problem, assignment),) if problem.objective is Objective.FLEET else ()
+    return (*(int(placed[tier].sum()) for tier in _tiers(layout)), *price, -evicted)
+
+
+def price_of_copies(problem: Problem, assignment: IntArray) -> int:
+    """What the nodes cost that copies of classes occupy; of a problem with a fleet."""
+    assert problem.fleet is not None
+    used = assignment[problem.fleet.occupies].any(axis=0)
+    return int(problem.fleet.prices[used].sum())
 
 
 def _tiers(layout: Layout) -> list[IntArray]:

@@ -132,10 +132,29 @@ def _entries(cells: Cells) -> list[Count]:
         entries.append(_sum_of(cells, (cells.stay, cells.arrive), dict.fromkeys(tier, 1)))
         if problem.objective is Objective.PAPER:
             entries.append(_sum_of(cells, (cells.stay,), dict.fromkeys(tier, 1)))
-    if problem.objective is Objective.OPERATOR:
+    if problem.objective is Objective.FLEET:
+        entries.append(_price(cells))
+    if problem.objective is not Objective.PAPER:
         weights = {c: int(problem.weights[c]) for c in classes if problem.weights[c]}
         entries.append(_sum_of(cells, (cells.stay,), weights))
     return entries
+
+
+def _price(cells: Cells) -> Count:
+    """What the open nodes cost, below zero, that nothing fixed occupies, for those that something else does."""
+    fleet = cells.layout.problem.fleet
+    assert fleet is not None
+    count = Count()
+    occupying = np.flatnonzero(fleet.occupies).tolist()
+    for node in np.flatnonzero(cells.open_nodes).tolist():
+        price = int(fleet.prices[node])
+        held = cells.held(occupying, (node,))
+        if price and held.most and not held.known:
+            spare = cells.model.new_bool_var("")
+            cells.require(held.expression() <= 0, spare)
+            count.take(spare, 1, price)
+            count.know(-price)
+    return count
 
 
 def _sum_of(cells: Cells, kinds: tuple[dict[tuple[int, int], cp_model.IntVar], ...], weights: dict[int, int]) -> Count:

@@ -18,6 +18,8 @@ _FEWEST_NODES, _MOST_NODES = 4, 20
 # By how much copies that have not moved are freed later: a little helps to place more, a lot to move fewer.
 _RELUCTANCE = (0.3, 1.0)
 _MOST_SECONDS = 0.05
+# The share of looks at a problem with priced nodes that are for something else than emptying one.
+_AS_BEFORE = 0.3
 _LARGEST_OBJECTIVE = 2**52
 
 
@@ -50,7 +52,7 @@ def _improve_on(incumbent: Incumbent, part: Part, meter: Meter) -> bool:
 
 def _in_one(model: Model) -> cp_model.LinearExprT:
     """The entries of the key in one number, the first ones heaviest, as many as one number holds."""
-    spans = [entry.most + 1 for entry in model.entries]
+    spans = [entry.most - entry.known + 1 for entry in model.entries]
     kept, product = 0, 1
     while kept < len(spans) and product * spans[kept] <= _LARGEST_OBJECTIVE:
         product *= spans[kept]
@@ -68,13 +70,15 @@ def _pick(incumbent: Incumbent, generator: np.random.Generator, loose: int) -> P
     waiting = layout.counts - assignment.sum(axis=1)
     chosen = _some_waiting(layout.problem.priorities, waiting, generator, max(2, int(loose * _WAITING_SHARE)))
     nodes = int(generator.integers(_FEWEST_NODES, _MOST_NODES + 1))
-    opened = np.argsort(-_likely(incumbent, chosen, generator), kind="stable")[:nodes]
+    emptied = _to_empty(incumbent, generator)
+    opened = np.argsort(-_likely(incumbent, chosen, generator, emptied), kind="stable")[:nodes]
     there = (assignment - np.minimum(assignment, layout.stuck))[:, opened]
     came = np.maximum(assignment - layout.running, 0)[:, opened]
     cells = np.concatenate([np.repeat(np.arange(there.size), copies.ravel()) for copies in (came, there - came)])
     # A copy that came may go back: that is where evictions can be saved.
     reluctance = _RELUCTANCE[generator.integers(2)]
     late = generator.random(len(cells)) + reluctance * (np.arange(len(cells)) >= came.sum())
+    late -= 4.0 * (opened[cells % len(opened)] == emptied)
     picked = cells[np.argsort(late, kind="stable")[:loose]]
     freed = np.bincount(picked, minlength=there.size).reshape(there.shape)
     fixed = assignment.copy()
@@ -82,6 +86,20 @@ def _pick(incumbent: Incumbent, generator: np.random.Generator, loose: int) -> P
     mask = np.zeros(layout.problem.node_count, dtype=np.bool_)
     mask[opened] = True
     return Part(fixed, freed.sum(axis=1) + np.where(chosen, waiting, 0), mask)
+
+
+def _to_empty(incumbent: Incumbent, generator: np.random.Generator) -> int:
+    """Pick a node in use with little on it, at most times where nodes have a price; -1 for none."""
+    layout, assignment = incumbent.layout, incumbent.assignment
+    fleet = layout.problem.fleet
+    if fleet is None or generator.random() < _AS_BEFORE:
+        return -1
+    occupying = assignment[fleet.occupies]
+    free = occupying.any(axis=0) & ~layout.stuck[fleet.occupies].any(axis=0) & (fleet.prices > 0)
+    if not free.any():
+        return -1
+    copies = occupying.sum(axis=0) * np.exp(generator.normal(0.0, 0.7, len(free)))
+    return int(np.argmin(np.where(free, copies, np.inf)))
 
 
 def _some_waiting(priorities: IntArray, waiting: IntArray, generator: np.random.Generator, most: int) -> BoolArray:
@@ -94,13 +112,20 @@ def _some_waiting(priorities: IntArray, waiting: IntArray, generator: np.random.
     return chosen
 
 
-def _likely(incumbent: Incumbent, chosen: BoolArray, generator: np.random.Generator) -> FloatArray:
-    """Which nodes to open: where a waiting class could go, where evicted copies ran or are, of a domain, or any."""
+def _likely(incumbent: Incumbent, chosen: BoolArray, generator: np.random.Generator, emptied: int) -> FloatArray:
+    """Which nodes to open: where a waiting class could go, where evicted copies ran or are, of a domain, or any.
+
+    For a node that is to be emptied (-1: none is) it and those that have room for what is there.
+    """
     layout, assignment = incumbent.layout, incumbent.assignment
     topologies = layout.problem.rules.topologies
     nodes = layout.problem.node_count
     likely = generator.random(nodes)
     draw = generator.random()
+    if emptied >= 0:
+        likely[emptied] += 4.0
+        likely += 1.0 * (layout.most[assignment[:, emptied] > 0] > 0).any(axis=0) + _slack(incumbent)
+        return likely
     displaced = np.flatnonzero((assignment < layout.running).any(axis=1))
     if draw < 0.6 and chosen.any():
         pod_class = int(generator.choice(np.flatnonzero(chosen)))

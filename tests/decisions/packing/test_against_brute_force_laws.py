@@ -15,8 +15,9 @@ from cruise.packer.problem import Objective
 from tests.decisions.packing.brute_force_trials import SIZES, packed
 from tests.decisions.packing.cluster_changes import RELAXATIONS, renamed, with_another_node
 from tests.decisions.packing.clusters import clusters
+from tests.packer.problems import WITHOUT_FLEET
 
-objectives = st.sampled_from(Objective)
+objectives = st.sampled_from(WITHOUT_FLEET)
 some = settings(suppress_health_check=[HealthCheck.too_slow])
 
 

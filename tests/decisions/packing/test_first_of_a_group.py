@@ -12,6 +12,7 @@ from cruise.domain.scheduling import LabelSelector, Operator, Placement, Require
 from cruise.packer.problem import Objective
 from tests.decisions.packing.brute_force_trials import find_disagreements, packed
 from tests.decisions.packing.shop import a_node, a_pod
+from tests.packer.problems import WITHOUT_FLEET
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 NEAR = PodConstraints(affinity=(PodTerm("zone", WEB, frozenset({"shop"})),))
@@ -22,7 +23,7 @@ def in_zone(pod: Pod, zone: str) -> Pod:
     return replace(pod, placement=Placement(node_selector=(("zone", zone),)))
 
 
-@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("objective", WITHOUT_FLEET)
 @pytest.mark.parametrize("zones", ["ab", "aa"])
 @pytest.mark.parametrize("running", [False, True])
 def test_a_target_elsewhere_keeps_a_first_one_away(objective: Objective, zones: str, running: bool) -> None:
@@ -33,7 +34,7 @@ def test_a_target_elsewhere_keeps_a_first_one_away(objective: Objective, zones: 
     assert sum(built.packing.pod_node >= 0) == (2 if zones == "aa" else 1)
 
 
-@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("objective", WITHOUT_FLEET)
 def test_two_that_follow_each_other_stand_beside_a_target_elsewhere(objective: Objective) -> None:
     pods = [in_zone(a_pod(f"follows-{i}", constraints=NEAR), "a") for i in range(2)]
     snapshot = Snapshot(nodes=NODES, pods=(*pods, in_zone(a_pod("other"), "b")))

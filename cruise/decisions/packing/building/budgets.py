@@ -25,8 +25,13 @@ class Limit:
     allowed: int
 
 
-def apply_limits(census: Census, budgets: Sequence[DisruptionBudget], allowance: Allowance) -> list[Limit]:
-    """Make pods under a limit of nothing stay and those under a PDB weigh more; return the limits that may bind."""
+def apply_limits(
+    census: Census, budgets: Sequence[DisruptionBudget], allowance: Allowance, *, one_by_one: bool = False
+) -> list[Limit]:
+    """Make pods under a limit of nothing stay and those under a PDB weigh more; return the limits that may bind.
+
+    `one_by_one`: evictions wait for each other, so that a PDB that allows one allows any number.
+    """
     kinds_of_group: dict[int, list[int]] = {}
     for number, kind in enumerate(census.kinds):
         kinds_of_group.setdefault(kind.group, []).append(number)
@@ -36,6 +41,8 @@ def apply_limits(census: Census, budgets: Sequence[DisruptionBudget], allowance:
         covered = [number for group in groups for number in kinds_of_group.get(group, ())]
         for number in covered:
             census.kinds[number].covered = True
+        if one_by_one and budget.disruptions_allowed > 0:
+            continue
         name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
         limits += _limit(
             census.kinds, Limit(name, Obstacle.DISRUPTION_BUDGET, frozenset(covered), budget.disruptions_allowed)

@@ -1,6 +1,7 @@
 """Builds a packing problem from a snapshot."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -13,6 +14,7 @@ from cruise.decisions.packing.building.budgets import apply_limits, most_evicted
 from cruise.decisions.packing.building.built import Built, Usage
 from cruise.decisions.packing.building.census import Census, extras_of, take_census
 from cruise.decisions.packing.building.classes import classify
+from cruise.decisions.packing.building.domains import Domains, no_domains
 from cruise.decisions.packing.building.marks import find_marks
 from cruise.decisions.packing.building.movability import Movability
 from cruise.decisions.packing.building.needs import counted_needs, rightsized_needs
@@ -24,7 +26,7 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import UNLIMITED, Allowance, Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
-from cruise.packer.problem import Objective, Problem
+from cruise.packer.problem import Fleet, Objective, Problem
 
 # Offline a plan is decided as mode `full` would.
 AS_FULL = Policy(mode=Mode.FULL)
@@ -40,23 +42,33 @@ def build_problem(
     *,
     objective: Objective | None = None,
     allowance: Allowance = UNLIMITED,
+    prices: Mapping[str, int] | None = None,
+    keep_domains: bool = False,
 ) -> Built:
     """Put a cluster into classes of equal pods, nodes and rules.
 
     `build_problem(snapshot)` is the whole offline call for sizes as they are; for `Sizes.RIGHTSIZED` add
     `usage=Usage(statistics, now)`: without it nothing is known of any pod, so none is sized. `eligibility` is what a
     caller has at hand already for the same snapshot, usage and policy. The objective is PAPER for fixed sizes, else
-    OPERATOR.
+    OPERATOR; with `prices`, by node, it is FLEET. With `keep_domains` pods that are spread over zones, or the like,
+    stay in theirs: where one leaves a zone for another, kube-scheduler lets its replacement into its own alone.
     """
     usage = usage or _NOTHING_KNOWN
     eligibility = eligibility or Eligibility(snapshot, usage.statistics, usage.stored, policy, usage.now)
-    if objective is None:
+    if prices is not None:
+        objective = Objective.FLEET
+    elif objective is None:
         objective = Objective.PAPER if sizes is Sizes.FIXED else Objective.OPERATOR
     nodes = tuple(sorted(snapshot.nodes, key=attrgetter("name")))
     columns = NodeColumns(nodes)
     node_index = {node.name: index for index, node in enumerate(nodes)}
-    census = take_census(snapshot, node_index, Movability(snapshot, eligibility, policy))
-    limits = apply_limits(census, snapshot.budgets, allowance)
+    census = take_census(
+        snapshot,
+        node_index,
+        Movability(snapshot, eligibility, policy),
+        Domains(nodes, columns).of if keep_domains else no_domains,
+    )
+    limits = apply_limits(census, snapshot.budgets, allowance, one_by_one=prices is not None)
     marks = find_marks(census, columns, snapshot.surroundings.namespace_labels)
     sites = Sites(columns)
     signatures, of_kind = sign(census, sites, marks, limits, objective)
@@ -94,6 +106,12 @@ def build_problem(
         pod_node=pod_node,
         rules=replace(rules, most_evicted=most_evicted(allowance, nodes)),
         objective=objective,
+        fleet=None
+        if prices is None
+        else Fleet(
+            np.array([prices[node.name] for node in nodes], dtype=np.int64),
+            np.array([signature.occupies for signature in signed], dtype=np.bool_),
+        ),
     )
     return Built(
         snapshot=snapshot,

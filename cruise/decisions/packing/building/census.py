@@ -1,10 +1,11 @@
 """Every pod that counts, sorted into kinds: pods of a kind differ in nothing but what they take and where they run."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
+from cruise.decisions.guidance.daemons import belongs_to_node
 from cruise.decisions.packing.building.amounts import ATTACH, Extras
 from cruise.decisions.packing.building.built import LeftOut
 from cruise.decisions.packing.building.labels import LabelGroups
@@ -17,12 +18,16 @@ from cruise.domain.unplaced import Finding, Pattern
 _NAME = attrgetter("namespace", "name")
 
 
+Labels = tuple[tuple[str, str], ...]
+
+
 @dataclass(slots=True)
 class Kind:
     """Pods that no rule tells apart. `pod` stands for all of them.
 
     `stays` is the detail that forbids their eviction, None where they may go; `covered` tells whether a
-    PodDisruptionBudget covers them.
+    PodDisruptionBudget covers them. They arrive only where nodes have the labels `within`;
+    `of_node` tells whether they are there for their nodes' sake.
     """
 
     pod: Pod
@@ -31,6 +36,8 @@ class Kind:
     stays: str | None
     weight: int
     needs: VolumeNeeds
+    within: Labels = ()
+    of_node: bool = False
     count: int = 0
     covered: bool = False
 
@@ -68,11 +75,19 @@ def _taken_name(taken: Taken) -> tuple[str, str]:
     return (taken.pod.namespace, taken.pod.name)
 
 
-def take_census(snapshot: Snapshot, node_index: Mapping[str, int], movability: Movability) -> Census:
-    """Sort a snapshot's pods; a finished one, and a pending one that is being deleted, count nowhere."""
+def take_census(
+    snapshot: Snapshot,
+    node_index: Mapping[str, int],
+    movability: Movability,
+    within: Callable[[Pod], Labels],
+) -> Census:
+    """Sort a snapshot's pods; a finished one, and a pending one that is being deleted, count nowhere.
+
+    `within` has the labels of the nodes that a running pod may go to.
+    """
     census = Census()
     volumes = Volumes(snapshot.surroundings)
-    kinds = _Kinds(census, volumes, movability)
+    kinds = _Kinds(census, volumes, movability, within)
     pending = []
     for pod in sorted(snapshot.pods, key=_NAME):
         if pod.terminal:
@@ -103,10 +118,13 @@ def extras_of(pod: Pod, needs: VolumeNeeds) -> Extras:
 class _Kinds:
     """Numbers kinds; what is equal by value is compared once and known by identity from then on."""
 
-    def __init__(self, census: Census, volumes: Volumes, movability: Movability) -> None:
+    def __init__(
+        self, census: Census, volumes: Volumes, movability: Movability, within: Callable[[Pod], Labels]
+    ) -> None:
         self._census = census
         self._volumes = volumes
         self._movability = movability
+        self._within = within
         self._numbers: dict[tuple[Hashable, ...], int] = {}
         self._equal: dict[Hashable, int] = {}
         self._seen: dict[int, int] = {}
@@ -124,6 +142,7 @@ class _Kinds:
 
     def take(self, pod: Pod, node: int) -> None:
         """Take a pod that counts."""
+        within = () if node < 0 else self._within(pod)
         # Decoding shares equal values, so replicas are mostly known by the identities of what they are made of.
         key = (
             pod.namespace,
@@ -138,19 +157,21 @@ class _Kinds:
             pod.preempts,
             pod.mirror,
             "" if node < 0 else self._movability.own_reason(pod),
+            within,
         )
         kind = self._by_identity.get(key)
         if kind is None:
-            kind = self._by_identity[key] = self._kind_of(pod, node < 0)
+            kind = self._by_identity[key] = self._kind_of(pod, node < 0, within)
         self._census.kinds[kind].count += 1
         self._census.taken.append(Taken(pod, node, kind))
 
-    def _kind_of(self, pod: Pod, pending: bool) -> int:
+    def _kind_of(self, pod: Pod, pending: bool, within: Labels) -> int:
         group = self._census.labels.number(pod)
         stays, weight = self._movability.of(pod, group)
         needs = self._volumes.of(pod)
         if not pending and stays is None and needs.missing is not None:
             stays = Detail.VOLUME_UNKNOWN.of(needs.missing.claim)
+        of_node = belongs_to_node(pod)
         key = (
             group,
             stays,
@@ -164,11 +185,13 @@ class _Kinds:
             self._number(pod.constraints),
             pod.extended_requests,
             pod.workload,
+            within,
+            of_node,
         )
         kind = self._numbers.get(key)
         if kind is None:
             kind = self._numbers[key] = len(self._census.kinds)
-            self._census.kinds.append(Kind(pod, group, pending, stays, weight, needs))
+            self._census.kinds.append(Kind(pod, group, pending, stays, weight, needs, within, of_node))
         return kind
 
     def _number(self, value: Hashable) -> int:

@@ -18,6 +18,7 @@ class Signature(NamedTuple):
     preemptible: bool
     preempts: bool
     weight: int
+    occupies: bool
     site: int
     roles: tuple[int, ...]
 
@@ -36,13 +37,16 @@ def sign(
     for kind, own in zip(census.kinds, roles, strict=True):
         movable = kind.stays is None
         # In operation pods of the highest pending priority and above never lose their place.
-        may_lose = objective is Objective.PAPER or (top is not None and kind.pod.priority < top)
+        may_lose = objective is Objective.PAPER or (
+            objective is Objective.OPERATOR and top is not None and kind.pod.priority < top
+        )
         signature = Signature(
             priority=kind.pod.priority,
             movable=movable,
             preemptible=movable and may_lose,
             preempts=kind.pod.preempts or not kind.arrives,
             weight=kind.weight + kind.covered if movable else 1,
+            occupies=objective is not Objective.FLEET or not kind.of_node,
             site=sites.of(kind),
             roles=tuple(own),
         )

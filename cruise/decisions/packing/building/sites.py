@@ -7,6 +7,7 @@ import numpy as np
 from cruise.decisions.packing.building.census import Kind
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.domain.arrays import BoolArray
+from cruise.domain.scheduling import Placement
 
 
 class Sites:
@@ -24,7 +25,7 @@ class Sites:
             return 0
         placement = kind.pod.placement
         keys = _label_keys(kind)
-        known_by = (placement, kind.needs.terms, keys)
+        known_by = (placement, kind.needs.terms, keys, kind.within)
         number = self._known.get(known_by)
         if number is None:
             mask = self._columns.open & self._columns.affinity(placement)
@@ -33,6 +34,8 @@ class Sites:
                 mask &= self._columns.any_term(terms)
             for key in keys:
                 mask &= self._columns.domains(key) >= 0
+            if kind.within:
+                mask &= self._columns.affinity(Placement(node_selector=kind.within))
             number = self._numbers.setdefault(mask.tobytes(), len(self._masks))
             if number == len(self._masks):
                 self._masks.append(mask)

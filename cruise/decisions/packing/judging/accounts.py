@@ -7,7 +7,7 @@ from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.decisions.scheduling.scheduler import waits_for_a_node
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes
+from cruise.domain.packing import Arrival, FleetChange, Preemption, Proposal, Sizes
 from cruise.domain.unplaced import Pattern, Unplaced
 from cruise.packer.answer import Status
 
@@ -26,6 +26,8 @@ def find_wrong_accounts(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]
     yield from _find_forgotten(snapshot, proposal)
     yield from _find_wrong_lines(snapshot, proposal)
     yield from _find_wrong_status(snapshot, proposal)
+    if proposal.fleet is not None:
+        yield from _find_wrong_fleet(snapshot, proposal, proposal.fleet)
 
 
 def _compare(name: str, listed: Sequence[Named], done: Sequence[Named]) -> Iterator[str]:
@@ -98,9 +100,36 @@ def _improves(snapshot: Snapshot, proposal: Proposal) -> bool:
     for priority in sorted(bound.keys() | after.keys(), reverse=True):
         if after[priority] != bound[priority]:
             return after[priority] > bound[priority]
-        if gone[priority] and proposal.sizes is Sizes.FIXED:
+        if gone[priority] and proposal.sizes is Sizes.FIXED and proposal.fleet is None:
             return False
-    return False
+    return proposal.fleet is not None and _is_cheaper(proposal.fleet)
+
+
+def _is_cheaper(fleet: FleetChange) -> bool:
+    if fleet.price_before is not None and fleet.price_after is not None:
+        return fleet.price_after < fleet.price_before
+    return fleet.nodes_after < fleet.nodes_before
+
+
+def _find_wrong_fleet(snapshot: Snapshot, proposal: Proposal, fleet: FleetChange) -> Iterator[str]:
+    places = {
+        key_of(pod): pod.node
+        for pod in snapshot.pods
+        if not (pod.terminal or pod.mirror or pod.owner_kind == "DaemonSet")
+    }
+    nodes = {node.name for node in snapshot.nodes}
+    before = {node for node in places.values() if node in nodes}
+    for arrival in (*proposal.placed, *proposal.moves):
+        places[(arrival.namespace, arrival.pod)] = arrival.target
+    after = {node for node in places.values() if node in nodes}
+    if (fleet.nodes_before, fleet.nodes_after) != (len(before), len(after)):
+        yield f"{len(before)} nodes are in use and {len(after)} then, not {fleet.nodes_before} and {fleet.nodes_after}"
+    if sorted(fleet.emptied) != sorted(before - after):
+        yield f"{len(before - after)} nodes are emptied, and other ones or {len(fleet.emptied)} listed"
+    if fleet.nodes_bound > fleet.nodes_after:
+        yield f"{fleet.nodes_after} nodes are fewer than {fleet.nodes_bound}, the fewest"
+    if proposal.preempted:
+        yield "pods are preempted for fewer nodes"
 
 
 def _running(snapshot: Snapshot) -> Counter[int]:

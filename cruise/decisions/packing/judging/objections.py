@@ -38,7 +38,10 @@ def find_objections(
     leaving = Leaving(snapshot, policy, stored)
     replay = Replay(snapshot, proposal, leaving)
     replay.run()
-    objections = [*replay.objections, *find_broken_budgets(leaving, replay.gone)]
+    # What empties nodes goes on for hours: a budget allows again what it did once a replacement is ready.
+    at_once = [replay.gone] if proposal.fleet is None else replay.gone_by_stage
+    broken = [line for gone in at_once for line in find_broken_budgets(leaving, gone)]
+    objections = [*replay.objections, *broken]
     objections += find_overdrawn(allowance, replay.gone)
     if demands is not None:
         for node, arrived in replay.arrivals_by_node().items():

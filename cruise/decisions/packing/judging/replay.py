@@ -18,6 +18,7 @@ class Replay:
         self.board = Board(snapshot)
         self.arrived: dict[PodKey, Pod] = {}
         self.gone: list[Pod] = []
+        self.gone_by_stage: list[list[Pod]] = []
         self.objections: list[str] = []
         self._snapshot = snapshot
         self._proposal = proposal
@@ -40,7 +41,9 @@ class Replay:
     def run(self) -> None:
         """Carry out all stages, then look at what arrived once more, with everything else in place."""
         for number, stage in enumerate(self._proposal.stages, 1):
+            before = len(self.gone)
             self._run(stage, f"stage {number}: ")
+            self.gone_by_stage.append(self.gone[before:])
         for key, pod in self.arrived.items():
             node_name = self.board.place_of(key)
             if node_name is not None:

@@ -1,8 +1,12 @@
 """Puts a packing into a cluster's names, with the order in which it can be carried out."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.packing.blocking import why_unplaced
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.proposing.agenda import Agenda
@@ -14,11 +18,12 @@ from cruise.decisions.packing.proposing.standing import Standing
 from cruise.domain.actions import ResizePod
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
 from cruise.domain.unplaced import Unplaced
-from cruise.packer.answer import Packing
-from cruise.packer.problem import Objective, Problem
+from cruise.packer.answer import Packing, packing_of
+from cruise.packer.problem import Objective, Problem, in_use
 
 # What keeps a pod pending for which there is a place that no plan found so far has used.
 OUT_OF_TIME = "time-limit"
+CUT_SHORT = "some nodes stay in use: no order was found in which kube-scheduler would let every pod in"
 
 Explain = Callable[[Built, Packing], Sequence[Unplaced]]
 
@@ -44,6 +49,11 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
     if ordered is None:
         # Pods of a class are equal in the end, but not on the way if one stands where the others cannot follow.
         ordered = _in_order(built, changes_of(built.problem, packing.pod_node))
+    if ordered is None and built.problem.fleet is not None:
+        ordered = _in_order(built, match(built.problem, packing.pod_node), as_far_as_can_be=True)
+        if isinstance(ordered, _Ordered):
+            notes = (*packing.notes, CUT_SHORT)
+            packing = packing_of(built.problem, ordered.changes.pod_node, packing.bound, notes)
     if ordered is None:
         return NoOrder("no order was found in which kube-scheduler would let every pod in")
     if isinstance(ordered, NoRoom):
@@ -67,6 +77,18 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
     )
 
 
+def arrives_at(built: Built, packing: Packing, plan: Proposal) -> Packing:
+    """Return the packing that a plan arrives at, which may be less than the one that it was made from."""
+    pod_node = built.problem.pod_node.copy()
+    index = {(pod.namespace, pod.name): number for number, pod in enumerate(built.pods)}
+    nodes = {node.name: number for number, node in enumerate(built.nodes)}
+    for arrival in (*plan.placed, *plan.moves):
+        pod_node[index[arrival.namespace, arrival.pod]] = nodes[arrival.target]
+    for gone in plan.preempted:
+        pod_node[index[gone.namespace, gone.pod]] = -1
+    return packing_of(built.problem, pod_node, packing.bound, packing.notes)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ordered:
     """The pods that change places, at which sizes, in which steps; `target` has each pod's node, -1 for none."""
@@ -77,17 +99,58 @@ class _Ordered:
     steps: Sequence[Step]
 
 
-def _in_order(built: Built, changes: Changes) -> _Ordered | NoRoom | None:
-    """Return the changes in an order, None where none is found."""
+def _in_order(built: Built, changes: Changes, *, as_far_as_can_be: bool = False) -> _Ordered | NoRoom | None:
+    """Return the changes in an order, None where none is found; else, if asked for, the steps up to there alone."""
     problem, fixed = built.problem, built.sizes is Sizes.FIXED
     sizing = as_they_are(built) if fixed else decide_sizing(built, changes)
     if isinstance(sizing, NoRoom):
         return sizing
     arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())
     standing = Standing(problem, arriving, sizing.now, sizing.there)
-    agenda = Agenda(standing, changes, problem.priorities[problem.pod_class].tolist(), may_exchange=fixed)
-    steps = Staging(standing, agenda).steps()
-    return None if steps is None else _Ordered(changes, sizing, agenda.target, steps)
+    agenda = Agenda(standing, changes, _importance(problem, changes), may_exchange=fixed)
+    staging = Staging(standing, agenda)
+    steps = staging.steps()
+    if problem.fleet is None:
+        return None if steps is None else _Ordered(changes, sizing, agenda.target, steps)
+    sound = _up_to_what_overdraws(built, staging.begun())
+    if steps is not None and len(sound) == len(steps):
+        return _Ordered(changes, sizing, agenda.target, steps)
+    if not as_far_as_can_be:
+        return None
+    pod_node = problem.pod_node.copy()
+    for step in sound:
+        pod_node[step.arrivals] = [agenda.target[pod] for pod in step.arrivals]
+    done = changes_of(problem, pod_node)
+    if fixed:
+        return _Ordered(done, sizing, pod_node.tolist(), sound)
+    # What stays where it is makes other sizes, which may be in another order's way.
+    return _in_order(built, done) if len(done.moved) < len(changes.moved) else None
+
+
+def _up_to_what_overdraws(built: Built, steps: Sequence[Step]) -> Sequence[Step]:
+    """Return the steps before the first that evicts more pods of a PodDisruptionBudget than this allows at once."""
+    covering = CoveringBudgets(built.snapshot.budgets)
+    for number, step in enumerate(steps):
+        if len(step.leaves) > 1:
+            budgets = {(one.namespace, one.name): one for pod in step.leaves for one in covering.of(built.pods[pod])}
+            evicted = Counter((one.namespace, one.name) for pod in step.leaves for one in covering.of(built.pods[pod]))
+            if any(many > budgets[name].disruptions_allowed for name, many in evicted.items()):
+                return steps[:number]
+    return steps
+
+
+def _importance(problem: Problem, changes: Changes) -> list[int]:
+    """Return what each pod comes by, the greatest first: its priority, or its node's turn to be emptied."""
+    if problem.fleet is None:
+        return list(problem.priorities[problem.pod_class].tolist())
+    moved = problem.pod_node[list(changes.moved)]
+    leaving = np.bincount(moved, minlength=problem.node_count)
+    emptied = in_use(problem, problem.pod_node) & ~in_use(problem, changes.pod_node)
+    # What makes room elsewhere first, then the nodes with the least to move, each whole before the next.
+    turn = np.empty(problem.node_count, dtype=np.int64)
+    turn[np.lexsort((leaving, emptied))] = np.arange(problem.node_count)
+    importance = np.where(problem.pod_node >= 0, -turn[problem.pod_node], problem.priorities[problem.pod_class])
+    return list(importance.tolist())
 
 
 class _Names:
@@ -138,7 +201,7 @@ class _Names:
 def _tier_lines(problem: Problem, packing: Packing) -> tuple[TierLine, ...]:
     """Say for each priority what the plan places, what runs now, and what no plan surpasses."""
     paper = problem.objective is Objective.PAPER
-    most = packing.bound[::2] if paper else packing.bound[:-1]
+    most = packing.bound[::2] if paper else packing.bound[: len(packing.now.tiers)]
     return tuple(
         TierLine(after.priority, after.placed, now.placed, bound)
         for after, now, bound in zip(packing.after.tiers, packing.now.tiers, most, strict=True)

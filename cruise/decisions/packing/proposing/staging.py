@@ -29,6 +29,10 @@ class Staging:
         if agenda.leaving:
             # No pod waited for these, so they go last.
             self._steps.append(Step(list(agenda.leaving)))
+        return self.begun()
+
+    def begun(self) -> list[Step]:
+        """Return the steps so far: what can be done although no order was found for all."""
         return [step for step in self._steps if step.leaves or step.arrivals]
 
     def _work_off(self, candidates: Iterable[int]) -> None:

@@ -1,0 +1,39 @@
+"""In which zone, or the like, a pod is that is spread over them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cruise.decisions.packing.building.census import Labels
+from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.domain.cluster import Node, Pod
+
+
+class Domains:
+    """The labels of pods' nodes that their spread constraints count by, but for those that tell nodes apart."""
+
+    def __init__(self, nodes: Sequence[Node], columns: NodeColumns) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._columns = columns
+        self._wide: dict[str, bool] = {}
+
+    def of(self, pod: Pod) -> Labels:
+        """Return the labels, sorted; none of a pod that is not spread."""
+        spread, node = pod.constraints.spread, self._nodes.get(pod.node or "")
+        if not spread or node is None:
+            return ()
+        keys = sorted({constraint.topology_key for constraint in spread})
+        return tuple((key, node.labels[key]) for key in keys if key in node.labels and self._is_wide(key))
+
+    def _is_wide(self, key: str) -> bool:
+        if key not in self._wide:
+            domains = self._columns.domains(key)
+            known = domains[domains >= 0]
+            self._wide[key] = len(np.unique(known)) < len(known)
+        return self._wide[key]
+
+
+def no_domains(pod: Pod) -> Labels:
+    """Return none, whatever the pod."""
+    del pod
+    return ()

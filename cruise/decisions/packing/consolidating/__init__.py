@@ -1,0 +1,6 @@
+"""The fewest nodes, or those of the least price, that hold all pods: what nodes cost, and what a plan makes of them."""
+
+from cruise.decisions.packing.consolidating.fleet import Fleet, with_new_nodes
+from cruise.decisions.packing.consolidating.fleet_change import fleet_change
+
+__all__ = ["Fleet", "fleet_change", "with_new_nodes"]

@@ -1,0 +1,216 @@
+"""Emptying one node after the other: what occupies it finds other places, by ejections where it has to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from cruise.packer.answer import Packing, Report, packing_of
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.bounds import counted_bound
+from cruise.packer.budget import Meter
+from cruise.packer.fleet.bounding import Choice, kept_in_use
+from cruise.packer.kernels.clearing import send_off
+from cruise.packer.kernels.cluster_state import ClusterState
+from cruise.packer.kernels.ejecting import place_pods
+from cruise.packer.kernels.preempting import bring_home
+from cruise.packer.large.state import state_of
+from cruise.packer.problem import Problem, in_use
+from cruise.packer.rules.by_class import rules_by_class
+
+# What one unit of the kernels' own counting stands for, in units of work: about as many nanoseconds.
+_LOOK = 10
+# So far below a pod's rank that this excludes none.
+_ANY_RANK = -(1 << 30)
+# How deep others make room for pods of a node that is emptied alone, and of all that are closed at once.
+_ALONE, _TOGETHER = (0, 1, 2), (0, 1, 2, 3)
+# Of what is left, for one try to close several nodes; shares of demand nearer to each other are not told apart.
+_CLOSING_SHARE, _FINEST = 0.25, 0.002
+# How much a later order differs from that of the fullest nodes last.
+_SHAKE = 0.35
+# So many orders in a row without a gain end the search.
+_PATIENCE = 8
+_CHANGED = (
+    "left", "left_on", "home", "at", "head", "after", "before", "free", "largest", "lost", "timid", "guests",
+    "dropped", "pinned", "tables",
+)  # fmt: skip
+
+
+def empty_nodes(problem: Problem, start: IntArray, least: int, meter: Meter, seed: int, report: Report) -> Packing:
+    """Empty as many nodes as can be, from `start`, which obeys every rule; the best packing found.
+
+    No packing's nodes cost less than `least`.
+
+    First one by one without chains; then all at once that the sums of demands make superfluous, and fewer of them as
+    long as something finds no place; then one by one again, in one order after the other.
+    """
+    search = _Search(problem, start, meter, report)
+    search.empty_one_by_one(search.load(), _ALONE[:1])
+    search.close_together(least)
+    generator, vain = np.random.default_rng(seed), 0
+    search.keep_best()
+    while vain < _PATIENCE and not meter.over():
+        before = search.packing
+        search.empty_one_by_one(search.load() * np.exp(generator.normal(0.0, _SHAKE, problem.node_count)), _ALONE)
+        vain = 0 if search.packing is not before else vain + 1
+    return search.packing
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The arrays of a state as they were."""
+
+    arrays: dict[str, IntArray]
+
+    @classmethod
+    def of(cls, state: ClusterState) -> "_Kept":
+        return cls({name: getattr(state, name).copy() for name in _CHANGED})
+
+    def restore(self, state: ClusterState) -> None:
+        for name, array in self.arrays.items():
+            np.copyto(getattr(state, name), array)
+
+
+class _Search:
+    """The board, as it was at first and as it is, and the best packing so far."""
+
+    def __init__(self, problem: Problem, start: IntArray, meter: Meter, report: Report) -> None:
+        assert problem.fleet is not None
+        self.problem, self.meter, self.report = problem, meter, report
+        self.bound = counted_bound(problem)
+        self.packing = packing_of(problem, start, self.bound)
+        self.occupies = problem.fleet.occupies[problem.pod_class]
+        self.prices = problem.fleet.prices
+        self.kept: BoolArray = kept_in_use(problem)
+        state = state_of(problem, rules_by_class(problem), start)
+        self.state: ClusterState = state._replace(admits=problem.admits.copy(), home=problem.pod_node.copy())
+        self.first, self.admits = _Kept.of(self.state), problem.admits
+
+    def load(self) -> FloatArray:
+        """For each node how much of it is taken by what would have to go, for its price."""
+        total = np.maximum(self.problem.capacities.sum(axis=0), 1)
+        shares = (self.problem.demands / total).max(axis=1)
+        load = np.zeros(self.problem.node_count)
+        here = (self.state.at >= 0) & self.occupies
+        np.add.at(load, self.state.at[here], shares[self.problem.pod_class[here]])
+        return load / np.maximum(self.prices, 1)
+
+    def empty_one_by_one(self, rank: FloatArray, depths: tuple[int, ...]) -> None:
+        """Empty what can be emptied, the nodes of the lowest rank first."""
+        self._restart()
+        emptied = False
+        for depth in depths:
+            for node in np.argsort(rank, kind="stable").tolist():
+                if self.meter.over():
+                    break
+                if not self.kept[node] and in_use(self.problem, self.state.at)[node]:
+                    emptied |= self._empty(node, depth)
+        if emptied:
+            self._offer()
+
+    def close_together(self, least: int) -> None:
+        """Close all nodes that sums of demands leave out; of what no sum says, halve what is between that and the best.
+
+        `least` is what no packing's nodes cost less than.
+        """
+        load = self.load()
+        placed = bool((self.packing.pod_node >= 0).all())
+        low, high = 0.0, self.packing.after.price / max(least, 1) - 1.0
+        while high - low > _FINEST and not self.meter.over():
+            more = (low + high) / 2
+            with self.within(_CLOSING_SHARE):
+                chosen = Choice(self.problem, all_placed=placed, more=more).nodes(load, self.meter)
+                price = 0 if chosen is None else int(self.prices[chosen].sum())
+                if chosen is None or price >= self.packing.after.price:
+                    high = more
+                elif self._close(~chosen):
+                    high = more
+                    self._offer()
+                else:
+                    low = more
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Spend no more than a share of what is left."""
+        whole = self.meter
+        with whole.part(share) as part:
+            self.meter = part
+            yield
+        self.meter = whole
+
+    def keep_best(self) -> None:
+        """From now on begin with the best packing so far."""
+        state = state_of(self.problem, rules_by_class(self.problem), self.packing.pod_node)
+        self.state = state._replace(admits=self.problem.admits.copy(), home=self.problem.pod_node.copy())
+        unused = ~in_use(self.problem, self.packing.pod_node)
+        self._forbid(unused & ~self.kept)
+        self.first, self.admits = _Kept.of(self.state), self.state.admits.copy()
+
+    def _restart(self) -> None:
+        np.copyto(self.state.admits, self.admits)
+        self.first.restore(self.state)
+
+    def _close(self, closed: BoolArray) -> bool:
+        """Empty some nodes all at once, from the beginning; tell whether everything found a place."""
+        self._restart()
+        state = self.state
+        pods = np.flatnonzero((state.at >= 0) & closed[state.at] & self.occupies)
+        self._forbid(closed)
+        return bool(send_off(state, pods)) and self._place(pods, _TOGETHER)
+
+    def _empty(self, node: int, depth: int) -> bool:
+        state = self.state
+        pods = np.flatnonzero((state.at == node) & self.occupies)
+        before, closed = _Kept.of(state), state.admits[:, node].copy()
+        alone = np.zeros(self.problem.node_count, dtype=np.bool_)
+        alone[node] = True
+        self._forbid(alone)
+        if send_off(state, pods) and self._place(pods, (depth,)):
+            return True
+        before.restore(state)
+        state.admits[:, node] = closed
+        return False
+
+    def _forbid(self, closed: BoolArray) -> None:
+        """Let nothing arrive on some nodes, nor what ran there come back."""
+        state = self.state
+        state.admits[:, closed] = False
+        away = (state.home >= 0) & (state.at != state.home) & closed[state.home]
+        state.home[away] = -1
+
+    def _place(self, pods: IntArray, depths: tuple[int, ...]) -> bool:
+        """Place pods, the largest first, by ejections of some depths; tell whether all have a place."""
+        state = self.state
+        shares = (self.problem.demands[self.problem.pod_class[pods]] * state.shares).sum(axis=1)
+        waiting = pods[np.argsort(-shares, kind="stable")]
+        for depth in depths:
+            if self.meter.over():
+                return False
+            state.spent[0] = 0
+            place_pods(state, waiting, depth, _ANY_RANK, self.meter.deadline_seconds, self.meter.work_left / _LOOK)
+            self.meter.spend(float(state.spent[0]) * _LOOK)
+            waiting = waiting[state.at[waiting] < 0]
+            if not len(waiting):
+                return True
+        return False
+
+    def _bring_home(self) -> None:
+        state, problem = self.state, self.problem
+        came = 1
+        while came and not self.meter.over():
+            away = np.flatnonzero((state.home >= 0) & (state.at != state.home) & (state.at >= 0))
+            order = away[np.argsort(-problem.weights[problem.pod_class[away]], kind="stable")]
+            state.spent[0] = 0
+            act = partial(bring_home, state, order)
+            came = act(self.meter.deadline_seconds, self.meter.work_left / _LOOK)
+            self.meter.spend(float(state.spent[0]) * _LOOK)
+
+    def _offer(self) -> None:
+        self._bring_home()
+        packing = packing_of(self.problem, self.state.at.copy(), self.bound)
+        objective = self.problem.objective
+        if packing.after.key(objective) > self.packing.after.key(objective):
+            self.packing = packing
+            self.report(packing)
