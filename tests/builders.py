@@ -1,6 +1,7 @@
 """Builders with keywords: objects as kubectl prints them, and the domain's nouns, each with plain defaults."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,9 +20,12 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
+from cruise.domain.rules import DEFAULT_RULES
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 
+# Every size is written that leaves its dead band: what is written is the target.
+TRACKING = replace(DEFAULT_RULES, calm=False)
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
 LONG_AGO = datetime(2025, 12, 1, tzinfo=UTC)

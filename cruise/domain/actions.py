@@ -84,6 +84,17 @@ class Reason(StrEnum):
     PACKED = "packed"
 
 
+class WriteCause(StrEnum):
+    """Why a node pass finds a resize worth a write; stable for users and scripts."""
+
+    BELOW_BASE = "below-base"
+    NODE_SHORT = "node-short"
+    ROOM_WANTED = "room-wanted"
+    ABOVE_BAND = "above-band"
+    LIMIT_NEAR = "limit-near"
+    OUT_OF_BOUNDS = "out-of-bounds"
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerTarget:
     """The values to write for one container; None leaves a value as it is."""
@@ -98,7 +109,8 @@ class ContainerTarget:
 class ResizePod:
     """Resize a pod in place, all containers and both resources at once, fenced on its uid.
 
-    `growth` is what the pod's counted requests rise by on its node, never negative: zero for a pure shrink.
+    `growth` is what the pod's counted requests rise by on its node, never negative: zero for a pure shrink. `cause` is
+    why a node pass finds it worth a write, None where every change is.
     """
 
     namespace: str
@@ -109,6 +121,7 @@ class ResizePod:
     containers: tuple[ContainerTarget, ...]
     growth: Resources
     reason: Reason
+    cause: WriteCause | None = None
 
     @property
     def grows(self) -> bool:

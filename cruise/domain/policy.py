@@ -126,6 +126,11 @@ class Policy:
     floor: Resources = Resources(10, 16 * MEBIBYTE)
     dead_band_share: float = 0.05
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)
+    cpu_band: float = 0.15  # of what a node's pods need together, how far above it their sum may stay
+    memory_band: float = 0.15
+    band_patience: timedelta = timedelta(minutes=30)  # before what is above its band is cut
+    below_patience: timedelta = timedelta(minutes=30)  # before what is below its base is grown on its own account
+    resize_rest: timedelta = timedelta(hours=4)  # after a resize, before the pod is cut again
     overload_above: float = 1.0
     overload_below: float = 0.9
 

@@ -15,6 +15,7 @@ class Rules:
     goes; a resize that a kubelet put off is asked for again once there may be room.
     `careful_evictions`: only what lasts is mended by evictions, of pods that have somewhere to go.
     `own_room`: what a workload's annotations ask beyond its requests is granted from free room.
+    `calm`: a size is written where that is worth it; otherwise wherever it leaves its dead band.
     `quotas`: no write that a ResourceQuota would refuse, or that uses up what it grants.
     """
 
@@ -27,6 +28,7 @@ class Rules:
     careful_evictions: bool = True
     own_room: bool = True
     quotas: bool = True
+    calm: bool = True
 
 
 DEFAULT_RULES = Rules("default")
@@ -40,5 +42,6 @@ SEEDS = Rules(
     careful_evictions=False,
     own_room=False,
     quotas=False,
+    calm=False,
 )
 RULES = (DEFAULT_RULES, SEEDS)

@@ -9,7 +9,7 @@ from cruise.domain.details import Detail, code_of
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
 from cruise.domain.resources import NO_AMOUNTS, Amounts
 from cruise.interfaces.plain_text import plain
-from cruise.interfaces.reasons import detail_words
+from cruise.interfaces.reasons import CAUSES, detail_words
 
 PodKey = tuple[str, str]
 
@@ -92,7 +92,8 @@ def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | 
         message = f"evicted: {_WHY.get(action.reason, action.reason.value)}{short_of}"
     else:
         detail = f" ({detail_words(outcome.detail)})" if outcome.detail else ""
-        message = f"{_changes(action, before)}: {_WHY.get(action.reason, action.reason.value)}{detail}"
+        why = _WHY.get(action.reason, action.reason.value) if action.cause is None else CAUSES[action.cause]
+        message = f"{_changes(action, before)}: {why}{detail}"
     return Announcement(action.namespace, action.pod, action.uid, outcome.reason, _shortened(message), refused)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cruise.domain.actions import Reason
+from cruise.domain.actions import Reason, WriteCause
 from cruise.domain.annotations import Setter
 from cruise.domain.details import Detail, code_of
 from cruise.domain.overrides import Source
@@ -75,6 +75,16 @@ WORDS: Mapping[Reason, str] = {
     Reason.TAINTS_NO_MORE: "cruise taints no nodes any more",
     Reason.REVERTED: "back to its original requests",
     Reason.PACKED: "makes room for pods that no node could hold",
+}
+
+
+CAUSES: Mapping[WriteCause, str] = {
+    WriteCause.BELOW_BASE: "it has used more than its request for long",
+    WriteCause.NODE_SHORT: "the node's pods need more together than they have, and it lacks most",
+    WriteCause.ROOM_WANTED: "others on the node need the room",
+    WriteCause.ABOVE_BAND: "the node's pods have had more than they need together for long, and it is the most idle",
+    WriteCause.LIMIT_NEAR: "its use is near a limit that may rise",
+    WriteCause.OUT_OF_BOUNDS: "it is above what its bounds allow",
 }
 
 

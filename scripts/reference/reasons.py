@@ -10,12 +10,12 @@ import cruise.kube_json.review_bounds
 from cruise.app.http_bounds import TurnedAway
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.decisions.scan.risks import RiskKind
-from cruise.domain.actions import Reason, Verdict
+from cruise.domain.actions import Reason, Verdict, WriteCause
 from cruise.domain.details import Detail
 from cruise.domain.packing import Phase
 from cruise.domain.policy import AdmissionSize
 from cruise.domain.usage import Refusal
-from cruise.interfaces.reasons import DETAILS, REFUSALS, WORDS
+from cruise.interfaces.reasons import CAUSES, DETAILS, REFUSALS, WORDS
 from cruise.interfaces.scan.finding_words import RISK_TITLES
 from cruise.packer.answer import Status
 from cruise.runtime.admission import reviewing
@@ -37,6 +37,11 @@ def reasons_page() -> str:
             "Why a pod or a node is left as it is, or why something was done to it: `reason` of holds and of lines of "
             "the audit, and the label of `cruise_pods_held` and `cruise_outcomes_total`.",
             _codes(Reason, WORDS),
+        ),
+        section(
+            "Why a resize is worth a write",
+            "`cause` of a resize in plans, in the audit and in `cruise_resizes_total`; none where `rules` is `seeds`.",
+            _codes(WriteCause, CAUSES),
         ),
         section("Details", "What lies behind a reason that has several causes. `…` is a name or a figure.", _details()),
         section(

@@ -63,6 +63,11 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "With model `risk`: the share of intervals in which a node's pods may want more memory than it has."
         ),
         "headroom_cpu_risk": "The same for CPU, which makes pods slower and kills none.",
+        "cpu_band": "How far above what a node's pods need together of CPU their requests may stay, as a share of it.",
+        "memory_band": "The same for memory.",
+        "band_patience": "How long they have to be above it before the most idle pods are cut.",
+        "below_patience": "How long a container's base has to be above its request before that is a reason by itself.",
+        "resize_rest": "After a resize, how long the pod is not cut again; it grows whenever that is needed.",
         "headroom_start": (
             "What model `risk` goes by until it has seen enough: scores of public traces that fade as own ones come, "
             "the largest single headroom, or the sum of all."

@@ -122,7 +122,7 @@ def _resize(outcome: Outcome, before: Mapping[str, Resources]) -> EventLine:
         f"{format_cpu_millicores(earlier.cpu_millicores)} → {format_cpu_millicores(after.cpu_millicores)}, "
         f"{format_memory_bytes(earlier.memory_bytes)} → {format_memory_bytes(after.memory_bytes)}"
     )
-    return EventLine(outcome.at, "resized", f"{_name(action)} {sizes}", action.reason)
+    return EventLine(outcome.at, "resized", f"{_name(action)} {sizes}", action.cause or action.reason)
 
 
 def _total(stated: Iterable[Amounts]) -> Resources:

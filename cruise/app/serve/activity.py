@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from cruise.domain.actions import Outcome
+from cruise.domain.actions import Outcome, WriteCause
 from cruise.domain.packing import PackingPlan
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Refusal, StatisticsTable
@@ -16,6 +16,7 @@ from cruise.interfaces.http.figures import (
     OutcomeKind,
     PackingFigures,
     PassFigures,
+    causes_of,
     cluster_moment,
     kind_of_outcome,
     pass_figures,
@@ -49,6 +50,7 @@ class Activity:
     counts: Counter[OutcomeKind] = field(default_factory=Counter)
     refused: Counter[Refusal] = field(default_factory=Counter)
     notices: Counter[str] = field(default_factory=Counter)
+    causes: Counter[WriteCause] = field(default_factory=Counter)
     published: int = 0
     filled: bool = False
     filling: ReadingProgress | None = None
@@ -88,6 +90,7 @@ class Activity:
         """Take over how actions ended."""
         self.outcomes.extend(outcomes)
         self.counts.update(kind_of_outcome(outcome) for outcome in outcomes)
+        self.causes.update(causes_of(outcomes))
 
     def forget_term(self) -> None:
         """Forget what holds for a term of leadership alone; what was done stays."""
@@ -110,6 +113,7 @@ class Activity:
             packing=self.packing_figures,
             refused=self.refused,
             notices=self.notices,
+            causes=self.causes,
             published=self.published,
             load_pass=self.load_pass,
             history=tuple(self.history),

@@ -13,6 +13,7 @@ from cruise.backtest.policies.disruptions import Disruptions
 from cruise.backtest.policies.exits import ReplayedDestinations
 from cruise.backtest.policies.kill_reactions import KillReactions
 from cruise.backtest.policies.known_statistics import UNKNOWN, KnownStatistics
+from cruise.backtest.policies.replayed_calm import ReplayedCalm
 from cruise.backtest.policies.replayed_headroom import ReplayedHeadroom
 from cruise.backtest.policies.replayed_pods import NO_OVERRIDES, ReplayedPods, sizes_of
 from cruise.backtest.policies.statistics import ReplayedStatistics
@@ -58,6 +59,7 @@ class CruisePasses:
         self._admitter: tuple[int, Admitter] | None = None
         self._sharing: Sharing | None = None
         self._earlier = NOTHING_SEEN
+        self._calm = ReplayedCalm(count, self._policy)
 
     @property
     def name(self) -> str:
@@ -81,6 +83,7 @@ class CruisePasses:
         replaced = containers[view.born[containers] > np.maximum(self._born[containers], 1)]
         self._statistics.replaced(replaced)
         self._headroom.replaced(replaced)
+        self._calm.replaced(replaced)
         self._born[containers] = view.born[containers]
         admitted = []
         for container in containers.tolist():
@@ -108,7 +111,8 @@ class CruisePasses:
             table=demand_table(candidates, stated, statistics, row_of[chosen], self._policy),
         )
         headroom = self._headroom.of_pass(view.at, row_of, len(statistics.updated_at), self._known.own_rows)
-        sized = size_nodes(columns, self._fit(view, columns), headroom)
+        calm = self._calm.of_pass(view, chosen)
+        sized = size_nodes(columns, self._fit(view, columns), headroom, calm=calm)
         self._sharing = average_sharing(headrooms_of(sized.sums, sized.shares))
         staying = sized.fit.stays[columns.candidates.pod_of]
         self._headroom.expect(view.at, chosen[staying], columns.node_of[staying], sized.sums)
@@ -128,6 +132,7 @@ class CruisePasses:
             candidates.dead_band,
         )
         resized = np.flatnonzero(patched)
+        self._calm.note(view.at, chosen, sized, resized)
         return Decision(
             resize=chosen[resized],
             sizes=wanted.take(resized),

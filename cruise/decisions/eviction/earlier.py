@@ -1,6 +1,8 @@
-"""What the pass before saw, as far as evictions go by it."""
+"""What the passes before saw, as far as evictions and the calm of sizes go by it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from cruise.domain.resources import ResourceName
 
@@ -9,11 +11,16 @@ from cruise.domain.resources import ResourceName
 class Earlier:
     """What nodes were short of a pass ago, by node name, and the uids of the pods whose eviction was refused then.
 
-    Where `short` is None there was no pass before: it is taken to have seen the same.
+    Since when, in all passes up to the last: the sum of a node has been `above` its band, by name; a container's base
+    has been above its request, `below`, by the pod's uid and the container's name; and when pods were last resized,
+    by uid. Where `short`, `above` or `below` is None there was no pass before: it is taken to have seen the same.
     """
 
     short: frozenset[tuple[str, ResourceName]] | None = None
     refused: frozenset[str] = frozenset()
+    above: Mapping[tuple[str, ResourceName], datetime] | None = None
+    below: Mapping[tuple[str, str, ResourceName], datetime] | None = None
+    written: Mapping[str, datetime] = field(default_factory=dict)
 
     def was_short(self, node: str, resource: ResourceName) -> bool:
         """Tell whether a node was short of a resource a pass ago."""
@@ -21,4 +28,4 @@ class Earlier:
 
 
 SAME_AGAIN = Earlier()
-NOTHING_SEEN = Earlier(frozenset())
+NOTHING_SEEN = Earlier(frozenset(), above={}, below={})

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cruise.decisions.guidance.eligibility import Touchable
+from cruise.decisions.sizing.calm import Why
 from cruise.decisions.sizing.memory_limit import lowers_memory_limits
 from cruise.decisions.sizing.node_sizes import Sized, ceilings_on, limit_stays
+from cruise.domain.actions import WriteCause
 from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import LimitRangeItem
@@ -37,6 +39,24 @@ class DeadBandStep:
 
 
 @dataclass(frozen=True, slots=True)
+class WorthStep:
+    """Whether a request is worth a write: its node's pods need `need` together and `have` as much, before any write.
+
+    `band` is the share above `need` in which `have` may stay. `cause` is why this request is written, None where it
+    stays. `below` tells that its base is above it, `since_long` that this, or else what the node has above its band,
+    has gone on for long, and `rested` that the pod's last resize is long past.
+    """
+
+    need: int
+    have: int
+    band: float
+    cause: WriteCause | None
+    below: bool
+    since_long: bool
+    rested: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WishStep:
     """What annotations of the workload's own ask beyond what it was `submitted` with, and how much is granted of it.
 
@@ -60,8 +80,8 @@ class RequestSteps:
     `clamped` is what rounding, the bounds and, unless it `may_grow`, the ban on growing leave; `trimmed` is
     what was taken back so that the node's sum fits, and `final` the target, with what is granted of the `wish`, None
     where there is none. `written` is what the pass writes, less
-    where pods that keep their sizes leave no room to grow, None where it writes nothing. Where the
-    resource is not managed, `final` is the request as it is.
+    where pods that keep their sizes leave no room to grow, None where it writes nothing; `worth` is why, None where
+    every change is written. Where the resource is not managed, `final` is the request as it is.
     """
 
     managed: bool
@@ -84,6 +104,7 @@ class RequestSteps:
     wish: WishStep | None
     final: int
     written: int | None
+    worth: WorthStep | None
     dead_band: DeadBandStep
 
 
@@ -214,7 +235,24 @@ def _request(
         wish=wish,
         final=final,
         written=int(sized.written.of(resource)[at]) if sized.rightsized[columns.candidates.pod_of[at]] else None,
+        worth=_worth(sized, at, resource),
         dead_band=_dead_band(sized, at, resource, current, final),
+    )
+
+
+def _worth(sized: Sized, at: int, resource: ResourceName) -> WorthStep | None:
+    writes, calm = sized.writes, sized.calm
+    if writes is None or calm is None:
+        return None
+    node, below = int(sized.columns.node_of[at]), bool(writes.below[resource][at])
+    return WorthStep(
+        need=round(float(writes.need[resource][node])),
+        have=round(float(writes.have[resource][node])),
+        band=calm.bands[resource],
+        cause=Why(int(writes.why[resource][at])).cause,
+        below=below,
+        since_long=bool(calm.below[resource][at] if below else calm.above[resource][node]),
+        rested=bool(calm.rested[sized.columns.candidates.pod_of[at]]),
     )
 
 

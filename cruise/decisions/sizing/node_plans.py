@@ -9,11 +9,13 @@ import numpy as np
 from cruise.decisions.eviction.destinations import Destinations, Prospects, Spare
 from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
 from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.sizing.calm import Why
 from cruise.decisions.sizing.causes import Cause, Refusals
 from cruise.decisions.sizing.container_sizes import ContainerSize, ContainerSizes
 from cruise.decisions.sizing.fitting import Circumstances, Crowds, crowds_of, fit_nodes, shortages
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
+from cruise.decisions.sizing.lasting import calm_of, containers_below, nodes_above
 from cruise.decisions.sizing.node_columns import NodeColumns, columns_of
 from cruise.decisions.sizing.node_sizes import Sized, size_nodes
 from cruise.decisions.sizing.quota_bounds import within_quotas
@@ -54,7 +56,8 @@ class NodePlan:
     of the survivors, `growing` are pods whose memory only grows, towards a limit that does not follow, whatever else is
     done about them; `own_headrooms` is the sum of what each of their containers has by itself, zero where headroom is
     not shared by it. `counted` is what kube-scheduler counts on the node now, `extras` what the headroom model summed
-    up of CPU and of memory over the containers of `targets`.
+    up of CPU and of memory over the containers of `targets`. `above` has the resources whose sum is above its
+    band, and `below` the containers, by uid and name, whose bases are above their requests.
     """
 
     node: str
@@ -73,6 +76,8 @@ class NodePlan:
     hold: tuple[Hold, ...] = ()
     short: frozenset[ResourceName] = frozenset()
     growing: tuple[Hold, ...] = ()
+    above: frozenset[ResourceName] = frozenset()
+    below: tuple[tuple[str, str, ResourceName], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,8 @@ def size_snapshot(
             awaited={at: places.need_of_replacement(columns.candidates.pods[at].pod) for at in going},
         )
     refusals = Refusals(snapshot.limit_ranges, _still_refused(rooms, refused or {}, policy, now))
-    return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals), crowds)
+    calm = calm_of(columns, earlier, policy, now)
+    return SizedNodes(rooms.rooms, size_nodes(columns, fit, headroom, refusals, calm), crowds)
 
 
 def _still_refused(
@@ -221,8 +227,15 @@ def _spare(columns: NodeColumns, rooms: Sequence[Room]) -> dict[str, Spare]:
 def plans_of(found: SizedNodes, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime) -> list[NodePlan]:
     """Return what to do on each node of `rooms`, which may be some of those that were sized."""
     resizes, holds = _resizes(found, policy, refused, now)
-    growing = _growing(found.sized)
-    return [_plan(room, found.sized, resizes, holds, growing) for room in found.rooms]
+    growing, below = _growing(found.sized), containers_below(found.sized)
+    return [
+        replace(
+            _plan(room, found.sized, resizes, holds, growing),
+            above=nodes_above(found.sized, room.number),
+            below=tuple(below.get(room.number, ())),
+        )
+        for room in found.rooms
+    ]
 
 
 def _growing(sized: Sized) -> Mapping[int, Sequence[Hold]]:
@@ -265,7 +278,15 @@ def _resizes(
     ):
         growth, pod = Resources(cpu, memory) if cpu or memory else NO_RESOURCES, table.candidates.pods[index].pod
         resizes[index] = ResizePod(
-            pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, Reason.RIGHTSIZED
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            pod.node,
+            pod.workload,
+            targets,
+            growth,
+            Reason.RIGHTSIZED,
+            None if sized.why is None else Why(int(sized.why[index])).cause,
         )
     return resizes, holds
 

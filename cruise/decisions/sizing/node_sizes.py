@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.sizing.calm import Calm, Why, Whys, Writes, choose_writes
 from cruise.decisions.sizing.causes import NO_REFUSALS, Cause, Causes, Refusals, SizeColumns, find_causes
 from cruise.decisions.sizing.fitting import Fit
 from cruise.decisions.sizing.headroom.model import Headroom
@@ -26,7 +27,7 @@ class Sized:
     `shares` goes from base to share, rounded and clamped; `trimmed` is what is left of that, with the limits, once the
     sum of each node fits, and with what is granted of wishes: the target of the plan. `written` has the growth taken
     back for which quotas, or pods that keep their sizes, leave no room. `causes` has an entry a pod, and tells whether
-    `written` is written.
+    `written` is written; `writes` are what was chosen to be, and `why` by pod, both None where all changes are written.
     """
 
     columns: NodeColumns
@@ -37,6 +38,9 @@ class Sized:
     trimmed: SizeColumns
     written: SizeColumns
     causes: Causes
+    calm: Calm | None = None
+    writes: Writes | None = None
+    why: Whys | None = None
 
     @property
     def rightsized(self) -> BoolArray:
@@ -58,14 +62,23 @@ class Sized:
         return np.where(self.columns.candidates.manages[resource], more, 0)
 
 
-def size_nodes(columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Refusals = NO_REFUSALS) -> Sized:
-    """Size all containers of all nodes."""
+def size_nodes(
+    columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Refusals = NO_REFUSALS, calm: Calm | None = None
+) -> Sized:
+    """Size all containers of all nodes; without `calm` whatever leaves its dead band is written."""
     sums = {one: sum_up(columns, fit, headroom, one) for one in ResourceName}
     shares = {one: share_headroom(columns, fit, sums[one].shared, one) for one in ResourceName}
     requests = {one: shares[one].clamped.copy() for one in ResourceName}
     trim_to_room(columns, fit, requests)
     grants = grant_wishes(columns, fit, requests, ceilings_on(columns))
     trimmed = written = _with_limits(columns, requests)
+    writes, why = None, None
+    if calm is not None:
+        writes = choose_writes(columns, fit, requests, calm)
+        requests = _copied(writes.requests)
+        written = _with_limits(columns, requests)
+        why = _why_of_pods(columns, writes, written)
+        written = _left_alone(columns, written, why == Why.UNCHANGED)
     causes = find_causes(columns.table, written, fit.stays, refusals)
     give_back(columns, fit, requests, causes)
     if columns.table.quotas is not None:
@@ -77,7 +90,31 @@ def size_nodes(columns: NodeColumns, fit: Fit, headroom: Headroom, refusals: Ref
     while cut := trim_growth(columns, fit, requests := _copied(requests), causes == Cause.RIGHTSIZED, grants.without):
         written = _with_limits(columns, requests)
         causes = _causes_after_cut(columns, written, causes, cut, refusals)
-    return Sized(columns, fit, sums, shares, grants, trimmed, written, causes)
+    return Sized(columns, fit, sums, shares, grants, trimmed, written, causes, calm, writes, why)
+
+
+def _why_of_pods(columns: NodeColumns, writes: Writes, written: SizeColumns) -> Whys:
+    """Return the most urgent cause of each pod's containers; a limit that use is near is one as well."""
+    table = columns.table
+    near = table.memory.managed & (table.memory_limit > 0) & (table.limit_demand.safe > table.memory_limit)
+    near &= written.memory_limit_bytes > table.memory_limit
+    near |= table.cpu.managed & (written.cpu_limit_millicores > table.cpu_limit)
+    of_limits = np.where(near, np.int8(Why.LIMIT_NEAR), np.int8(Why.UNCHANGED))
+    found: Whys = np.maximum.reduce([of_limits, *writes.why.values()])
+    if found.size:
+        found = np.maximum.reduceat(found, columns.candidates.first_container)
+    return found
+
+
+def _left_alone(columns: NodeColumns, sizes: SizeColumns, alone: BoolArray) -> SizeColumns:
+    """Return sizes that are what they are now for the pods that are left alone."""
+    table, there = columns.table, alone[columns.candidates.pod_of]
+    return SizeColumns(
+        np.where(there, table.cpu.current, sizes.cpu_millicores),
+        np.where(there, table.memory.current, sizes.memory_bytes),
+        np.where(there, table.memory_limit, sizes.memory_limit_bytes),
+        np.where(there, table.cpu_limit, sizes.cpu_limit_millicores),
+    )
 
 
 def _copied(requests: Mapping[ResourceName, Int64Array]) -> dict[ResourceName, Int64Array]:

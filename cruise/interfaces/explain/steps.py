@@ -14,12 +14,13 @@ from cruise.decisions.explaining.size_steps import (
     MemoryLimitSteps,
     RequestSteps,
     WishStep,
+    WorthStep,
 )
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Statistic
 from cruise.interfaces.amounts import age_text, exact_text
-from cruise.interfaces.reasons import REFUSALS
+from cruise.interfaces.reasons import CAUSES, REFUSALS
 
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
@@ -42,9 +43,9 @@ def container_steps(steps: ContainerSteps, policy: Policy, now: datetime) -> Ren
         rows.add_row()
         _request(rows, resource, request)
         if resource is _MEMORY:
-            _memory_limit(rows, steps.memory_limit, policy)
+            _memory_limit(rows, steps.memory_limit, policy, steps.memory.worth is not None)
         elif steps.cpu_limit.current:
-            _cpu_limit(rows, steps.cpu_limit)
+            _cpu_limit(rows, steps.cpu_limit, steps.cpu.worth is not None)
     return rows
 
 
@@ -101,9 +102,48 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
         rows.add_row("  wish", Text(_wish(steps.wish, amount)))
     if steps.trimmed:
         rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of what is written fits the node")
-    if steps.written not in (None, steps.final):
-        rows.add_row("  written", f"{amount(steps.written or 0)}: pods that keep their sizes leave no more room")
-    rows.add_row("", _verdict(resource, steps.dead_band))
+    if steps.worth is None:
+        if steps.written not in (None, steps.final):
+            rows.add_row("  written", f"{amount(steps.written or 0)}: pods that keep their sizes leave no more room")
+        rows.add_row("", _verdict(resource, steps.dead_band))
+        return
+    rows.add_row("  target", Text(f"{amount(steps.final)}, {amount(steps.current)} now", style="bold"))
+    rows.add_row("  node", _node_need(steps.worth, amount))
+    rows.add_row("  written", _worth(steps, steps.worth, amount))
+
+
+def _node_need(worth: WorthStep, amount: Callable[[float], str]) -> str:
+    most = amount(worth.need * (1 + worth.band))
+    return f"its pods need {amount(worth.need)} together and have {amount(worth.have)}; up to {most} may stay"
+
+
+def _worth(steps: RequestSteps, worth: WorthStep, amount: Callable[[float], str]) -> Text:
+    """Say what is written of a request, or why it stays as it is."""
+    if steps.written not in (None, steps.current):
+        change = Text.assemble((f"{amount(steps.current)} → {amount(steps.written or 0)}", "bold"))
+        spare = ", with something to spare" if (steps.written or 0) > steps.final else ""
+        why = "its pod is written anyway" if worth.cause is None else CAUSES[worth.cause]
+        return change.append(f"{spare}: {why}", style="cyan")
+    stays = Text.assemble((f"{amount(steps.current)} stays", "bold"))
+    return stays.append(f": {_why_it_stays(steps, worth)}", style="dim")
+
+
+def _why_it_stays(steps: RequestSteps, worth: WorthStep) -> str:
+    if worth.cause is not None:
+        why = "what is to be written is held back"
+    elif steps.final == steps.current:
+        why = "it is the target"
+    elif worth.below and not worth.since_long:
+        why = "its base is above it, not for long yet, and the node's other pods leave it room"
+    elif steps.final > steps.current:
+        why = "the node has what its pods need together"
+    elif worth.have <= worth.need * (1 + worth.band):
+        why = "what the node has more than it needs is within the band"
+    elif not worth.since_long:
+        why = "the node is above its band, but not for long yet"
+    else:
+        why = "others of the node's pods give more" if worth.rested else "it was resized not long ago"
+    return why
 
 
 def _share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
@@ -145,7 +185,7 @@ def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName) -> str:
     )
 
 
-def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy) -> None:
+def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows: bool) -> None:
     def amount(value: float) -> str:
         return exact_text(_MEMORY, value)
 
@@ -170,10 +210,10 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy) -> None:
     if steps.young:
         notes.append("not lowered on a history this short (memory_limit_history)")
     rows.add_row("", Text("; ".join(notes), style="dim"))
-    rows.add_row("", _verdict(_MEMORY, steps.dead_band))
+    rows.add_row("", _verdict(_MEMORY, steps.dead_band, follows))
 
 
-def _cpu_limit(rows: Table, steps: CpuLimitSteps) -> None:
+def _cpu_limit(rows: Table, steps: CpuLimitSteps, follows: bool) -> None:
     if not steps.managed:
         return
     if steps.stays:
@@ -184,10 +224,12 @@ def _cpu_limit(rows: Table, steps: CpuLimitSteps) -> None:
         f"a CPU limit cannot be removed in place, so it is raised towards the node's "
         f"{exact_text(_CPU, steps.node_allocatable)}",
     )
-    rows.add_row("", _verdict(_CPU, steps.dead_band))
+    rows.add_row("", _verdict(_CPU, steps.dead_band, follows))
 
 
-def _verdict(resource: ResourceName, band: DeadBandStep) -> Text:
+def _verdict(resource: ResourceName, band: DeadBandStep, follows: bool = False) -> Text:
+    """Say whether a value moves far enough; one that `follows` is written when its pod is."""
+
     def amount(value: float) -> str:
         return exact_text(resource, value) if value else "none"
 
@@ -196,6 +238,8 @@ def _verdict(resource: ResourceName, band: DeadBandStep) -> Text:
     step = abs(band.after - band.before)
     if not step:
         return change.append(": as it is", style="dim")
+    if follows:
+        return change.append(": once its pod is written", style="dim")
     moves = f": moves by {amount(step)}"
     if band.leaves:
         return change.append(f"{moves}, over {least}: reason enough", style="cyan")

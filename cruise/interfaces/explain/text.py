@@ -17,7 +17,7 @@ from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.interfaces.amounts import count_text, exact_text
 from cruise.interfaces.explain.steps import container_steps, grid, statistic_line
-from cruise.interfaces.reasons import detail_words, in_words, source_words
+from cruise.interfaces.reasons import CAUSES, detail_words, in_words, source_words
 from cruise.kube_json.patches.resize_patch import resize_patch
 
 _MOST_RANKED = 12
@@ -79,7 +79,8 @@ def _fate(explanation: Explanation) -> Text:
     elif explanation.eviction is not None:
         why = f"its node does not hold the {explanation.eviction.resource} of all its pods, and it is first to go"
     elif explanation.resize is not None:
-        why = in_words(explanation.resize.reason)
+        cause = explanation.resize.cause
+        why = in_words(explanation.resize.reason) if cause is None else f"{cause.value}: {CAUSES[cause]}"
         grows = explanation.resize.growth.cpu_millicores or explanation.resize.growth.memory_bytes
         why += "; it grows on its node" if grows else ""
     elif explanation.fate is Fate.SETTLED:

@@ -1,14 +1,14 @@
 """How a running process is doing, as frozen values: what `/metrics` and the status of the API are made from."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
 
 from cruise.decisions.sizing.headroom.promise import Promise
-from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict, WriteCause
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Mode
@@ -103,7 +103,10 @@ class PackingFigures:
 
 @dataclass(frozen=True, slots=True)
 class ControllerFigures:
-    """The controller now. `outcomes` counts since the process began, by `kind_of_outcome`, `refused` samples by why.
+    """The controller now.
+
+    `outcomes` counts since the process began, by `kind_of_outcome`, `refused` samples by why, and `causes` resizes that
+    were done by what made them worth a write.
 
     `statistics_at` is when the statistics were last brought up to date, `watch_lag_seconds` how old the view of the
     cluster may be at most (None where nothing is watched, infinity before the first list). `history` has the passes
@@ -121,6 +124,7 @@ class ControllerFigures:
     packing: PackingFigures = PackingFigures()
     refused: Mapping[Refusal, int] = field(default_factory=dict)
     notices: Mapping[str, int] = field(default_factory=dict)
+    causes: Mapping[WriteCause, int] = field(default_factory=dict)
     published: int = 0
     load_pass: NodeLoadPass | None = None
     history: Sequence[ClusterMoment] = ()
@@ -198,3 +202,11 @@ def cluster_moment(figures: PassFigures, statistics: StatisticsTable, max_age: t
     cpu, memory = statistics.cpu_base_millicores[fresh], statistics.memory_base_bytes[fresh]
     used = Resources(int(cpu.sum()), int(memory.sum())) if 2 * fresh.sum() > of_pods.sum() else None
     return ClusterMoment(figures.at, figures.allocatable, figures.requested, used)
+
+
+def causes_of(outcomes: Iterable[Outcome]) -> Iterator[WriteCause]:
+    """Yield what made each resize that was done worth a write."""
+    for outcome in outcomes:
+        action = outcome.action
+        if isinstance(action, ResizePod) and action.cause is not None and outcome.verdict is Verdict.DONE:
+            yield action.cause

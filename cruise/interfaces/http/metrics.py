@@ -16,6 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.domain.actions import WriteCause
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.policy import Mode
 from cruise.domain.resources import ResourceName
@@ -99,6 +100,7 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     for (action, verdict, reason), count in sorted(figures.outcomes.items()):
         outcomes.add_metric([action, verdict.value, reason.value], count)
     yield outcomes
+    yield _resizes(figures.causes)
     refused = CounterMetricFamily("cruise_samples_refused", "Samples of use that cannot be true.", labels=["reason"])
     for refusal in Refusal:
         refused.add_metric([refusal.value], figures.refused.get(refusal, 0))
@@ -114,6 +116,15 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     if figures.packing.passes:
         yield from _packing(figures.packing)
     yield from _freshness("cruise", figures.statistics_at, figures.watch_lag_seconds, now)
+
+
+def _resizes(causes: Mapping[WriteCause, int]) -> Metric:
+    resizes = CounterMetricFamily(
+        "cruise_resizes", "Resizes of node passes that were done, by what made them worth a write.", labels=["cause"]
+    )
+    for cause in WriteCause:
+        resizes.add_metric([cause.value], causes.get(cause, 0))
+    return resizes
 
 
 def _jobs(jobs: Sequence[JobFigures]) -> Iterator[Metric]:

@@ -69,6 +69,7 @@ def _outcome(outcome: Outcome, pods: Pods) -> Json:
         "detail": detail_words(outcome.detail),
     }
     if isinstance(action, ResizePod):
+        said["cause"] = action.cause
         said["containers"] = changes_json(outcome, pods, _sizes)
     return said
 

@@ -43,7 +43,8 @@ def states_of(plan: NodePlan) -> dict[tuple[str, str], tuple[str, str]]:
         states[hold.namespace, hold.pod] = (f"left: {hold.reason.value}{detail}", "yellow")
     for resize in plan.resize:
         grows = resize.growth.cpu_millicores or resize.growth.memory_bytes
-        states[resize.namespace, resize.pod] = (f"{resize.reason.value}, {'grows' if grows else 'shrinks'}", "cyan")
+        why = f"{resize.cause or resize.reason.value}, {'grows' if grows else 'shrinks'}"
+        states[resize.namespace, resize.pod] = (why, "cyan")
     for eviction in plan.evict:
         states[eviction.namespace, eviction.pod] = (f"evicted: the {eviction.resource} of all pods does not fit", "red")
     return states

@@ -38,7 +38,8 @@ _MOST_FAILURES = 60
 class NodePass:
     """What one node pass saw, decided and did; `waiting` are the unschedulable pods that it left as they are.
 
-    `seconds` is how long each step took, by its name and in order; `promises` how stated risks were kept to lately.
+    `seen` is what the next pass is to know of this one and those before it. `seconds` is how long each step took, by
+    its name and in order; `promises` how stated risks were kept to lately.
     """
 
     at: datetime
@@ -48,16 +49,7 @@ class NodePass:
     waiting: Sequence[Hold] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     promises: Mapping[ResourceName, Promise] = field(default_factory=dict)
-
-    @property
-    def seen(self) -> Earlier:
-        """What the next pass is to know of this one."""
-        refused = (
-            outcome.action.uid
-            for outcome in self.outcomes
-            if isinstance(outcome.action, EvictPod) and outcome.verdict is Verdict.REFUSED
-        )
-        return Earlier(frozenset((plan.node, one) for plan in self.plans for one in plan.short), frozenset(refused))
+    seen: Earlier = SAME_AGAIN
 
 
 async def node_pass(
@@ -89,7 +81,31 @@ async def node_pass(
         await step(steps)
         seconds[name] = time.monotonic() - began
     promises = headroom.promises if headroom is not None else {}
-    return NodePass(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds, promises)
+    seen = seen_by(steps.plans, steps.outcomes, earlier, policy, now)
+    return NodePass(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds, promises, seen)
+
+
+def seen_by(
+    plans: Sequence[NodePlan], outcomes: Sequence[Outcome], earlier: Earlier, policy: Policy, now: datetime
+) -> Earlier:
+    """Return what the pass after one is to know of it and of those before it."""
+    refused = (
+        outcome.action.uid
+        for outcome in outcomes
+        if isinstance(outcome.action, EvictPod) and outcome.verdict is Verdict.REFUSED
+    )
+    above, below = earlier.above or {}, earlier.below or {}
+    written = {uid: at for uid, at in earlier.written.items() if now - at < policy.resize_rest}
+    for outcome in outcomes:
+        if isinstance(outcome.action, ResizePod) and outcome.verdict is Verdict.DONE:
+            written[outcome.action.uid] = now
+    return Earlier(
+        short=frozenset((plan.node, one) for plan in plans for one in plan.short),
+        refused=frozenset(refused),
+        above={(plan.node, one): above.get((plan.node, one), now) for plan in plans for one in plan.above},
+        below={key: below.get(key, now) for plan in plans for key in plan.below},
+        written=written,
+    )
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from cruise.domain.policy import HeadroomStart, OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.rules import DEFAULT_RULES
 from tests.backtest.policies.live_passes import LivePasses, written
+from tests.builders import TRACKING
 
 START = 1_767_571_200  # a Monday
 GIBIBYTE = 1024 * MEBIBYTE
@@ -107,19 +108,26 @@ class Beside:
         (2, 30, 300, Resources(2000, 3 * GIBIBYTE)),
     ],
 )
-def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, step, node):
+@pytest.mark.parametrize(("rules", "least"), [(DEFAULT_RULES, 1 / 8), (TRACKING, 1 / 2)], ids=["calm", "tracking"])
+def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, step, node, rules, least):
     made = recording(seed, hours, step)
-    policy = Policy()
+    policy = Policy(rules=rules)
     both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
     replay(made, both, ReplayOptions(node=node))
     assert both.passes == hours * 12
-    assert both.resizes > both.passes / 2
+    assert both.resizes > both.passes * least
 
 
 @pytest.mark.parametrize("model", ["joint-peak", "risk"])
 def test_headroom_models_are_prepared_and_judged_alike(model):
     made = recording(4, 15, 300)
-    policy = Policy(headroom=model, headroom_risk=0.05, headroom_cpu_risk=0.1, headroom_start=HeadroomStart.PRIOR)
+    policy = Policy(
+        rules=TRACKING,
+        headroom=model,
+        headroom_risk=0.05,
+        headroom_cpu_risk=0.1,
+        headroom_start=HeadroomStart.PRIOR,
+    )
     live = LivePasses(made, policy)
     both = Beside(CruisePasses(made, policy), live)
     replay(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))

@@ -13,6 +13,7 @@ from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector
 from tests.builders import (
     NOW,
+    TRACKING,
     make_amounts,
     make_autoscaler,
     make_budget,
@@ -26,7 +27,7 @@ from tests.builders import (
     make_workload,
 )
 
-FULL = Policy(mode=Mode.FULL)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING)
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 
 
@@ -378,7 +379,7 @@ def test_a_pod_that_may_not_grow_still_shrinks():
 )
 def test_modes_below_resize_hold_every_pod(mode, reason):
     pod = make_pod()
-    plan = plan_of([pod], [use(pod)], policy=Policy(mode=mode))
+    plan = plan_of([pod], [use(pod)], policy=replace(FULL, mode=mode))
     assert [hold.reason for hold in plan.hold] == [reason]
     assert (plan.resize, plan.targets, plan.available) == ((), (), make_resources(3900, 16384 - 128))
 
@@ -386,7 +387,7 @@ def test_modes_below_resize_hold_every_pod(mode, reason):
 def test_mode_resize_sizes_and_evicts_nobody():
     pods = [make_pod("a"), make_pod("b", containers=[make_container(cpu=900)])]
     rows = [use(pods[0], cpu=(900, 900)), use(pods[1], cpu=(200, 200))]
-    plan = plan_of(pods, rows, node=make_node(cpu=1000), policy=Policy(mode=Mode.RESIZE))
+    plan = plan_of(pods, rows, node=make_node(cpu=1000), policy=replace(FULL, mode=Mode.RESIZE))
     assert (plan.fits, plan.evict) == (False, ())
     assert requests(plan) == {"a/app": (800, 100), "b/app": (200, 100)}
 

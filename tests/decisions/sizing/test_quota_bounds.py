@@ -13,6 +13,7 @@ from cruise.domain.resources import MEBIBYTE
 from cruise.domain.rules import SEEDS
 from tests.builders import (
     NOW,
+    TRACKING,
     make_amounts,
     make_container,
     make_node,
@@ -22,7 +23,7 @@ from tests.builders import (
     make_table,
 )
 
-FULL = Policy(mode=Mode.FULL)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING)
 COUNTS_LIMITS = Quota(limits_left=make_amounts(64_000, 65_536))
 
 

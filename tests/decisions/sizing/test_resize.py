@@ -17,6 +17,7 @@ from cruise.domain.rules import SEEDS
 from cruise.domain.sizes import with_sizes
 from tests.builders import (
     NOW,
+    TRACKING,
     make_amounts,
     make_autoscaler,
     make_container,
@@ -29,7 +30,7 @@ from tests.builders import (
     make_workload,
 )
 
-FULL = Policy(mode=Mode.FULL)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING)
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 
 

@@ -21,6 +21,7 @@ from cruise.domain.usage import Statistic
 from tests.builders import (
     NOW,
     NOW_SECONDS,
+    TRACKING,
     make_amounts,
     make_autoscaler,
     make_container,
@@ -32,7 +33,7 @@ from tests.builders import (
     make_table,
 )
 
-FULL = Policy(mode=Mode.FULL)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING)
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 
 

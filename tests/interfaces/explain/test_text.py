@@ -83,11 +83,12 @@ def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
     assert "max(0, peak 200m − base 50m) = 150m" in text
     assert "the node's 300m × own 150m / sum 450m = 100m" in text
     assert "50m + 100m = 150m, rounded up to 150m" in text
-    assert "100m → 150m: moves by 50m, over 5% and 10m: reason enough" in text
+    assert "its pods need 400m together and have 200m; up to 460m may stay" in text
+    assert "100m → 165m, with something to spare: the node's pods need more together than they have" in text
     assert "2 × max(7-day maximum 100Mi, OOM memory 0Mi) = 200Mi" in text
     [command] = [line for line in text.splitlines() if line.startswith("kubectl patch")]
     patch = json.loads(command.partition("-p '")[2].removesuffix("'"))
-    assert patch["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "150m"
+    assert patch["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "165m"
 
 
 def test_bounds_factors_and_other_peoples_statistics_are_named():

@@ -44,6 +44,7 @@ async def test_a_resize_has_sizes_before_and_after_and_how_it_ended():
         "verdict": "observed",
         "reason": "mode",
         "detail": "",
+        "cause": "above-band",
         "containers": [
             {
                 "container": "app",
@@ -54,8 +55,8 @@ async def test_a_resize_has_sizes_before_and_after_and_how_it_ended():
                     "memoryLimitBytes": 2048 * MEBIBYTE,
                 },
                 "after": {
-                    "cpuMillicores": 200,
-                    "memoryBytes": 100 * MEBIBYTE,
+                    "cpuMillicores": 210,
+                    "memoryBytes": 105 * MEBIBYTE,
                     "cpuLimitMillicores": None,
                     "memoryLimitBytes": 200 * MEBIBYTE,
                 },

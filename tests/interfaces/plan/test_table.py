@@ -4,10 +4,19 @@ from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.policy import Mode, Policy
 from cruise.interfaces.plan.node_table import node_table
 from cruise.interfaces.plan.table import plan_table
-from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
+from tests.builders import (
+    NOW,
+    TRACKING,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
 from tests.shown import shown
 
-FULL = Policy(mode=Mode.FULL)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING)
 
 
 def decided(pods, *rows, nodes=None):

@@ -8,7 +8,6 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from cruise.decisions.eviction.earlier import Earlier
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import EvictPod, Reason, RefusedTarget, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
@@ -24,10 +23,11 @@ from cruise.runtime.sizing.node_pass import node_pass, ordered, plans_of_sound_n
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.evictions import BudgetRule
 from cruise.simulation.store.store import MemoryStore
+from tests.builders import TRACKING
 from tests.simulation.faults import Faults, FaultyCluster
 from tests.simulation.scenes import START, amounts, cluster, container, node, pods, resize, run, template, workload
 
-FULL = Policy(mode=Mode.FULL)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING)
 # By the first design a pod is evicted wherever it can go: what follows an eviction shows on one node.
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 NOW = int(START.timestamp())
@@ -204,7 +204,7 @@ async def test_a_budget_that_refuses_leaves_the_pod_and_the_sums_as_they_are() -
     assert (Verdict.REFUSED, Reason.DISRUPTION_BUDGET) in [(o.verdict, o.reason) for o in done.outcomes]
     # The next pass passes over the pod, and knows that the node was short.
     refused = {o.action.uid for o in done.outcomes if isinstance(o.action, EvictPod)}
-    assert done.seen == Earlier(frozenset({("n1", ResourceName.MEMORY)}), frozenset(refused))
+    assert (done.seen.short, done.seen.refused) == (frozenset({("n1", ResourceName.MEMORY)}), frozenset(refused))
     assert len(refused) == 1
     run(world, 60)
     (figure,) = world.node_figures()

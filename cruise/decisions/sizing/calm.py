@@ -1,0 +1,218 @@
+"""Which sizes are worth a write: a node's sum is the promise, and a pod's number is a share of it that may stay.
+
+A node keeps what its pods have been given while that is no less than they need together, and no more than a band above
+it. What has to change is mended by the fewest pods, those that are furthest from their targets. It grows at once and
+shrinks late. ADR 0057 has what else was tried, and the figures.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.decisions.sizing.fitting import Fit
+from cruise.decisions.sizing.node_columns import NodeColumns
+from cruise.decisions.sizing.recommendation import UNIT, Demand
+from cruise.domain.actions import WriteCause
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up
+from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
+
+Sizes = Mapping[ResourceName, Int64Array]
+
+# How far a base may be above a request before that is a reason by itself: pods take turns in what their node keeps.
+BELOW = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
+# What is grown gets this much more than its target, up to its own peak, so that the next rise is no write.
+SPARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
+# What is cut keeps this share of the way from its target to its own peak: pods that are cut to the bone come back for
+# more, and the room that they leave is filled by pods that are created at their peaks.
+KEPT_OF_PEAK = 0.5
+# How much of the band a cut leaves.
+KEPT = 1 / 3
+
+
+class Why(IntEnum):
+    """Why a size is written, the more urgent the higher."""
+
+    UNCHANGED = 0
+    ABOVE_BAND = 1
+    OUT_OF_BOUNDS = 2
+    ROOM_WANTED = 3
+    NODE_SHORT = 4
+    LIMIT_NEAR = 5
+    BELOW_BASE = 6
+
+    @property
+    def cause(self) -> WriteCause | None:
+        """The cause as plans and audits name it."""
+        return None if self is Why.UNCHANGED else WriteCause[self.name]
+
+
+Whys = NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """How far sizes may drift before they are written, and what has gone on for long enough by now.
+
+    `bands` has the share above what a node needs in which its sum may lie. `above` tells of each node whether it has
+    been above its band for long, `below` of each container whether its base has been above its request, and `rested` of
+    each pod whether its last write is long past.
+    """
+
+    bands: Mapping[ResourceName, float]
+    above: Mapping[ResourceName, BoolArray]
+    below: Mapping[ResourceName, BoolArray]
+    rested: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """What is worth a write: the requests as they are to be, current where nothing is, and why, by container.
+
+    By node, `need` is what its pods need together and `have` what they have, before anything is written. `above` and
+    `below` tell what goes on now, whether for long or not: nodes above their bands, and containers whose
+    bases are above their requests.
+    """
+
+    requests: Sizes
+    why: Mapping[ResourceName, Whys]
+    need: Mapping[ResourceName, Float64Array]
+    have: Mapping[ResourceName, Float64Array]
+    above: Mapping[ResourceName, BoolArray]
+    below: Mapping[ResourceName, BoolArray]
+
+
+def bands_of(policy: Policy) -> Mapping[ResourceName, float]:
+    """Return how far above what it needs a node's sum of each resource may lie."""
+    return {ResourceName.CPU: policy.cpu_band, ResourceName.MEMORY: policy.memory_band}
+
+
+def choose_writes(columns: NodeColumns, fit: Fit, targets: Sizes, calm: Calm) -> Writes:
+    """Choose what is worth a write of the way from the current requests to the `targets`."""
+    requests, why, need, have, above, below = {}, {}, {}, {}, {}, {}
+    for resource in ResourceName:
+        one = _Resource(columns, fit, resource, targets[resource], calm)
+        need[resource], have[resource] = one.need, one.have()
+        one.grow_below_base()
+        one.grow_for_node()
+        one.keep_bounds()
+        one.shrink_above_band()
+        one.make_room()
+        requests[resource], why[resource] = one.sizes, one.why
+        above[resource], below[resource] = one.is_above, one.is_below
+    return Writes(requests, why, need, have, above, below)
+
+
+class _Resource:
+    """One resource of all nodes; each step changes `sizes` and `why` in place."""
+
+    def __init__(self, columns: NodeColumns, fit: Fit, resource: ResourceName, targets: Int64Array, calm: Calm) -> None:
+        self._columns = columns
+        self._fit = fit
+        self._resource = resource
+        self._calm = calm
+        self._targets = targets
+        demand = columns.table.of(resource)
+        self._demand: Demand = demand
+        self._counts = demand.managed & fit.stays[columns.candidates.pod_of]
+        self.need = columns.node_total(np.where(self._counts, targets, 0))
+        self._spared = self._with_spare(targets)
+        self.sizes = demand.current.copy()
+        self.why: Whys = np.zeros(len(self.sizes), dtype=np.int8)
+        self.is_below = self._counts & (demand.current < demand.base * (1 - BELOW[resource]))
+        self.is_below &= targets > demand.current
+        self.is_above = np.zeros(len(columns.nodes), dtype=np.bool_)
+
+    def grow_below_base(self) -> None:
+        """Grow what has used more than its request for long, or has none, and what is granted of a wish."""
+        self._grow(self.is_below & (self._calm.below[self._resource] | (self._demand.current == 0)), Why.BELOW_BASE)
+
+    def grow_for_node(self) -> None:
+        """Grow the pods furthest below their targets, where a node's sum is short of what it needs."""
+        missing = self.need - self.have()
+        open_to = np.where(self._counts & (self._targets > self.sizes), self._spared - self.sizes, 0)
+        chosen = self._fewest(open_to, missing) > 0
+        self._grow(chosen[self._columns.candidates.pod_of] & (open_to > 0), Why.NODE_SHORT)
+
+    def keep_bounds(self) -> None:
+        """Cut what is above its upper bound."""
+        self._set(self._counts & (self.sizes > self._demand.upper), self._targets, Why.OUT_OF_BOUNDS)
+
+    def shrink_above_band(self) -> None:
+        """Cut the most idle pods of nodes whose sums have long been above their bands.
+
+        First what is above its own peak, down to it, then the others towards their targets; nobody whose last write is
+        not long past, and nobody who grows.
+        """
+        band = self._calm.bands[self._resource]
+        self.is_above = self.have() > self.need * (1 + band)
+        lasting = self.is_above & self._calm.above[self._resource]
+        if not lasting.any():
+            return
+        demand, targets = self._demand, self._targets
+        peaks = np.maximum(self._spared, np.minimum(self._rounded(demand.peak), demand.upper))
+        between = targets + KEPT_OF_PEAK * np.maximum(demand.peak - targets, 0)
+        kept = np.maximum(self._spared, np.minimum(self._rounded(between), demand.upper))
+        still = self._counts & (self.why == Why.UNCHANGED) & self._calm.rested[self._columns.candidates.pod_of]
+        for floor in (peaks, kept):
+            over = np.where(lasting, self.have() - self.need * (1 + band * KEPT), 0.0)
+            self._cut(np.where(still, self.sizes - floor, 0), over, Why.ABOVE_BAND)
+
+    def make_room(self) -> None:
+        """Cut what is above its target, the most idle first, where grows or replacements want the room."""
+        columns, resource = self._columns, self._resource
+        sums = columns.candidates.pod_sum(resource, self.sizes)
+        changed = columns.candidates.any_of_pod(self.why > Why.UNCHANGED)
+        after = np.where(changed, sums, np.where(columns.candidates.manages[resource], columns.counted[resource], 0))
+        over = columns.node_sum(np.where(self._fit.stays, after, 0)) - columns.available[resource]
+        for node, room in self._fit.promised.items():
+            over[node] += room.of(resource)
+        self._cut(np.where(self._counts, self.sizes - self._targets, 0), over.astype(np.float64), Why.ROOM_WANTED)
+
+    def _with_spare(self, targets: Int64Array) -> Int64Array:
+        """Return targets with something to spare, no more than the peak and the bounds, and never less than targets."""
+        spare = np.minimum(self._rounded(targets.astype(np.float64) * (1 + SPARE[self._resource])), self._demand.upper)
+        return np.maximum(np.minimum(spare, self._rounded(self._demand.peak)), targets)
+
+    def _rounded(self, values: Int64Array | Float64Array) -> Int64Array:
+        return round_up(values.astype(np.float64), UNIT[self._resource])
+
+    def have(self) -> Float64Array:
+        """Return the sum of the sizes of each node."""
+        return self._columns.node_total(np.where(self._counts, self.sizes, 0))
+
+    def _set(self, chosen: BoolArray, sizes: Int64Array, why: Why) -> None:
+        self.sizes = np.where(chosen, sizes, self.sizes)
+        self.why[chosen] = np.maximum(self.why[chosen], np.int8(why))
+
+    def _grow(self, chosen: BoolArray, why: Why) -> None:
+        self._set(chosen, self._spared, why)
+
+    def _cut(self, amounts: Int64Array, over: Float64Array, why: Why) -> None:
+        """Cut up to `amounts` from the containers of the fewest pods until each node has given what is `over`."""
+        amounts = np.maximum(amounts, 0)
+        share, unit = self._fewest(amounts, over), UNIT[self._resource]
+        parts = np.ceil(amounts * share[self._columns.candidates.pod_of] / unit - 1e-9).astype(np.int64) * unit
+        parts = np.minimum(parts, amounts)
+        self._set(parts > 0, self.sizes - parts, why)
+
+    def _fewest(self, amounts: Int64Array, wanted: Float64Array) -> Float64Array:
+        """Return what share of its amount each pod gives so that nodes get what is wanted, the largest amounts first.
+
+        The amounts are those of containers; of equal pods the first by name gives.
+        """
+        columns = self._columns
+        shares = np.zeros(len(columns.node_of_pod))
+        if not (wanted > 0).any() or not shares.size:
+            return shares
+        of_pods = np.add.reduceat(np.maximum(amounts, 0), columns.candidates.first_container)
+        order = np.flatnonzero((of_pods > 0) & (wanted > 0)[columns.node_of_pod])
+        order = order[np.lexsort((order, -of_pods[order], columns.node_of_pod[order]))]
+        nodes, sorted_amounts = columns.node_of_pod[order], of_pods[order]
+        before = np.cumsum(sorted_amounts) - sorted_amounts
+        left = wanted[nodes] - (before - before[np.searchsorted(nodes, nodes)])
+        shares[order] = np.clip(left / np.maximum(sorted_amounts, 1), 0.0, 1.0)
+        return shares

@@ -1,0 +1,77 @@
+"""What has gone on since earlier passes, in the columns of this one; and what this one adds to it."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+import numpy as np
+
+from cruise.decisions.eviction.earlier import Earlier
+from cruise.decisions.sizing.calm import Calm, bands_of
+from cruise.decisions.sizing.node_columns import NodeColumns
+from cruise.decisions.sizing.node_sizes import Sized
+from cruise.domain.arrays import BoolArray
+from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
+
+
+def calm_of(columns: NodeColumns, earlier: Earlier, policy: Policy, now: datetime) -> Calm | None:
+    """Return what has gone on for long enough by now, None where every change is written.
+
+    Without earlier passes what goes on now always has.
+    """
+    if not policy.rules.calm:
+        return None
+    pods = len(columns.candidates.pods)
+    above = {one: np.full(len(columns.nodes), earlier.above is None, dtype=np.bool_) for one in ResourceName}
+    below = {one: np.full(len(columns.node_of), earlier.below is None, dtype=np.bool_) for one in ResourceName}
+    rested = np.ones(pods, dtype=np.bool_)
+    if earlier.above:
+        nodes = {node.name: at for at, node in enumerate(columns.nodes)}
+        for (name, resource), since in earlier.above.items():
+            if name in nodes and now - since >= policy.band_patience:
+                above[resource][nodes[name]] = True
+    lately = {uid for uid, at in earlier.written.items() if now - at < policy.resize_rest}
+    long = [key for key, since in (earlier.below or {}).items() if now - since >= policy.below_patience]
+    if lately or long:
+        places = {pod.pod.uid: at for at, pod in enumerate(columns.candidates.pods)}
+        rested[[places[uid] for uid in lately if uid in places]] = False
+        for uid, container, resource in long:
+            if uid in places:
+                _flag(columns, below[resource], places[uid], container)
+    return Calm(bands_of(policy), above, below, rested)
+
+
+def _flag(columns: NodeColumns, flags: BoolArray, pod: int, container: str) -> None:
+    first = int(columns.candidates.first_container[pod])
+    for offset, one in enumerate(columns.candidates.pods[pod].sized):
+        if one.name == container:
+            flags[first + offset] = True
+
+
+def nodes_above(sized: Sized, node: int) -> frozenset[ResourceName]:
+    """Return the resources whose sum on a node lies above its band."""
+    if sized.writes is None:
+        return frozenset()
+    return frozenset(one for one, above in sized.writes.above.items() if above[node])
+
+
+def containers_below(sized: Sized) -> Mapping[int, list[tuple[str, str, ResourceName]]]:
+    """Return by node the containers whose bases are above their requests: the pod's uid, its name, and the resource."""
+    found: dict[int, list[tuple[str, str, ResourceName]]] = {}
+    for node, uid, container, resource in _below(sized):
+        found.setdefault(node, []).append((uid, container, resource))
+    return found
+
+
+def _below(sized: Sized) -> Iterator[tuple[int, str, str, ResourceName]]:
+    if sized.writes is None:
+        return
+    columns = sized.columns
+    candidates = columns.candidates
+    for resource, flags in sized.writes.below.items():
+        places = np.flatnonzero(flags)
+        pods, nodes = candidates.pod_of[places], columns.node_of[places]
+        offsets = places - candidates.first_container[pods]
+        for pod, node, offset in zip(pods.tolist(), nodes.tolist(), offsets.tolist(), strict=True):
+            touchable = candidates.pods[pod]
+            yield node, touchable.pod.uid, touchable.sized[offset].name, resource
