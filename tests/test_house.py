@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "cruise").rglob("*.py"))
-REQUIREMENTS = ["requirements.txt", "requirements-dev.txt", "requirements-build.txt"]
+REQUIREMENTS = ["requirements.txt", "requirements-dask.txt", "requirements-dev.txt", "requirements-build.txt"]
 TOOLS = ["requirements-lock.txt", "requirements-supply.txt"]
 LEFTOVERS = {
     "base",
@@ -82,6 +82,10 @@ def test_the_lock_covers_what_the_project_declares():
     groups = project["dependency-groups"]
     declared = {
         "requirements.txt": project["project"]["dependencies"],
+        "requirements-dask.txt": [
+            *project["project"]["dependencies"],
+            *project["project"]["optional-dependencies"]["dask"],
+        ],
         "requirements-dev.txt": [*project["project"]["dependencies"], *groups["dev"]],
         "requirements-build.txt": groups["build"],
         "requirements-lock.txt": groups["lock"],
@@ -92,8 +96,8 @@ def test_the_lock_covers_what_the_project_declares():
         assert names - {pin.split("==")[0] for pin in pins(file)} == set(), file
 
 
-def test_all_three_locks_agree_on_a_shared_version():
-    runtime, development, build = (set(pins(file)) for file in REQUIREMENTS)
-    assert runtime <= development
+def test_all_locks_agree_on_a_shared_version():
+    runtime, cluster, development, build = (set(pins(file)) for file in REQUIREMENTS)
+    assert runtime <= cluster <= development
     shared = {pin.split("==")[0] for pin in development} & {pin.split("==")[0] for pin in build}
     assert {pin for pin in build if pin.split("==")[0] in shared} <= development

@@ -14,6 +14,7 @@ DAYS, _MOST_DAYS = 14, 366
 _MOST_JOBS = 1024
 _replayed = partial(optional, rich_help_panel="What is replayed")
 _cluster = partial(typer.Option, rich_help_panel="The simulated cluster")
+_replayed_by = partial(optional, rich_help_panel="Where it is replayed")
 _AGAINST = "Against another configuration"
 _compared = partial(optional, rich_help_panel=_AGAINST)
 _report = partial(optional, rich_help_panel="The report")
@@ -86,16 +87,19 @@ RiskOption = Annotated[
 ]
 SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")]
 JobsOption = Annotated[
-    int,
-    typer.Option(
+    int | None,
+    _replayed_by(
         "--jobs",
+        "N",
+        "Replay in so many processes, 1 by default; 0 is one for each core. The answer is the same.",
         "-j",
-        metavar="N",
         min=0,
         max=_MOST_JOBS,
-        help="Replay in so many processes; 0 is one for each core. The answer is the same.",
-        rich_help_panel="Where it is replayed",
     ),
+]
+SchedulerOption = Annotated[
+    str | None,
+    _replayed_by("--scheduler", "URL", "Replay on this Dask cluster, such as tcp://scheduler:8786; see docs/scale.md."),
 ]
 AgainstOption = Annotated[
     Path | None,

@@ -1,5 +1,7 @@
 """How often each hour counts in hours drawn anew: in blocks, since neighbouring hours are alike."""
 
+from statistics import NormalDist
+
 import numpy as np
 
 from cruise.domain.arrays import Float64Array
@@ -15,6 +17,21 @@ def draw_hours(rng: np.random.Generator, hours: int, drawn: int, block: int, dra
     weights = np.zeros((draws, hours))
     np.add.at(weights, (np.arange(draws)[:, None], places), 1.0)
     return weights
+
+
+def few_blocks_factor(blocks: float, confidence: float) -> float:
+    """Return how much wider an interval is to be, since few blocks vary less than what they were drawn from.
+
+    It is Student's t over the normal quantile, for one degree of freedom fewer than there are blocks, at least 2.
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    """
+    z, freedom = NormalDist().inv_cdf((1 + confidence) / 2), max(blocks - 1, 2.0)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return 1 + sum(term / freedom ** (at + 1) for at, term in enumerate(terms)) / z
 
 
 def block_length(series: Float64Array) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cruise.backtest.difference.blocks import block_length, draw_hours
+from cruise.backtest.difference.blocks import block_length, draw_hours, few_blocks_factor
 from cruise.backtest.difference.ratios import Ratio, ratios_of
 from cruise.domain.arrays import Float64Array
 from cruise.domain.backtest import BacktestResult, PolicyScore
@@ -100,7 +100,8 @@ class _Pair:
             for drawn in (end - first, ahead)
         )
         low, high = np.quantile(coming - seen, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
-        return delta + float(low), delta + float(high)
+        wider = few_blocks_factor((end - first) / block, CONFIDENCE)
+        return delta + wider * float(low), delta + wider * float(high)
 
     def _drawn(self, weights: Float64Array, first: int, end: int) -> Float64Array:
         found: Float64Array = self._here.weighted(weights, first, end) - self._against.weighted(weights, first, end)

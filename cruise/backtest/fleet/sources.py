@@ -110,6 +110,30 @@ class KeptSource:
         return replace(recording, cpu_millicores=cpu, memory_bytes=np.zeros_like(cpu) if memory is None else memory)
 
 
+@dataclass(frozen=True, slots=True)
+class RememberedSource:
+    """A recording that a process keeps until it reads another: tasks of one mostly come together."""
+
+    source: Source
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self.source.label
+
+    def read(self, on_progress: Callable[[float], None], say: Callable[[str], None]) -> Recording:
+        """Return it, read if need be; two at a time would be twice the memory."""
+        if _last and _last[0][0] == self.source:
+            return _last[0][1]
+        _last.clear()
+        recording = self.source.read(on_progress, say)
+        _last[:] = [(self.source, recording)]
+        return recording
+
+
+_last: list[tuple[Source, Recording]] = []
+
+
 def keep(recording: Recording, directory: Path) -> KeptSource:
     """Write a recording into a new directory."""
     directory.mkdir()

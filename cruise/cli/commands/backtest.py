@@ -26,6 +26,7 @@ from cruise.cli.backtest_options import (
     PrometheusUrlOption,
     ReportFormatOption,
     RiskOption,
+    SchedulerOption,
     SeedOption,
     TraceOption,
     WatchNodeOption,
@@ -49,6 +50,8 @@ from cruise.errors import BadInput
 if TYPE_CHECKING:
     from cruise.backtest.fleet.sources import Source
     from cruise.backtest.replay.options import ReplayOptions
+    from cruise.cli.execution.replay import Replay
+    from cruise.domain.backtest import BacktestResult
     from cruise.domain.resources import Resources
     from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
     from cruise.settings import Settings
@@ -68,7 +71,8 @@ def backtest(
     arrivals: ArrivalsOption = ArrivalsName.FIRST_SAMPLE,
     risk: RiskOption = 1e-3,
     seed: SeedOption = 0,
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
+    scheduler: SchedulerOption = None,
     against: AgainstOption = None,
     max_delta: MaxDeltaOption = None,
     whole_interval: WholeIntervalOption = False,
@@ -118,8 +122,16 @@ def backtest(
         require_writable(html, "--html")
 
     from cruise.backtest.fleet.running import Entry
-    from cruise.cli.execution.replay import Replay, replay_here
+    from cruise.cli.execution.replay import Replay
 
+    if scheduler is not None and jobs is not None:
+        raise BadInput("--jobs and --scheduler are both given: the workers of a Dask cluster are its own")
+    if scheduler is not None:
+        # A worker may stand in another directory.
+        trace = [directory.absolute() for directory in trace or ()]
+        snapshot = os.path.abspath(snapshot) if snapshot not in (None, "-") else snapshot
+    if snapshot == "-" and (scheduler is not None or jobs not in (None, 1)):
+        raise BadInput("--snapshot -: another process cannot read this standard input; name a file")
     check_options(against, max_delta, whole_interval, markdown, format)
     bounds = parse_bounds(max_delta or ())
     replay = Replay(
@@ -132,9 +144,9 @@ def backtest(
     if against is not None:
         _check_alone(policy, html, watch_node)
         two = entries(options, against_options(options, against))
-        results = replay_here(replace(replay, entries=two, with_cells=True), jobs or _cores())
+        results = _replayed(replace(replay, entries=two, with_cells=True), jobs, scheduler)
         return tell(report_of(results, terms, two, against, bounds, whole_interval), format, markdown)
-    report = BacktestReport(replay_here(replay, jobs or _cores()), terms)
+    report = BacktestReport(_replayed(replay, jobs, scheduler), terms)
     if html is not None:
         from cruise.interfaces.backtest.html import backtest_html
 
@@ -238,6 +250,16 @@ def _sources(
     prometheus = replace(settings.prometheus(url), plausible=options.policy.rules.plausible)
     end = parse_time(now) or wall_clock()
     return [PrometheusSource(prometheus, days, end, options.pass_seconds, snapshot, part)]
+
+
+def _replayed(replay: "Replay", jobs: int | None, scheduler: str | None) -> "list[BacktestResult]":
+    """Replay here, or on a Dask cluster."""
+    from cruise.backtest.fleet.sources import RememberedSource
+    from cruise.cli.execution.replay import replay_here, replay_on
+
+    if scheduler is None:
+        return replay_here(replay, 1 if jobs is None else jobs or _cores())
+    return replay_on(replace(replay, sources=[RememberedSource(source) for source in replay.sources]), scheduler)
 
 
 def _cores() -> int:

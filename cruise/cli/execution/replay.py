@@ -12,6 +12,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from cruise.backtest.fleet.here import Here
 from cruise.backtest.fleet.running import Board, Entry, Show, replay_all, survey_all, work_of
 from cruise.backtest.fleet.sources import Source
+from cruise.cli.execution.dask_cluster import dask_cluster
 from cruise.cli.execution.workers import processes
 from cruise.cli.terminal import complain, progress, quiet_logs
 from cruise.domain.backtest import BacktestResult
@@ -40,6 +41,12 @@ def replay_here(wanted: Replay, jobs: int) -> list[BacktestResult]:
         tasks = len(wanted.sources) * (1 + 2 * len(wanted.entries))
         with processes(min(jobs, tasks), tasks) as (executor, shares):
             return _replay(wanted, executor, Board(polled=shares), Path(directory))
+
+
+def replay_on(wanted: Replay, address: str) -> list[BacktestResult]:
+    """Do the same on a Dask cluster, whose workers read the recordings themselves. Raises BadInput, Unavailable."""
+    with quiet_logs(), dask_cluster(address) as executor:
+        return _replay(wanted, executor, Board(), None)
 
 
 def _replay(wanted: Replay, executor: Executor, board: Board, kept_in: Path | None) -> list[BacktestResult]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cruise.backtest.difference.blocks import block_length, draw_hours
+from cruise.backtest.difference.blocks import block_length, draw_hours, few_blocks_factor
 
 
 def remembering(hours, share, seed=0):
@@ -46,3 +46,12 @@ def test_three_blocks_are_left_at_least():
 def test_what_never_changes_needs_no_blocks():
     assert block_length(np.zeros(100)) == 1
     assert block_length(np.full(100, 0.1)) == 1
+
+
+@pytest.mark.parametrize(("blocks", "quantile"), [(3, 4.303), (5, 2.776), (11, 2.228), (31, 2.042)])
+def test_few_blocks_widen_by_students_t(blocks, quantile):
+    assert few_blocks_factor(blocks, 0.95) * 1.959964 == pytest.approx(quantile, rel=0.04)
+
+
+def test_fewer_than_three_blocks_are_taken_as_three():
+    assert few_blocks_factor(1, 0.95) == few_blocks_factor(3, 0.95)

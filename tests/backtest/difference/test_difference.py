@@ -10,6 +10,7 @@ from cruise.domain.backtest import BacktestResult, PolicyScore, ResourceScore
 from cruise.domain.backtest_cells import Cells, Count
 from cruise.domain.backtest_difference import Figure, Verdict
 from cruise.domain.resources import Resources
+from tests.backtest.difference.test_blocks import remembering
 from tests.backtest.replay.test_replay import made_up
 
 SCORE = ResourceScore(0, 0, 0)
@@ -79,6 +80,14 @@ def test_intervals_cover_what_comes_as_often_as_they_say():
         held, made = held + found.held, made + found.forecasts
     assert made == 200
     assert 0.9 <= held / made <= 0.99
+
+
+def test_intervals_of_what_remembers_for_long_cover_nearly_as_often():
+    held = made = 0
+    for seed in range(40):
+        found = writes_of(5 + remembering(300, 0.9, seed), np.full(300, 5.0)).figures[Figure.WRITES]
+        held, made = held + found.held, made + found.forecasts
+    assert held / made >= 0.8
 
 
 def test_the_same_seed_gives_the_same_interval():

@@ -243,6 +243,8 @@ def test_another_node_can_be_watched(capsys, trace):
         (["--half", "third"], "'third' is not one of"),
         (["--format", "xml"], "'xml' is not one of"),
         (["--watch-node", "worker-3"], "--watch-node: no simulated node is called worker-3; they are node-000"),
+        (["--jobs", "-1"], "invalid value for '--jobs'"),
+        (["--jobs", "2", "--scheduler", "tcp://localhost:1"], "--jobs and --scheduler are both given"),
         (["--days", "0"], "invalid value for '--days'"),
         (["--days", "99999"], "invalid value for '--days'"),
         (["--days", "1.5"], "invalid value for '--days'"),
