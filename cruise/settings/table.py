@@ -20,6 +20,7 @@ from cruise.settings.forms import Form
 if TYPE_CHECKING:
     from cruise.adapters.kube.http.connecting import KubeSettings
     from cruise.adapters.kubelets.settings import KubeletSettings
+    from cruise.adapters.oidc.settings import OidcSettings
     from cruise.adapters.prometheus.settings import PrometheusSettings
 
 _POLICY = Policy()
@@ -69,6 +70,13 @@ def _setting(form: Form, default: object) -> Any:  # noqa: ANN401 - the type is 
     return field(default=default, repr=not form.secret, metadata={"form": form})
 
 
+def _https(value: object) -> str:
+    text = str(forms.URL.read(value))
+    if not text.startswith("https://"):
+        raise ValueError
+    return text
+
+
 _MODE = forms.choice("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
 _RULES = forms.choice("a set of rules", [(rules.name, rules) for rules in RULES])
 _HEADROOM = forms.choice("a headroom model", [(model, model) for model in MODELS])
@@ -84,6 +92,7 @@ _API_AUTHENTICATION = forms.choice("a way of authentication", [(one.value, one) 
 _PUBLISH_VPAS = forms.choice("a way to publish", [(one.value, one) for one in PublishedVpas])
 _NOTIFY_FORMAT = forms.choice("a form of notifications", [(one.value, one) for one in NotifyFormat])
 _NOTIFY_TOPICS = forms.several("topics of notifications", [(one.value, one) for one in Topic])
+_HTTPS = Form("an address with https", "https://idp.example.com", _https)
 _DURATION = forms.duration()
 _NOTIFY_INTERVAL = forms.duration("1m", least=timedelta(seconds=5))
 _PAUSE = forms.duration(least=timedelta(0))
@@ -195,6 +204,16 @@ class Settings:
     api_authentication: ApiAuthentication = _setting(_API_AUTHENTICATION, ApiAuthentication.TOKEN)
     api_token_file: Path | None = _setting(forms.PATH, None)
     api_requests_per_caller: int = _setting(forms.count("16", least=1), 16)
+    oidc_issuer_url: str | None = _setting(_HTTPS, None)
+    oidc_client_id: str | None = _setting(Form("a client", "cruise", forms.TEXT.read), None)
+    oidc_client_secret_file: Path | None = _setting(forms.PATH, None)
+    oidc_redirect_url: str | None = _setting(_HTTPS, None)
+    oidc_username_claim: str = _setting(Form("a claim", "email", forms.TEXT.read), "sub")
+    oidc_username_prefix: str | None = _setting(Form("a prefix", "oidc:", forms.TEXT.read), None)
+    oidc_groups_claim: str = _setting(Form("a claim", "groups", forms.TEXT.read), "groups")
+    oidc_groups_prefix: str = _setting(Form("a prefix", "oidc:", forms.TEXT.read), "")
+    oidc_scopes: str = _setting(Form("scopes", "openid email groups", forms.TEXT.read), "openid")
+    oidc_ca_file: Path | None = _setting(forms.PATH, None)
     metrics_open: bool = _setting(forms.FLAG, False)
     lease_duration: timedelta = _setting(_LEASE, timedelta(seconds=15))
     stop_grace: timedelta = _setting(_PAUSE, timedelta(seconds=10))
@@ -259,6 +278,7 @@ class Settings:
             raise BadInput("prometheus_password and prometheus_password_file are both set; keep one")
         if self.api_authentication is ApiAuthentication.KUBERNETES and self.api_token_file is not None:
             raise BadInput("api_authentication is kubernetes and api_token_file is set; keep one way of authentication")
+        self._check_oidc()
         if self.notify_url is not None and self.notify_url_file is not None:
             raise BadInput("notify_url and notify_url_file are both set; keep one")
         notifies = self.notify_url is not None or self.notify_url_file is not None
@@ -268,6 +288,41 @@ class Settings:
             raise BadInput(
                 "price_core_hour and price_gibibyte_hour go together: a node is paid for both; set both or none"
             )
+
+    def _check_oidc(self) -> None:
+        if self.oidc_issuer_url is None:
+            return
+        if self.api_authentication is not ApiAuthentication.KUBERNETES:
+            raise BadInput("oidc_issuer_url needs api_authentication = kubernetes: roles say who may do what")
+        for name in ("oidc_client_id", "oidc_redirect_url"):
+            if getattr(self, name) is None:
+                raise BadInput(f"oidc_issuer_url needs {name} as well")
+        if not (self.oidc_redirect_url or "").endswith("/signed-in"):
+            raise BadInput(
+                f"oidc_redirect_url: {self.oidc_redirect_url} does not end with /signed-in; "
+                "write e.g. https://cruise.example.com/signed-in"
+            )
+        if "openid" not in self.oidc_scopes.split():
+            raise BadInput("oidc_scopes lacks openid, without which there is no ID token")
+
+    def oidc(self) -> "OidcSettings | None":
+        """Return the identity provider that people sign in by, None without one."""
+        from cruise.adapters.oidc.settings import OidcSettings
+
+        if self.oidc_issuer_url is None or self.oidc_client_id is None or self.oidc_redirect_url is None:
+            return None
+        return OidcSettings(
+            issuer_url=self.oidc_issuer_url,
+            client_id=self.oidc_client_id,
+            redirect_url=self.oidc_redirect_url,
+            client_secret_file=self.oidc_client_secret_file,
+            username_claim=self.oidc_username_claim,
+            username_prefix=self.oidc_username_prefix,
+            groups_claim=self.oidc_groups_claim,
+            groups_prefix=self.oidc_groups_prefix,
+            scopes=tuple(self.oidc_scopes.split()),
+            ca_file=self.oidc_ca_file,
+        )
 
     def policy(self) -> Policy:
         """Return what decisions read."""

@@ -180,6 +180,22 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "everything."
         ),
         "api_requests_per_caller": "How many requests of one caller are answered at a time.",
+        "oidc_issuer_url": (
+            "The identity provider that people sign in by in the dashboard, as its discovery document names itself; "
+            "with `api_authentication: kubernetes`."
+        ),
+        "oidc_client_id": "The client that the provider knows cruise as; ID tokens have to be for it.",
+        "oidc_client_secret_file": "A file with the client's secret. Unset: a public client, by PKCE alone.",
+        "oidc_redirect_url": "Where the provider sends browsers back to: the dashboard's address and `signed-in`.",
+        "oidc_username_claim": "The claim with the user's name, as kube-apiserver's flag of that name.",
+        "oidc_username_prefix": (
+            "What stands before it. Unset: the issuer and `#`, and nothing before an `email`, as kube-apiserver has "
+            "it; `-` for nothing."
+        ),
+        "oidc_groups_claim": "The claim with the user's groups.",
+        "oidc_groups_prefix": "What stands before each group.",
+        "oidc_scopes": "What is asked of the provider, separated by blanks.",
+        "oidc_ca_file": "The authority of the provider's certificate, where the system does not know it.",
         "metrics_open": "Show `/metrics` without a token.",
         "http_tls": "`auto` serves with TLS where other machines reach `http_address`.",
         "http_tls_dir": "Your own `tls.crt` and `tls.key`, read again when they change.",

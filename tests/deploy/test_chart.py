@@ -322,3 +322,24 @@ def test_the_chart_is_of_the_version_that_it_installs():
     digest = "sha256:" + "0" * 64
     [serve] = named(objects({"image.digest": digest}), "Deployment", SERVE)["spec"]["template"]["spec"]["containers"]
     assert serve["image"] == f"cruise@{digest}"
+
+
+def test_a_provider_to_sign_in_by_has_its_secret_its_authority_and_a_way_out():
+    assert "cruise-oidc" not in {one["metadata"]["name"] for one in objects({})}
+    address = {"oidc.issuerUrl": "https://idp.example.com", "oidc.redirectUrl": "https://cruise.example.com/signed-in"}
+    found = objects({**address, "oidc.clientId": "cruise", "oidc.clientSecret": "client", "oidc.ca": "idp-ca"})
+    spec = named(found, "Deployment", SERVE)["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    environment = {one["name"]: one["value"] for one in container["env"] if one["name"].startswith("CRUISE_OIDC_")}
+    assert environment == {
+        "CRUISE_OIDC_ISSUER_URL": "https://idp.example.com",
+        "CRUISE_OIDC_CLIENT_ID": "cruise",
+        "CRUISE_OIDC_REDIRECT_URL": "https://cruise.example.com/signed-in",
+        "CRUISE_OIDC_CLIENT_SECRET_FILE": "/etc/cruise/oidc/client-secret",
+        "CRUISE_OIDC_CA_FILE": "/etc/cruise/oidc-ca/ca.crt",
+    }
+    assert load_settings({"CRUISE_API_AUTHENTICATION": "kubernetes", **environment}).oidc() is not None
+    assert {"name": "oidc", "secret": {"secretName": "client"}} in spec["volumes"]
+    assert {"name": "oidc-ca", "configMap": {"name": "idp-ca"}} in spec["volumes"]
+    [out] = named(found, "NetworkPolicy", "cruise-oidc")["spec"]["egress"]
+    assert out == {"ports": [{"port": 443}]}

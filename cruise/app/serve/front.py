@@ -11,12 +11,14 @@ from ipaddress import ip_address
 
 from cruise.adapters.kube.asking.reviews import KubeReviews
 from cruise.adapters.kube.http.client import KubeClient
+from cruise.adapters.oidc.provider import OidcProvider
 from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.webhook_tls.directory import TlsDirectory
 from cruise.adapters.webhook_tls.keeping import CertificateKeeper
 from cruise.app.certificate_upkeep import INTERVAL, kept, served_names, service_names
 from cruise.app.clock import wall_clock
 from cruise.errors import BadInput, one_refusal
+from cruise.interfaces.dashboard.providers import ProvidedCallers
 from cruise.interfaces.http.gate import Authority, GateRules
 from cruise.interfaces.http.hosts import hosts
 from cruise.interfaces.http.static_token import StaticToken
@@ -42,6 +44,9 @@ def gate_rules(settings: Settings, client: KubeClient) -> GateRules:
     authority: Authority | None = None
     if settings.api_authentication is ApiAuthentication.KUBERNETES:
         authority = KubeReviews(client, time.monotonic)
+        oidc = settings.oidc()
+        if oidc is not None:
+            authority = ProvidedCallers(OidcProvider(oidc, wall_clock), authority, time.monotonic)
     elif settings.api_token_file is not None:
         authority = StaticToken(settings.api_token_file)
     # On its own machine a token protects what is written; what is read is open to everybody who can log in there.

@@ -60,7 +60,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """What pages read from. `signs_in`: there are callers to be known; `writes`: some of them may change something."""
+    """What pages read from. `signs_in`: there are callers to be known; `writes`: some of them may change something.
+
+    `provider` is the host of an identity provider that people may sign in by.
+    """
 
     view: ApiView
     surveys: Surveys
@@ -68,6 +71,7 @@ class Dashboard:
     explanations: Explanations
     menu: Sequence[Page] = ()
     signs_in: bool = False
+    provider: str = ""
 
     def page(self, request: Request, template: str, http_status: int = 200, **values: object) -> HTMLResponse:
         """Render a page; what it is given beside, its template may use."""
@@ -83,6 +87,7 @@ class Dashboard:
             menu=self.menu,
             session=session,
             signs_in=self.signs_in,
+            provider=self.provider,
             figures=figures,
             assets=asset_names(),
             version=__version__,

@@ -14,9 +14,11 @@ from cruise.interfaces.http.health import Scope, Send
 
 SIGN_IN = "/sign-in"
 SIGN_OUT = "/sign-out"
+# To an identity provider, and back from it; at the top, where the session's cookie belongs.
+AWAY, BACK = "/sign-in-elsewhere", "/signed-in"
 # A form's path says which request to the API it stands for: /do/put/pause is PUT /api/v1/pause.
 DO = "/do/"
-_FOR_ANYBODY = frozenset({SIGN_IN, SIGN_OUT, "/favicon.ico"})
+_FOR_ANYBODY = frozenset({SIGN_IN, SIGN_OUT, AWAY, BACK, "/favicon.ico"})
 
 
 class DashboardFront:

@@ -1,5 +1,7 @@
 """The menu, and the dashboard as a whole. To add a page: its module, its template, and its line in each list here."""
 
+import time
+
 from fastapi import FastAPI
 
 from cruise.interfaces.dashboard import actions, health, nodes, overview, pending, policies, workload, workloads
@@ -8,6 +10,7 @@ from cruise.interfaces.dashboard.doing import doing_routes
 from cruise.interfaces.dashboard.events import event_routes
 from cruise.interfaces.dashboard.frame import Dashboard, with_menu
 from cruise.interfaces.dashboard.front import DashboardFront
+from cruise.interfaces.dashboard.providers import ProvidedCallers, provider_routes
 from cruise.interfaces.dashboard.sessions import Sessions
 from cruise.interfaces.dashboard.signing_in import signing_in_routes
 from cruise.interfaces.http.gate import Authority
@@ -27,7 +30,13 @@ def add_dashboard(
     authority: Authority | None,
 ) -> DashboardFront:
     """Add all pages to the API, and return what the gate before both goes by."""
-    dashboard = with_menu(Dashboard(view, surveys, sessions, explanations, signs_in=authority is not None), MENU)
+    provided = authority if isinstance(authority, ProvidedCallers) else None
+    host = "" if provided is None else provided.provider.host
+    dashboard = with_menu(
+        Dashboard(view, surveys, sessions, explanations, signs_in=authority is not None, provider=host), MENU
+    )
+    if provided is not None:
+        api.include_router(provider_routes(dashboard, provided, time.monotonic))
     for routes in (
         overview.overview_page(dashboard),
         workloads.workloads_page(dashboard),

@@ -10,7 +10,7 @@ from cruise.interfaces.http.health import Scope
 COOKIE = "cruise_session"
 _MOST = 1000
 _IDLE_SECONDS = 3600.0
-_LONGEST_SECONDS = 8 * 3600.0
+LONGEST_SECONDS = 8 * 3600.0
 
 
 @dataclass(slots=True)
@@ -66,4 +66,4 @@ def key_of(scope: Scope) -> str:
 
 
 def _lasts(session: Session, now: float) -> bool:
-    return now - session.seen < _IDLE_SECONDS and now - session.began < _LONGEST_SECONDS
+    return now - session.seen < _IDLE_SECONDS and now - session.began < LONGEST_SECONDS

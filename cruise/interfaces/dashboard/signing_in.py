@@ -30,13 +30,13 @@ def signing_in_routes(dashboard: Dashboard, authority: Authority | None) -> APIR
             return dashboard.page(request, "sign_in.html.j2", 401, to=to, wrong=wrong)
         dashboard.sessions.end(request.scope)
         key = dashboard.sessions.begin(token, caller.name)
-        return Response(status_code=303, headers={"Location": f"./{to}", "Set-Cookie": _cookie(request, key)})
+        return Response(status_code=303, headers={"Location": f"./{to}", "Set-Cookie": session_cookie(request, key)})
 
     @routes.post(SIGN_OUT)
     async def sign_out(request: Request) -> Response:
         await posted(dashboard, request)
         dashboard.sessions.end(request.scope)
-        headers = {"Location": "./", "Set-Cookie": f"{_cookie(request, '')}; Max-Age=0"}
+        headers = {"Location": "./", "Set-Cookie": f"{session_cookie(request, '')}; Max-Age=0"}
         return Response(status_code=303, headers=headers)
 
     return routes
@@ -57,7 +57,8 @@ async def _form(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
 
 
-def _cookie(request: Request, key: str) -> str:
+def session_cookie(request: Request, key: str) -> str:
+    """Return the cookie that names a session."""
     # Without a path it holds for the directory of the page that signs in: the top, wherever a proxy has that.
     tls = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     return f"{COOKIE}={key}; HttpOnly; SameSite=Strict{'; Secure' if tls else ''}"

@@ -1,0 +1,1 @@
+"""OpenID Connect: who somebody is by an identity provider's signed word."""
