@@ -20,6 +20,6 @@ def promise_items(promises: Mapping[ResourceName, Promise]) -> Iterator[CheckIte
         )
         if promise.drifts:
             fix = "none is needed: these days count by themselves now; see docs/runbooks.md#cruiseheadroomdrifts"
-            yield CheckItem("headroom", _NAMES[resource], Level.WARN, words, fix)
+            yield CheckItem("headroom", f"{_NAMES[resource]} risk", Level.WARN, words, fix)
         else:
-            yield CheckItem("headroom", _NAMES[resource], Level.OK, words)
+            yield CheckItem("headroom", f"{_NAMES[resource]} risk", Level.OK, words)

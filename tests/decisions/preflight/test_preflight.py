@@ -268,8 +268,8 @@ def test_a_promise_that_is_not_kept_is_a_warning_and_one_of_nothing_is_no_item()
         ResourceName.MEMORY: Promise(0.01, 1.5, 0.2, 1000, 40),
     }
     items = decide_preflight(WELL, Mode.FULL, NOW, promises)
-    assert item(items, "headroom: CPU").level is Level.OK
-    drifting = item(items, "headroom: memory")
+    assert item(items, "headroom: CPU risk").level is Level.OK
+    drifting = item(items, "headroom: memory risk")
     assert (drifting.level, drifting.finding[:37]) == (Level.WARN, "nodes wanted more memory than was pro")
     assert "4 % of 1,000 intervals of the last two days, 1 % are allowed" in drifting.finding
     assert "cruiseheadroomdrifts" in drifting.fix
