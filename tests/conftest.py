@@ -35,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no module that the tier has no place for."""
+    return tiers.leaves_out(config, collection_path) or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the tier has no place for, and put the rest in order."""
     tiers.choose(config, items)

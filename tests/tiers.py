@@ -44,6 +44,11 @@ def begin(config: pytest.Config) -> None:
     settings.load_profile(tier)
 
 
+def leaves_out(config: pytest.Config, path: Path) -> bool:
+    """Tell whether nothing below a folder is for the tier, so that its modules need not even be read."""
+    return config.getoption("--tier") == CORE and path in SERVER_FOLDERS
+
+
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that need a server, and leave out what the tier has no place for."""
     for item in items:

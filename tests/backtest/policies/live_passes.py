@@ -1,6 +1,7 @@
 """Cruise under replay through its ports: usage pass, node pass and OOM reactor as `cruise serve` runs them."""
 
 import asyncio
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,6 +42,10 @@ class LivePasses:
         self.source = ObservedUsage(recording)
         self.store = MemoryStore()
         self.seconds = 0.0
+        # One loop for all passes, since each new one begins with new threads.
+        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        weakref.finalize(self, runner.close)
+        self.run = runner.run
         self.state = UsageState()
         self.headroom = PassHeadroom(self.state)
         self.earlier = NOTHING_SEEN
@@ -59,7 +64,7 @@ class LivePasses:
         now = datetime.fromtimestamp(view.at, UTC)
         self.cluster.name(containers, view)
         pods = self.cluster.pods
-        statistics = asyncio.run(self.store.workload_statistics())
+        statistics = self.run(self.store.workload_statistics())
         admitter = Admitter(pods.snapshot(view, NO_CONTAINERS), statistics, {}, self.policy, now)
         admitted = []
         for container in containers.tolist():
@@ -73,7 +78,7 @@ class LivePasses:
     def decide(self, view):
         now = datetime.fromtimestamp(view.at, UTC)
         self.cluster.show(view)
-        asyncio.run(self._pass(now))
+        self.run(self._pass(now))
         return self.cluster.decision()
 
     async def _pass(self, now):
@@ -95,7 +100,7 @@ class LivePasses:
         self.cluster.show(view)
         pod = self.cluster.pod_of(kill.container)
         [container] = pod.containers
-        reaction = asyncio.run(
+        reaction = self.run(
             self.reactor.react(
                 OomKill(
                     pod.namespace,

@@ -137,7 +137,7 @@ def test_headroom_models_are_prepared_and_judged_alike(model):
 
 
 def test_reactions_to_kills_are_those_of_the_reactor():
-    made = recording(3, 24, 300)
+    made = recording(3, 8, 300)
     growing = made.memory_bytes * np.linspace(1, 8, len(made.memory_bytes))[:, None].astype(np.float32)
     made = Recording(made.name, made.containers, made.start, made.step_seconds, made.cpu_millicores, growing)
     # What a recording shows above a limit is what would have been used, and no sample of a container under it.
