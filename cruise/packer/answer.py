@@ -18,6 +18,11 @@ class Status(StrEnum):
     FEASIBLE = "feasible"
     NO_IMPROVEMENT = "no-improvement"
 
+    @property
+    def proved(self) -> bool:
+        """Tell whether no packing is better."""
+        return self in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TierFigures:

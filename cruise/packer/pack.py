@@ -160,9 +160,10 @@ def _solve_fleet(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
         least = Choice(problem, all_placed=placed).least_price(part)
     key = figures_of(problem, whole.assignment(index)).key(problem.objective)
     whole.bound(index, key, (*whole.bounds[index][:-2], min(-least, whole.bounds[index][-2]), 0))
-    with meter.part(_EMPTYING_SHARE) as part:
+    exact = problem.class_count * problem.node_count <= _RULED_CELLS
+    with meter.part(_EMPTYING_SHARE if exact else 1.0) as part:
         empty_nodes(problem, whole.assignment(index), least, part, seed, lambda k: _offer(whole, index, k))
-    if whole.proved(index) or meter.over() or problem.class_count * problem.node_count > _RULED_CELLS:
+    if whole.proved(index) or meter.over() or not exact:
         return
     relaxed = whole.bounds[index]
     start = whole.assignment(index)

@@ -34,8 +34,8 @@ _COLUMNS = SpinnerColumn(), TextColumn("{task.description}", markup=False), Time
 _LARGE_CLUSTER_PODS = 5_000
 # How often a problem is put anew where some pods turn out to keep the sizes they have.
 _MOST_PROBLEMS = 4
-# Of the time, for a plan that empties nodes by any moves: what these need may have no order.
-_FIRST_SHARE = 0.6
+# Of the time, for a plan that empties nodes by any moves, also between zones.
+_FIRST_SHARE = 0.25
 # So many constraints are lifted one by one, each with a share of what time is left, if that is worth it.
 _MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 _COMPILE_ONCE = "the solver is compiled once after an installation: --time-limit 120 waits for that"
@@ -112,13 +112,13 @@ def plan_packing(
 
 async def _planned(wish: _Wish) -> Planned:
     async with PackWorker() as worker:
-        found = await _found(wish, worker, 0.0, 1.0 if wish.consolidation is None else _FIRST_SHARE)
-        if CUT_SHORT in found.plan.notes:
-            # Once more with fewer moves to choose from, of which more can be put in order.
+        # Moves between zones mostly have no order: they are tried for a while, and say what no plan goes below.
+        spread = wish.consolidation is not None and any(pod.constraints.spread for pod in wish.snapshot.pods)
+        found = await _found(wish, worker, 0.0, _FIRST_SHARE if spread else 1.0)
+        if spread and (CUT_SHORT in found.plan.notes or not found.packing.status.proved):
             again = await _found(wish, worker, found.seconds, 1.0, found.packing.bound)
-            better = again.packing.after.key(again.built.problem.objective) > found.packing.after.key(
-                found.built.problem.objective
-            )
+            objective = found.built.problem.objective
+            better = again.packing.after.key(objective) > found.packing.after.key(objective)
             found = again if better else replace(found, seconds=again.seconds)
         fleet = None if wish.consolidation is None else await _fleet_of(wish, wish.consolidation, found, worker)
     with busy("checking the plan", wish.large):
@@ -157,7 +157,7 @@ async def _found(
 ) -> _Found:
     """Plan in a share of what is left of the time.
 
-    With the `bound` of a plan that had no order, pods that are spread over zones stay in theirs.
+    With the `bound` of a plan by any moves, pods that are spread over zones stay in theirs.
     """
     usage, search = wish.usage, wish.search
     prices = None if wish.consolidation is None else wish.consolidation.fleet.prices

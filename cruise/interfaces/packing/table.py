@@ -61,7 +61,7 @@ def _headline(proposal: Proposal, seconds: float) -> Group:
     ]
     if proposal.placed and not proposal.moves and not proposal.preempted:
         changes.append("no pod is evicted" if changes else "nothing else is touched")
-    proved = proposal.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
+    proved = proposal.status.proved
     return Group(
         Text(f"{found}; {', '.join(changes)}." if changes else f"{found}.", style="bold"),
         Text.assemble(

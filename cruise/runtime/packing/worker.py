@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from cruise.errors import Unavailable
-from cruise.packer.answer import Packing, Status
+from cruise.packer.answer import Packing
 from cruise.packer.pack import quick_packing
 from cruise.packer.problem import Problem
 from cruise.runtime.packing.messages import (
@@ -40,7 +40,6 @@ _LOADING_SECONDS = 30.0
 # How long after its deadline a solver may still answer before it is stopped.
 _GRACE_SECONDS, _GRACE_SHARE = 1.0, 0.1
 _ATTEMPTS = 2
-_PROVED = (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
 # How long a process may take to end once its pipe is closed.
 _ENDING_SECONDS = 5.0
 Progress = Callable[[Packing, float], None]
@@ -120,7 +119,7 @@ class PackWorker:
             if run.left() <= 0:
                 break
             child = await self._living()
-            if not child.warm and run.seconds < math.inf and (await run.quick()).status in _PROVED:
+            if not child.warm and run.seconds < math.inf and (await run.quick()).status.proved:
                 # Nothing is left to find out, so the solver is not waited for.
                 return await run.quick()
             complaint = await self._wait_for_kernels(child, run)

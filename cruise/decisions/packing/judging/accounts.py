@@ -86,7 +86,7 @@ def _find_wrong_status(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
             yield f"the status is {proposal.status}, but what runs now is as good"
     elif proposal.stages:
         yield f"the status is {proposal.status}, but something is done"
-    if proposal.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL):
+    if proposal.status.proved:
         for line in proposal.by_priority:
             if line.placed != line.most:
                 yield f"{line.most} pods of priority {line.priority} are not ruled out, though the plan is proved"
