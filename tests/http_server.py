@@ -12,11 +12,12 @@ from urllib.parse import parse_qs
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it came in: its path, headers and form."""
+    """A request as it came in: its path, headers and body, as a form and as text."""
 
     path: str
     headers: Mapping[str, str]
     form: Mapping[str, str]
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def answering(respond: Callable[[Request], Answer], certificate: Path | None = N
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             form = {name: values[0] for name, values in parse_qs(text).items()}
-            answer = respond(Request(self.path, dict(self.headers), form))
+            answer = respond(Request(self.path, dict(self.headers), form, text))
             if answer.length is None:
                 self.close_connection = True
                 return

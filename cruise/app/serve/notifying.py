@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 _MOST_WAITING = 1000
 _SHORTEST_SECRET = 16
-_PAUSES_BETWEEN_TRIES = (2.0, 10.0, 30.0)
+PAUSES_BETWEEN_TRIES = (2.0, 10.0, 30.0)
 _LOOK_AT_PAUSES_SECONDS = 15.0
 
 Interventions = Callable[[datetime], Awaitable[Iterable[Intervention]]]
@@ -48,13 +48,15 @@ def webhook_of(settings: Settings) -> NotifyWebhook | None:
     return NotifyWebhook(url, secret.encode() if secret is not None else None)
 
 
-def notifier_of(settings: Settings, store: Store, ends: Counter[str]) -> "Notifier | None":
+def notifier_of(
+    settings: Settings, store: Store, ends: Counter[str], pauses: Iterable[float] = PAUSES_BETWEEN_TRIES
+) -> "Notifier | None":
     """Return what notifies as settings say, and counts what became of it; None for nobody. Raises BadInput."""
     webhook = webhook_of(settings)
     if webhook is None:
         return None
-    body_of = BODIES[settings.notify_format.value]
-    return Notifier(webhook, body_of, settings.notify_topics, settings.notify_interval, wall_clock, store.interventions)
+    body_of, topics, interval = BODIES[settings.notify_format.value], settings.notify_topics, settings.notify_interval
+    return Notifier(webhook, body_of, topics, interval, wall_clock, store.interventions, pauses, ends=ends)
 
 
 class Post(Protocol):
@@ -79,7 +81,7 @@ class Notifier:
         interval: timedelta,
         clock: Callable[[], datetime],
         interventions: Interventions,
-        pauses: Iterable[float] = _PAUSES_BETWEEN_TRIES,
+        pauses: Iterable[float] = PAUSES_BETWEEN_TRIES,
         look_seconds: float = _LOOK_AT_PAUSES_SECONDS,
         ends: Counter[str] | None = None,
     ) -> None:

@@ -1,12 +1,16 @@
 """`cruise serve --once`: fill the statistics, make one node pass, and do what the mode allows."""
 
 import asyncio
+import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
+
+import structlog
 
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import own_namespace
@@ -23,17 +27,21 @@ from cruise.app.serve.connections import (
 )
 from cruise.app.serve.controller import Controller, Hooks, Pods
 from cruise.app.serve.leading import LEASE
+from cruise.app.serve.notifying import notifier_of
 from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.serving import check, controller_of
 from cruise.app.serve.warm_solver import WarmSolver
 from cruise.decisions.eviction.earlier import SAME_AGAIN
 from cruise.domain.actions import Hold, Outcome, Verdict
+from cruise.domain.notices import NOBODY_TOLD, Told
 from cruise.domain.policy import Mode
-from cruise.errors import NotFound, Unavailable
+from cruise.errors import CruiseError, NotFound, Unavailable
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
 from cruise.runtime.usage.reading import ReadingProgress
 from cruise.settings import Settings
+
+log = structlog.get_logger()
 
 # In lease durations: the Lease of a holder that is gone is free after one.
 _LEASE_PATIENCE = 4 / 3
@@ -41,13 +49,16 @@ _LEASE_PATIENCE = 4 / 3
 _BETWEEN_READS_SECONDS = 1.0
 # A failed read is tried once more; after two failures decisions would rest on half of the usage.
 _REFRESHES = 2
+# Somebody waits for the command to end.
+_PAUSES_BETWEEN_NOTICES = (2.0,)
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
     """What one pass did, in which mode, and whether writes were paused.
 
-    `packing` is the packing pass after it, None where no pod waits; `packed` what that did.
+    `packing` is the packing pass after it, None where no pod waits; `packed` what that did. `told` is what others got
+    to know of it.
     """
 
     node_pass: NodePass
@@ -55,6 +66,7 @@ class Once:
     paused: bool
     packing: PackingPass | None = None
     packed: Sequence[Outcome] = ()
+    told: Told = NOBODY_TOLD
 
     @property
     def failed(self) -> bool:
@@ -86,21 +98,32 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
                 await announce_pods(outcomes, holds, pods)
 
             hooks = Hooks(announce=announce, progress=on_progress or ReadingLog())
-            # The only look that there is, and a person asked for it: what is short now is taken to have been so.
-            controller = controller_of(settings, connected, policy, solver, hooks, earlier=SAME_AGAIN)
+            ends: Counter[str] = Counter()
+            notifier = notifier_of(settings, connected.store, ends, _PAUSES_BETWEEN_NOTICES)
+            if notifier is not None:
+                hooks = notifier.hooked(hooks)
+            # The only look that there is, and a person asked for it: what is short now is taken to have been so, and
+            # all sizes are published.
+            controller = controller_of(
+                settings, connected, policy, solver, hooks, earlier=SAME_AGAIN, most_published=sys.maxsize
+            )
             done: list[tuple[NodePass, PackingPass | None]] = []
 
             async def work() -> None:
                 node_pass = await _pass(controller)
                 packed.clear()
                 packing = await controller.pack(patience=timedelta(0))
+                await _publish(controller)
                 done.append((node_pass, packing))
 
             await _leading(connected, settings, work)
+            if notifier is not None:
+                await notifier.send()
             [(node_pass, packing)] = done
             if packing is not None and not packing.waiting and packing.plan is None:
                 packing = None
-            return Once(node_pass, policy.mode, await connected.store.paused(), packing, tuple(packed))
+            told = Told(controller.activity.published, ends["sent"], ends["dropped"])
+            return Once(node_pass, policy.mode, await connected.store.paused(), packing, tuple(packed), told)
 
 
 async def _pass(controller: Controller) -> NodePass:
@@ -110,6 +133,14 @@ async def _pass(controller: Controller) -> NodePass:
         if not unread:
             return await controller.rightsize()
     raise Unavailable(f"{unread[0].why} ({len(unread)} of the reads failed twice)")
+
+
+async def _publish(controller: Controller) -> None:
+    """Publish the sizes; what was done before is reported even where that does not go through."""
+    try:
+        await controller.publish()
+    except CruiseError as error:
+        log.warning("not published", problem=str(error))
 
 
 async def _leading(connected: Connections, settings: Settings, work: Callable[[], Awaitable[None]]) -> None:

@@ -44,7 +44,7 @@ from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import ApiView
 from cruise.runtime.packing.packing_pass import Solver
-from cruise.runtime.writing.publication import Publication
+from cruise.runtime.writing.publication import MOST_IN_A_PASS, Publication
 from cruise.runtime.writing.writer import writes_at_once
 from cruise.settings import Settings
 from cruise.settings.table import PublishedVpas, UsageFrom
@@ -108,6 +108,7 @@ def controller_of(
     activity: Activity | None = None,
     shared: Shared | None = None,
     earlier: Earlier = NOTHING_SEEN,
+    most_published: int = MOST_IN_A_PASS,
 ) -> Controller:
     """Return the controller that settings describe."""
     return Controller(
@@ -123,16 +124,16 @@ def controller_of(
         packer=Packer(solver, settings.packing_time_limit.total_seconds(), settings.packing),
         grace=settings.stop_grace,
         earlier=earlier,
-        publication=_publication(settings, connected, policy),
+        publication=_publication(settings, connected, policy, most_published),
     )
 
 
-def _publication(settings: Settings, connected: Connections, policy: Policy) -> Publication | None:
+def _publication(settings: Settings, connected: Connections, policy: Policy, most: int) -> Publication | None:
     """Return what shows sizes to others, None where that is not wanted, or nothing is written."""
     if settings.publish_vpas is PublishedVpas.NONE or connected.lease is None:
         return None
     publisher = VerticalPublisher(connected.client, settings.publish_vpas.value.capitalize())
-    return Publication(publisher, connected.store, policy)
+    return Publication(publisher, connected.store, policy, most)
 
 
 def check(settings: Settings) -> None:

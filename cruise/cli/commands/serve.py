@@ -30,6 +30,10 @@ def serve(
     needed, or the right to read the kubelets (usage_source); everything else has
     a default. Logs go to standard error.
 
+    --once leads for its one pass and does what the mode allows: it also writes
+    VerticalPodAutoscalers (publish_vpas) and notifies of refusals (notify_url).
+    Kills, and what people did meanwhile, only a serve that goes on tells of.
+
     Examples:
       CRUISE_PROMETHEUS_URL=http://prometheus:9090 cruise serve
 
@@ -83,10 +87,10 @@ def _print(done: "Once", format: Format) -> None:
     if format is Format.JSON:
         from cruise.interfaces.once.document import once_json
 
-        write_json([once_json(done.node_pass, done.mode, done.paused, done.packing, done.packed)])
+        write_json([once_json(done.node_pass, done.mode, done.paused, done.packing, done.packed, done.told)])
         return
     from cruise.interfaces.once.table import once_table
 
     console = table_console()
-    parts = once_table(done.node_pass, done.mode, done.paused, console, done.packing, done.packed)
+    parts = once_table(done.node_pass, done.mode, done.paused, console, done.packing, done.packed, done.told)
     print_parts(parts, console)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from cruise.domain.actions import EvictPod, Hold, Outcome, ResizePod
+from cruise.domain.notices import NOBODY_TOLD, Told
 from cruise.domain.policy import Mode
 from cruise.domain.resources import Amounts
 from cruise.interfaces.http.figures import action_name
@@ -25,6 +26,7 @@ def once_json(
     paused: bool,
     packing: PackingPass | None = None,
     packed: Sequence[Outcome] = (),
+    told: Told = NOBODY_TOLD,
 ) -> bytes:
     """Return the document, with the outcomes in the order in which they were tried.
 
@@ -40,6 +42,8 @@ def once_json(
         "waiting": [_hold(hold) for hold in sorted(done.waiting, key=lambda hold: (hold.namespace, hold.pod))],
         "outcomes": [_outcome(outcome, pods) for outcome in done.outcomes],
         "packing": None if packing is None else _packing(packing, packed, pods),
+        "published": told.published,
+        "notices": {"sent": told.sent, "dropped": told.dropped},
     }
     return msgspec.json.encode(document) + b"\n"
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.notices import NOBODY_TOLD, Told
 from cruise.domain.packing import PackingPlan, Phase, Proposal
 from cruise.domain.policy import Mode
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
@@ -44,6 +45,7 @@ def once_table(
     console: Console,
     packing: PackingPass | None = None,
     packed: Sequence[Outcome] = (),
+    told: Told = NOBODY_TOLD,
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report; `packing` is the packing pass after it, and `packed` what that did."""
     wide = console.width >= WIDE_COLUMNS
@@ -57,6 +59,18 @@ def once_table(
     holds = [*done.waiting, *(hold for plan in done.plans for hold in plan.hold)]
     if holds:
         yield _holds(holds)
+    yield from _told(told)
+
+
+def _told(told: Told) -> Iterator[RenderableType]:
+    parts = []
+    if told.published:
+        parts.append(f"{count_text(told.published, 'VerticalPodAutoscaler')} written")
+    if told.sent or told.dropped:
+        dropped = f", {told.dropped:,} not (see the log)" if told.dropped else ""
+        parts.append(f"{count_text(told.sent, 'notice')} sent{dropped}")
+    if parts:
+        yield Text(f"\nShown to others: {'; '.join(parts)}.")
 
 
 def _headline(done: NodePass, mode: Mode, paused: bool) -> str:

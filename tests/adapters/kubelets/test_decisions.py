@@ -1,12 +1,13 @@
 """An hour of kubelets and an hour of Prometheus, of the same containers measured at other moments: one decision."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from zlib import crc32
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from cruise.adapters.kubelets.settings import Endpoint, KubeletSettings
@@ -32,6 +33,11 @@ START = 1_767_225_600 + 10 * 3600
 MINUTES = 75
 END = START + 60 * MINUTES
 PASS_SECONDS = 300
+MINUTE = 60
+# How often cAdvisor looks at its containers.
+MEASURED_SECONDS = 15
+# Within a minute, those who look at other moments see other parts of it.
+STEADY_MINUTES = 5
 POLICY = replace(Policy(), mode=Mode.FULL)
 NODES, PODS_EACH = 6, 12
 
@@ -50,18 +56,18 @@ def cluster() -> Snapshot:
     return make_snapshot(pods, nodes)
 
 
-def demands() -> Iterator[Demand]:
-    """Use that changes every five minutes, as recorded; within a minute, others would see other parts of it."""
+def demands(steady_minutes: int) -> Iterator[Demand]:
+    """Use as recorded, and by 30 % more or less, that changes once in so many minutes."""
     for one in cadvisor.demands(2 * NODES * PODS_EACH, START, MINUTES, seed=7):
-        levels = np.arange(MINUTES) // 5 * 5
+        levels = np.arange(MINUTES) // steady_minutes * steady_minutes
         yield Demand(START, one.cores[levels], one.waiting[levels], one.memory[levels])
 
 
-def measured(every_seconds: int, offset: float) -> list[RawSeries]:
+def measured(every_seconds: int, offset: float, steady_minutes: int = STEADY_MINUTES) -> list[RawSeries]:
     """All containers and nodes, measured each so often."""
     series: list[RawSeries] = []
     containers = [(pod, container) for pod in cluster().pods for container in pod.containers]
-    for number, ((pod, container), demand) in enumerate(zip(containers, demands(), strict=True)):
+    for number, ((pod, container), demand) in enumerate(zip(containers, demands(steady_minutes), strict=True)):
         node = pod.node or ""
         place = Place(pod.namespace, pod.name, container.name, node, every_seconds, offset + int(node[1:]))
         restarts = (START + 1800,) if number == 5 else ()
@@ -84,8 +90,8 @@ async def hour(source: UsageSource, tick: Callable[[float], Awaitable[None]] | N
     return decide_node_plans(shown.shown, table, POLICY, now)
 
 
-async def hour_of_kubelets(endpoint: Endpoint) -> list[NodePlan]:
-    series, moment = measured(15, 4.5), float(START)
+async def hour_of_kubelets(endpoint: Endpoint, steady_minutes: int = STEADY_MINUTES) -> list[NodePlan]:
+    series, moment = measured(MEASURED_SECONDS, 4.5, steady_minutes), float(START)
     text = cadvisor_text if endpoint is Endpoint.CADVISOR else resource_text
 
     async def ask(node: Node) -> bytes:
@@ -94,18 +100,29 @@ async def hour_of_kubelets(endpoint: Endpoint) -> list[NodePlan]:
     async def tick(at: float) -> None:
         nonlocal moment
         moment = at
-        await source.look(source.due(at, 60), lambda: at)
+        await source.look(source.due(at, MINUTE), lambda: at)
 
     source = KubeletSource(KubeletSettings(endpoint=endpoint), ask)
     return await hour(source, tick)
 
 
-@pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    blocks = tmp_path_factory.mktemp("hour") / "blocks"
-    make_blocks(lambda path: cadvisor.write_openmetrics(measured(30, 11.25), path), blocks)
-    with running_prometheus(blocks) as address:
-        yield address
+async def hour_of_prometheus(series: list[RawSeries], directory: Path) -> list[NodePlan]:
+    blocks = directory / "blocks"
+    make_blocks(lambda path: cadvisor.write_openmetrics(series, path), blocks)
+    with running_prometheus(blocks) as address, closing(PrometheusSource(PrometheusSettings(address))) as source:
+        return await hour(source)
+
+
+def seen_once_a_minute(series: Iterable[RawSeries]) -> Iterator[RawSeries]:
+    """What a scraper gets that comes to each node once a minute, when cruise would ask its kubelet."""
+    for one in series:
+        moments = np.arange(START + crc32(one.node.encode()) % MINUTE, END + 1, MINUTE)
+        newest = np.searchsorted(one.times, moments, side="right") - 1
+        fresh = (newest >= 0) & (moments - one.times[newest] < MEASURED_SECONDS)
+        seen = np.unique(newest[fresh])
+        if len(seen):
+            waiting = None if one.waiting is None else one.waiting[seen]
+            yield replace(one, times=one.times[seen], cpu=one.cpu[seen], waiting=waiting, memory=one.memory[seen])
 
 
 def sizes(plans: list[NodePlan]) -> dict[tuple[str, str, str], NDArray[np.float64]]:
@@ -117,15 +134,23 @@ def sizes(plans: list[NodePlan]) -> dict[tuple[str, str, str], NDArray[np.float6
     }
 
 
-async def test_kubelets_lead_to_the_same_decisions_as_prometheus(prometheus):
-    with closing(PrometheusSource(PrometheusSettings(prometheus))) as source:
-        expected = await hour(source)
-    found = await hour_of_kubelets(Endpoint.CADVISOR)
+def compare(expected: list[NodePlan], found: list[NodePlan]) -> NDArray[np.float64]:
+    """How far sizes are apart, as shares; who is evicted or left alone has to be the same."""
     wanted, given = sizes(expected), sizes(found)
     assert len(wanted) == 2 * NODES * PODS_EACH
     assert len({tuple(one) for one in wanted.values()}) > NODES * PODS_EACH
     assert given.keys() == wanted.keys()
-    apart = np.array([np.abs(given[key] / wanted[key] - 1) for key in wanted])
-    assert apart.max() < 0.01
     assert [plan.evict for plan in found] == [plan.evict for plan in expected]
     assert [plan.hold for plan in found] == [plan.hold for plan in expected]
+    return np.array([np.abs(given[key] / wanted[key] - 1) for key in wanted])
+
+
+async def test_kubelets_lead_to_the_same_decisions_as_prometheus(tmp_path: Path):
+    expected = await hour_of_prometheus(measured(30, 11.25), tmp_path)
+    assert compare(expected, await hour_of_kubelets(Endpoint.CADVISOR)).max() < 0.01
+
+
+async def test_where_use_changes_by_the_minute_the_same_moments_lead_to_the_same_sizes(tmp_path: Path):
+    series = list(seen_once_a_minute(measured(MEASURED_SECONDS, 4.5, steady_minutes=1)))
+    expected = await hour_of_prometheus(series, tmp_path)
+    assert compare(expected, await hour_of_kubelets(Endpoint.CADVISOR, steady_minutes=1)).max() == 0

@@ -1,5 +1,7 @@
 """Sizes as VerticalPodAutoscalers on a real control plane: cruise makes its own, and touches none of a user."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.controlplane.api import Api, ApiError, Json, until
@@ -8,6 +10,7 @@ from tests.e2e.live.custom_kinds import create_vertical, vertical_autoscalers
 from tests.e2e.live.manifests import app
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
+from tests.http_server import Answer, Request, answering
 
 KIND = "verticalpodautoscalers.autoscaling.k8s.io"
 
@@ -50,3 +53,60 @@ def test_sizes_are_shown_as_vpas_that_go_with_their_workloads(stage: Stage):
                 empowered(admin, SERVE).patch(KIND, ns, "own", {"spec": {"x": 1}}, "merge", subresource)
         admin.delete("deployments.apps", ns, "web")
         until(lambda: set(vpas(admin, ns)) == {"own"}, "what was shown went with its workload")
+
+
+def no_resizes(stage: Stage) -> list[Json]:
+    """A policy of the users' own that refuses every resize in the scene's namespace."""
+    kind, metadata = "admissionregistration.k8s.io/v1", {"name": f"no-resizes-{stage.namespace}"}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": selector},
+        "validations": [{"expression": "false", "message": "not on a Friday"}],
+    }
+    bound = {"policyName": metadata["name"], "validationActions": ["Deny"]}
+    return [
+        {"apiVersion": kind, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec},
+        {"apiVersion": kind, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": bound},
+    ]
+
+
+def test_one_pass_publishes_and_notifies_of_what_was_refused(stage: Stage, tmp_path: Path):
+    ns, admin = stage.namespace, stage.admin
+    stage.node(cpu="8", memory="16Gi")
+    stage.create(app("Deployment", ns, "web", "700m", "1Gi"))
+    [pod] = stage.running(1)
+    stage.measure({"web": Use(cores=0.1, mebibytes=100, peak_cores=0.2)})
+    secret = tmp_path / "secret"
+    secret.write_text("sixteen characters")
+    more = [*documents("rbac/publish.yaml"), *no_resizes(stage)]
+    posted: list[str] = []
+
+    def receive(request: Request) -> Answer:
+        posted.append(request.text)
+        return Answer(204)
+
+    with vertical_autoscalers(admin), answering(receive) as url:
+        for one in more:
+            admin.apply(one)
+
+        def refused() -> bool:
+            path = admin.path("pods", ns, pod["metadata"]["name"], "resize") + "?dryRun=All"
+            try:
+                admin.request("PATCH", path, {"metadata": {"labels": {}}}, "application/merge-patch+json")
+            except ApiError as error:
+                return "not on a Friday" in error.message
+            return False
+
+        try:
+            until(refused, "the policy is in force")
+            said = stage.once(publish_vpas="off", notify_url=url, notify_secret_file=str(secret))
+        finally:
+            for one in more:
+                remove(admin, one)
+        assert set(vpas(admin, ns)) == {"cruise-deployment-web"}
+    assert [one["verdict"] for one in said["outcomes"]] == ["refused"]
+    assert (said["published"], said["notices"]) == (1, {"sent": 1, "dropped": 0})
+    [message] = posted
+    assert ns in message
+    assert "not on a Friday" in message

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
+from cruise.domain.notices import Told
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, Amounts
 from cruise.interfaces.once.table import once_table
@@ -97,3 +98,15 @@ async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
     assert "stays: no node is large enough" in text
     none = shown(lambda console: once_table(done, Mode.FULL, False, console, PackingPass(NOW, 1, why="no order")), 140)
     assert "Packing: 1 pod found no node; no order." in none
+
+
+async def test_what_others_were_shown_is_a_line_only_where_there_was_something():
+    done = await passed(["web-1"])
+
+    def text(told: Told) -> str:
+        return shown(lambda console: once_table(done, Mode.RESIZE, False, console, told=told), 100)
+
+    assert "Shown to others: 1 VerticalPodAutoscaler written; 2 notices sent, 1 not (see the log)." in text(
+        Told(1, 2, 1)
+    )
+    assert "Shown to others" not in text(Told())
