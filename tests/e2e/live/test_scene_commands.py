@@ -1,15 +1,9 @@
 """Commands that people run on a real cluster: scan and explain, with no more than the rights to read."""
 
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from urllib.parse import urlsplit
-
 import pytest
 
 from tests.controlplane.api import PATCH_TYPES
-from tests.controlplane.manifests import container, pod
+from tests.e2e.live.behind_the_api_server import on_address, own_address, serve_by_service
 from tests.e2e.live.measured import Measured, measure, refused
 from tests.e2e.live.stage import Stage
 
@@ -53,83 +47,10 @@ def test_an_exported_patch_gives_a_template_exactly_what_was_decided(measured: M
     assert stage.writes() == []
 
 
-@contextmanager
-def on_address(address: str, target: str) -> Iterator[int]:
-    """Hand connections to `address` on to a server on loopback, which an API server refuses to speak to."""
-    place = urlsplit(target)
-    with socket.create_server((address, 0)) as listener:
-        listener.settimeout(0.1)
-        stop = threading.Event()
-
-        def hand_on(one: socket.socket, other: socket.socket) -> None:
-            with suppress(OSError):
-                while piece := one.recv(1 << 16):
-                    other.sendall(piece)
-                other.shutdown(socket.SHUT_WR)
-
-        def accept() -> None:
-            while not stop.is_set():
-                with suppress(TimeoutError):
-                    client, _ = listener.accept()
-                    client.settimeout(None)
-                    server = socket.create_connection((place.hostname, place.port))
-                    for pair in ((client, server), (server, client)):
-                        threading.Thread(target=hand_on, args=pair, daemon=True).start()
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            stop.set()
-            thread.join()
-
-
-def own_address() -> str:
-    """This machine's address, as others see it; skips where it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
-        # Nothing is sent.
-        probe.connect(("198.51.100.1", 9))
-        found = str(probe.getsockname()[0])
-        if not found.startswith("127."):
-            return found
-    pytest.skip("this machine has no address but loopback, which API servers hand no requests on to")
-
-
-def serve_by_service(stage: Stage, port: int, address: str) -> None:
-    """A Service as the usual chart makes it, and a pod that it leads to: API servers speak to no other address."""
-    labels = {"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/component": "server"}
-    name = {"namespace": stage.namespace, "name": "prometheus-server"}
-    stage.create(
-        pod(stage.namespace, "prometheus-server", container(), nodeSelector={"kubernetes.io/hostname": "none"})
-    )
-    status = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
-    stage.admin.patch("pods", stage.namespace, "prometheus-server", status, subresource="status")
-    stage.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {**name, "labels": labels},
-            "spec": {"ports": [{"name": "http", "port": 80, "targetPort": port}]},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Endpoints",
-            "metadata": {**name, "labels": labels},
-            "subsets": [
-                {
-                    "addresses": [{"ip": address, "targetRef": {"kind": "Pod", **name}}],
-                    "ports": [{"name": "http", "port": port}],
-                }
-            ],
-        },
-    )
-
-
 def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own_stage: Measured):
     address, stage = own_address(), own_stage.stage
     with on_address(address, own_stage.prometheus) as port:
-        serve_by_service(stage, port, address)
+        serve_by_service(stage.admin, stage.namespace, port, address)
         found = {"prometheus_url": "", "kubeconfig": str(stage.plane.kubeconfig())}
         said = refused(own_stage.command("scan", **found))
         report = own_stage.command(

@@ -1,7 +1,6 @@
 """A cluster without Prometheus: kubelets that ask the API server who calls, and tell what the scene's pods use."""
 
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from copy import deepcopy
@@ -23,6 +22,7 @@ from tests.client_certificates import ClientAuthority
 from tests.controlplane.api import until
 from tests.controlplane.kubelet_endpoint import kubelet_endpoint
 from tests.deploy.installing import SERVE, documents, may, remove
+from tests.e2e.live.behind_the_api_server import own_address
 from tests.e2e.live.manifests import app
 from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage
@@ -77,17 +77,6 @@ def endpoint(stage: Stage, tmp_path: Path) -> Iterator[Kubelets]:
     """Two nodes at addresses of their own."""
     with kubelets_at(stage, tmp_path, "127.0.7.1", "127.0.7.2") as kubelets:
         yield kubelets
-
-
-def own_address() -> str:
-    """This machine's address on a network: the API server goes to no loopback address of a node."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nowhere:
-        try:
-            # Nothing is sent: it only looks up the way.
-            nowhere.connect(("203.0.113.1", 9))
-        except OSError:
-            pytest.skip("this machine has no address but loopback ones")
-        return str(nowhere.getsockname()[0])
 
 
 async def test_cruise_reads_kubelets_with_no_more_than_the_right_to_their_metrics(stage: Stage, endpoint: Kubelets):
