@@ -11,7 +11,7 @@ TRACES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real test-core test test-long check bench backtest-docs docs docs-reference docs-pictures format lock sbom audit image image-lock manifests clean
+.PHONY: help install install-dev demo demo-real five-minutes test-core test test-long check bench backtest-docs docs docs-reference docs-pictures format lock sbom audit image image-lock manifests clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ demo: ## the whole controller on an embedded cluster; DEMO_SECONDS=60 ends it by
 demo-real: install-dev ## the same on a real Kubernetes control plane, to look at with kubectl; needs Go
 	@tests/setup/10-prometheus.sh
 	@$(BIN)/python -m tests.demo_real
+
+five-minutes: install-dev ## the quick start on a fresh clone and a real control plane, timed step by step; needs Go
+	@tests/setup/10-prometheus.sh
+	@tests/setup/20-control-plane.sh
+	@tests/setup/40-helm.sh
+	@$(BIN)/python -m tests.five_minutes $(ARGS)
 
 test-core: install-dev ## the tests that need no server, in two minutes; ARGS="tests/domain -x" narrows
 	@tests/setup/30-kernels.sh

@@ -292,6 +292,9 @@ class Controller:
             pause = interval if self.activity.unread else min(interval, _PAUSE_BETWEEN_FILLS)
             await asyncio.sleep(pause.total_seconds())
             await jobs.turn("statistics", self.refresh_statistics)
+        if self._policy.mode < Mode.RESIZE:
+            # Nothing is written, so who looks for the first time need not wait until a pass's usual turn.
+            await jobs.turn("node pass", self.rightsize)
         jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
         # Half an interval later, so that a pass sees statistics that are young and whole.
         jobs.every(interval, "node pass", self.rightsize, delay=interval / 2)

@@ -131,8 +131,8 @@ def test_without_evictions_the_mode_resize_still_rightsizes() -> None:
     assert run.cluster.tally.evictions == 0
 
 
-def idle(store: MemoryStore, source: UsageSource, **more: Any) -> Controller:
-    policy = Policy(mode=Mode.RESIZE, pass_interval=timedelta(milliseconds=200))
+def idle(store: MemoryStore, source: UsageSource, policy: Policy | None = None, **more: Any) -> Controller:
+    policy = policy or Policy(mode=Mode.RESIZE, pass_interval=timedelta(milliseconds=200))
     cluster, _ = demo_cluster(START)
     return Controller(cluster, source, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), **more)
 
@@ -182,6 +182,16 @@ async def test_no_node_is_looked_at_before_there_are_statistics() -> None:
     await until(lambda: controller.activity.node_pass is not None)
     assert controller.activity.filled
     assert controller.activity.refreshed_at is not None
+    stop.set()
+    await running
+
+
+async def test_where_nothing_is_written_the_first_look_does_not_wait_for_its_turn() -> None:
+    _, usage = demo_cluster(START)
+    controller = idle(MemoryStore(), usage, Policy(mode=Mode.OBSERVE, pass_interval=timedelta(hours=10)))
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(controller.run(stop))
+    await until(lambda: controller.activity.node_pass is not None)
     stop.set()
     await running
 
