@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -134,15 +135,22 @@ def future_shuffled(recording: Recording, until: int) -> Recording:
     return replace(recording, cpu_millicores=changed[0], memory_bytes=changed[1])
 
 
-def answers_under_two_futures(name: str, until: int) -> tuple[list[Asked], list[Asked]]:
+def answers_to(name: str, recording: Recording) -> list[Asked]:
     options = ReplayOptions(node=Resources(4000, 3000 * MEBIBYTE))
-    recording = made_up()
-    answers = []
-    for one in (recording, future_shuffled(recording, until)):
-        journal = Journal(POLICIES[name](one, options))
-        replay(one, journal, options)
-        answers.append([asked for asked in journal.asked if asked.at <= until])
-    return answers[0], answers[1]
+    journal = Journal(POLICIES[name](recording, options))
+    replay(recording, journal, options)
+    return journal.asked
+
+
+@cache
+def answers_to_one_future(name: str) -> list[Asked]:
+    return answers_to(name, made_up())
+
+
+def answers_under_two_futures(name: str, until: int) -> tuple[list[Asked], list[Asked]]:
+    answers = answers_to_one_future(name), answers_to(name, future_shuffled(made_up(), until))
+    one, other = ([asked for asked in asked_in_all if asked.at <= until] for asked_in_all in answers)
+    return one, other
 
 
 @pytest.mark.parametrize("until_hours", [5, 10])
