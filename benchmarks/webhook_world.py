@@ -48,13 +48,19 @@ def make_reviews(count: int = WORKLOADS) -> list[bytes]:
     return reviews
 
 
-def make_kinds(count: int, workloads: int) -> list[bytes]:
-    """Reviews of so many kinds of pods, each of them a revision of its own of one of the first workloads."""
+def make_kinds(count: int, workloads: int, *, resized: bool = False) -> list[bytes]:
+    """Reviews of so many kinds of pods, each of them a revision of its own of one of the first workloads.
+
+    Revisions differ in a label, and where they are `resized` in a request as well.
+    """
     generator = random.Random(2)
     reviews = []
     for index in range(count):
         review = _review(index % workloads, generator)
         review["request"]["object"]["metadata"]["labels"]["revision"] = str(index)
+        if resized:
+            requests = review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]
+            requests["memory"] = f"{(512 << 10) + index}Ki"
         reviews.append(_encoded(review))
     return reviews
 
