@@ -22,37 +22,54 @@ _LOOK = 10
 _DEPTHS = (1, 2, 3)
 # What fits nowhere may take this share of what is left, so that time remains for all priorities.
 _SHARE = 0.5
-# Largest first comes first; a second search, smallest first, gets what is left.
-_FIRST_SHARE = 0.6
+# Largest first comes first; of what is left smallest first and largest first take turns until both gain nothing.
+_FIRST_SHARE, _PATIENCE = 0.5, 2
 # So far below a pod's rank that this excludes none.
 _ANY_RANK = -(1 << 30)
 
 
 def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
-    """Pack by chains of ejections from what runs now, no worse than that or `start`; memory grows with pods alone."""
+    """Pack by chains of ejections, no worse than what runs now or `start`; memory grows with pods alone.
+
+    First from what runs now, then again and again from the best so far, as long as that gains something: what is
+    preempted for a higher priority early finds a place once others have moved.
+    """
+    packing = packing_of(problem, start, counted_bound(problem))
     with meter.part(_FIRST_SHARE) as part:
-        search = _Ejections(problem, start, part, report, smallest_first=False)
-        search.run()
-    if not (search.packing.pod_node < 0).any() or meter.over():
-        return search.packing
-    # Where not all have room, the small ones leave more of it to others.
-    again = _Ejections(problem, search.packing.pod_node, meter, report, smallest_first=True)
-    again.run()
-    return again.packing
+        search = _Ejections(problem, problem.pod_node, packing, part, report, smallest_first=False)
+        packing = search.run()
+    vain, smallest_first = 0, True
+    while vain < _PATIENCE and not meter.over() and not _holds_all(problem, packing):
+        # Where not all have room, the small ones leave more of it to others.
+        again = _Ejections(problem, packing.pod_node, packing, meter, report, smallest_first=smallest_first).run()
+        vain = 0 if again is not packing else vain + 1
+        packing, smallest_first = again, not smallest_first
+    return packing
+
+
+def _holds_all(problem: Problem, packing: Packing) -> bool:
+    """Tell whether every pod has a place, and of those that run none has another one."""
+    return bool((packing.pod_node >= 0).all()) and packing.after.key(problem.objective) == packing.bound
 
 
 class _Ejections:
     """The board of the search, the best packing so far, and what is left of the budget."""
 
     def __init__(
-        self, problem: Problem, start: IntArray, meter: Meter, report: Report, *, smallest_first: bool
+        self,
+        problem: Problem,
+        begin: IntArray,
+        packing: Packing,
+        meter: Meter,
+        report: Report,
+        *,
+        smallest_first: bool,
     ) -> None:
         self.problem, self.meter, self.report, self.smallest_first = problem, meter, report, smallest_first
-        self.state: ClusterState = state_of(problem, rules_by_class(problem), problem.pod_node)
-        self.bound = counted_bound(problem)
-        self.packing = packing_of(problem, start, self.bound)
+        self.state: ClusterState = state_of(problem, rules_by_class(problem), begin)
+        self.bound, self.packing = packing.bound, packing
 
-    def run(self) -> None:
+    def run(self) -> Packing:
         """Place what can be placed, one priority after the other, then bring home what was moved without need."""
         priorities = np.unique(self.problem.priorities)[::-1]
         if self.problem.objective is Objective.OPERATOR:
@@ -70,6 +87,7 @@ class _Ejections:
                 self.preempt(priority)
                 self.place(np.array([priority]), 0)
         self.bring_home()
+        return self.packing
 
     def place(self, priorities: IntArray, below: int) -> None:
         """Place what can be placed of these priorities, by deeper and deeper ejections of what is so far below."""

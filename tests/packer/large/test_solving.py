@@ -12,6 +12,7 @@ from cruise.packer.answer import Packing, figures_of
 from cruise.packer.budget import Meter
 from cruise.packer.faults import find_faults
 from cruise.packer.large.solving import solve_large
+from cruise.packer.pack import quick_packing
 from cruise.packer.problem import Objective
 from tests.packer.drawn_problems import draw_problem, problems
 from tests.packer.problems import WITHOUT_FLEET
@@ -45,6 +46,16 @@ def test_a_nearly_full_cluster_takes_all_that_wait(objective, seed):
     problem = draw_crowd(Crowd(30), seed, objective)
     assert (problem.pod_node < 0).any()
     packing = solved(problem)
+    assert (packing.pod_node >= 0).all()
+
+
+@pytest.mark.parametrize(("nodes", "seed"), [(60, 1), (100, 2)])
+def test_what_gave_way_to_higher_priorities_finds_a_place_where_all_have_room(nodes, seed):
+    problem = draw_crowd(Crowd(nodes, priorities=4), seed, Objective.PAPER)
+    problem = replace(problem, preemptible=problem.movable)
+    quick = quick_packing(problem).pod_node
+    assert (quick < 0).any()
+    packing = solve_large(problem, quick, Meter(math.inf, 5e8), lambda _: None)
     assert (packing.pod_node >= 0).all()
 
 
