@@ -4,12 +4,14 @@ import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from cruise import __version__
 from cruise.cli.terminal import silence_logs
 from cruise.errors import BadInput, Unavailable
 
 _CONNECT_SECONDS = 15
+_SCHEMES = ("tcp", "tls", "ws", "wss")
 
 
 @contextmanager
@@ -19,13 +21,13 @@ def dask_cluster(address: str) -> Iterator[Executor]:
     Raises BadInput without the library, and where a worker has another version of cruise; Unavailable where nothing
     answers, and where the cluster gives a task up.
     """
+    _check_address(address)
     try:
         from distributed import Client
         from distributed.scheduler import KilledWorker
     except ImportError as error:
         raise BadInput(f'--scheduler needs the library of Dask ({error}): pip install "cruise[dask]"') from error
-    # What goes wrong is said once, here.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    _quieten("distributed")
     try:
         client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -48,6 +50,24 @@ def begin() -> str:
     """Prepare a worker, and return its version of cruise."""
     silence_logs()
     return __version__
+
+
+def _check_address(address: str) -> None:
+    try:
+        parts = urlsplit(address)
+        known = parts.scheme in _SCHEMES and parts.hostname and parts.port
+    except ValueError:
+        known = None
+    if not known:
+        raise BadInput(f'--scheduler: "{address}" is no address of a Dask scheduler; write e.g. tcp://scheduler:8786')
+
+
+def _quieten(library: str) -> None:
+    """Keep what a library logs off standard error: what goes wrong is said once, here."""
+    for name in (library, *logging.root.manager.loggerDict):
+        if name == library or name.startswith(f"{library}."):
+            # Each has a level of its own.
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _check_workers(address: str, versions: Mapping[str, str]) -> None:

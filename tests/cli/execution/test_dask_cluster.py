@@ -95,3 +95,9 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(dask_cluster, "_CONNECT_SECONDS", 0.5)
     with pytest.raises(Unavailable, match=r"no Dask scheduler answers at tcp://127.0.0.1:1"):
         replay_on(wanted(Shared(tmp_path)), "tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://scheduler:8786", "tcp://scheduler", "tcp://scheduler:port"])
+def test_what_is_no_address_is_told_before_anything_is_tried(address, tmp_path):
+    with pytest.raises(BadInput, match=r"is no address of a Dask scheduler; write e\.g\. tcp://scheduler:8786"):
+        replay_on(wanted(Shared(tmp_path)), address)
