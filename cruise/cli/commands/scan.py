@@ -51,8 +51,8 @@ def scan(
 
     The cluster is the one that kubectl speaks to (or kubeconfig names), read
     by lists alone; its Prometheus is found by the labels of its Service. Without
-    one the kubelets are read twice, a minute apart, which is a glimpse. From files
-    nothing is contacted.
+    one the kubelets are read twice, a minute apart, which is a glimpse. With
+    files nothing is contacted.
 
     Examples:
       cruise scan
