@@ -1,5 +1,6 @@
 """Releases of the chart by real Helm on a real API server: up, down, back and away."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ from tests.deploy.installing import (
 from tests.deploy.rendering import objects
 from tests.deploy.test_permissions import of
 from tests.helm.binary import helm
+from tests.registry.serving import registry
 
 pytestmark = pytest.mark.server
 CONFIGURATION = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -191,6 +193,26 @@ def test_what_kubectl_has_installed_is_taken_over(cluster: Cluster):
             remove(cluster.admin, one)
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("away")
+def test_the_chart_is_pushed_to_a_registry_and_installed_from_there(cluster: Cluster, tmp_path: Path):
+    try:
+        with registry(tmp_path) as address:
+            cluster.helm("package", str(CHART), "--destination", str(tmp_path))
+            [packed] = tmp_path.glob("cruise-*.tgz")
+            cluster.helm("push", str(packed), f"oci://{address}/charts", "--plain-http")
+            packed.unlink()
+            chart = f"oci://{address}/charts/cruise"
+            cluster.helm("install", "cruise", chart, "--plain-http", "--create-namespace")
+            cluster.holds("observe")
+            cluster.helm(
+                "upgrade", "cruise", chart, "--plain-http", "--reset-then-reuse-values", "--set", "mode=resize"
+            )
+            cluster.holds("resize")
+    except NotAvailable as missing:
+        pytest.skip(f"no registry on this machine: {missing}")
+
+
 MUCH = """
 mode: full
 size: 150k
@@ -246,6 +268,42 @@ def test_the_api_server_takes_all_that_values_can_say(cluster: Cluster, tmp_path
             strictly(cluster.admin, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
             templates += 1
     assert templates == 5
+
+
+OPTIONS: tuple[dict[str, str], ...] = (
+    {},
+    {"kubelets.enabled": "true"},
+    {"kubelets.enabled": "true", "kubelets.access": "node-proxy"},
+    {"kubelets.crossCheck": "true"},
+    {"webhook.certificates": "cert-manager"},
+    {"publishVpas": "initial"},
+    {"database.url": "postgresql://cruise:x@db/cruise"},
+    {"database.existingSecret": "mine"},
+    {"database.existingSecret": "mine", "migrate.enabled": "false"},
+    {"postgres.enabled": "true", "postgres.keepVolume": "true"},
+    {"policies.enabled": "false", "flowControl.enabled": "false", "networkPolicy.enabled": "false"},
+    {"rbac.create": "false"},
+    {"serviceMonitor.enabled": "true", "prometheusRule.enabled": "true", "grafanaDashboards.enabled": "true"},
+    {"notifications.existingSecret": "hooks"},
+    {"serve.existingClaim": "data", "size": "3k"},
+)
+# Of operators that are not there.
+FOREIGN = ("monitoring.coreos.com/", "cert-manager.io/")
+
+
+def test_the_api_server_takes_each_mode_with_each_option(cluster: Cluster):
+    known: set[str] = set()
+    for mode in MODES:
+        for option in OPTIONS:
+            for one in objects({"mode": mode, **option, "forKubectl": "true"}):
+                text = json.dumps(one, sort_keys=True)
+                if text in known or one["apiVersion"].startswith(FOREIGN):
+                    continue
+                if one["kind"] == "Namespace":
+                    cluster.admin.apply(one)
+                strictly(cluster.admin, one)
+                known.add(text)
+    assert len(known) > 60
 
 
 def strictly(admin: Api, one: Json) -> None:
