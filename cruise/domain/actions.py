@@ -187,13 +187,31 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One action as it ended: a line of the audit."""
+    """One action as it ended: a line of the audit.
+
+    What ended like that several times in a row is one line: `at` is the last time, `first_at` the first, and `count`
+    how often; `first_at` is None where it was once.
+    """
 
     at: datetime
     action: Action
     verdict: Verdict
     reason: Reason
     detail: str = ""
+    first_at: datetime | None = None
+    count: int = 1
+
+    @property
+    def since(self) -> datetime:
+        """When it ended like that first."""
+        return self.at if self.first_at is None else self.first_at
+
+    @property
+    def line(self) -> tuple[object, ...]:
+        """What tells one line of the audit from another as the action goes on ending like that."""
+        action = self.action
+        whose = action.uid if isinstance(action, ResizePod | EvictPod) else action.node
+        return type(action), whose, self.verdict, self.reason, self.since
 
 
 @dataclass(frozen=True, slots=True)

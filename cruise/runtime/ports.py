@@ -146,7 +146,10 @@ class Store(Protocol):
         """Return the kills finished since a time, oldest first: all, or those of a namespace's workload."""
 
     async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        """Append to the audit."""
+        """Append to the audit; an outcome that goes on (`count` above 1) takes the place of its line, if it has one.
+
+        Its line is of the same pod (its uid) or node, kind of action, verdict and reason, and of the same first time.
+        """
 
     async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
         """Return the newest audit lines since a time, newest first."""

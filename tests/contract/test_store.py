@@ -473,6 +473,32 @@ def eviction(number: int, verdict: Verdict = Verdict.DONE) -> Outcome:
     return Outcome(NOW + timedelta(minutes=number), action, verdict, Reason.DOES_NOT_FIT)
 
 
+def going_on(action: Action, minutes: int, count: int, reason: Reason = Reason.BUDGET_HOUR) -> Outcome:
+    first = NOW if count > 1 else None
+    return Outcome(NOW + timedelta(minutes=minutes), action, Verdict.HELD, reason, first_at=first, count=count)
+
+
+@pytest.mark.parametrize("action", [eviction(1).action, TaintNode("n1", Reason.OVERLOADED)])
+async def test_an_outcome_that_goes_on_takes_the_place_of_its_line(store, action):
+    other = going_on(action, 0, 1, Reason.BUDGET_NODE)
+    await store.record_outcomes([going_on(action, 0, 1), other])
+    await store.record_outcomes([going_on(action, 60, 13)])
+    await store.record_outcomes([going_on(action, 120, 25)])
+    assert list(await store.outcomes(NOW)) == [going_on(action, 120, 25), other]
+    assert list(await store.outcomes(NOW + timedelta(minutes=90))) == [going_on(action, 120, 25)]
+
+
+async def test_an_outcome_that_begins_and_goes_on_in_one_batch_is_one_line(store):
+    action = eviction(1).action
+    await store.record_outcomes([going_on(action, 0, 1), going_on(action, 60, 13), going_on(action, 120, 25)])
+    assert list(await store.outcomes_of_pod("shop", "web-1", NOW)) == [going_on(action, 120, 25)]
+
+
+async def test_an_outcome_whose_line_is_gone_is_a_line_again(store):
+    await store.record_outcomes([going_on(eviction(1).action, 60, 13)])
+    assert list(await store.outcomes(NOW)) == [going_on(eviction(1).action, 60, 13)]
+
+
 async def test_outcomes_are_limited_to_the_newest(store):
     lines = [eviction(number) for number in range(5)]
     await store.record_outcomes(lines)

@@ -15,11 +15,44 @@ from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, Verdict
 _COLUMNS = [name for name in outcome.c.keys() if name != "id"]
 
 
+# Lines that go on, by the place of each among those given; the index of a pod's lines, or of a node's, finds them.
+_GO_ON = """
+UPDATE outcome SET at = going.at, first_at = going.first_at, times = going.times
+FROM unnest($1::int[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::text[],
+            $8::text[], $9::text[], $10::text[], $11::text[])
+  AS going (place, at, first_at, times, kind, verdict, reason, namespace, pod, pod_uid, node)
+WHERE {whose} AND outcome.at BETWEEN going.first_at AND going.at AND outcome.kind = going.kind
+  AND outcome.verdict = going.verdict AND outcome.reason = going.reason
+  AND coalesce(outcome.first_at, outcome.at) = going.first_at
+RETURNING going.place
+"""
+_GO_ON_OF_PODS = _GO_ON.format(
+    whose="outcome.namespace = going.namespace AND outcome.pod = going.pod AND outcome.pod_uid = going.pod_uid"
+)
+_GO_ON_OF_NODES = _GO_ON.format(whose="outcome.pod IS NULL AND going.pod IS NULL AND outcome.node = going.node")
+
+
 async def append(connection: AsyncConnection, outcomes: Sequence[Outcome]) -> None:
-    """Append outcomes in their order."""
-    if outcomes:
-        driver = await driver_in_transaction(connection)
-        await driver.copy_records_to_table(outcome.name, columns=_COLUMNS, records=_records(outcomes))
+    """Append outcomes in their order; those that go on take the place of their lines."""
+    if not outcomes:
+        return
+    driver = await driver_in_transaction(connection)
+    last = {line.line: line for line in outcomes if line.count > 1}
+    new = [line for line in outcomes if last.get(line.line, line) is line]
+    if last:
+        going = list(last.values())
+        columns = list(zip(*map(_going, range(len(going)), going), strict=True))
+        found = {row[0] for one in (_GO_ON_OF_PODS, _GO_ON_OF_NODES) for row in await driver.fetch(one, *columns)}
+        known = {going[place].line for place in found}
+        new = [line for line in new if line.line not in known]
+    await driver.copy_records_to_table(outcome.name, columns=_COLUMNS, records=_records(new))
+
+
+def _going(place: int, line: Outcome) -> tuple[object, ...]:
+    action = line.action
+    whose = (action.namespace, action.pod, action.uid) if isinstance(action, ResizePod | EvictPod) else (None,) * 3
+    kind, verdict, reason = kind_of(action), line.verdict.value, line.reason.value
+    return (place, line.at, line.since, line.count, kind, verdict, reason, *whose, action.node)
 
 
 def _records(outcomes: Sequence[Outcome]) -> Iterator[tuple[object, ...]]:
@@ -38,6 +71,8 @@ def _records(outcomes: Sequence[Outcome]) -> Iterator[tuple[object, ...]]:
             action.node,
             str(whose.workload) if whose and whose.workload else None,
             msgspec.json.encode(action_document(action)).decode(),
+            line.first_at,
+            line.count,
         )
 
 
@@ -69,6 +104,8 @@ def _outcome(row: Row[tuple[object, ...]]) -> Outcome:
         verdict=Verdict(row.verdict),
         reason=Reason(row.reason),
         detail=row.detail,
+        first_at=row.first_at,
+        count=row.times,
     )
 
 

@@ -149,7 +149,8 @@ oom_record = Table(
     Column("oom_memory_bytes", BigInteger, nullable=False),
 )
 
-# The audit. `action` is the whole action as JSON; the columns beside it are for queries by hand.
+# The audit. `action` is the whole action as JSON; the columns beside it are for queries by hand. `at` is when it ended
+# like that last, `first_at` when first, null where it did once.
 outcome = Table(
     "outcome",
     metadata,
@@ -165,6 +166,8 @@ outcome = Table(
     Column("node", Text),
     Column("workload", Text),
     Column("action", JSONB, nullable=False),
+    Column("first_at", DateTime(timezone=True)),
+    Column("times", Integer, nullable=False),
 )
 
 # What people did to cruise itself, each line there before the change.

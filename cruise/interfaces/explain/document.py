@@ -161,6 +161,8 @@ def _past(past: Past | None) -> object:
         "outcomes": [
             {
                 "at": shape(outcome.at),
+                "firstAt": shape(outcome.since),
+                "count": outcome.count,
                 "action": type(outcome.action).__name__,
                 "why": outcome.action.reason.value,
                 "verdict": outcome.verdict.value,

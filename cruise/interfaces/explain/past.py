@@ -26,6 +26,8 @@ def past_text(past: Past, now: datetime) -> Iterator[RenderableType]:
         for outcome in past.outcomes[:_MOST_OUTCOMES]:
             action = "evict" if isinstance(outcome.action, EvictPod) else "resize"
             why = in_words(outcome.reason, outcome.detail)
+            if outcome.count > 1:
+                why = f"{why} ({outcome.count:,} times, first {age_text(now, outcome.since)})"
             rows.add_row(f"  {age_text(now, outcome.at)}", action, outcome.verdict.value, why)
         yield rows
     if past.kills:

@@ -157,9 +157,15 @@ class NodePage:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeLine:
-    """One line of the audit: `why` is what the action was for, `reason` what decided how it ended."""
+    """One line of the audit: `why` is what the action was for, `reason` what decided how it ended.
+
+    What ended like that `count` times did so first at `first_at` and last at `at`, as far as is known: what goes on is
+    brought up to date once an hour.
+    """
 
     at: datetime
+    first_at: datetime
+    count: int
     action: str
     namespace: str | None
     pod: str | None
@@ -322,6 +328,8 @@ def _line(outcome: Outcome) -> OutcomeLine:
     of_pod = action if isinstance(action, ResizePod | EvictPod) else None
     return OutcomeLine(
         at=outcome.at,
+        first_at=outcome.since,
+        count=outcome.count,
         action=action_name(outcome),
         namespace=of_pod.namespace if of_pod is not None else None,
         pod=of_pod.pod if of_pod is not None else None,

@@ -1,15 +1,29 @@
-"""The audit as writers fill it: lines in order, repetitions left out, kept until the store has them."""
+"""The audit as writers fill it: lines in order, repetitions counted, kept until the store has them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cruise.domain.actions import Action, EvictPod, Outcome, Reason, ResizePod, Verdict
 from cruise.runtime.ports import Store
 
-# A hold or a refusal that goes on is repeated after this time.
-_REPEATED_AFTER = timedelta(hours=1)
+# A line of what goes on is brought up to date after this time, and what has not come again for as long has ended.
+_TOLD_AFTER = timedelta(hours=1)
 _MANY = 10_000
+_Ending = tuple[Verdict, Reason]
+
+
+@dataclass(slots=True)
+class _Going:
+    """What goes on: its line as it is now, and as of when it was last told."""
+
+    line: Outcome
+    told_at: datetime
+
+    @property
+    def is_untold(self) -> bool:
+        return self.line.at > self.told_at
 
 
 class AuditQueue:
@@ -18,22 +32,29 @@ class AuditQueue:
     def __init__(self) -> None:
         self._recording = asyncio.Lock()
         self._unrecorded: list[Outcome] = []
-        self._last: dict[tuple[type[Action], str], tuple[Verdict, Reason, datetime]] = {}
+        self._going: dict[tuple[type[Action], str], dict[_Ending, _Going]] = {}
         self._most_kept = _MANY
 
     def note(self, outcome: Outcome) -> None:
-        """Add an outcome, unless it repeats the last hold or refusal of the same kind for its pod or node."""
+        """Add an outcome; what was not done, and was not done last time for the same reason, counts on its line."""
         key = (type(outcome.action), _subject(outcome.action))
-        if outcome.verdict in (Verdict.HELD, Verdict.REFUSED):
-            before = self._last.get(key)
-            self._last[key] = (outcome.verdict, outcome.reason, outcome.at)
-            self._forget_old(outcome.at)
-            if before is not None and before[:2] == (outcome.verdict, outcome.reason):
-                if outcome.at - before[2] <= _REPEATED_AFTER:
-                    return
-        else:
-            self._last.pop(key, None)
-        self._unrecorded.append(outcome)
+        if outcome.verdict in (Verdict.DONE, Verdict.OBSERVED):
+            self._tell(self._going.pop(key, {}).values())
+            self._unrecorded.append(outcome)
+            return
+        self._forget_old(outcome.at)
+        endings = self._going.setdefault(key, {})
+        ending = (outcome.verdict, outcome.reason)
+        before = endings.get(ending)
+        if before is None or outcome.at - before.line.at > _TOLD_AFTER:
+            self._tell([] if before is None else [before])
+            endings[ending] = _Going(outcome, outcome.at)
+            self._unrecorded.append(outcome)
+            return
+        line = before.line
+        before.line = replace(line, at=outcome.at, first_at=line.since, count=line.count + 1)
+        if outcome.at - before.told_at >= _TOLD_AFTER:
+            self._tell([before])
 
     async def record(self, store: Store) -> None:
         """Write the waiting lines to the store; where it fails they go on waiting."""
@@ -52,10 +73,19 @@ class AuditQueue:
         """The lines that wait for the store."""
         return tuple(self._unrecorded)
 
+    def _tell(self, some: Iterable[_Going]) -> None:
+        for going in some:
+            if going.is_untold:
+                self._unrecorded.append(going.line)
+                going.told_at = going.line.at
+
     def _forget_old(self, now: datetime) -> None:
-        if len(self._last) > self._most_kept:
-            self._last = {key: last for key, last in self._last.items() if now - last[2] <= _REPEATED_AFTER}
-            self._most_kept = max(_MANY, 2 * len(self._last))
+        if len(self._going) <= self._most_kept:
+            return
+        for key, endings in list(self._going.items()):
+            if all(now - going.line.at > _TOLD_AFTER for going in endings.values()):
+                self._tell(self._going.pop(key).values())
+        self._most_kept = max(_MANY, 2 * len(self._going))
 
 
 def _subject(action: Action) -> str:

@@ -128,7 +128,12 @@ class MemoryStore:
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
 
     async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        last = {outcome.line: outcome for outcome in outcomes if outcome.count > 1}
+        if last:
+            self._outcomes = [known for known in self._outcomes if known.line not in last]
         for outcome in outcomes:
+            if last.get(outcome.line, outcome) is not outcome:
+                continue
             insort(self._outcomes, outcome, key=_at)
             if isinstance(outcome.action, EvictPod) and outcome.verdict is Verdict.DONE:
                 insort(self._evictions, outcome, key=_at)

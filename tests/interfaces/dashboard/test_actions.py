@@ -1,9 +1,12 @@
 """The audit as a page."""
 
 import re
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from cruise.domain.actions import Reason, Verdict
 from cruise.domain.callers import Deed, Intervention
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import NOW, Scene, busy_scene
@@ -29,6 +32,15 @@ async def test_what_was_done_is_found_by_words_and_by_how_it_ended(scene):
         none = (await page.get("/actions", params={"verdict": "refused"})).text
         assert "No line is like this" in none and lines(none) == 0
         assert (await page.get("/actions", params={"verdict": "so-so"})).status_code == 422
+
+
+async def test_what_goes_on_says_how_often_and_since_when(scene):
+    held = replace(scene.done.outcomes[0], verdict=Verdict.HELD, reason=Reason.BUDGET_HOUR)
+    await scene.store.record_outcomes([replace(held, first_at=held.at - timedelta(hours=2), count=25)])
+    async with browser(scene) as page:
+        assert "25 times, first 2h ago" in (await page.get("/actions", params={"verdict": "held"})).text
+        [line] = [one for one in (await page.get("/api/v1/outcomes")).json()["items"] if one["verdict"] == "held"]
+    assert (line["count"], line["first_at"] < line["at"]) == (25, True)
 
 
 async def test_who_did_what_to_cruise_stands_below(scene):

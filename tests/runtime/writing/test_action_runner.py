@@ -454,10 +454,13 @@ async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
 
     assert [await one_pass(none, 5 * turn) for turn in range(5)] == [2, 0, 0, 0, 0]
     assert await one_pass(replace(FULL, max_evictions_per_node=0), 25) == 2
-    assert await one_pass(none, 30) == 2
+    # What takes turns goes on within the hour.
+    assert await one_pass(none, 30) == 0
     # After an hour of other things it is worth a line again.
     assert await one_pass(none, 95) == 2
     assert await one_pass(FULL, 100) == 2
+    counts = [(line.reason, line.count) for line in await store.outcomes(START) if line.verdict is Verdict.HELD]
+    assert sorted(counts) == sorted([(Reason.BUDGET_HOUR, 6), (Reason.BUDGET_NODE, 1), (Reason.BUDGET_HOUR, 1)] * 2)
 
 
 # ---- two plans at the same time ----

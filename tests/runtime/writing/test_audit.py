@@ -25,10 +25,55 @@ def test_the_same_again_is_no_news():
         held(grow(), 20, Reason.WAITING_FOR_ROOM, Verdict.REFUSED),
         held(TaintNode("n1", Reason.OVERLOADED), 20),
         held(UntaintNode("n1", Reason.LOAD_FELL), 20),
+        held(grow("c"), 20, verdict=Verdict.FAILED),
+        held(grow("c"), 25, verdict=Verdict.FAILED),
     ]
     for line in lines:
         audit.note(line)
-    assert list(audit.unrecorded) == [line for number, line in enumerate(lines) if number not in (1, 5)]
+    assert list(audit.unrecorded) == [line for number, line in enumerate(lines) if number not in (1, 5, 9)]
+
+
+async def test_a_hold_that_goes_on_is_one_line_brought_up_to_date_by_the_hour():
+    audit, store = AuditQueue(), MemoryStore()
+    told = 0
+    for minutes in range(0, 24 * 60, 5):
+        audit.note(held(grow(), minutes))
+        told += len(audit.unrecorded)
+        await audit.record(store)
+
+    [line] = await store.outcomes(START)
+    assert (line.first_at, line.at, line.count) == (START, START + timedelta(hours=23), 277)
+    assert told == 24
+
+
+async def test_what_ends_a_hold_says_how_often_it_came():
+    audit, store = AuditQueue(), MemoryStore()
+    for minutes in (0, 5, 10):
+        audit.note(held(grow(), minutes))
+    audit.note(held(grow(), 15, Reason.RIGHTSIZED, Verdict.DONE))
+    await audit.record(store)
+
+    done, hold = await store.outcomes(START)
+    assert done.verdict is Verdict.DONE
+    assert (hold.first_at, hold.at, hold.count) == (START, START + timedelta(minutes=10), 3)
+
+
+async def test_holds_that_take_turns_are_a_line_each():
+    audit, store = AuditQueue(), MemoryStore()
+    for minutes in range(0, 125, 5):
+        audit.note(held(grow(), minutes, Reason.BUDGET_NODE if minutes % 10 else Reason.WAITING_FOR_ROOM))
+    await audit.record(store)
+
+    assert len(await store.outcomes(START)) == 2
+
+
+async def test_a_hold_that_comes_again_after_more_than_an_hour_is_another():
+    audit, store = AuditQueue(), MemoryStore()
+    for minutes in (0, 61):
+        audit.note(held(grow(), minutes))
+    await audit.record(store)
+
+    assert [line.count for line in await store.outcomes(START)] == [1, 1]
 
 
 def test_what_was_done_is_always_news_and_makes_the_next_hold_so():
@@ -44,7 +89,7 @@ def test_what_was_noted_of_pods_that_are_gone_is_forgotten():
     audit = AuditQueue()
     for number in range(25_000):
         audit.note(held(grow(f"pod-{number}"), number // 100))
-    assert len(audit._last) < 21_000
+    assert len(audit._going) < 21_000
 
 
 async def test_lines_that_the_store_does_not_take_wait_in_their_order():

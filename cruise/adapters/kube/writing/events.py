@@ -14,7 +14,7 @@ from cruise.errors import CruiseError, NotFound, Throttled, Unavailable
 log = structlog.get_logger()
 
 _COMPONENT = "cruise"
-_AGAIN_AFTER = timedelta(minutes=10)
+_AGAIN_AFTER = timedelta(hours=1)
 _PER_SECOND, _BURST = 5.0, 50
 _LONGEST_MESSAGE = 1000
 _NO_RIGHT = frozenset({"Forbidden", "Unauthorized"})
@@ -22,9 +22,9 @@ _LONGEST_NAME = 200
 
 
 class PodEvents:
-    """Writes core v1 Events from `host`: the same about a pod once in ten minutes, and not too many in all.
+    """Writes core v1 Events from `host`: the same about a pod once in an hour, and not too many in all.
 
-    What is too much is dropped, not kept for later.
+    An hour is how long an API server keeps an Event by default. What is too much is dropped, not kept for later.
     """
 
     def __init__(self, client: KubeClient, host: str) -> None:

@@ -1,0 +1,126 @@
+"""What cruise writes once it has settled: to the API server at each pass, and into its audit in a day, at 5,000 nodes.
+
+Writes are those of a replay's second day, on as many nodes as it took, in proportion. The audit is that of a hundred
+nodes for a day, with these writes and with a pod in a hundred held at every pass for the same reason.
+"""
+
+import asyncio
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import text
+
+from benchmarks.recordings import DAY, make_recording
+from benchmarks.table import Row, peak_memory_mib
+from cruise.adapters.store import PostgresStore, open_store
+from cruise.adapters.store.connection import Database
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
+from cruise.backtest.policies.policies import POLICIES
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.replay import replay
+from cruise.domain.actions import Action, ContainerTarget, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.cluster import ContainerRole, WorkloadRef
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts
+from cruise.runtime.writing.audit import AuditQueue
+
+NAME = "writes"
+NODES = 5_000
+CONTAINERS = 1_500
+AUDITED_NODES = 100
+PODS_PER_NODE = 30
+PASSES_A_DAY = 288
+_HELD_SHARE = 0.01
+_STEP_SECONDS = 60
+_MEBIBYTE = float(MEBIBYTE)
+_SIZE = "SELECT count(*), pg_total_relation_size('outcome') FROM outcome"
+
+
+def run() -> list[Row]:
+    """Writes a pass, and rows and bytes a day."""
+    resizes, evictions = _a_pass_and_node()
+    rows = [
+        Row(NAME, f"resizes a pass at {NODES:,} nodes, second day", resizes * NODES, ""),
+        Row(NAME, "own evictions a pass", evictions * NODES, "", memory_mib=peak_memory_mib()),
+    ]
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        count, size = asyncio.run(_audited(Path(directory), round(resizes * AUDITED_NODES)))
+    scale = NODES / AUDITED_NODES
+    rows.append(Row(NAME, "audit rows a day", count * scale, ""))
+    rows.append(Row(NAME, "audit and its indexes, a day", size / _MEBIBYTE * scale, "MiB"))
+    return rows
+
+
+def _a_pass_and_node() -> tuple[float, float]:
+    """Return the resizes and the policy's own evictions of the second day, for each pass and node."""
+    whole = make_recording(CONTAINERS, 2, _STEP_SECONDS)
+    two, one = _totals(whole), _totals(_first_day(whole))
+    resizes, evictions, node_passes = (of_two - of_one for of_two, of_one in zip(two, one, strict=True))
+    return resizes / node_passes, evictions / node_passes
+
+
+def _totals(recording: Recording) -> tuple[float, float, float]:
+    """Return how many resizes, own evictions and passes of nodes there were."""
+    options = ReplayOptions(both_judgements=False)
+    score = replay(recording, POLICIES["cruise"](recording, options), options)
+    days = score.container_days
+    return (
+        score.resizes_per_container_day * days,
+        score.own_evictions_per_1000_pod_days / 1000 * days,
+        score.nodes_mean * recording.days * PASSES_A_DAY,
+    )
+
+
+def _first_day(recording: Recording) -> Recording:
+    rows = slice(0, DAY // recording.step_seconds)
+    return Recording(
+        recording.name,
+        recording.containers,
+        recording.start,
+        recording.step_seconds,
+        recording.cpu_millicores[rows],
+        recording.memory_bytes[rows],
+    )
+
+
+async def _audited(data_dir: Path, resizes_a_pass: int) -> tuple[int, int]:
+    """Return the rows of a day's audit, and its bytes."""
+    pods = AUDITED_NODES * PODS_PER_NODE
+    begun = datetime(2026, 1, 5, tzinfo=UTC)
+    async with open_store(None, data_dir, print) as store:
+        await _day(store, begun, pods, resizes_a_pass)
+        database = Database(EmbeddedPostgres(data_dir).dsn)
+        async with database.transaction() as connection:
+            [row] = await connection.execute(text(_SIZE))
+        await database.close()
+    return int(row[0]), int(row[1])
+
+
+async def _day(store: PostgresStore, begun: datetime, pods: int, resizes_a_pass: int) -> None:
+    audit, turn = AuditQueue(), 0
+    held = range(round(pods * _HELD_SHARE))
+    for number in range(PASSES_A_DAY):
+        now = begun + timedelta(minutes=5 * number)
+        for pod in held:
+            audit.note(Outcome(now, _resize(pod), Verdict.HELD, Reason.WAITING_FOR_ROOM))
+        for _ in range(resizes_a_pass):
+            turn = (turn + 1) % (pods - len(held))
+            audit.note(Outcome(now, _resize(len(held) + turn), Verdict.DONE, Reason.RIGHTSIZED))
+        await audit.record(store)
+
+
+def _resize(pod: int) -> Action:
+    requests, limits = Amounts(130 + pod % 7, 512 * MEBIBYTE), Amounts(None, 1024 * MEBIBYTE)
+    name = f"service-{pod % 40:05d}-7d9f8b6c5-{pod:06x}"
+    return ResizePod(
+        f"team-{pod % 20:03d}",
+        name,
+        f"uid-{pod:08d}-0000-4000-8000-000000000000",
+        f"node-{pod // PODS_PER_NODE:04d}",
+        WorkloadRef("Deployment", f"service-{pod % 40:05d}"),
+        (ContainerTarget("app", ContainerRole.MAIN, requests, limits),),
+        NO_RESOURCES,
+        Reason.RIGHTSIZED,
+    )
