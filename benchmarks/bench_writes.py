@@ -1,7 +1,7 @@
 """What cruise writes once it has settled: to the API server at each pass, and into its audit in a day, at 5,000 nodes.
 
 Writes are those of a replay's second day, on as many nodes as it took, in proportion. The audit is that of a hundred
-nodes for a day, with these writes and with a pod in a hundred held at every pass for the same reason.
+nodes for a day, with these writes and with a pod in a hundred held at every pass, by one of two budgets in turn.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ PASSES_A_DAY = 288
 _HELD_SHARE = 0.01
 _STEP_SECONDS = 60
 _MEBIBYTE = float(MEBIBYTE)
-_SIZE = "SELECT count(*), pg_total_relation_size('outcome') FROM outcome"
+_SIZE = "SELECT count(*), count(*) FILTER (WHERE verdict = 'held'), pg_total_relation_size('outcome') FROM outcome"
 
 
 def run() -> list[Row]:
@@ -46,9 +46,10 @@ def run() -> list[Row]:
     ]
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
-        count, size = asyncio.run(_audited(Path(directory), round(resizes * AUDITED_NODES)))
+        count, held, size = asyncio.run(_audited(Path(directory), round(resizes * AUDITED_NODES)))
     scale = NODES / AUDITED_NODES
     rows.append(Row(NAME, "audit rows a day", count * scale, ""))
+    rows.append(Row(NAME, "of them, rows of holds", held * scale, ""))
     rows.append(Row(NAME, "audit and its indexes, a day", size / _MEBIBYTE * scale, "MiB"))
     return rows
 
@@ -85,8 +86,8 @@ def _first_day(recording: Recording) -> Recording:
     )
 
 
-async def _audited(data_dir: Path, resizes_a_pass: int) -> tuple[int, int]:
-    """Return the rows of a day's audit, and its bytes."""
+async def _audited(data_dir: Path, resizes_a_pass: int) -> tuple[int, int, int]:
+    """Return the rows of a day's audit, those of them that are holds, and its bytes."""
     pods = AUDITED_NODES * PODS_PER_NODE
     begun = datetime(2026, 1, 5, tzinfo=UTC)
     async with open_store(None, data_dir, print) as store:
@@ -95,7 +96,7 @@ async def _audited(data_dir: Path, resizes_a_pass: int) -> tuple[int, int]:
         async with database.transaction() as connection:
             [row] = await connection.execute(text(_SIZE))
         await database.close()
-    return int(row[0]), int(row[1])
+    return int(row[0]), int(row[1]), int(row[2])
 
 
 async def _day(store: PostgresStore, begun: datetime, pods: int, resizes_a_pass: int) -> None:
@@ -103,8 +104,9 @@ async def _day(store: PostgresStore, begun: datetime, pods: int, resizes_a_pass:
     held = range(round(pods * _HELD_SHARE))
     for number in range(PASSES_A_DAY):
         now = begun + timedelta(minutes=5 * number)
+        budget = Reason.BUDGET_NODE if number % 2 else Reason.BUDGET_HOUR
         for pod in held:
-            audit.note(Outcome(now, _resize(pod), Verdict.HELD, Reason.WAITING_FOR_ROOM))
+            audit.note(Outcome(now, _resize(pod), Verdict.HELD, budget))
         for _ in range(resizes_a_pass):
             turn = (turn + 1) % (pods - len(held))
             audit.note(Outcome(now, _resize(len(held) + turn), Verdict.DONE, Reason.RIGHTSIZED))
