@@ -150,10 +150,7 @@ class CruisePasses:
         """Decide the fit; nodes are added for what is pending, but none larger than they all are."""
         short = shortages(columns)
         names = [node.name for node in columns.nodes]
-        earlier, self._earlier = (
-            self._earlier,
-            Earlier(frozenset((names[at], one) for at in short for one in short[at])),
-        )
+        earlier, self._earlier = self._earlier, NOTHING_SEEN
         if not short:
             return fit_nodes(columns, {}, short)
         # What is left alone demands CPU as well.
@@ -164,6 +161,7 @@ class CruisePasses:
         places = self._destinations(view, columns)
         around = Circumstances(demand, earlier, exits=None if places is None else places.of_node)
         fit = fit_nodes(columns, crowds_of(columns, eligibility, self._policy.rules, around, short), short)
+        self._earlier = Earlier(frozenset((names[at], one) for at in fit.pressing for one in fit.pressing[at]))
         return replace(fit, promised=places.promised()) if places is not None and fit.evicted else fit
 
     def _destinations(self, view: ClusterView, columns: NodeColumns) -> ReplayedDestinations | None:

@@ -11,6 +11,8 @@ from cruise.domain.resources import ResourceName
 class Earlier:
     """What nodes were short of a pass ago, by node name, and the uids of the pods whose eviction was refused then.
 
+    A node was short of CPU only where its pods contended for it.
+
     Since when, in all passes up to the last: the sum of a node has been `above` its band, by name; a container's base
     has been above its request, `below`, by the pod's uid and the container's name; and when pods were last resized,
     by uid. Where `short`, `above` or `below` is None there was no pass before: it is taken to have seen the same.

@@ -23,7 +23,7 @@ from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.rules import Rules
 
 # Of a node's CPU, what its pods' demand at P75 is above where their peaks contend for it: with the whole of it in this
-# place traces starve half as much again, and evict a fifth more often later on.
+# place traces starve half as much again.
 CONTENDED_SHARE = 0.95
 
 _MANAGED = {
@@ -60,12 +60,13 @@ class Crowd:
     """The pods of a crowded node as the fit compares them, in the order of `NodeColumns.pods_of`.
 
     `why_kept` has for each of them the detail that forbids its eviction, None for a candidate. `terms` are what the
-    evictions are decided by.
+    evictions are decided by; `pressing` is what is to be mended if it lasts.
     """
 
     contenders: Sequence[Contender]
     why_kept: Sequence[str | None]
     terms: Terms = FREELY
+    pressing: frozenset[ResourceName] = frozenset()
 
     @property
     def has_candidates(self) -> bool:
@@ -83,10 +84,10 @@ class Fit:
 
     `fits` has an entry a node for each resource, `stays` an entry a pod; `evicted` has the nodes with evictions, in
     marking order. `grows` tells by resource and node whether requests may rise: by the first design they may not where
-    the pods do not fit. `short` has what a node has too little of before anyone goes, and `unfit` what no eviction that
-    may be would mend, by node; `kept` has why pods stay that might have gone, by pod. `promised` is the room on nodes
-    that replacements are to find there, and `awaited` what each of them needs, by the pod that it replaces: nothing
-    grows into the room, or into the quota that is left for it.
+    the pods do not fit. `short` has what a node has too little of before anyone goes, `pressing` what of it evictions
+    mend if it lasts, and `unfit` what no eviction that may be would mend, by node; `kept` has why pods stay that might
+    have gone, by pod. `promised` is the room on nodes that replacements are to find there, and `awaited` what each of
+    them needs, by the pod that it replaces: nothing grows into the room, or into the quota that is left for it.
     """
 
     fits: Mapping[ResourceName, BoolArray]
@@ -94,6 +95,7 @@ class Fit:
     stays: BoolArray
     evicted: Mapping[int, tuple[Eviction, ...]]
     short: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
+    pressing: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
     unfit: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
     kept: Mapping[int, str] = field(default_factory=dict)
     promised: Mapping[int, Resources] = field(default_factory=dict)
@@ -167,15 +169,16 @@ def _crowd(
             )
         )
     if not rules.careful_evictions:
-        return Crowd(found, why, Terms(each_by_itself=rules.fit_by_resource))
+        return Crowd(found, why, Terms(each_by_itself=rules.fit_by_resource), short)
+    its, pressing = columns.nodes[node], _pressing(columns, node, around, short)
     terms = Terms(
-        mend=_to_mend(columns, node, around, short),
+        mend=frozenset(one for one in pressing if around.earlier.was_short(its.name, one)),
         each_by_itself=rules.fit_by_resource,
         lowest_apart=_lowest_apart(around.apart.get(node, ()), [columns.candidates.pods[at] for at in pods]),
     )
     if around.exits is not None:
         terms = replace(terms, exits=around.exits([columns.candidates.pods[at].pod for at in pods]))
-    return Crowd(found, why, terms)
+    return Crowd(found, why, terms, pressing)
 
 
 def _why_kept(touchable: Touchable, eligibility: Eligibility, earlier: Earlier) -> str | None:
@@ -186,20 +189,16 @@ def _why_kept(touchable: Touchable, eligibility: Eligibility, earlier: Earlier) 
     return kept
 
 
-def _to_mend(
+def _pressing(
     columns: NodeColumns, node: int, around: Circumstances, short: frozenset[ResourceName]
 ) -> frozenset[ResourceName]:
-    """Return what evictions are to mend: memory that was short a pass ago as well, and CPU that is really contended.
+    """Return what evictions mend where it lasts to the next pass: memory that is short, and CPU that is contended.
 
-    CPU needs no second look: its demand is that of ten minutes. The pressure is in it already, since time that
-    containers waited for CPU counts as use.
+    The pressure is in the demand for CPU already, since time that containers waited for it counts as use.
     """
-    its, mended = columns.nodes[node], set()
-    if ResourceName.MEMORY in short and around.earlier.was_short(its.name, ResourceName.MEMORY):
-        mended.add(ResourceName.MEMORY)
-    if ResourceName.CPU in short and around.cpu_demand[node] > CONTENDED_SHARE * its.allocatable.cpu_millicores:
-        mended.add(ResourceName.CPU)
-    return frozenset(mended)
+    most = CONTENDED_SHARE * columns.nodes[node].allocatable.cpu_millicores
+    contended = bool(around.cpu_demand[node] > most)
+    return frozenset(one for one in short if one is not ResourceName.CPU or contended)
 
 
 def _lowest_apart(pods: Sequence[Pod], sized: Sequence[Touchable]) -> dict[ResourceName, int]:
@@ -241,4 +240,5 @@ def fit_nodes(columns: NodeColumns, crowds: Crowds, short: Mapping[int, frozense
                 Eviction(pods[at.index], crowd.contenders[at.index].ranking, at.resource) for at in leaving.marked
             )
             stays[[eviction.index for eviction in evicted[node]]] = False
-    return Fit(fits, grows, stays, evicted, short, unfit, kept)
+    pressing = {node: crowd.pressing for node, crowd in crowds.items() if crowd.pressing}
+    return Fit(fits, grows, stays, evicted, short, pressing, unfit, kept)

@@ -51,7 +51,8 @@ class NodePlan:
 
     `fits` tells whether the surviving pods' bases and the largest headroom fit `available`; of what does not fit they
     share what there is, the bases first, and `reason` is `oversubscribed` where no eviction would mend it, `crowded`
-    where none is due. `short` is what the node was short of before anyone goes. `evict` is in marking order, `resize`
+    where none is due. `short` is what the node was short of before anyone goes, and `pressing` what of it
+    evictions mend if the next pass finds it again. `evict` is in marking order, `resize`
     has the shrinks first, `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those
     of the survivors, `growing` are pods whose memory only grows, towards a limit that does not follow, whatever else is
     done about them; `own_headrooms` is the sum of what each of their containers has by itself, zero where headroom is
@@ -75,6 +76,7 @@ class NodePlan:
     resize: tuple[ResizePod, ...] = ()
     hold: tuple[Hold, ...] = ()
     short: frozenset[ResourceName] = frozenset()
+    pressing: frozenset[ResourceName] = frozenset()
     growing: tuple[Hold, ...] = ()
     above: frozenset[ResourceName] = frozenset()
     below: tuple[tuple[str, str, ResourceName], ...] = ()
@@ -327,4 +329,5 @@ def _plan(
         own_headrooms=Resources(*(_own_headroom(sized.shares[one], node) for one in ResourceName)),
         extras=(tuple(cpu.extras[node].tolist()), tuple(memory.extras[node].tolist())),
         short=sized.fit.short.get(node, frozenset()),
+        pressing=sized.fit.pressing.get(node, frozenset()),
     )

@@ -100,7 +100,7 @@ def seen_by(
         if isinstance(outcome.action, ResizePod) and outcome.verdict is Verdict.DONE:
             written[outcome.action.uid] = now
     return Earlier(
-        short=frozenset((plan.node, one) for plan in plans for one in plan.short),
+        short=frozenset((plan.node, one) for plan in plans for one in plan.pressing),
         refused=frozenset(refused),
         above={(plan.node, one): above.get((plan.node, one), now) for plan in plans for one in plan.above},
         below={key: below.get(key, now) for plan in plans for key in plan.below},

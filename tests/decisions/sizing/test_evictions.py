@@ -376,6 +376,25 @@ def test_memory_marks_for_eviction_at_the_second_look():
     assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
 
 
+def test_cpu_marks_for_eviction_where_it_was_contended_a_pass_ago_as_well():
+    pods = [single("a", 100), single("b", 100)]
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(1100, 1100))]
+    nodes = [make_node(cpu=2000), make_node("n2")]
+    first = plans_of(pods, rows, nodes, earlier=NOTHING_SEEN)["n1"]
+    assert (gone(first), first.reason, first.pressing) == ([], Reason.CROWDED, frozenset({ResourceName.CPU}))
+    seen = Earlier(frozenset({("n1", ResourceName.CPU)}))
+    assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]
+    elsewhere = Earlier(frozenset({("n2", ResourceName.CPU), ("n1", ResourceName.MEMORY)}))
+    assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
+
+
+def test_peaks_alone_are_no_contention_to_remember():
+    pods = [single("a", 100), single("b", 100)]
+    rows = [row for pod in pods for row in rows_of(pod, cpu=(700, 1900))]
+    plan = plans_of(pods, rows, [make_node(cpu=2000)], earlier=NOTHING_SEEN)["n1"]
+    assert (plan.short, plan.pressing) == (frozenset({ResourceName.CPU}), frozenset())
+
+
 def test_what_pods_apart_use_counts_where_cpu_is_contended():
     pods = [single("a", 1000), single("b", 1000)]
     apart = single("apart", 500, annotations={"cruise.io/mode": "off"})
