@@ -1,6 +1,7 @@
 """Run the demo until Ctrl-C, or for DEMO_SECONDS."""
 
 import os
+import secrets
 import signal
 import sys
 import tempfile
@@ -115,9 +116,17 @@ class Demo:
         self._enter(cruise.certifying(common | kept | keeper, self._directory))
         hook = {"kubeconfig": str(plane.kubeconfig(WEBHOOK, token(admin, WEBHOOK)))}
         self._enter(cruise.reviewing(common | kept | hook, self._directory, address))
-        serve = {"kubeconfig": str(plane.kubeconfig(SERVE, token(admin, SERVE))), "prometheus_url": self._prometheus}
+        key = self._directory / "token"
+        key.write_text(secrets.token_urlsafe(32))
+        serve = {
+            "kubeconfig": str(plane.kubeconfig(SERVE, token(admin, SERVE))),
+            "prometheus_url": self._prometheus,
+            "api_token_file": str(key),
+        }
         running = self._enter(cruise.serving(common | serve, self._directory))
         return [
+            f"dashboard:  {running.address}/",
+            f"sign in:    with the token in {key}",
             f"cruise:     {running.address}/metrics, {running.address}/api/v1/status",
             f"prometheus: {self._prometheus}",
             f"logs:       {self._directory}",

@@ -183,6 +183,36 @@ async def test_a_token_opens_the_pages_and_their_forms_and_signing_out_closes_th
         assert all("401" in report or "422" in report for report in visit.reports)
 
 
+async def test_one_workload_is_put_back_from_the_actions_and_stays_so(tmp_path):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    view = await demo()
+    app = served(view, GateRules(StaticToken(file), reads_open=False))
+    async with chromium() as browser, visiting(browser, app) as visit:
+        await signed_in(visit, "actions?verdict=done")
+        revert = visit.page.locator("tr").filter(has=visit.page.locator("details.back")).first
+        workload = await revert.locator("td.name a").get_attribute("href")
+        await revert.get_by_text("Revert…").click()
+        await revert.get_by_role("button", name="Put original sizes back").click()
+        await visit.page.wait_for_url("**/actions")
+        await visit.page.get_by_text("back to its original requests").first.wait_for()
+        assert workload is not None
+        await visit.open(workload.replace("workloads", "policies", 1))
+        assert "mode observe" in await visit.page.locator(".heading").inner_text()
+        await visit.open("policies")
+        assert await visit.page.locator("td", has_text="mode: observe").count() == 1
+        assert await visit.page.get_by_text("There is no history to replay on.").count() == 1
+        assert visit.reports == []
+
+
+async def signed_in(visit: Visit, to: str) -> None:
+    """Sign in on the way to a page."""
+    await visit.open(to)
+    await visit.page.get_by_label("Token").fill(TOKEN)
+    await visit.page.get_by_label("Token").press("Enter")
+    await visit.page.wait_for_url(f"**/{to}")
+
+
 async def test_without_scripts_the_same_is_there():
     app = served(await demo(), GateRules())
     async with chromium() as browser, visiting(browser, app, java_script_enabled=False) as visit:
