@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from cruise.domain.backtest_difference import Figure, FigureDifference
 from cruise.domain.cluster import WorkloadRef
 
 
@@ -27,27 +28,12 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """A replay in figures, as docs/backtest.md defines them; those of memory are None where it was not recorded."""
-
-    cpu_slack: float
-    cpu_starved: float
-    memory_slack: float | None
-    memory_starved: float | None
-    kills: float
-    writes: float
-    evictions: float
-    nodes: float
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """The replays of what holds today and of what is proposed over the same days; `notes` say what is left out."""
+    """What is proposed (`here`) against what holds today, over the same days; `notes` say what is left out."""
 
     days: float
     containers: int
-    today: Figures
-    proposed: Figures
+    figures: Mapping[Figure, FigureDifference]
     notes: tuple[str, ...] = ()
 
 

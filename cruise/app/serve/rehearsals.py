@@ -20,11 +20,12 @@ import structlog
 import cruise
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.annotations import PREFIX, Unreadable
+from cruise.domain.backtest_difference import Figure, FigureDifference
 from cruise.domain.callers import Caller
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides, parse_overrides
 from cruise.domain.policy import Policy
-from cruise.domain.rehearsal import Comparison, Figures, Proposal, Rehearsal, Stage
+from cruise.domain.rehearsal import Comparison, Proposal, Rehearsal, Stage
 from cruise.domain.resources import Resources
 from cruise.errors import BadInput, CruiseError, Throttled
 from cruise.interfaces.http.view import ApiView
@@ -199,10 +200,5 @@ def usual_node(snapshot: Snapshot) -> Resources:
 
 
 def _comparison(found: Mapping[str, Any]) -> Comparison:
-    return Comparison(
-        found["days"],
-        found["containers"],
-        Figures(**found["today"]),
-        Figures(**found["proposed"]),
-        tuple(found["notes"]),
-    )
+    figures = {Figure(name): FigureDifference(**one) for name, one in found["figures"].items()}
+    return Comparison(found["days"], found["containers"], figures, tuple(found["notes"]))

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TextIO
 
 from cruise.app.serve.rehearsals import RehearsalOrder
+from cruise.backtest.difference.difference import difference_of
 from cruise.backtest.fleet.here import Here
 from cruise.backtest.fleet.running import Board, Entry, replay_all, survey_all, work_of
 from cruise.backtest.fleet.sources import ReadSource
 from cruise.backtest.recordings.prometheus import read_recording
 from cruise.backtest.replay.options import ReplayOptions
-from cruise.domain.backtest import PolicyScore
-from cruise.domain.rehearsal import Comparison, Figures
+from cruise.domain.rehearsal import Comparison
 from cruise.errors import CruiseError
 
 _TODAY, _PROPOSED = "today", "proposed"
@@ -67,23 +67,9 @@ def compare(order: RehearsalOrder, show: Callable[[str, float], None]) -> Compar
     found = survey_all(Here(board), [ReadSource(recording)], options, None, board)
     work = work_of(found, entries)
     board.begin(lambda what, done: show("replaying it", 0.5 + done / work / 2))
-    [result] = replay_all(Here(board), found, entries, board, with_time_lines=False)
-    today, proposed = (_figures(result.policies[name]) for name in (_TODAY, _PROPOSED))
-    return Comparison(result.days, result.containers, today, proposed, tuple(notes))
-
-
-def _figures(score: PolicyScore) -> Figures:
-    memory = score.memory
-    return Figures(
-        cpu_slack=score.cpu.relative_slack,
-        cpu_starved=score.cpu.starved_share,
-        memory_slack=None if memory is None else memory.relative_slack,
-        memory_starved=None if memory is None else memory.starved_share,
-        kills=score.oom_per_1000_container_days,
-        writes=score.resizes_per_container_day,
-        evictions=score.evictions_per_1000_pod_days,
-        nodes=score.nodes_mean,
-    )
+    [result] = replay_all(Here(board), found, entries, board, with_time_lines=False, with_cells=True)
+    difference = difference_of(result, _PROPOSED, _TODAY, {}, options.seed)
+    return Comparison(result.days, result.containers, difference.figures, tuple(notes))
 
 
 def _give_way(memory_bytes: int) -> None:

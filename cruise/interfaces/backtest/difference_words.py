@@ -38,8 +38,8 @@ def rows(difference: Difference) -> Iterator[Sequence[str]]:
         judged = difference.bounds.get(figure)
         yield (
             NAMES[figure],
-            _value(figure, found.against),
-            _value(figure, found.here),
+            value_text(figure, found.against),
+            value_text(figure, found.here),
             delta_text(figure, found.delta),
             interval_text(figure, found),
             f"≤ {delta_text(figure, judged.bound)}" if judged is not None else "",
@@ -54,7 +54,7 @@ def rows(difference: Difference) -> Iterator[Sequence[str]]:
 
 def delta_text(figure: Figure, delta: float) -> str:
     """Write a difference with its sign: in percentage points where the figure is a share."""
-    size = _value(figure, abs(delta))
+    size = value_text(figure, abs(delta))
     return size if size == "0" else f"{'+' if delta > 0 else '−'}{size}"
 
 
@@ -63,7 +63,8 @@ def interval_text(figure: Figure, found: FigureDifference) -> str:
     return f"{delta_text(figure, found.low)} … {delta_text(figure, found.high)}"
 
 
-def _value(figure: Figure, value: float) -> str:
+def value_text(figure: Figure, value: float) -> str:
+    """Write a figure: shares in percent."""
     return percent_text(value) if figure in SHARES else rate_text(value)
 
 

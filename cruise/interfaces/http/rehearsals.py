@@ -10,7 +10,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from cruise.domain.callers import Caller
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import settings_of
-from cruise.domain.rehearsal import Figures, Proposal, Rehearsal
+from cruise.domain.rehearsal import Proposal, Rehearsal
 from cruise.errors import UNDECODABLE, BadInput, Unavailable
 from cruise.interfaces.http.overrides import read_settings
 from cruise.interfaces.http.requests import CAMEL, Kind, Name, Namespace, failures, read_body
@@ -24,18 +24,14 @@ _SETTINGS = msgspec.json.Decoder(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
-class FiguresDocument:
-    """One replay: slack and starvation as shares, kills per 1,000 container days, writes per container day."""
+class FigureDocument:
+    """One figure under both, and the change with its 95 % interval, as `cruise backtest --against` states it."""
 
-    __pydantic_config__ = CAMEL
-    cpu_slack: float
-    cpu_starved: float
-    memory_slack: float | None
-    memory_starved: float | None
-    kills: float
-    writes: float
-    evictions: float
-    nodes: float
+    today: float
+    proposed: float
+    change: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +50,7 @@ class RehearsalDocument:
     settings: Mapping[str, str]
     days: float | None
     containers: int | None
-    today: FiguresDocument | None
-    proposed: FiguresDocument | None
+    figures: Mapping[str, FigureDocument]
     notes: list[str]
 
 
@@ -133,20 +128,9 @@ def _document(found: Rehearsal) -> RehearsalDocument:
         settings=found.proposal.settings,
         days=None if compared is None else compared.days,
         containers=None if compared is None else compared.containers,
-        today=None if compared is None else _figures(compared.today),
-        proposed=None if compared is None else _figures(compared.proposed),
+        figures={
+            figure.value: FigureDocument(one.against, one.here, one.delta, one.low, one.high)
+            for figure, one in ({} if compared is None else compared.figures).items()
+        },
         notes=[] if compared is None else list(compared.notes),
-    )
-
-
-def _figures(one: Figures) -> FiguresDocument:
-    return FiguresDocument(
-        one.cpu_slack,
-        one.cpu_starved,
-        one.memory_slack,
-        one.memory_starved,
-        one.kills,
-        one.writes,
-        one.evictions,
-        one.nodes,
     )

@@ -13,6 +13,7 @@ from benchmarks.recordings import make_recording
 from cruise.app.serve.rehearsals import Rehearsals, usual_node
 from cruise.backtest.recordings.prometheus import SETTLE_SECONDS
 from cruise.backtest.recordings.recording import Recording
+from cruise.domain.backtest_difference import Figure
 from cruise.domain.callers import Caller
 from cruise.domain.cluster import Snapshot
 from cruise.domain.rehearsal import Proposal, Rehearsal, Stage
@@ -82,8 +83,9 @@ async def test_an_override_is_replayed_beside_what_is_stored_today(server, recor
     found = last.comparison
     assert found.containers == 4 and 0 < found.days <= 1
     # What is left alone keeps what it requested, which is more than it needs.
-    assert found.proposed.cpu_slack > found.today.cpu_slack
-    assert found.proposed.writes < found.today.writes
+    slack, writes = found.figures[Figure.CPU_SLACK], found.figures[Figure.WRITES]
+    assert slack.here > slack.against and slack.delta == pytest.approx(slack.here - slack.against)
+    assert writes.here < writes.against
     assert not await view.store.overrides()
 
 
@@ -100,9 +102,10 @@ async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(s
         assert "do/delete/rehearsal" in shown and 'hx-trigger="every 2s"' in shown
         await ended(running)
         shown = (await page.get("/policies")).text
-        assert "headroom: shared-max" in shown and "Slack of CPU" in shown and "every 2s" not in shown
+        assert "headroom: shared-max" in shown and "CPU slack %" in shown and "every 2s" not in shown
         document = (await page.get("/api/v1/rehearsal", headers={"Authorization": "Bearer administrator"})).json()
         assert document["stage"] == "done" and document["containers"] == 4
+        assert set(document["figures"]) >= {"cpu-slack", "starved", "kills", "writes"}
 
 
 async def test_it_can_be_cancelled_and_ends_with_serve(server, recording):

@@ -18,7 +18,7 @@ from tests.e2e.browser.test_dashboard import AXE, SERIOUS, Visit, chromium, is_o
 __all__ = ["pytestmark"]
 
 ROOT = Path(__file__).parents[3]
-SIGHTS = [(1280, "light"), (1280, "dark"), (390, "light")]
+SIGHTS = [(1280, "light"), (390, "dark")]
 
 
 @asynccontextmanager
@@ -62,6 +62,7 @@ async def looking(browser: Browser, address: str, **context: object) -> AsyncIte
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 async def test_every_page_of_a_real_cluster_is_quiet_and_its_forms_write_to_it(control_plane: ControlPlane):
     """The shared control plane only tells that there can be one; the demo has its own."""
     async with playing() as (address, token), chromium() as browser:
