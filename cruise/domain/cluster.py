@@ -9,6 +9,8 @@ from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstrai
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Taint
 
+DEFAULT_SCHEDULER = "default-scheduler"
+
 
 class ContainerRole(StrEnum):
     """How a container takes part in its pod's life."""
@@ -87,7 +89,8 @@ class Pod:
     the ordinal of a StatefulSet pod, the node of a DaemonSet pod, empty otherwise.
     `priority_class` is the name of its PriorityClass, empty where it has none.
     `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
-    Never. `ready` is its condition Ready: whether it serves.
+    Never. `ready` is its condition Ready: whether it serves. `scheduler` is the one that is to place it, and
+    `nominated_node` the node on which kube-scheduler keeps room for it, empty for none.
     """
 
     namespace: str
@@ -120,6 +123,8 @@ class Pod:
     constraints: PodConstraints = UNCONSTRAINED
     preempts: bool = True
     priority_class: str = ""
+    scheduler: str = DEFAULT_SCHEDULER
+    nominated_node: str = ""
 
     @property
     def terminal(self) -> bool:

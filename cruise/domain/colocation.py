@@ -60,13 +60,20 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class PodConstraints:
-    """Everything a pod asks beside resources, node selectors and tolerations; `claims` are of its own namespace."""
+    """Everything a pod asks beside resources, node selectors and tolerations; `claims` are of its own namespace.
+
+    Of these the `own_claims` are made with the pod and go with it: of a pod that is `replaced`, anew. `unjudged` is
+    what kube-scheduler minds and cruise cannot, such as `device gpu`.
+    """
 
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     claims: tuple[str, ...] = ()
+    own_claims: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    replaced: bool = False
 
 
 UNCONSTRAINED = PodConstraints()
@@ -79,7 +86,8 @@ class Claim:
     `terms` are where the volume (or, before there is one, its class) may be used, None everywhere. A claim that is
     neither `bound` nor `waits` for its first pod keeps that pod pending. `driver` is the CSI driver whose attach limit
     it counts against, None for none; `volume` tells equal volumes of different claims apart. With `single_pod` no
-    second pod may use it.
+    second pod may use it, with `single_node` none on another node. `anew` is another claim of its class before it has
+    a volume, None where that is not known.
     """
 
     namespace: str
@@ -90,15 +98,21 @@ class Claim:
     driver: str | None = None
     volume: str = ""
     single_pod: bool = False
+    single_node: bool = False
+    anew: "Claim | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What pods' constraints refer to: claims by (namespace, name), attach limits by node, labels by namespace."""
+    """What pods' constraints refer to: claims by (namespace, name), attach limits by node, labels by namespace.
+
+    `unjudged` has the claims of which not enough is known to say where they can be used, with what is missing.
+    """
 
     claims: Mapping[tuple[str, str], Claim] = field(default_factory=dict)
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unjudged: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 NO_SURROUNDINGS = Surroundings()

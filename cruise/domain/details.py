@@ -22,6 +22,8 @@ class Detail(StrEnum):
     LIMIT_RANGE_REFUSES = "limit-range-refuses"
     QUOTA_REFUSES = "quota-refuses"
     VOLUME_UNKNOWN = "volume-unknown"
+    VOLUME_SHARED = "volume-shared"
+    NOT_JUDGED = "not-judged"
     UNMANAGED = "unmanaged"
     JOB = "job"
     REPLICA_NOT_READY = "replica-not-ready"

@@ -1,8 +1,15 @@
 """Where a pod may run: selectors, node affinity, taints and tolerations, as kube-scheduler reads them."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+# What Go's strconv.ParseInt takes for a number of 64 bits: no blanks, no underscores, no digits of other scripts.
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_NUMBERS = range(-(2**63), 2**63)
+# As long as a label's value may be; Python refuses to read numbers of some thousand digits.
+_LONGEST = 63
 
 
 class Operator(StrEnum):
@@ -40,11 +47,17 @@ class Requirement:
                 return present and self._compares(labels[self.key])
 
     def _compares(self, text: str) -> bool:
-        try:
-            have, bound = int(text), int(self.values[0])
-        except (ValueError, IndexError):
+        have, bound = _whole_number(text), _whole_number(self.values[0]) if self.values else None
+        if have is None or bound is None:
             return False
         return have > bound if self.operator is Operator.GREATER else have < bound
+
+
+def _whole_number(text: str) -> int | None:
+    if _WHOLE_NUMBER.fullmatch(text) is None or len(text) > _LONGEST:
+        return None
+    number = int(text)
+    return number if number in _NUMBERS else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ class Pattern(StrEnum):
     """What a finding says with its values."""
 
     STATED = "stated"  # in words, as releases before this one stored it
-    GATED = "gated"
+    GATED = "gated"  # as releases before this one stored it
+    NOT_JUDGED = "not-judged"  # by a rule that cruise does not know
     CLAIM_UNKNOWN = "claim-unknown"
     CLAIM_UNBOUND = "claim-unbound"
     CLAIM_OUT_OF_REACH = "claim-out-of-reach"
@@ -41,6 +42,7 @@ class Occupants(StrEnum):
 class Finding:
     """What keeps a pod pending, beside the obstacles: how many nodes that is about, and what they lack.
 
+    `unjudged` is what no rule here can judge.
     `node` names the only one of the `nodes`, `nearest` the one that lacks least; `of_all` tells that there are no
     others. `narrowed_by` are the label obstacles that leave others out, `narrowed_further` that more obstacles do.
     Amounts are by resource: `lacking` on the nearest node, `size` what the pod requests of the same. The rest is what
@@ -50,6 +52,7 @@ class Finding:
     pattern: Pattern
     stated: str = ""
     claim: str = ""
+    unjudged: str = ""
     nodes: int = 0
     node: str = ""
     nearest: str = ""

@@ -110,6 +110,8 @@ DETAILS: Mapping[Detail, str] = {
     Detail.LIMIT_RANGE_REFUSES: "a LimitRange would refuse its replacement",
     Detail.QUOTA_REFUSES: "a ResourceQuota has no room for its replacement",
     Detail.VOLUME_UNKNOWN: "its claim {} is not usable yet, so where it may go is not known",
+    Detail.VOLUME_SHARED: "its claim {} is used by other pods as well, which have to stay on one node with it",
+    Detail.NOT_JUDGED: "where its replacement may go cannot be judged: {}",
     Detail.UNMANAGED: "its {} is not managed",
     Detail.JOB: "a Job would lose its work; state eviction-ranking low to let it go",
     Detail.REPLICA_NOT_READY: "replica {} of its workload is not ready",

@@ -45,6 +45,15 @@ def test_requirements(key, operator, values, met):
     assert Requirement(key, operator, values).met_by(LABELS) is met
 
 
+@pytest.mark.parametrize(
+    ("text", "is_number"),
+    [("+9", True), ("-9", True), ("09", True), (" 9", False), ("1_000", False), ("٩", False), ("9" * 19, False)],
+)
+def test_numbers_are_what_go_takes_for_them(text, is_number):
+    above = Requirement("cores", Operator.GREATER, ("-10",))
+    assert above.met_by({"cores": text}) is is_number
+
+
 def test_all_requirements_of_a_selector_hold_and_none_selects_everything():
     ssd, gone = Requirement("disk", Operator.IN, ("ssd",)), Requirement("gone", Operator.EXISTS)
     assert LabelSelector((ssd,)).selects(LABELS)

@@ -129,6 +129,7 @@ CHANGES: dict[str, dict[str, object]] = {
             {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
         ],
         "resourceClaims": [{"name": "gpu"}],
+        "schedulerName": "other",
     },
 }
 

@@ -11,6 +11,7 @@ from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import grants
+from cruise.decisions.scheduling.claims import of_replacement
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import NO_RESIZE, ContainerRole, LimitRangeItem, Pod, Quota, Snapshot
 from cruise.domain.policy import Policy
@@ -90,7 +91,15 @@ def created_anew(pod: Pod, snapshot: Snapshot) -> Pod:
         if one.name in stated:
             limit = Amounts(one.limits.cpu_millicores, limits.get(one.name))
             anew[at] = replace(one, requests=stated[one.name].filled_from(one.requests), limits=limit)
-    return replace(pod, node=None, phase="Pending", ready=False, resize=NO_RESIZE, containers=tuple(anew))
+    return replace(
+        pod,
+        node=None,
+        phase="Pending",
+        ready=False,
+        resize=NO_RESIZE,
+        containers=tuple(anew),
+        constraints=of_replacement(pod.constraints),
+    )
 
 
 def _requesting_both(pod: Pod, other: Pod) -> Pod:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cruise.decisions.eviction.ranking import Exits
 from cruise.decisions.scheduling.board import Board, PodKey, key_of
+from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
 from cruise.decisions.scheduling.filters import refuse_by_node
 from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
 from cruise.domain.annotations import HOSTNAME
@@ -135,9 +136,10 @@ class Destinations:
 
     def _is_pinned(self, pod: Pod) -> bool:
         """Tell whether the pod cannot run on a node that is yet to come, or cannot run at all."""
-        claims = self._snapshot.surroundings.claims
-        for name in pod.constraints.claims:
-            claim = claims.get((pod.namespace, name))
+        surroundings = self._snapshot.surroundings
+        if why_volumes_not_judged(surroundings, pod) is not None:
+            return True
+        for _, claim in claims_of(surroundings, pod):
             if claim is None or not (claim.bound or claim.waits):
                 return True
             if _name_nodes(claim.terms):

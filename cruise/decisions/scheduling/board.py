@@ -28,8 +28,11 @@ class Board:
         self._terms: dict[PodTerm, Counter[str]] = {}
         self._terms_on_namespace: defaultdict[str, SelectorIndex[PodTerm]] = defaultdict(SelectorIndex)
         self._terms_by_selector: SelectorIndex[PodTerm] = SelectorIndex()
-        self._claims: Counter[PodKey] = Counter()
+        self._claims: defaultdict[PodKey, Counter[str]] = defaultdict(Counter)
+        self._nominated: defaultdict[str, list[Pod]] = defaultdict(list)
         for pod in snapshot.pods:
+            if pod.node is None and pod.nominated_node and not (pod.terminal or pod.terminating):
+                self._nominated[pod.nominated_node].append(pod)
             if pod.node is not None and not pod.terminal:
                 self.add(pod, pod.node)
 
@@ -54,9 +57,17 @@ class Board:
         """The pods that hold room on a node."""
         return iter(self._on_node[node].values())
 
-    def users_of(self, claim: PodKey) -> int:
-        """How many pods on nodes use a claim."""
-        return self._claims[claim]
+    def expected_on(self, node: str, pod: Pod) -> list[Pod]:
+        """The pods for which kube-scheduler keeps room on a node before another one: no others of lower priority."""
+        return [
+            one
+            for one in self._nominated.get(node, ())
+            if one.priority >= pod.priority and key_of(one) != key_of(pod) and key_of(one) not in self._place
+        ]
+
+    def users_of(self, claim: PodKey) -> Counter[str]:
+        """How many pods on each node use a claim."""
+        return +self._claims[claim] if claim in self._claims else Counter()
 
     def crowds_selected(
         self, namespace: str, selector: LabelSelector, with_ending: bool
@@ -92,7 +103,7 @@ class Board:
                 self._learn(term)
             self._terms[term][node] += step
         for claim in pod.constraints.claims:
-            self._claims[(pod.namespace, claim)] += step
+            self._claims[(pod.namespace, claim)][node] += step
 
     def _learn(self, term: PodTerm) -> None:
         self._terms[term] = Counter()

@@ -1,11 +1,15 @@
 """What kube-scheduler's filters say about one pod on one node, neighbours apart: the node itself, room, volumes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from cruise.decisions.scheduling.board import Board
+from cruise.decisions.scheduling.board import Board, key_of
+from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import Claim
 from cruise.domain.requests import counted_requests
+
+# kube-scheduler lets such a pod in, and its kubelet waits for the volume for as long as the other node has it.
+IN_USE = "in use on another node"
 
 
 def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
@@ -22,7 +26,7 @@ def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
 
 def refuse_by_room(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     """Say what the node has too little of."""
-    here = list(board.pods_on(node.name))
+    here = [*board.pods_on(node.name), *board.expected_on(node.name, pod)]
     if len(here) + 1 > node.allocatable_pods:
         yield f"holds {len(here)} pods of {node.allocatable_pods}"
     counted = [counted_requests(other) for other in here]
@@ -50,8 +54,10 @@ def refuse_by_ports(board: Board, pod: Pod, node: Node) -> Iterator[str]:
 
 def refuse_by_volumes(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     """Say which of the pod's volumes cannot be used there, or by one more pod."""
-    for name in pod.constraints.claims:
-        claim = board.surroundings.claims.get((pod.namespace, name))
+    unjudged = why_volumes_not_judged(board.surroundings, pod)
+    if unjudged is not None:
+        yield f"cannot be judged for {unjudged}"
+    for name, claim in claims_of(board.surroundings, pod):
         if claim is None:
             yield f"cannot give claim {name}, which does not exist"
             continue
@@ -59,8 +65,11 @@ def refuse_by_volumes(board: Board, pod: Pod, node: Node) -> Iterator[str]:
             yield f"cannot give claim {name}, which is not bound"
         if claim.terms is not None and not any(term.matches(node.name, node.labels) for term in claim.terms):
             yield f"is out of reach for the volume of claim {name}"
-        if claim.single_pod and board.users_of((pod.namespace, name)):
+        users = board.users_of((pod.namespace, name))
+        if claim.single_pod and users:
             yield f"cannot give claim {name} to a second pod"
+        elif claim.single_node and users and not users[node.name]:
+            yield f"cannot give claim {name}, which is {IN_USE}"
 
 
 def refuse_by_attach_limits(board: Board, pod: Pod, node: Node) -> Iterator[str]:
@@ -69,7 +78,7 @@ def refuse_by_attach_limits(board: Board, pod: Pod, node: Node) -> Iterator[str]
     if not limits or not pod.constraints.claims:
         return
     attached = {volume for other in board.pods_on(node.name) for volume in _volumes(board, other)}
-    wanted = _volumes(board, pod)
+    wanted = _named(claim for _, claim in claims_of(board.surroundings, pod))
     for driver, limit in limits.items():
         before = {volume for volume in attached if volume[0] == driver}
         after = before | {volume for volume in wanted if volume[0] == driver}
@@ -78,7 +87,12 @@ def refuse_by_attach_limits(board: Board, pod: Pod, node: Node) -> Iterator[str]
 
 
 def _volumes(board: Board, pod: Pod) -> set[tuple[str, str]]:
-    claims = [board.surroundings.claims.get((pod.namespace, name)) for name in pod.constraints.claims]
+    if board.place_of(key_of(pod)) != pod.node:
+        return _named(claim for _, claim in claims_of(board.surroundings, pod))
+    return _named(board.surroundings.claims.get((pod.namespace, name)) for name in pod.constraints.claims)
+
+
+def _named(claims: Iterable[Claim | None]) -> set[tuple[str, str]]:
     return {(claim.driver, _name_of(claim)) for claim in claims if claim is not None and claim.driver is not None}
 
 

@@ -12,7 +12,7 @@ from cruise.decisions.scheduling.filters import (
     refuse_by_volumes,
 )
 from cruise.decisions.scheduling.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
-from cruise.domain.cluster import Node, Pod
+from cruise.domain.cluster import DEFAULT_SCHEDULER, Node, Pod
 
 
 class Scheduler:
@@ -38,4 +38,5 @@ class Scheduler:
 
 def waits_for_a_node(pod: Pod) -> bool:
     """Tell whether a pod is pending and kube-scheduler may place it."""
-    return pod.node is None and not (pod.terminal or pod.terminating or pod.scheduling_gated)
+    over = pod.terminal or pod.terminating or pod.scheduling_gated
+    return pod.node is None and not over and pod.scheduler == DEFAULT_SCHEDULER

@@ -31,7 +31,9 @@ def label_words(selector: LabelSelector | None) -> str:
 
 
 def affinity_words(terms: tuple[PodTerm, ...]) -> str:
-    """Beside which pods a pod is to run."""
+    """Beside which pods a pod is to run; without terms, those with which it shares a volume."""
+    if not terms:
+        return "the other pods of its volume"
     return joined([f"{label_words(term.selector)} in the same {term.topology_key}" for term in terms])
 
 

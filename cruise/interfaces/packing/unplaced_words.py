@@ -29,6 +29,8 @@ def unplaced_words(one: Unplaced) -> str:
         case Pattern.CLOSED:
             clauses = [_clause(obstacle, finding) for obstacle in one.blocked_by]
             words = f"{counted_nodes(finding, 'otherwise open to it')} {joined(clauses)}"
+        case Pattern.NOT_JUDGED:
+            words = f"cruise cannot judge where it may run: {finding.unjudged}"
         case Pattern.AFFINITY_UNLABELLED:
             words = f"but no node has the label {joined(list(finding.topology_keys))}"
         case Pattern.CLAIM_UNKNOWN | Pattern.CLAIM_UNBOUND | Pattern.CLAIM_OUT_OF_REACH:

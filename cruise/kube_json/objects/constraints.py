@@ -19,6 +19,7 @@ _POLICIES = ("Honor", "Ignore")
 _LATEST = 4096
 
 _Ports = tuple[HostPort, ...]
+_Names = tuple[str, ...]
 _Terms = tuple[pod_json.PodAffinityTerm, ...]
 
 
@@ -27,7 +28,9 @@ class ConstraintReader:
     """Reads constraints; equal ones are one object."""
 
     _known: SharedValues[tuple[object, ...], PodConstraints] = field(default_factory=SharedValues)
-    _latest: dict[tuple[int, tuple[str, ...]], tuple[PodConstraints, PodConstraints]] = field(default_factory=dict)
+    _latest: dict[tuple[int, _Names, _Names, _Names], tuple[PodConstraints, PodConstraints]] = field(
+        default_factory=dict
+    )
 
     def read(self, spec: pod_json.PodSpec, pod: str, namespace: str, labels: Mapping[str, str]) -> PodConstraints:
         """Return the constraints of a pod of that name, namespace and labels. Raises BadInput that names the place."""
@@ -40,17 +43,22 @@ class ConstraintReader:
             key = (namespace, _terms_key(affinity, labels), _terms_key(anti_affinity, labels), spread_key, ports)
             known = self._known.get(key)
             constraints = self._known.keep(key, _read(spec, namespace, labels, ports)) if known is None else known
-        claims = _claims(spec, pod) if spec.volumes or spec.resource_claims else ()
-        return self._with_claims(constraints, claims) if claims else constraints
+        if not (spec.volumes or spec.resource_claims):
+            return constraints
+        claims = _claims(spec, pod)
+        return self._with_claims(constraints, *claims) if any(claims) else constraints
 
-    def _with_claims(self, constraints: PodConstraints, claims: tuple[str, ...]) -> PodConstraints:
+    def _with_claims(
+        self, constraints: PodConstraints, claims: _Names, own_claims: _Names, unjudged: _Names
+    ) -> PodConstraints:
         # What a number stands for is kept beside its result, so that it stays the number of that object.
-        key = (id(constraints), claims)
+        key = (id(constraints), claims, own_claims, unjudged)
         entry = self._latest.get(key)
         if entry is None:
             if len(self._latest) >= _LATEST:
                 self._latest.clear()
-            entry = self._latest[key] = (constraints, replace(constraints, claims=claims))
+            full = replace(constraints, claims=claims, own_claims=own_claims, unjudged=unjudged)
+            entry = self._latest[key] = (constraints, full)
         return entry[1]
 
 
@@ -218,18 +226,18 @@ def _add_host_ports(
         found.append(HostPort(intern(protocol), number, address or ""))
 
 
-def _claims(spec: pod_json.PodSpec, pod: str) -> tuple[str, ...]:
-    """Return the claims of a pod, sorted.
+def _claims(spec: pod_json.PodSpec, pod: str) -> tuple[_Names, _Names, _Names]:
+    """Return a pod's claims, those of them that are made with it, and what cannot be judged; each sorted.
 
-    Devices, and disks without a claim that no two nodes can have, stand here by names that no claim can have: like
-    claims that were not seen, they keep the pod from being judged.
+    The last are devices, and disks without a claim, which no two nodes can have.
     """
-    names = {f"resource claim {claim.name}" for claim in spec.resource_claims or ()}
+    claims, own = set[str](), set[str]()
+    unjudged = {f"device {claim.name}" for claim in spec.resource_claims or ()}
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None:
-            names.add(volume.persistent_volume_claim.claim_name)
+            claims.add(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
-            names.add(f"{pod}-{volume.name}")
+            own.add(f"{pod}-{volume.name}")
         elif volume.gce_persistent_disk or volume.aws_elastic_block_store or volume.rbd or volume.iscsi:
-            names.add(f"disk {volume.name}")
-    return tuple(sorted(names))
+            unjudged.add(f"disk {volume.name}")
+    return tuple(sorted(claims | own)), tuple(sorted(own - claims)), tuple(sorted(unjudged))

@@ -16,6 +16,7 @@ _Entry = tuple[Container, Extended]
 
 # Containers as they are written, which are several times larger than what is read of them: only the latest are kept.
 _LATEST = 8192
+_HUGE_PAGES = "hugepages-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class ContainerReader:
         if len(entries) > 1:
             _refuse_equal_names([container.name for container, _ in entries])
         containers = tuple([container for container, _ in entries])
-        if not any([extended for _, extended in entries]):
+        if not (spec.resources or spec.overhead or any([extended for _, extended in entries])):
             return containers, ()
-        extended = _sum_extended(entries)
+        extended = _of_pod(spec, _sum_extended(entries))
         return containers, self._sums.one(extended, lambda: extended)
 
     def _read(
@@ -126,6 +127,22 @@ def _refuse_equal_names(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise BadInput(f'spec: two containers are called "{twice}"; give each a name of its own')
+
+
+def _of_pod(spec: PodSpec, summed: Extended) -> Extended:
+    """Put huge pages that are stated for the whole pod in place of the sum, and add overhead of any resource.
+
+    Source: KEP-2837, KEP-688.
+    """
+    whole = dict(summed)
+    stated = spec.resources
+    if stated is not None:
+        of_pod = read_extended(stated.limits, "spec.resources.limits")
+        of_pod |= read_extended(stated.requests, "spec.resources.requests")
+        whole |= {name: count for name, count in of_pod.items() if name.startswith(_HUGE_PAGES)}
+    for name, count in read_extended(spec.overhead, "spec.overhead").items():
+        whole[intern(name)] = whole.get(name, 0) + count
+    return tuple(sorted(whole.items()))
 
 
 def _sum_extended(entries: Sequence[_Entry]) -> Extended:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM
 from cruise.domain.cluster import (
+    DEFAULT_SCHEDULER,
     NO_RESIZE,
     Container,
     ContainerRole,
@@ -108,6 +109,8 @@ class PodReader:
             constraints=self._constraints.read(spec, metadata.name, namespace, labels),
             preempts=preempts and (given is None or given.preempts),
             priority_class=intern(spec.priority_class_name or ""),
+            scheduler=intern(spec.scheduler_name or DEFAULT_SCHEDULER),
+            nominated_node="" if node else intern(status.nominated_node_name or ""),
         )
 
 

@@ -1,7 +1,7 @@
 """Volumes, claims, storage classes and drivers, and what they make of a claim for kube-scheduler."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from sys import intern
 
@@ -9,7 +9,8 @@ from cruise.domain.annotations import BIND_COMPLETED, OLD_REGION, OLD_ZONE, REGI
 from cruise.domain.colocation import Claim, Surroundings
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.errors import BadInput
-from cruise.kube_json.objects.selectors import read_node_terms
+from cruise.kube_json.objects.quantity import read_memory
+from cruise.kube_json.objects.selectors import read_node_terms, read_selector
 from cruise.kube_json.refusals import label_of, named
 from cruise.kube_json.wire import storage_json
 
@@ -19,6 +20,7 @@ AttachLimits = Mapping[str, int]
 
 _MADE_BY_HAND = "kubernetes.io/no-provisioner"
 _ONE_POD = "ReadWriteOncePod"
+_ON_ONE_NODE = {"ReadWriteOnce", _ONE_POD}
 _WAITS, _AT_ONCE = "WaitForFirstConsumer", "Immediate"
 # The CSI drivers that have taken over from those inside Kubernetes.
 _SUCCESSORS = {
@@ -73,6 +75,8 @@ class ClaimRequest:
     storage_class: str
     selected_node: str
     single_pod: bool
+    single_node: bool = False
+    wanted_bytes: int = 0
 
 
 def decode_volume(document: storage_json.VolumeObject) -> Volume:
@@ -128,7 +132,16 @@ def decode_claim(document: storage_json.ClaimObject) -> ClaimRequest:
         storage_class=intern(annotations.get(STORAGE_CLASS) or spec.storage_class_name or ""),
         selected_node=intern(annotations.get(SELECTED_NODE, "")),
         single_pod=_ONE_POD in (spec.access_modes or ()),
+        single_node=bool(spec.access_modes) and _ON_ONE_NODE.issuperset(spec.access_modes or ()),
+        wanted_bytes=_wanted_bytes(document),
     )
+
+
+def _wanted_bytes(document: storage_json.ClaimObject) -> int:
+    resources = document.spec.resources if document.spec else None
+    wanted = (resources.requests or {}).get("storage") if resources else None
+    with named("PersistentVolumeClaim", document.metadata.namespace, document.metadata.name):
+        return read_memory(wanted, "spec.resources.requests.storage") or 0
 
 
 def decode_storage_class(document: storage_json.StorageClassObject) -> StorageClass:
@@ -164,6 +177,50 @@ def decode_attach_limits(document: storage_json.NodeDriversObject) -> AttachLimi
     return limits
 
 
+@dataclass(frozen=True, slots=True)
+class StorageRoom:
+    """How large a volume a class can still give to the nodes of one term."""
+
+    storage_class: str
+    term: NodeSelectorTerm
+    most_bytes: int
+
+
+def decode_storage_room(document: storage_json.CapacityObject) -> StorageRoom | None:
+    """Return what one CSIStorageCapacity says, None for one without nodes. Raises BadInput that names it."""
+    name = document.metadata.name
+    if document.node_topology is None:
+        return None
+    with named("CSIStorageCapacity", document.metadata.namespace, name):
+        selector = read_selector(document.node_topology, "nodeTopology")
+        sizes = [
+            read_memory(document.maximum_volume_size, "maximumVolumeSize"),
+            read_memory(document.capacity, "capacity"),
+        ]
+    most = next((size for size in sizes if size is not None), 0)
+    everywhere = (Requirement("metadata.name", Operator.EXISTS),) if not selector.requirements else ()
+    return StorageRoom(intern(document.storage_class_name), NodeSelectorTerm(selector.requirements, everywhere), most)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRooms:
+    """What is known of the storage that drivers can still give: which of them publish it, and how much."""
+
+    publishing: frozenset[str] = frozenset()
+    rooms: tuple[StorageRoom, ...] = ()
+
+    def terms(self, storage: StorageClass, wanted_bytes: int) -> _Terms:
+        """Return where a class has room for a volume; None for everywhere."""
+        if storage.provisioner not in self.publishing:
+            return None
+        return tuple(
+            room.term for room in self.rooms if room.storage_class == storage.name and room.most_bytes >= wanted_bytes
+        )
+
+
+ROOM_UNKNOWN = StorageRooms()
+
+
 def surroundings_of(
     claims: Iterable[ClaimRequest],
     volumes: Mapping[str, Volume],
@@ -171,33 +228,51 @@ def surroundings_of(
     limits: Mapping[str, AttachLimits],
     namespace_labels: Mapping[str, Mapping[str, str]],
     blind: Collection[str] = (),
+    rooms: StorageRooms = ROOM_UNKNOWN,
 ) -> Surroundings:
     """Resolve claims; `volumes` and `classes` are by name, `limits` by node, `blind` are nodes with unreadable limits.
 
-    A claim of which not all is known is left out: its volume or class was not seen, volumes of its class are made by
-    hand, or its driver may have limits but no node's were seen, though every kubelet reports its own.
+    A claim of which not all is known is not judged: its volume or class was not seen, volumes of its class are made
+    by hand, or its driver may have limits but no node's were seen, though every kubelet reports its own.
     """
-    found = {}
+    found: dict[tuple[str, str], Claim] = {}
+    unjudged: dict[tuple[str, str], str] = {}
     for request in claims:
-        claim = _resolved(request, volumes, classes)
-        if claim is not None and (claim.driver is None or limits or blind):
-            found[(claim.namespace, claim.name)] = claim
+        key, claim = (request.namespace, request.name), _resolved(request, volumes, classes, rooms)
+        if isinstance(claim, str):
+            unjudged[key] = claim
+        elif claim.driver is not None and not (limits or blind):
+            unjudged[key] = "no CSINode is known"
+        else:
+            found[key] = replace(claim, anew=_anew(request, classes, rooms))
     drivers = sorted({claim.driver for claim in found.values() if claim.driver is not None})
     nothing = dict.fromkeys(drivers, 0)
     return Surroundings(
         claims=found,
         attach_limits={node: of_node for node, of_node in limits.items() if of_node} | dict.fromkeys(blind, nothing),
         namespace_labels=namespace_labels,
+        unjudged=unjudged,
     )
 
 
+def _anew(request: ClaimRequest, classes: Mapping[str, StorageClass], rooms: StorageRooms) -> Claim | None:
+    """Return the claim as it is made again with a pod: without a volume, and without a node chosen for one."""
+    fresh = replace(request, volume="", bound=False, usable=True, selected_node="")
+    claim = _resolved(fresh, {}, classes, rooms)
+    return claim if isinstance(claim, Claim) and claim.waits else None
+
+
 def _resolved(
-    request: ClaimRequest, volumes: Mapping[str, Volume], classes: Mapping[str, StorageClass]
-) -> Claim | None:
+    request: ClaimRequest,
+    volumes: Mapping[str, Volume],
+    classes: Mapping[str, StorageClass],
+    rooms: StorageRooms,
+) -> Claim | str:
+    """Return a claim, or what is missing to judge it."""
     if request.volume:
         volume = volumes.get(request.volume)
         if volume is None:
-            return None
+            return f"volume {request.volume} is not known"
         return Claim(
             request.namespace,
             request.name,
@@ -206,14 +281,17 @@ def _resolved(
             driver=volume.driver,
             volume=volume.handle,
             single_pod=request.single_pod,
+            single_node=request.single_node,
         )
     storage = classes.get(request.storage_class)
     if storage is None and request.storage_class:
-        return None
+        return f"storage class {request.storage_class} is not known"
     waits = request.usable and storage is not None and storage.waits
     if waits and storage is not None and not storage.makes_volumes:
-        return None
+        return f"volumes of class {storage.name} are made by hand"
     terms = storage.terms if storage else None
+    if waits and storage is not None and not request.selected_node:
+        terms = _both(terms, rooms.terms(storage, request.wanted_bytes))
     if request.selected_node:
         by_name = Requirement("metadata.name", Operator.IN, (request.selected_node,))
         terms = _both(terms, (NodeSelectorTerm(fields=(by_name,)),))
@@ -226,6 +304,7 @@ def _resolved(
         driver=storage.provisioner if storage and storage.makes_volumes else None,
         volume=f"{request.namespace}/{request.name}",
         single_pod=request.single_pod,
+        single_node=request.single_node,
     )
 
 

@@ -40,10 +40,13 @@ from cruise.kube_json.objects.storage import (
     AttachLimits,
     ClaimRequest,
     StorageClass,
+    StorageRoom,
+    StorageRooms,
     Volume,
     decode_attach_limits,
     decode_claim,
     decode_storage_class,
+    decode_storage_room,
     decode_volume,
     surroundings_of,
 )
@@ -71,6 +74,8 @@ class Gathering:
     volumes: dict[str, Volume] = field(default_factory=dict)
     storage_classes: dict[str, StorageClass] = field(default_factory=dict)
     attach_limits: dict[str, AttachLimits] = field(default_factory=dict)
+    publishing_drivers: set[str] = field(default_factory=set)
+    storage_rooms: list[StorageRoom] = field(default_factory=list)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     node_autoscalers: set[NodeAutoscaler] = field(default_factory=set)
     # For each pod the class that its priority comes from, empty for the default; None where it states one.
@@ -131,6 +136,12 @@ class Gathering:
                 self.storage_classes[name] = decode_storage_class(document)
             case storage_json.NodeDriversObject():
                 self.attach_limits[name] = decode_attach_limits(document)
+            case storage_json.DriverObject():
+                if document.spec is not None and document.spec.storage_capacity:
+                    self.publishing_drivers.add(name)
+            case storage_json.CapacityObject():
+                room = decode_storage_room(document)
+                self.storage_rooms += [room] if room else []
 
     def _add_workload(self, document: object_json.WorkloadObject) -> None:
         control = control_of(document)
@@ -185,6 +196,7 @@ class Gathering:
                 self.storage_classes,
                 self.attach_limits,
                 {pod.namespace: with_name(None, pod.namespace) for pod in pods} | self.namespace_labels,
+                rooms=StorageRooms(frozenset(self.publishing_drivers), tuple(self.storage_rooms)),
             ),
             node_autoscaler=autoscaler_of(nodes, self.workloads.values(), self.node_autoscalers),
         )

@@ -218,12 +218,14 @@ class PodSpec(Wire, frozen=True):
     topology_spread_constraints: tuple[SpreadConstraint, ...] | None = None
     volumes: tuple[PodVolume, ...] | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None
+    scheduler_name: str | None = None
 
 
 class PodStatus(Wire, frozen=True):
     """A pod's status; `resize` is written by servers up to 1.32."""
 
     phase: str | None = None
+    nominated_node_name: str | None = None
     qos_class: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from cruise.kube_json.wire.pod_json import Metadata, NodeSelector, Wire
+from cruise.kube_json.wire.pod_json import Metadata, NodeSelector, QuantityText, ResourceRequirements, Selector, Wire
 
 
 class CsiSource(Wire, frozen=True):
@@ -42,6 +42,7 @@ class ClaimSpec(Wire, frozen=True):
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: tuple[str, ...] | None = None
+    resources: ResourceRequirements | None = None
 
 
 class ClaimStatus(Wire, frozen=True):
@@ -95,5 +96,24 @@ class PriorityClassObject(Wire, frozen=True, tag_field="kind", tag="PriorityClas
     preemption_policy: str | None = None
 
 
-AnyStorage = VolumeObject | ClaimObject | StorageClassObject | NodeDriversObject
+class DriverSpec(Wire, frozen=True):
+    storage_capacity: bool | None = None
+
+
+class DriverObject(Wire, frozen=True, tag_field="kind", tag="CSIDriver"):
+    metadata: Metadata
+    spec: DriverSpec | None = None
+
+
+class CapacityObject(Wire, frozen=True, tag_field="kind", tag="CSIStorageCapacity"):
+    """How much more a class can give to the nodes of a topology; none where no selector is."""
+
+    metadata: Metadata
+    storage_class_name: str
+    node_topology: Selector | None = None
+    capacity: QuantityText | None = None
+    maximum_volume_size: QuantityText | None = None
+
+
+AnyStorage = VolumeObject | ClaimObject | StorageClassObject | NodeDriversObject | DriverObject | CapacityObject
 """Every object that claims are resolved with."""

@@ -13,6 +13,7 @@ from cruise.decisions.packing.building import Built, Usage, build_problem
 from cruise.decisions.packing.execution import begun
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
+from cruise.decisions.scheduling.scheduler import waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Allowance, PackingPlan, Phase, Proposal, Sizes
 from cruise.domain.policy import Mode, Policy
@@ -168,10 +169,7 @@ def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list
     return [
         pod
         for pod in snapshot.pods
-        if pod.node is None
-        and pod.unschedulable_since is not None
-        and now - pod.unschedulable_since >= patience
-        and not (pod.scheduling_gated or pod.terminal or pod.terminating)
+        if waits_for_a_node(pod) and pod.unschedulable_since is not None and now - pod.unschedulable_since >= patience
     ]
 
 

@@ -69,7 +69,7 @@ class _Search:
         self.nodes = {node.name: node for node in snapshot.nodes}
         taken = [pod for pod in snapshot.pods if self._takes_part(pod)]
         self.tiers = sorted({pod.priority for pod in taken}, reverse=True)
-        self.top = max((pod.priority for pod in taken if pod.node is None), default=None)
+        self.top = max((pod.priority for pod in taken if pod.node is None and pod.preempts), default=None)
         self.sized = demands or {}
         # Those that cannot go anywhere first, since all others have to bear with them.
         free = {key_of(pod): len(self._choices(pod)) > 1 for pod in taken}
@@ -116,8 +116,9 @@ class _Search:
             return [*self._open_to(pod, elsewhere), None]
         if self.still or self.leaving.why_stays(pod) is not None:
             return [pod.node]
-        below = self.top is not None and pod.priority < self.top
-        may_go: list[str | None] = [None] if self.objective is Objective.PAPER or below else []
+        paper = self.objective is Objective.PAPER
+        goes = self.top is not None and (pod.priority < self.top or (paper and pod.priority == self.top))
+        may_go: list[str | None] = [None] if goes else []
         return [pod.node, *self._open_to(pod, elsewhere), *may_go]
 
     def _open_to(self, pod: Pod, names: list[str]) -> Iterator[str]:

@@ -49,7 +49,9 @@ def _nodes_with(change: Callable[[Node], Node]) -> Change:
 
 
 def _constraints_without(**fields: tuple[()]) -> Change:
-    return _pods_with(lambda pod: replace(pod, constraints=replace(pod.constraints, **fields)))
+    return _pods_with(
+        lambda pod: replace(pod, constraints=replace(pod.constraints, **fields))  # type: ignore[arg-type]
+    )
 
 
 def _rankings(pod: Pod) -> dict[str, str]:

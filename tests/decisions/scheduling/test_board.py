@@ -46,11 +46,11 @@ def test_claims_and_anti_affinity_are_given_back_with_their_pod():
     term = PodTerm("zone", LabelSelector(), frozenset({"bank"}))
     holder = make_pod("a", constraints=PodConstraints(anti_affinity=(term,), claims=("data",)))
     board = Board(make_snapshot([holder]))
-    assert board.users_of(("shop", "data")) == 1
+    assert board.users_of(("shop", "data")).total() == 1
     assert [(found, dict(nodes)) for found, nodes in board.anti_affinity_against("bank", {})] == [(term, {"n1": 1})]
     assert list(board.anti_affinity_against("shop", {})) == []
     board.add(board.remove(("shop", "a")), "n2")
-    assert board.users_of(("shop", "data")) == 1
+    assert board.users_of(("shop", "data")).total() == 1
     assert [dict(nodes) for _, nodes in board.anti_affinity_against("bank", {})] == [{"n1": 0, "n2": 1}]
     board.remove(("shop", "a"))
-    assert board.users_of(("shop", "data")) == 0
+    assert board.users_of(("shop", "data")).total() == 0

@@ -168,9 +168,15 @@ class Stage:
 
 
 def owned(item: Json) -> Json:
-    """Give a pod that bears its owner's name that owner; the scheduler asks for none, and nothing interferes."""
+    """Give a pod that bears its owner's name that owner; the scheduler asks for none, and nothing interferes.
+
+    What waits for nobody is the default scheduler's once it is created anew.
+    """
+    if item["kind"] != "Pod":
+        return item
+    item = {**item, "spec": {key: value for key, value in item["spec"].items() if key != "schedulerName"}}
     owner = item["metadata"]["labels"].get(OWNER)
-    if item["kind"] != "Pod" or owner is None:
+    if owner is None:
         return item
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
     return {**item, "metadata": {**item["metadata"], "ownerReferences": [reference]}}

@@ -194,10 +194,17 @@ def test_claims_are_found_by_name():
     assert constraints(volumes=volumes).claims == ("web-7d9f8b6c5d-x2x4z-scratch", "web-data")
 
 
-def test_what_cannot_be_judged_stands_as_a_claim_that_nobody_has():
+def test_what_cannot_be_judged_stands_apart_from_claims():
     volumes = [{"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}, {"name": "old", "nfs": {"path": "/"}}]
-    names = constraints(volumes=volumes, resourceClaims=[{"name": "gpu", "resourceClaimName": "g"}]).claims
-    assert names == ("disk disk", "resource claim gpu")
+    found = constraints(volumes=volumes, resourceClaims=[{"name": "gpu", "resourceClaimName": "g"}])
+    assert (found.claims, found.unjudged) == ((), ("device gpu", "disk disk"))
+
+
+def test_a_volume_that_is_made_with_its_pod_is_a_claim_of_its_own():
+    volumes = [{"name": "scratch", "ephemeral": {}}, {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    found = constraints(volumes=volumes)
+    assert found.own_claims == tuple(name for name in found.claims if name != "data")
+    assert len(found.own_claims) == 1
 
 
 # ---- refusals ----

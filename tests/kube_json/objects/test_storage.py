@@ -1,6 +1,7 @@
 """Claims and what they are resolved with, from JSON as kubectl prints it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -32,13 +33,13 @@ def test_a_bound_claim_goes_where_its_volume_does():
     }
     volume = make_volume_json(csi={"driver": DRIVER, "volumeHandle": "vol-1"}, nodeAffinity=affinity)
     assert claim_of(volume, make_claim_json(volume="pv-1", storage="fast")) == Claim(
-        "shop", "data", terms=(NodeSelectorTerm((within(ZONE, "a"),)),), driver=DRIVER, volume="vol-1"
+        "shop", "data", terms=(NodeSelectorTerm((within(ZONE, "a"),)),), driver=DRIVER, volume="vol-1", single_node=True
     )
 
 
 def test_a_volume_that_is_no_drivers_counts_against_no_limit():
     assert claim_of(make_volume_json(nfs={"path": "/"}), make_claim_json(volume="pv-1")) == Claim(
-        "shop", "data", volume="pv-1"
+        "shop", "data", volume="pv-1", single_node=True
     )
 
 
@@ -80,7 +81,9 @@ def test_a_waiting_claim_goes_where_its_class_allows():
         {"matchLabelExpressions": None},
     ]
     storage = make_storage_class_json(allowedTopologies=topologies)
-    assert claim_of(storage, make_claim_json(storage="fast")) == Claim(
+    claim = claim_of(storage, make_claim_json(storage="fast"))
+    assert claim is not None
+    assert replace(claim, anew=None) == Claim(
         "shop",
         "data",
         bound=False,
@@ -88,7 +91,9 @@ def test_a_waiting_claim_goes_where_its_class_allows():
         terms=(NodeSelectorTerm((within(ZONE, "a", "b"),)),),
         driver=DRIVER,
         volume="shop/data",
+        single_node=True,
     )
+    assert claim.anew == replace(claim, anew=None)
 
 
 def test_a_claim_for_which_a_node_was_chosen_goes_there():

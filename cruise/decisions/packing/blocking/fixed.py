@@ -18,6 +18,9 @@ class FixedObstacles:
         nodes = built.nodes
         self._columns = NodeColumns(nodes)
         self._volumes = Volumes(built.snapshot.surroundings)
+        for pod in built.snapshot.pods:
+            if not pod.terminal:
+                self._volumes.use(pod)
         self._cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
         self._not_ready = np.array([not node.ready for node in nodes], dtype=np.bool_)
 
@@ -25,7 +28,7 @@ class FixedObstacles:
         """Masks over the nodes."""
         columns, placement = self._columns, pod.placement
         reachable = np.ones(columns.count, dtype=np.bool_)
-        for terms in self._volumes.of(pod).terms:
+        for terms in self._volumes.of_arrival(pod).terms:
             reachable = reachable & columns.any_term(terms)
         return {
             Obstacle.CORDONED: self._cordoned,

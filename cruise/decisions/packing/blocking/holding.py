@@ -68,7 +68,8 @@ class Holding:
         dropped = np.isin(self.protection, without.protections)
         if without.movable:
             return self.stuck & ~dropped
-        free = self.problem.preemptible[self.problem.pod_class] & (self.protection < 0)
+        # What is weaker could go for a pod that preempts, even where none that waits does.
+        free = self.problem.movable[self.problem.pod_class] & (self.protection < 0)
         goes = (self.priority < without.below) & (free | dropped | without.protected)
         return self._placed & ~goes
 

@@ -24,7 +24,16 @@ _PASSING = (Obstacle.DISRUPTION_BUDGET, Obstacle.EVICTION_LIMIT)
 def why_unplaced(built: Built, packing: Packing) -> tuple[Unplaced, ...]:
     """Say for each pod that is pending and stays so what keeps it out, sorted by namespace and pod."""
     asking = _Asking(built, packing)
-    found = [Unplaced(one.pod.namespace, one.pod.name, (one.obstacle,), one.finding, True) for one in built.left_out]
+    found = [
+        Unplaced(
+            one.pod.namespace,
+            one.pod.name,
+            (one.obstacle,),
+            one.finding,
+            impossible=one.finding.pattern is not Pattern.NOT_JUDGED,
+        )
+        for one in built.left_out
+    ]
     waiting = np.flatnonzero((built.problem.pod_node < 0) & (packing.pod_node < 0))
     found += [asking.answer(pod) for pod in waiting.tolist()]
     return tuple(sorted(found, key=lambda one: (one.namespace, one.pod)))
@@ -35,7 +44,7 @@ class _Asking:
 
     def __init__(self, built: Built, packing: Packing) -> None:
         self._built = built
-        self._proved = _proved_priorities(built, packing)
+        self._closed = _closed_priority(built, packing)
         self._holding = Holding(built, packing.pod_node)
         self._fixed = FixedObstacles(built)
         self._neighbours = NeighbourObstacles(built, self._holding)
@@ -63,10 +72,11 @@ class _Asking:
         if not never:
             masks = _together(fixed, self._neighbours.as_packed(pod_class, pod))
             blocked = smallest(nodes, masks, room.ways_as_packed())
-        proved = never or int(built.problem.priorities[pod_class]) in self._proved
+        # That as many are placed as can be says nothing of this one: another might be left out for it.
+        proved = never or int(built.problem.priorities[pod_class]) == self._closed
         evidence = Evidence(built, pod, pod_class, blocked, masks, room, never, self._neighbours)
         # Budgets fill up again: what they stand in the way of is possible in a plan made later.
-        impossible = proved and not any(one in _PASSING for one in blocked.obstacles)
+        impossible = bool(blocked.obstacles) and proved and not any(one in _PASSING for one in blocked.obstacles)
         return tuple(str(obstacle) for obstacle in blocked.obstacles), finding_of(evidence), impossible
 
 
@@ -77,17 +87,20 @@ def _together(fixed: dict[Obstacle, BoolArray], others: dict[Obstacle, BoolArray
     return masks
 
 
-def _proved_priorities(built: Built, packing: Packing) -> set[int]:
-    """The priorities of which no packing as good for the higher ones is proved to place more, whenever it is made."""
+def _closed_priority(built: Built, packing: Packing) -> int | None:
+    """The highest priority that waits, if it is proved that no plan places any pod of it; else None.
+
+    Only where all that run with it, or with a higher one, are placed in every plan.
+    """
     problem = built.problem
-    if problem.rules.eviction_limits or problem.rules.most_evicted is not None:
-        return set()
-    key = packing.after.key(problem.objective)
-    step = 2 if problem.objective is Objective.PAPER else 1
-    proved = set[int]()
-    for place, priority in enumerate(np.unique(problem.priorities)[::-1].tolist()):
-        until = place * step + 1
-        if key[:until] != packing.bound[:until]:
-            break
-        proved.add(priority)
-    return proved
+    waits = problem.pod_node < 0
+    if problem.objective is Objective.PAPER or problem.rules.eviction_limits or problem.rules.most_evicted is not None:
+        return None
+    if not waits.any():
+        return None
+    priorities = problem.priorities[problem.pod_class]
+    highest = int(priorities[waits].max())
+    until = int(np.count_nonzero(np.unique(problem.priorities) >= highest))
+    came = waits & (priorities == highest) & (packing.pod_node >= 0)
+    proved = packing.after.key(problem.objective)[:until] == packing.bound[:until]
+    return highest if proved and not came.any() else None

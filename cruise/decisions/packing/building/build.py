@@ -15,6 +15,7 @@ from cruise.decisions.packing.building.built import Built, Usage
 from cruise.decisions.packing.building.census import Census, extras_of, take_census
 from cruise.decisions.packing.building.classes import classify
 from cruise.decisions.packing.building.domains import Domains, no_domains
+from cruise.decisions.packing.building.kept_room import without_kept_room
 from cruise.decisions.packing.building.marks import find_marks
 from cruise.decisions.packing.building.movability import Movability
 from cruise.decisions.packing.building.needs import counted_needs, rightsized_needs
@@ -77,6 +78,7 @@ def build_problem(
         needs = counted_needs(pods)
     else:
         needs = rightsized_needs(pods, snapshot, eligibility, usage, policy)
+    needs = needs.without([index for index, pod in enumerate(pods) if pod.node is None and pod.nominated_node])
     pod_node = np.array([taken.node for taken in census.taken], dtype=np.int64)
     here = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
     most_pods = np.maximum(here, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))
@@ -91,7 +93,7 @@ def build_problem(
     rules, exclusion_obstacles = maker.rules(marks, limits)
     problem = Problem(
         resources=names,
-        capacities=capacities(nodes, snapshot.surroundings, names),
+        capacities=without_kept_room(capacities(nodes, snapshot.surroundings, names), snapshot.pods, nodes, names),
         demands=amounts_table([(key.cpu, key.memory, 1, key.extras) for key in classes.keys], names),
         headroom=amounts_table([(key.cpu_headroom, key.memory_headroom, 0, ()) for key in classes.keys], names),
         priorities=np.array([signature.priority for signature in signed], dtype=np.int64),

@@ -8,10 +8,13 @@ from typing import NamedTuple
 from cruise.decisions.guidance.daemons import belongs_to_node
 from cruise.decisions.packing.building.amounts import ATTACH, Extras
 from cruise.decisions.packing.building.built import LeftOut
+from cruise.decisions.packing.building.kept_room import KeptRoom
 from cruise.decisions.packing.building.labels import LabelGroups
 from cruise.decisions.packing.building.movability import Movability
+from cruise.decisions.packing.building.obstacle import NOT_JUDGED
 from cruise.decisions.packing.building.volumes import VolumeNeeds, Volumes
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.decisions.scheduling.claims import why_not_judged, why_volumes_not_judged
+from cruise.domain.cluster import DEFAULT_SCHEDULER, Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.unplaced import Finding, Pattern
 
@@ -87,8 +90,12 @@ def take_census(
     """
     census = Census()
     volumes = Volumes(snapshot.surroundings)
-    kinds = _Kinds(census, volumes, movability, within)
+    kinds = _Kinds(census, snapshot, volumes, movability, within)
     pending = []
+    for pod in sorted(snapshot.pods, key=_NAME):
+        if pod.terminal:
+            continue
+        volumes.use(pod)
     for pod in sorted(snapshot.pods, key=_NAME):
         if pod.terminal:
             continue
@@ -111,6 +118,9 @@ def extras_of(pod: Pod, needs: VolumeNeeds) -> Extras:
     """Return what a pod takes beside CPU and memory, sorted by resource."""
     if not pod.extended_requests and not needs.attached:
         return ()
+    if pod.node is None and pod.nominated_node:
+        # Room is kept for it.
+        return ()
     attached = [(ATTACH + driver, count) for driver, count in needs.attached]
     return tuple(sorted([*pod.extended_requests, *attached]))
 
@@ -119,9 +129,16 @@ class _Kinds:
     """Numbers kinds; what is equal by value is compared once and known by identity from then on."""
 
     def __init__(
-        self, census: Census, volumes: Volumes, movability: Movability, within: Callable[[Pod], Labels]
+        self,
+        census: Census,
+        snapshot: Snapshot,
+        volumes: Volumes,
+        movability: Movability,
+        within: Callable[[Pod], Labels],
     ) -> None:
         self._census = census
+        self._surroundings = snapshot.surroundings
+        self._keeping_room = KeptRoom(snapshot)
         self._volumes = volumes
         self._movability = movability
         self._within = within
@@ -132,13 +149,15 @@ class _Kinds:
 
     def take_pending(self, pod: Pod) -> None:
         """Take a pending pod, or leave it out where no place would help it."""
+        unjudged = why_not_judged(self._surroundings, pod) or self._keeping_room.why_not_judged(pod)
         missing = self._volumes.of(pod).missing or self._volumes.why_held(pod)
-        if pod.scheduling_gated:
-            self._census.left_out.append(LeftOut(pod, "scheduling-gates", Finding(Pattern.GATED)))
+        if unjudged is not None:
+            found = Finding(Pattern.NOT_JUDGED, unjudged=unjudged)
+            self._census.left_out.append(LeftOut(pod, f"{NOT_JUDGED}: {unjudged}", found))
         elif missing is not None:
             self._census.left_out.append(LeftOut(pod, "volume", missing))
         else:
-            self.take(pod, -1)
+            self.take(self._keeping_room.held_to_its_node(pod), -1)
 
     def take(self, pod: Pod, node: int) -> None:
         """Take a pod that counts."""
@@ -156,6 +175,8 @@ class _Kinds:
             pod.priority,
             pod.preempts,
             pod.mirror,
+            pod.scheduler,
+            pod.nominated_node,
             "" if node < 0 else self._movability.own_reason(pod),
             within,
         )
@@ -168,9 +189,9 @@ class _Kinds:
     def _kind_of(self, pod: Pod, pending: bool, within: Labels) -> int:
         group = self._census.labels.number(pod)
         stays, weight = self._movability.of(pod, group)
-        needs = self._volumes.of(pod)
-        if not pending and stays is None and needs.missing is not None:
-            stays = Detail.VOLUME_UNKNOWN.of(needs.missing.claim)
+        needs = self._volumes.of_arrival(pod) if pending else self._volumes.of(pod)
+        if not pending and stays is None:
+            stays = self._why_not_elsewhere(pod, needs)
         of_node = belongs_to_node(pod)
         key = (
             group,
@@ -187,12 +208,24 @@ class _Kinds:
             pod.workload,
             within,
             of_node,
+            pod.nominated_node,
         )
         kind = self._numbers.get(key)
         if kind is None:
             kind = self._numbers[key] = len(self._census.kinds)
             self._census.kinds.append(Kind(pod, group, pending, stays, weight, needs, within, of_node))
         return kind
+
+    def _why_not_elsewhere(self, pod: Pod, needs: VolumeNeeds) -> str | None:
+        if pod.scheduler != DEFAULT_SCHEDULER:
+            return Detail.NOT_JUDGED.of(f"scheduler {pod.scheduler}")
+        unjudged = why_volumes_not_judged(self._surroundings, pod)
+        if unjudged is not None:
+            return Detail.NOT_JUDGED.of(unjudged)
+        if needs.missing is not None:
+            return Detail.VOLUME_UNKNOWN.of(needs.missing.claim)
+        shared = self._volumes.shared_by(pod)
+        return None if shared is None else Detail.VOLUME_SHARED.of(shared)
 
     def _number(self, value: Hashable) -> int:
         number = self._seen.get(id(value))

@@ -57,7 +57,7 @@ def find_marks(census: Census, columns: NodeColumns, namespace_labels: Mapping[s
     finder = _Finder(census, columns, namespace_labels)
     marks = Marks()
     marks.repulsions = [*finder.anti_affinity(), *finder.host_ports(), *finder.lone_volumes()]
-    marks.draws = finder.affinity()
+    marks.draws = [*finder.affinity(), *finder.shared_volumes()]
     marks.evennesses = finder.spreads()
     return marks
 
@@ -128,6 +128,19 @@ class _Finder:
                 frozenset.intersection(*(self._meant_by(term) for term in terms)),
             )
             for terms, held_by in holders.items()
+        ]
+
+    def shared_volumes(self) -> list[Draw]:
+        """Find the pending pods that have to share a node, since the volume that they share is on one at a time."""
+        users: dict[tuple[str, str], list[int]] = {}
+        for number, kind in enumerate(self._kinds):
+            for claim in kind.needs.together:
+                users.setdefault(claim, []).append(number)
+        return [
+            Draw((NODE,), frozenset(kinds), frozenset(kinds))
+            for _, kinds in sorted(users.items())
+            # Where one runs already, the others may come to its node alone.
+            if sum(self._kinds[number].count for number in kinds) > 1 and all(self._kinds[n].pending for n in kinds)
         ]
 
     def spreads(self) -> list[Evenness]:

@@ -1,6 +1,6 @@
 """What every pod takes of CPU and memory: what it asks for, or its base with the headroom it shares."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
@@ -23,6 +23,14 @@ class Needs:
     memory: list[int]
     cpu_headroom: list[int]
     memory_headroom: list[int]
+
+    def without(self, pods: Iterable[int]) -> "Needs":
+        """Return the same where some pods take nothing, since room is kept for them."""
+        columns = [list(column) for column in (self.cpu, self.memory, self.cpu_headroom, self.memory_headroom)]
+        for pod in pods:
+            for column in columns:
+                column[pod] = 0
+        return Needs(*columns)
 
 
 def counted_needs(pods: Sequence[Pod]) -> Needs:

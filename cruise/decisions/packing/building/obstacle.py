@@ -26,6 +26,9 @@ class Obstacle(StrEnum):
     NO_NODES = "no-nodes"
 
 
+# Begins what is said of a pod that kube-scheduler judges by rules that are not known here.
+NOT_JUDGED = "not-judged"
+
 # What keeps a pod from room that lower priorities hold.
 PROTECTIONS = (Obstacle.DISRUPTION_BUDGET, Obstacle.EVICTION_LIMIT, Obstacle.UNMOVABLE)
 

@@ -31,15 +31,16 @@ def sign(
     for number, members in enumerate(_groups(marks, limits, census.kinds)):
         for member in members:
             roles[member].append(number)
-    top = max((kind.pod.priority for kind in census.kinds if kind.pending), default=None)
+    paper = objective is Objective.PAPER
+    # Pods that never preempt get nothing by a chain either, at whose other end somebody is preempted.
+    top = max((kind.pod.priority for kind in census.kinds if kind.pending and kind.pod.preempts), default=None)
     numbers: dict[Signature, int] = {}
     of_kind = []
     for kind, own in zip(census.kinds, roles, strict=True):
         movable = kind.stays is None
-        # In operation pods of the highest pending priority and above never lose their place.
-        may_lose = objective is Objective.PAPER or (
-            objective is Objective.OPERATOR and top is not None and kind.pod.priority < top
-        )
+        # In operation pods of the highest priority that preempts never lose their place, nor do those above it.
+        below = top is not None and (kind.pod.priority < top or (paper and kind.pod.priority == top))
+        may_lose = objective in (Objective.PAPER, Objective.OPERATOR) and below
         signature = Signature(
             priority=kind.pod.priority,
             movable=movable,

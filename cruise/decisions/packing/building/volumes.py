@@ -1,12 +1,12 @@
 """What a pod's volumes ask: where they may be used, what they attach, and which no second pod may use."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cruise.decisions.scheduling.claims import claims_of
 from cruise.domain.cluster import Pod
 from cruise.domain.colocation import Claim, Surroundings
-from cruise.domain.scheduling import NodeSelectorTerm
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.domain.unplaced import Finding, Pattern
 
 
@@ -15,13 +15,14 @@ class VolumeNeeds:
     """What the claims of a pod ask together.
 
     `terms` has for each volume that is not usable everywhere the terms of which a node meets one; `attached` counts
-    volumes by CSI driver; `alone` are the claims that no second pod may use. `missing` is what is wrong with a claim
-    that keeps the pod pending wherever there is room.
+    volumes by CSI driver; `alone` are the claims that no second pod may use, `together` those that pods use on one
+    node. `missing` is what is wrong with a claim that keeps the pod pending wherever there is room.
     """
 
     terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     attached: tuple[tuple[str, int], ...] = ()
     alone: tuple[tuple[str, str], ...] = ()
+    together: tuple[tuple[str, str], ...] = ()
     missing: Finding | None = None
 
 
@@ -32,20 +33,46 @@ class Volumes:
     """Looks up claims, once for each distinct set of them."""
 
     def __init__(self, surroundings: Surroundings) -> None:
-        self._claims: Mapping[tuple[str, str], Claim] = surroundings.claims
+        self._surroundings = surroundings
+        self._users: dict[tuple[str, str], list[Pod]] = {}
         self._out_of_reach: set[tuple[str, str]] = set()
-        self._known: dict[tuple[str, tuple[str, ...]], VolumeNeeds] = {}
+        self._known: dict[tuple[str, tuple[str, ...], bool], VolumeNeeds] = {}
 
     def of(self, pod: Pod) -> VolumeNeeds:
         """Return what a pod's claims ask."""
         names = pod.constraints.claims
         if not names:
             return NOTHING
-        key = (pod.namespace, names)
+        key = (pod.namespace, names, bool(pod.constraints.own_claims) and pod.node is not None)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._look_up(pod.namespace, names)
+            known = self._known[key] = self._look_up(pod)
         return known
+
+    def use(self, pod: Pod) -> None:
+        """Note a pod, for the claims that pods use on one node."""
+        for claim in self.of(pod).together:
+            self._users.setdefault(claim, []).append(pod)
+
+    def shared_by(self, pod: Pod) -> str | None:
+        """Return a claim that this running pod and others use on one node, None for none."""
+        return next((name for space, name in self.of(pod).together if len(self._users[space, name]) > 1), None)
+
+    def of_arrival(self, pod: Pod) -> VolumeNeeds:
+        """Return what a pending pod's claims ask: of those in use on a node that it comes there as well."""
+        needs, node = self.of(pod), self._node_in_use(pod)
+        if node is None:
+            return needs
+        there = NodeSelectorTerm(fields=(Requirement("metadata.name", Operator.IN, (node,)),))
+        return replace(needs, terms=(*needs.terms, (there,)))
+
+    def _node_in_use(self, pod: Pod) -> str | None:
+        """Return the node to which a claim that others use there ties a pod, None for none."""
+        for claim in self.of(pod).together:
+            for other in self._users[claim]:
+                if other.node is not None and (other.namespace, other.name) != (pod.namespace, pod.name):
+                    return other.node
+        return None
 
     def hold(self, pod: Pod) -> None:
         """Note that a pod which no plan sees uses its claims: no other pod may use those that are for one pod."""
@@ -56,11 +83,10 @@ class Volumes:
         held = [name for namespace, name in self.of(pod).alone if (namespace, name) in self._out_of_reach]
         return Finding(Pattern.CLAIM_OUT_OF_REACH, claim=held[0]) if held else None
 
-    def _look_up(self, namespace: str, names: tuple[str, ...]) -> VolumeNeeds:
+    def _look_up(self, pod: Pod) -> VolumeNeeds:
         found: list[Claim] = []
         missing: Finding | None = None
-        for name in dict.fromkeys(names):
-            claim = self._claims.get((namespace, name))
+        for name, claim in claims_of(self._surroundings, pod):
             if claim is None:
                 missing = missing or Finding(Pattern.CLAIM_UNKNOWN, claim=name)
             else:
@@ -73,6 +99,9 @@ class Volumes:
         return VolumeNeeds(
             terms=tuple(dict.fromkeys(claim.terms for claim in found if claim.terms is not None)),
             attached=tuple(sorted(attached.items())),
-            alone=tuple((namespace, claim.name) for claim in found if claim.single_pod),
+            alone=tuple((pod.namespace, claim.name) for claim in found if claim.single_pod),
+            together=tuple(
+                (pod.namespace, claim.name) for claim in found if claim.single_node and not claim.single_pod
+            ),
             missing=missing,
         )

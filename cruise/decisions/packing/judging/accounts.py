@@ -47,7 +47,7 @@ def _keys(listed: Sequence[Named]) -> list[PodKey]:
 def _find_forgotten(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
     fates = Counter(_keys(proposal.placed) + _keys(proposal.unplaced))
     waiting = {key_of(pod) for pod in snapshot.pods if waits_for_a_node(pod)}
-    held_back = {key_of(pod) for pod in snapshot.pods if pod.node is None and pod.scheduling_gated}
+    held_back = {key_of(pod) for pod in snapshot.pods if pod.node is None and not waits_for_a_node(pod)}
     for namespace, name in sorted(waiting - fates.keys()):
         yield f"pending pod {namespace}/{name} is neither placed nor unplaced"
     for namespace, name in sorted(fates.keys() - waiting - held_back):

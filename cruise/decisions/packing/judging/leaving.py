@@ -7,8 +7,9 @@ from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.other_autoscalers import OtherAutoscalers
 from cruise.decisions.guidance.quotas import grants
+from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
-from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot
+from cruise.domain.cluster import DEFAULT_SCHEDULER, DisruptionBudget, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides, resolve_overrides, vertical_layers
 from cruise.domain.packing import Allowance
 from cruise.domain.policy import EvictionRanking, Mode, Policy
@@ -40,6 +41,8 @@ class Leaving:
             return "its node is not ready, so it would not end"
         if self.is_sized_by_another(pod):
             return "another autoscaler sizes it"
+        if pod.scheduler != DEFAULT_SCHEDULER:
+            return f"scheduler {pod.scheduler} would place it"
         return self._why_guarded(pod) or self._why_not_created_again(pod)
 
     def is_sized_by_another(self, pod: Pod) -> bool:
@@ -54,8 +57,11 @@ class Leaving:
 
     def why_claims_are_unusable(self, pod: Pod) -> str | None:
         """Say which claim keeps a pod pending wherever it goes; None if all are bound, or bind with it."""
-        for name in pod.constraints.claims:
-            claim = self._snapshot.surroundings.claims.get((pod.namespace, name))
+        surroundings = self._snapshot.surroundings
+        unjudged = why_volumes_not_judged(surroundings, pod)
+        if unjudged is not None:
+            return f"its {unjudged}"
+        for name, claim in claims_of(surroundings, pod):
             if claim is None or not (claim.bound or claim.waits):
                 return f"its claim {name} is {'missing' if claim is None else 'not bound'}"
         return None

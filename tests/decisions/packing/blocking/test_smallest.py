@@ -137,7 +137,7 @@ class Asked:
 
     def _goes(self, p: int, dropped: set[str]) -> bool:
         protection = self._protection(p)
-        return protection in dropped if protection else bool(self.problem.preemptible[self.problem.pod_class[p]])
+        return protection in dropped if protection else bool(self.problem.movable[self.problem.pod_class[p]])
 
     def _protection(self, p: int) -> str:
         kind = self.problem.pod_class[p]

@@ -64,8 +64,8 @@ def test_what_a_vpa_sizes_is_neither_moved_nor_sized(mode: str, stays: bool) -> 
 def test_a_gated_pod_is_left_out_with_a_note() -> None:
     built = build_problem(Snapshot(nodes=(a_node("n1"),), pods=(a_pod("gated", scheduling_gated=True),)))
     assert built.pods == ()
-    assert [one.obstacle for one in built.left_out] == ["scheduling-gates"]
-    assert built.notes == ("1 pending pods are left out: scheduling-gates",)
+    assert [one.obstacle for one in built.left_out] == ["not-judged: scheduling gates"]
+    assert built.notes == ("1 pending pods are left out: not-judged: scheduling gates",)
 
 
 def test_a_resource_that_no_node_can_run_short_of_is_no_column() -> None:

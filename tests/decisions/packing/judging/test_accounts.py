@@ -32,7 +32,7 @@ def test_a_pod_behind_a_gate_may_be_explained_and_need_not():
     snapshot = make_snapshot([gated], [make_node("n1")])
     plan = replace(plan_of(snapshot, status=Status.ALREADY_OPTIMAL), by_priority=())
     assert list(find_wrong_accounts(snapshot, plan)) == []
-    said = Unplaced("shop", "gated", ("scheduling-gates",), Finding(Pattern.GATED), True)
+    said = Unplaced("shop", "gated", ("not-judged: scheduling gates",), Finding(Pattern.NOT_JUDGED), False)
     assert list(find_wrong_accounts(snapshot, replace(plan, unplaced=(said,)))) == []
 
 

@@ -46,7 +46,7 @@ def app(name: str) -> LabelSelector:
         ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}}, None),
         ({"annotations": {"karpenter.sh/do-not-disrupt": "5m"}}, "its annotation karpenter.sh/do-not-disrupt"),
         ({"annotations": {"karpenter.sh/do-not-disrupt": "false"}}, None),
-        ({"constraints": PodConstraints(claims=("data",))}, "its claim data is missing"),
+        ({"constraints": PodConstraints(claims=("data",))}, "its claim data: no claims are known"),
     ],
 )
 def test_who_stays(changes, reason):

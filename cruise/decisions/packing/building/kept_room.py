@@ -1,0 +1,59 @@
+"""The room that kube-scheduler keeps on a node for a pod for which it has preempted others there."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cruise.decisions.scheduling.board import Board, key_of
+from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
+from cruise.domain.arrays import Int64Array
+from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.requests import counted_requests
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
+
+
+class KeptRoom:
+    """Pods with a nominated node: each goes there once what was preempted is gone, and until then nowhere."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._nodes = {node.name: node for node in snapshot.nodes}
+        nominated = [pod for pod in snapshot.pods if pod.nominated_node in self._nodes and waits_for_a_node(pod)]
+        board = Board(snapshot) if nominated else None
+        scheduler = Scheduler(board) if board else None
+        self._may_come: dict[tuple[str, str], bool] = {}
+        # The highest priority comes first, as it does in the queue.
+        for pod in sorted(nominated, key=lambda one: -one.priority):
+            assert board is not None and scheduler is not None
+            comes = next(scheduler.refuse(pod, self._nodes[pod.nominated_node]), None) is None
+            self._may_come[key_of(pod)] = comes
+            if comes:
+                board.add(pod, pod.nominated_node)
+
+    def why_not_judged(self, pod: Pod) -> str | None:
+        """Say for which node a pod waits where what it has preempted is still there; None for any other pod."""
+        waits = self._may_come.get(key_of(pod)) is False
+        return f"nominated for {pod.nominated_node}, where its room is not free yet" if waits else None
+
+    def held_to_its_node(self, pod: Pod) -> Pod:
+        """Return the pod as one that may go to its nominated node alone, if it has one."""
+        if key_of(pod) not in self._may_come:
+            return pod
+        there = Requirement("metadata.name", Operator.IN, (pod.nominated_node,))
+        terms = (NodeSelectorTerm(),) if pod.placement.terms is None else pod.placement.terms
+        narrowed = tuple(NodeSelectorTerm(term.expressions, (*term.fields, there)) for term in terms)
+        return replace(pod, placement=replace(pod.placement, terms=narrowed))
+
+
+def without_kept_room(
+    capacities: Int64Array, pods: Iterable[Pod], nodes: Sequence[Node], names: Sequence[str]
+) -> Int64Array:
+    """Return what nodes have for all other pods: those that room is kept for take nothing of it."""
+    place = {node.name: number for number, node in enumerate(nodes)}
+    left = capacities.copy()
+    for pod in pods:
+        if pod.nominated_node in place and waits_for_a_node(pod):
+            counted = counted_requests(pod)
+            amounts = {"cpu": counted.cpu_millicores, "memory": counted.memory_bytes, **dict(pod.extended_requests)}
+            left[place[pod.nominated_node]] -= [amounts.get(name, 0) for name in names]
+    return np.maximum(left, 0)

@@ -1,0 +1,47 @@
+"""Which claims a pod comes with, and what of a pending pod kube-scheduler minds that cruise cannot judge."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cruise.domain.cluster import DEFAULT_SCHEDULER, Pod
+from cruise.domain.colocation import Claim, PodConstraints, Surroundings
+
+
+def claims_of(surroundings: Surroundings, pod: Pod) -> Iterator[tuple[str, Claim | None]]:
+    """Yield each claim of a pod as it will be when the pod arrives; None for one that is not known.
+
+    What is made with a pod is made anew with its replacement: the volume that it has now binds it nowhere.
+    """
+    replaced = pod.node is not None or pod.constraints.replaced
+    for name in pod.constraints.claims:
+        claim = surroundings.claims.get((pod.namespace, name))
+        if claim is not None and replaced and name in pod.constraints.own_claims:
+            claim = claim.anew
+        yield name, claim
+
+
+def of_replacement(constraints: PodConstraints) -> PodConstraints:
+    """Return the constraints of a pod that takes the place of one with these."""
+    return replace(constraints, replaced=True) if constraints.own_claims else constraints
+
+
+def why_volumes_not_judged(surroundings: Surroundings, pod: Pod) -> str | None:
+    """Say what of a pod's volumes and devices no rule here can judge; None for nothing."""
+    if pod.constraints.unjudged:
+        return pod.constraints.unjudged[0]
+    # A list without any claim was most likely printed without them.
+    none_known = not surroundings.claims and not surroundings.unjudged
+    for name in pod.constraints.claims:
+        missing = "no claims are known" if none_known else surroundings.unjudged.get((pod.namespace, name))
+        if missing is not None:
+            return f"claim {name}: {missing}"
+    return None
+
+
+def why_not_judged(surroundings: Surroundings, pod: Pod) -> str | None:
+    """Say what keeps a pending pod out of every plan and proof, as no rule here can judge it; None for nothing."""
+    if pod.scheduling_gated:
+        return "scheduling gates"
+    if pod.scheduler != DEFAULT_SCHEDULER:
+        return f"scheduler {pod.scheduler}"
+    return why_volumes_not_judged(surroundings, pod)

@@ -1,0 +1,216 @@
+"""Tiny clusters on the edges of kube-scheduler's rules, as kubectl prints them: what is placed, what is said of it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.judging import find_objections
+from cruise.decisions.packing.proposing import propose
+from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import Proposal
+from cruise.kube_json.reading.snapshot import read_snapshot
+from cruise.packer.answer import Status
+from cruise.packer.budget import Budget
+from cruise.packer.pack import pack
+from cruise.packer.problem import Objective
+from tests.builders import Json, make_list_json, make_metadata
+from tests.storage_builders import DRIVER, make_claim_json, make_drivers_json, make_storage_class_json, make_volume_json
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def a_node(name: str, cpu: str = "1", **more: Any) -> Json:
+    labels = more.pop("labels", {}) | {"kubernetes.io/hostname": name}
+    offered = {"cpu": cpu, "memory": "8Gi", "pods": "110", **more}
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+        "status": {"allocatable": offered, "capacity": offered, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def a_pod(name: str, node: str = "", cpu: str = "600m", status: Json | None = None, **spec: Any) -> Json:
+    resources = {"requests": {"cpu": cpu, "memory": "1Gi"}}
+    metadata = make_metadata(name, "shop") | {"labels": {"app": name.split("-")[0]}, "uid": f"uid-{name}"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name.split("-")[0], "uid": "u", "controller": True}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": metadata | {"ownerReferences": [owner]},
+        "spec": {"priority": 0, "containers": [{"name": "app", "resources": resources}]}
+        | ({"nodeName": node} if node else {})
+        | spec,
+        "status": {"phase": "Running" if node else "Pending"} | (status or {}),
+    }
+
+
+def on_claim(name: str) -> Json:
+    return {"name": name, "persistentVolumeClaim": {"claimName": name}}
+
+
+def cluster(*items: Json) -> Snapshot:
+    return read_snapshot([json.dumps(make_list_json(*items)).encode()], "f.json")
+
+
+def planned(*items: Json, objective: Objective = Objective.PAPER) -> Proposal:
+    """The plan, which the judge lets pass."""
+    snapshot = cluster(*items)
+    built = build_problem(snapshot, objective=objective)
+    found = propose(built, pack(built.problem, Budget(work_units=2e9), lambda packing: None))
+    assert isinstance(found, Proposal)
+    assert find_objections(snapshot, found) == ()
+    return found
+
+
+def placed(plan: Proposal) -> dict[str, str]:
+    return {one.pod: one.target for one in plan.placed}
+
+
+def said(plan: Proposal) -> dict[str, tuple[tuple[str, ...], bool]]:
+    return {one.pod: (one.blocked_by, one.impossible) for one in plan.unplaced}
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_neither_of_two_equals_is_impossible_where_there_is_room_for_one(objective):
+    plan = planned(a_node("n1"), a_pod("web-1"), a_pod("web-2"), objective=objective)
+    assert plan.status is Status.OPTIMAL
+    assert list(said(plan).values()) == [(("cpu",), False)]
+
+
+def test_a_pod_is_impossible_where_nobody_of_its_priority_comes_and_none_may_be_preempted():
+    full = [a_node("n1"), a_pod("there", "n1"), a_pod("web-1", priority=0)]
+    assert said(planned(*full, objective=Objective.OPERATOR)) == {"web-1": (("cpu",), True)}
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_no_chain_preempts_for_a_pod_that_never_preempts(objective):
+    nodes = [a_node("n1", labels={"disk": "ssd"}), a_node("n2")]
+    low = a_pod("low-1", "n2", priority=-5)
+    between = a_pod("web-1", "n1", priority=5)
+    timid = a_pod("late-1", priority=1, preemptionPolicy="Never", nodeSelector={"disk": "ssd"})
+    plan = planned(*nodes, low, between, timid, objective=objective)
+    assert (plan.moves, plan.preempted, placed(plan)) == ((), (), {})
+    assert plan.status is Status.ALREADY_OPTIMAL
+
+
+@pytest.mark.parametrize(
+    ("pod", "more", "why"),
+    [
+        (a_pod("web-1", schedulingGates=[{"name": "g"}]), [], "scheduling gates"),
+        (a_pod("web-1", schedulerName="volcano"), [], "scheduler volcano"),
+        (a_pod("web-1", resourceClaims=[{"name": "gpu", "resourceClaimName": "g"}]), [], "device gpu"),
+        (a_pod("web-1", volumes=[on_claim("data")]), [], "claim data: no claims are known"),
+        (
+            a_pod("web-1", volumes=[on_claim("data")]),
+            [make_claim_json(volume="pv-9"), make_drivers_json(ebs_csi_aws_com=5)],
+            "claim data: volume pv-9 is not known",
+        ),
+        (
+            a_pod("web-1", volumes=[on_claim("data")]),
+            [make_claim_json(storage="fast"), make_storage_class_json(provisioner="kubernetes.io/no-provisioner")],
+            "claim data: volumes of class fast are made by hand",
+        ),
+        (
+            a_pod("web-1", volumes=[on_claim("data")]),
+            [make_claim_json(storage="fast"), make_storage_class_json()],
+            "claim data: no CSINode is known",
+        ),
+    ],
+)
+def test_what_is_not_modelled_is_said_and_counts_in_no_proof(pod, more, why):
+    plan = planned(a_node("n1"), a_pod("other-1"), pod, *more)
+    assert placed(plan) == {"other-1": "n1"}
+    assert said(plan) == {"web-1": ((f"not-judged: {why}",), False)}
+    assert [(line.placed, line.most) for line in plan.by_priority] == [(1, 1)]
+
+
+def test_a_running_pod_of_another_scheduler_stays():
+    moves = [a_node("n1"), a_node("n2", cpu="2"), a_pod("web-1", cpu="1500m"), a_pod("there", "n2", schedulerName="x")]
+    plan = planned(*moves)
+    assert (plan.moves, said(plan)["web-1"][1]) == ((), True)
+
+
+def test_room_is_kept_for_a_pod_that_was_nominated():
+    waiting = a_pod("late-1", status={"nominatedNodeName": "n1"})
+    plan = planned(a_node("n1"), a_pod("early-1"), waiting)
+    assert placed(plan) == {"late-1": "n1"}
+    held = planned(
+        a_node("n1", cpu="2"), a_pod("there", "n1", cpu="1500m", priority=9), a_pod("early-1", cpu="400m"), waiting
+    )
+    assert said(held)["late-1"][0][0].startswith("not-judged: nominated for n1")
+    assert "early-1" not in placed(held)
+
+
+def test_huge_pages_of_the_whole_pod_and_overhead_of_any_resource_count():
+    huge = a_node("n1", cpu="4", **{"hugepages-2Mi": "64Mi"})
+    wants = {"resources": {"requests": {"hugepages-2Mi": "48Mi"}, "limits": {"hugepages-2Mi": "48Mi"}}}
+    assert len(placed(planned(huge, a_pod("web-1", **wants), a_pod("web-2", **wants)))) == 1
+    scratch = a_node("n1", cpu="4", **{"ephemeral-storage": "1Gi"})
+    wants = {"overhead": {"ephemeral-storage": "600Mi"}}
+    assert len(placed(planned(scratch, a_pod("web-1", **wants), a_pod("web-2", **wants)))) == 1
+
+
+def test_a_claim_in_use_on_one_node_is_used_there_alone():
+    shared = [make_claim_json(volume="pv-1"), make_volume_json(nfs={"path": "/"})]
+    uses = {"volumes": [on_claim("data")]}
+    nodes = [a_node("n1", cpu="2"), a_node("n2", cpu="3")]
+    there = a_pod("web-1", "n1", **uses)
+    assert placed(planned(*nodes, *shared, there, a_pod("web-2", **uses))) == {"web-2": "n1"}
+    full = planned(a_node("n1"), nodes[1], *shared, there, a_pod("web-2", **uses))
+    assert said(full)["web-2"][1] is True
+    both = placed(planned(*nodes, *shared, a_pod("web-1", **uses), a_pod("web-2", **uses)))
+    assert len(both) == 2 and len(set(both.values())) == 1
+
+
+def test_a_volume_that_is_made_with_its_pod_does_not_tie_the_replacement():
+    in_zone = {
+        "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
+    }
+    volume = make_volume_json(csi={"driver": DRIVER, "volumeHandle": "v"}, nodeAffinity=in_zone)
+    own = {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]}
+    items = [
+        a_node("n1", labels={ZONE: "a"}),
+        a_node("n2", labels={ZONE: "b"}),
+        make_storage_class_json(volumeBindingMode="WaitForFirstConsumer"),
+        make_drivers_json(ebs_csi_aws_com=9),
+        make_claim_json("web-1-data", volume="pv-1", storage="fast"),
+        volume,
+        a_pod("web-1", "n1", **own),
+        a_pod("late-1", nodeSelector={ZONE: "a"}),
+    ]
+    plan = planned(*items)
+    assert [(one.pod, one.target) for one in plan.moves] == [("web-1", "n2")]
+
+
+def test_a_waiting_claim_goes_where_its_class_has_room_for_it():
+    def room(zone: str, size: str) -> Json:
+        return {
+            "kind": "CSIStorageCapacity",
+            "apiVersion": "storage.k8s.io/v1",
+            "metadata": {"name": f"room-{zone}", "namespace": "kube-system"},
+            "storageClassName": "fast",
+            "nodeTopology": {"matchLabels": {ZONE: zone}},
+            "capacity": size,
+        }
+
+    publishing = {
+        "kind": "CSIDriver",
+        "apiVersion": "storage.k8s.io/v1",
+        "metadata": {"name": DRIVER},
+        "spec": {"storageCapacity": True},
+    }
+    items = [
+        a_node("n1", labels={ZONE: "a"}),
+        a_node("n2", labels={ZONE: "b"}),
+        make_storage_class_json(volumeBindingMode="WaitForFirstConsumer"),
+        make_drivers_json(ebs_csi_aws_com=9),
+        make_claim_json(storage="fast", spec={"resources": {"requests": {"storage": "10Gi"}}}),
+        a_pod("web-1", volumes=[on_claim("data")]),
+        publishing,
+    ]
+    assert placed(planned(*items, room("a", "5Gi"), room("b", "20Gi"))) == {"web-1": "n2"}
+    assert said(planned(*items, room("a", "5Gi"))) == {"web-1": (("volume",), True)}
