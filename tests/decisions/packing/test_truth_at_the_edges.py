@@ -74,7 +74,7 @@ def said(plan: Proposal) -> dict[str, tuple[tuple[str, ...], bool]]:
     return {one.pod: (one.blocked_by, one.impossible) for one in plan.unplaced}
 
 
-@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
 def test_neither_of_two_equals_is_impossible_where_there_is_room_for_one(objective):
     plan = planned(a_node("n1"), a_pod("web-1"), a_pod("web-2"), objective=objective)
     assert plan.status is Status.OPTIMAL
@@ -86,7 +86,7 @@ def test_a_pod_is_impossible_where_nobody_of_its_priority_comes_and_none_may_be_
     assert said(planned(*full, objective=Objective.OPERATOR)) == {"web-1": (("cpu",), True)}
 
 
-@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
 def test_no_chain_preempts_for_a_pod_that_never_preempts(objective):
     nodes = [a_node("n1", labels={"disk": "ssd"}), a_node("n2")]
     low = a_pod("low-1", "n2", priority=-5)
