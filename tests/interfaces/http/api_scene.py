@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
+from fastapi import FastAPI
 
 from cruise.domain.actions import Outcome
 from cruise.domain.callers import Intervention
@@ -17,9 +20,11 @@ from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, pass_figures
 from cruise.interfaces.http.gate import Authority, GateRules, gated
-from cruise.interfaces.http.health import AsgiApp
+from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
 from cruise.interfaces.http.hosts import hosts
+from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.static_token import StaticToken
+from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import Rehearsing
 from cruise.runtime.ports import Store
 from cruise.runtime.revert import revert_workload
@@ -76,8 +81,33 @@ class Scene:
 
     def app(self, reads_open: bool = True, **rules: Any) -> AsgiApp:
         """The API behind its gate."""
-        found = GateRules(self.authority, hosts(["cruise"]), reads_open=reads_open, **rules)
-        return gated(create_api(self), found)
+        looked_at = (self, Surveys(self), Explanations(self))
+
+        async def api(scope: Scope, receive: Receive, send: Send) -> None:
+            _looked_at.set(looked_at)
+            await _api()(scope, receive, send)
+
+        return gated(api, GateRules(self.authority, hosts(["cruise"]), reads_open=reads_open, **rules))
+
+
+_looked_at: ContextVar[tuple[Scene, Surveys, Explanations]] = ContextVar("looked_at")
+
+
+class _Now:
+    """A part of what the request under way looks at."""
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_looked_at.get()[self._place], name)
+
+
+@cache
+def _api() -> FastAPI:
+    """One API for all scenes, since to make one takes a tenth of a second."""
+    view, surveys, explanations = (cast(Any, _Now(place)) for place in range(3))
+    return create_api(view, surveys, explanations)
 
 
 async def busy_scene(token_file: Path | None = None) -> Scene:
