@@ -95,7 +95,7 @@ def _write_usage(path: Path, step: int, names: Sequence[str], rows: Float64Array
 
 
 def _cells(row: Iterable[float]) -> Iterable[str]:
-    return ("" if np.isnan(value) else f"{value:.6g}" for value in row)
+    return ("" if np.isnan(value) else f"{value:.10g}" for value in row)
 
 
 _CONVERTERS = {"planetlab": planetlab, "gentd26": gentd26}
