@@ -109,8 +109,9 @@ def backtest(
 
       cruise backtest --trace traces/* --config new.toml --against now.toml
 
-      cruise backtest --prometheus-url http://localhost:9090 --config new.toml
-      --against now.toml --max-delta kills=0 writes=0.5 --markdown change.md
+      cruise backtest --trace traces/* --against now.toml --max-delta kills=0
+
+      cruise backtest --trace traces/* --against now.toml --markdown change.md
     """
     from cruise.interfaces.backtest.report import BacktestReport
 
