@@ -90,6 +90,10 @@ def backtest(
     formulas. Costs are shown where price_core_hour and price_gibibyte_hour
     are set.
 
+    With --against this configuration (CRUISE_* variables, --config) is
+    compared with the settings of FILE, so that a change of settings can be
+    judged on one's own history before it is made.
+
     Examples:
       cruise backtest --trace traces/bitbrains
 
@@ -102,10 +106,6 @@ def backtest(
       cruise backtest --prometheus-url http://localhost:9090 --days 14
 
       cruise backtest --trace traces/* --half tune --policy cruise
-
-    With --against this configuration (CRUISE_* variables, --config) is
-    compared with the settings of FILE, so that a change of settings can be
-    judged on one's own history before it is made.
 
       cruise backtest --trace traces/* --config new.toml --against now.toml
 
