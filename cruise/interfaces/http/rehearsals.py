@@ -99,7 +99,7 @@ def _stage(view: ApiView) -> Rehearsing:
 
 def _settings(body: bytes) -> Mapping[str, str]:
     try:
-        found = _SETTINGS.decode(body)
+        found = _SETTINGS.decode(body or b"{}")
     except UNDECODABLE as error:
         raise HTTPException(422, f"the body is no JSON object of settings and texts: {error}") from error
     if not found:

@@ -96,6 +96,8 @@ async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(s
         form = {"form_token": await sign_in(page, "administrator"), "to": "policies"}
         wrong = await page.post("/do/put/rehearsal", data={**form, "setting.headroom_risk": "much"})
         assert wrong.status_code == 422 and "much" in wrong.text
+        blank = await page.post("/do/put/rehearsal", data={**form, "setting.headroom_risk": " "})
+        assert blank.status_code == 422 and "setting is proposed" in blank.text
         begun = await page.post("/do/put/rehearsal", data={**form, "setting.headroom": "shared-max"})
         assert begun.status_code == 303
         shown = (await page.get("/policies")).text
