@@ -22,7 +22,7 @@ from cruise.domain.resources import ResourceName
 from cruise.runtime.sizing.score_history import ScoreHistory
 
 WEEK_SECONDS = 7 * DAY_SECONDS
-NODES = 20
+NODES, PODS = 20, (20,)
 RISKS = (1e-2, 1e-3, 1e-4)
 OTHERS = ("shared-max", "joint-peak", "sum of peaks")
 
@@ -150,7 +150,9 @@ def main() -> None:
     arguments.add_argument("--half", type=int, choices=(0, 1), default=1)
     arguments.add_argument("--days", type=int, default=28, help="how much of a trace is judged")
     asked = arguments.parse_args()
-    trials = [trial_of(one) for trace in asked.traces for one in outcomes_of(trace, NODES, asked.days, asked.half)]
+    trials = [
+        trial_of(one) for trace in asked.traces for one in outcomes_of(trace, NODES, asked.days, asked.half, PODS)
+    ]
     print("\n".join(table_of(trials)))
     if asked.picture is not None:
         asked.picture.write_text(picture_of(trials))

@@ -4,7 +4,7 @@ Series drawn at random make a node, and are drawn anew every day, as pods move. 
 from the statistics of that time, by the controller's own functions, and meets the largest summed demand of the next.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -91,16 +91,19 @@ class Tally:
         self.had += float(had.sum())
 
 
-def outcomes_of(trace: Path, nodes: int, days: int, half: int | None = None) -> list[Outcomes]:
+def outcomes_of(
+    trace: Path, nodes: int, days: int, half: int | None = None, pods: Sequence[int] = PODS
+) -> list[Outcomes]:
     """Replay a trace's statistics under `nodes` nodes drawn from it: one `Outcomes` for each resource that it has.
 
-    `half` takes every other series by sorted name: 0 for tuning, 1 for what nothing was tuned on.
+    Nodes have so many `pods`, in turn. `half` takes every other series by sorted name: 0 for tuning, 1 for what nothing
+    was tuned on.
     """
     recording = load_trace(trace)
     recording = recording if half is None else half_of(recording, half)
     times: list[int] = []
     found: dict[ResourceName, list[tuple[Int64Array | Float64Array, ...]]] = {}
-    for at, of_resources in _passes(recording, nodes, days):
+    for at, of_resources in _passes(recording, nodes, days, pods):
         times.append(at)
         for resource, columns in of_resources.items():
             found.setdefault(resource, []).append(columns)
@@ -129,7 +132,7 @@ def half_of(recording: Recording, half: int) -> Recording:
 
 
 def _passes(
-    recording: Recording, nodes: int, days: int
+    recording: Recording, nodes: int, days: int, pods: Sequence[int]
 ) -> Iterator[tuple[int, dict[ResourceName, tuple[Int64Array | Float64Array, ...]]]]:
     policy, count = Policy(), len(recording.containers)
     statistics = ReplayedStatistics(recording, policy)
@@ -143,7 +146,7 @@ def _passes(
         at = recording.start + recording.step_seconds * (past.stop - 1)
         statistics.observe(at, recording.cpu_millicores[past], recording.memory_bytes[past])
         if at // DAY_SECONDS != day:
-            members, day = _draw(generator, count, nodes), at // DAY_SECONDS
+            members, day = _draw(generator, count, nodes, pods), at // DAY_SECONDS
         if at - recording.start < policy.new_workload_age.total_seconds():
             continue
         known, columns = statistics.of_containers(np.ones(count, dtype=np.bool_))
@@ -182,10 +185,10 @@ def _demand(columns: StatisticColumns, resource: ResourceName) -> Demand:
     return Demand(base, peak, base, np.maximum(peak - base, 0), nothing, nothing, nothing, everywhere, nothing)
 
 
-def _draw(generator: np.random.Generator, count: int, nodes: int) -> Float64Array:
+def _draw(generator: np.random.Generator, count: int, nodes: int, pods: Sequence[int]) -> Float64Array:
     """Return which containers each node has: (containers, nodes)."""
     members = np.zeros((count, nodes))
     for node in range(nodes):
-        pods = min(PODS[node % len(PODS)], max(2, count // 2))
-        members[generator.choice(count, pods, replace=False), node] = 1
+        size = min(pods[node % len(pods)], max(2, count // 2))
+        members[generator.choice(count, size, replace=False), node] = 1
     return members

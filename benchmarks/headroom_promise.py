@@ -2,9 +2,9 @@
 
     python -m benchmarks.headroom_promise TRACE…
 
-Each trace in turn is a cluster that is new: its nodes are judged with a prior made of the traces of other sources, and
-without one. Asked against observed share of short intervals for hours 1 to 168, and for 1 in 10,000 after a week; what
-is passed most often, for what was asked, comes first. Traces of one source begin with the same word.
+Each trace in turn is a cluster that is new: its nodes are judged with what cruise ships of the traces of other sources,
+and without a prior. Asked against observed share of short intervals for hours 1 to 168, and after a week; what is
+passed most often, for what was asked, comes first. Traces of one source begin with the same word.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.headroom_outcomes import DAY_SECONDS, PASS_SECONDS, Outcomes, Tally, outcomes_of
-from benchmarks.headroom_prior import DAYS, NODES, place_scores
+from benchmarks.headroom_prior import DAYS, NODES
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.decisions.sizing.headroom.prior import Prior, prior_of
 from cruise.decisions.sizing.headroom.risk import Risk
@@ -22,6 +22,7 @@ from cruise.domain.headroom import PlaceScores
 from cruise.domain.policy import HeadroomStart
 from cruise.domain.resources import ResourceName
 from cruise.runtime.sizing.score_history import ScoreHistory
+from cruise.runtime.sizing.shipped_scores import shipped_scores
 
 WEEK_SECONDS = 7 * DAY_SECONDS
 EARLY, LATE = "hours 1-168", "after a week"
@@ -51,9 +52,8 @@ class Row:
         return self.prior.share / self.asked
 
 
-def rows_of(everything: Sequence[Outcomes], size: int = OF_A_CLUSTER) -> list[Row]:
-    """Judge each trace with a prior made of the others, and without one: the worst first."""
-    places = [place_scores(one) for one in everything]
+def rows_of(everything: Sequence[Outcomes], places: Sequence[PlaceScores], size: int = OF_A_CLUSTER) -> list[Row]:
+    """Judge each trace with a prior made of other places, and without one: the worst first."""
     rows = [row for outcomes in everything for row in _of_place(outcomes, places, size)]
     return sorted(rows, key=lambda row: (-row.times_asked, row.trace, row.resource.value, row.asked))
 
@@ -124,7 +124,7 @@ def main() -> None:
     arguments.add_argument("--half", type=int, choices=(0, 1), help="every other series; 1: not tuned on")
     asked = arguments.parse_args()
     found = [one for trace in asked.traces for one in outcomes_of(trace, NODES, asked.days, asked.half)]
-    print("\n".join(table_of(rows_of(found, asked.size))))
+    print("\n".join(table_of(rows_of(found, shipped_scores(), asked.size))))
 
 
 if __name__ == "__main__":

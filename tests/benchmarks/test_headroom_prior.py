@@ -49,7 +49,8 @@ def test_a_first_day_and_later_ones_are_counted_apart(traces):
 
 
 def test_a_place_is_judged_by_what_others_left_and_the_worst_comes_first(traces):
-    rows = rows_of([one for trace in traces for one in outcomes_of(trace, 8, 2)], size=8)
+    found = [one for trace in traces for one in outcomes_of(trace, 8, 2)]
+    rows = rows_of(found, [place_scores(one) for one in found], size=8)
     assert [row.times_asked for row in rows] == sorted((row.times_asked for row in rows), reverse=True)
     expected = [(name, risk) for name in ("calm-a", "wild-a") for risk in (1e-3, 1e-2, 7e-2)]
     assert sorted((row.trace, row.asked) for row in rows) == expected
