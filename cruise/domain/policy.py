@@ -139,6 +139,12 @@ class Policy:
         """The policy that plans follow: in mode observe they are those of mode full, and only shown."""
         return replace(self, mode=Mode.FULL) if self.mode is Mode.OBSERVE else self
 
+    @property
+    def starts_with(self) -> HeadroomStart:
+        """What model `risk` goes by at first, under the rules that hold."""
+        lends = self.rules.lent_scores or self.headroom_start is not HeadroomStart.PRIOR
+        return self.headroom_start if lends else HeadroomStart.SHARED_MAX
+
     def risk_of(self, resource: ResourceName) -> float:
         """Return the share of intervals in which demand for a resource may pass what a node has."""
         if resource is ResourceName.CPU and self.headroom_cpu_risk is not None:

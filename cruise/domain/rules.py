@@ -16,6 +16,7 @@ class Rules:
     `careful_evictions`: only what lasts is mended by evictions, of pods that have somewhere to go.
     `own_room`: what a workload's annotations ask beyond its requests is granted from free room.
     `calm`: a size is written where that is worth it; otherwise wherever it leaves its dead band.
+    `lent_scores`: scores of other places stand in where a cluster has none of its own yet.
     `quotas`: no write that a ResourceQuota would refuse, or that uses up what it grants.
     """
 
@@ -29,6 +30,7 @@ class Rules:
     own_room: bool = True
     quotas: bool = True
     calm: bool = True
+    lent_scores: bool = True
 
 
 DEFAULT_RULES = Rules("default")
@@ -43,5 +45,6 @@ SEEDS = Rules(
     own_room=False,
     quotas=False,
     calm=False,
+    lent_scores=False,
 )
 RULES = (DEFAULT_RULES, SEEDS)

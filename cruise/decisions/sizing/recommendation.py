@@ -1,7 +1,7 @@
 """From statistics to demand: base, headroom, bounds and limits of every sized container, in columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.candidate_columns import CandidateColumns, candidate_columns
 from cruise.decisions.sizing.memory_limit import Ceilings, LimitDemand, ceilings, limit_demand
-from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, capped
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, capped, round_up_whole
 from cruise.domain.cluster import LimitRangeItem, Quota
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
@@ -95,27 +95,40 @@ def demand_table(
     memory_peak = np.maximum(capped(statistics.memory_peak_bytes[rows]), capped(statistics.oom_memory_bytes[rows]))
     cpu_base, memory_base = capped(statistics.cpu_base_millicores[rows]), capped(statistics.memory_base_bytes[rows])
     of_limits = limit_demand(statistics, rows, policy)
+    memory = _demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1])
+    highest = _ceilings(candidates, stated[:, 3], of_limits, policy) if policy.rules.ceiling else None
     return DemandTable(
         candidates=candidates,
         rows=rows,
         cpu=_demand(cpu_base, cpu_peak, candidates, ResourceName.CPU, stated[:, 0]),
-        memory=_demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1]),
+        memory=memory if highest is None else _within_limits(memory, stated[:, 3], highest),
         cpu_limit=stated[:, 2],
         memory_limit=stated[:, 3],
         limit_demand=of_limits,
-        ceilings=_ceilings(candidates, stated[:, 3], of_limits, policy) if policy.rules.ceiling else None,
+        ceilings=highest,
     )
 
 
+def _within_limits(memory: Demand, limit: Int64Array, highest: Ceilings) -> Demand:
+    """Keep what requests have above their bases within what the limits may rise to.
+
+    A share of a node's headroom may be more than a container ever used, and a request above a limit would lift it.
+    """
+    least = np.maximum(memory.lower, round_up_whole(memory.base, MEBIBYTE))
+    most = np.where(limit > 0, np.maximum.reduce([highest.at_all, limit, least]), UNBOUNDED)
+    return replace(memory, upper=np.minimum(memory.upper, most))
+
+
 def _ceilings(candidates: CandidateColumns, current: Int64Array, demand: LimitDemand, policy: Policy) -> Ceilings:
-    """Return the ceilings of the limits that might rise; the templates of others are not looked at.
+    """Return the ceilings of the limits that might rise; others stay, and their templates are not looked at.
 
     Use may lift a limit, and so may a wish for a request above it. Where there is no limit the template states none,
     since none is ever removed in place.
     """
     template = np.where(current > 0, current, UNBOUNDED)
     asking = False if candidates.wishes is None else candidates.wishes.asking[candidates.pod_of]
-    for at in np.flatnonzero((current > 0) & ((demand.wanted > current) | asking)).tolist():
+    might_rise = (current == 0) | (demand.wanted > current) | asking
+    for at in np.flatnonzero((current > 0) & might_rise).tolist():
         pod = int(candidates.pod_of[at])
         touchable = candidates.pods[pod]
         if touchable.template_limits is None:
@@ -123,7 +136,8 @@ def _ceilings(candidates: CandidateColumns, current: Int64Array, demand: LimitDe
         else:
             container = touchable.sized[at - int(candidates.first_container[pod])]
             template[at] = min(touchable.template_limits.get(container.name, UNBOUNDED), UNBOUNDED)
-    return ceilings(template, current, policy)
+    found = ceilings(template, current, policy)
+    return replace(found, at_all=np.where(might_rise, found.at_all, current))
 
 
 def _demand(

@@ -20,7 +20,7 @@ from cruise.domain.resources import ResourceName
 
 def shipped_priors(policy: Policy) -> Mapping[ResourceName, Prior | None]:
     """Return what stands in for scores that are missing; nothing where the policy starts without."""
-    return _pooled() if policy.headroom_start is HeadroomStart.PRIOR else {}
+    return _pooled() if policy.starts_with is HeadroomStart.PRIOR else {}
 
 
 @cache

@@ -146,6 +146,22 @@ def test_the_wanted_and_the_safe_memory_limit():
     assert killed.limit_demand.wanted.tolist() == [602 * MEBIBYTE]
 
 
+@pytest.mark.parametrize(("most_used", "upper"), [(100, 300), (200, 300)])
+def test_no_request_lifts_a_limit_that_use_does_not_lift(most_used, upper):
+    """Use of 200 MiB wants a limit of 400, which an unknown template does not allow."""
+    pod = make_pod(containers=[make_container(memory_limit_mib=300)])
+    row = make_statistic_for(pod, memory_base_mib=90, memory_peak_mib=most_used, memory_7d_max_mib=most_used)
+    assert table_of(pod, rows=[row]).memory.upper.tolist() == [upper * MEBIBYTE]
+
+
+def test_without_a_limit_or_for_a_smallest_request_that_is_stated_requests_go_further():
+    free, limited = make_pod("free"), make_pod("limited", containers=[make_container(memory_limit_mib=300)])
+    of_namespace = {"shop": {"cruise.io/memory-min": "400Mi"}}
+    assert table_of(free, rows=[make_statistic_for(free)]).memory.upper.tolist() == [UNBOUNDED]
+    stated = table_of(limited, rows=[make_statistic_for(limited)], namespace_annotations=of_namespace).memory
+    assert (stated.lower.tolist(), stated.upper.tolist()) == ([400 * MEBIBYTE], [400 * MEBIBYTE])
+
+
 def test_bounds_are_the_namespaces():
     pods = [make_pod("a"), make_pod("b", namespace="team")]
     ranges = {"team": (LimitRangeItem(False, make_amounts(70, None)),)}

@@ -1,5 +1,7 @@
 """What comes with cruise is whole, and speaks for the risks that people state."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from cruise.decisions.sizing.headroom.margins import margin_for
 from cruise.decisions.sizing.headroom.scores import BUCKETS, MEASURE
 from cruise.domain.policy import HeadroomStart, Policy
 from cruise.domain.resources import ResourceName
+from cruise.domain.rules import SEEDS
 from cruise.runtime.sizing.shipped_scores import packed, shipped_priors, shipped_scores
 
 
@@ -30,6 +33,14 @@ def test_a_first_pass_keeps_to_one_in_a_thousand_and_to_less_only_with_all_headr
 @pytest.mark.parametrize("start", [HeadroomStart.SHARED_MAX, HeadroomStart.SUM_OF_PEAKS])
 def test_other_starts_borrow_nothing(start):
     assert shipped_priors(Policy(headroom_start=start)) == {}
+
+
+def test_the_first_design_borrows_nothing_and_starts_as_it_did():
+    policy = Policy(rules=SEEDS)
+    assert shipped_priors(policy) == {}
+    assert policy.starts_with is HeadroomStart.SHARED_MAX
+    assert replace(policy, headroom_start=HeadroomStart.SUM_OF_PEAKS).starts_with is HeadroomStart.SUM_OF_PEAKS
+    assert Policy().starts_with is HeadroomStart.PRIOR
 
 
 def test_only_counts_are_written():

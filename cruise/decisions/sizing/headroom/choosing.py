@@ -50,7 +50,7 @@ def _joint_peak(past: PastDemand, margins: Margins, policy: Policy) -> Headroom:
 def _risk(past: PastDemand, margins: Margins, policy: Policy) -> Headroom:
     from cruise.decisions.sizing.headroom.risk import Risk
 
-    return Risk(past, margins, policy.headroom_start)
+    return Risk(past, margins, policy.starts_with)
 
 
 MODELS: Mapping[str, Model] = MappingProxyType(
