@@ -70,8 +70,9 @@ def furnished(stage: Stage, replicas: int, cpu: str = "8", nodes: int = 1) -> li
 
 @contextmanager
 def serving(stage: Stage, directory: Path, name: str, mode: str = "resize", **more: str) -> Iterator[Server]:
-    """One more `cruise serve`, once it is ready; passes follow each other fast."""
-    with serving_with(stage.settings(mode, **{"pass_interval": "2s", **more}), directory, name) as server:
+    """One more `cruise serve`, once it is ready; passes follow each other fast, and have no patience."""
+    fast = {"pass_interval": "2s", "band_patience": "0s", "below_patience": "0s"}
+    with serving_with(stage.settings(mode, **{**fast, **more}), directory, name) as server:
         yield server
 
 

@@ -1,7 +1,7 @@
 """What the demo's picture shows, read off the two clusters and the controller's activity."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 
 from cruise.app.serve.activity import Activity
@@ -64,16 +64,22 @@ class FrameMaker:
         rare = [_line(outcome) for outcome in done if not isinstance(outcome.action, ResizePod)]
         rare += [_kill(reaction) for reaction in self._activity.reactions]
         lines = sorted(rare, key=lambda line: line.at)[-_RARE_EVENTS:]
-        before = self._requests_before()
-        lines += [_resize(outcome, before) for outcome in resizes[-(_EVENTS - len(lines)) :]]
+        lines += [self._resize(outcome) for outcome in resizes[-(_EVENTS - len(lines)) :]]
         return sorted(lines, key=lambda line: line.at, reverse=True)
 
-    def _requests_before(self) -> dict[str, Resources]:
-        """Return what the pods of the last node pass requested when it began, by uid."""
-        last = self._activity.node_pass
-        if last is None:
-            return {}
-        return {pod.uid: _total(container.requests for container in pod.containers) for pod in last.snapshot.pods}
+    def _resize(self, outcome: Outcome) -> EventLine:
+        action = outcome.action
+        assert isinstance(action, ResizePod)
+        before = self._activity.requested_before.get((action.uid, outcome.at))
+        after = _total(target.requests for target in action.containers)
+        sizes = [
+            text(amount) if earlier in (None, amount) else f"{text(earlier)} → {text(amount)}"
+            for text, earlier, amount in (
+                (format_cpu_millicores, before and before.cpu_millicores, after.cpu_millicores),
+                (format_memory_bytes, before and before.memory_bytes, after.memory_bytes),
+            )
+        ]
+        return EventLine(outcome.at, "resized", f"{_name(action)} {', '.join(sizes)}", action.cause or action.reason)
 
 
 def kills_more(cluster: SimulatedCluster, twin: SimulatedCluster) -> int:
@@ -103,26 +109,14 @@ def _tally(cluster: SimulatedCluster) -> Tally:
 def _line(outcome: Outcome) -> EventLine:
     action = outcome.action
     match action:
-        case ResizePod():
-            return _resize(outcome, {})
         case EvictPod():
             why = f"{action.reason}: {action.resource}, ranking {action.ranking.label}"
             return EventLine(outcome.at, "evicted", _name(action), why)
         case TaintNode() | UntaintNode():
             kind = "tainted" if isinstance(action, TaintNode) else "untainted"
             return EventLine(outcome.at, kind, action.node, action.reason)
-
-
-def _resize(outcome: Outcome, before: Mapping[str, Resources]) -> EventLine:
-    action = outcome.action
-    assert isinstance(action, ResizePod)
-    after = _total(target.requests for target in action.containers)
-    earlier = before.get(action.uid, after)
-    sizes = (
-        f"{format_cpu_millicores(earlier.cpu_millicores)} → {format_cpu_millicores(after.cpu_millicores)}, "
-        f"{format_memory_bytes(earlier.memory_bytes)} → {format_memory_bytes(after.memory_bytes)}"
-    )
-    return EventLine(outcome.at, "resized", f"{_name(action)} {sizes}", action.cause or action.reason)
+        case _:
+            raise AssertionError(f"a resize is told with what was before it: {action}")
 
 
 def _total(stated: Iterable[Amounts]) -> Resources:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from cruise.domain.actions import Outcome, WriteCause
+from cruise.domain.actions import Outcome, ResizePod, WriteCause
 from cruise.domain.packing import PackingPlan
 from cruise.domain.policy import Mode
+from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import Refusal, StatisticsTable
 from cruise.interfaces.http.figures import (
     ClusterMoment,
@@ -39,7 +40,8 @@ class Activity:
 
     `filled`: this term has statistics, and until then `filling` is how far they are; `refreshed_at` is when they were
     last brought up to date, `unread` what could not be read the last time; `paused`: the last pass found writes paused.
-    `notices` counts those that were sent and dropped, `published` writes of VerticalPodAutoscalers.
+    `requested_before` has what the pods of the last resizes requested before them, by uid and time. `notices` counts
+    those that were sent and dropped, `published` writes of VerticalPodAutoscalers.
     """
 
     node_pass: NodePass | None = None
@@ -51,6 +53,7 @@ class Activity:
     refused: Counter[Refusal] = field(default_factory=Counter)
     notices: Counter[str] = field(default_factory=Counter)
     causes: Counter[WriteCause] = field(default_factory=Counter)
+    requested_before: dict[tuple[str, datetime], Resources] = field(default_factory=dict)
     published: int = 0
     filled: bool = False
     filling: ReadingProgress | None = None
@@ -80,6 +83,17 @@ class Activity:
         if self.statistics is not None:
             self.history.append(cluster_moment(self.pass_figures, self.statistics, max_age))
         self.add(done.outcomes)
+        self._note_sizes(done)
+
+    def _note_sizes(self, done: NodePass) -> None:
+        """Remember what pods requested before they were resized."""
+        resized = {one.action.uid for one in done.outcomes if isinstance(one.action, ResizePod)}
+        for pod in done.snapshot.pods if resized else ():
+            if pod.uid in resized:
+                requests = (container.requests.resources for container in pod.containers)
+                self.requested_before[pod.uid, done.at] = sum(requests, start=NO_RESOURCES)
+        for key in list(self.requested_before)[:-_KEPT]:
+            del self.requested_before[key]
 
     def add_load_pass(self, done: NodeLoadPass) -> None:
         """Take over a look at the nodes' loads."""

@@ -134,7 +134,7 @@ class _Resource:
         """Grow the pods furthest below their targets, where a node's sum is short of what it needs."""
         missing = self.need - self.have()
         open_to = np.where(self._counts & (self._targets > self.sizes), self._spared - self.sizes, 0)
-        chosen = self._fewest(open_to, missing) > 0
+        chosen = self._fewest(open_to, missing, missing) > 0
         self._grow(chosen[self._columns.candidates.pod_of] & (open_to > 0), Why.NODE_SHORT)
 
     def keep_bounds(self) -> None:
@@ -192,17 +192,20 @@ class _Resource:
         self._set(chosen, self._spared, why)
 
     def _cut(self, amounts: Int64Array, over: Float64Array, why: Why) -> None:
-        """Cut up to `amounts` from the containers of the fewest pods until each node has given what is `over`."""
+        """Cut `amounts` from the containers of the fewest pods that give what is `over`, by node.
+
+        They give all of it, unless the node were to have less than it needs.
+        """
         amounts = np.maximum(amounts, 0)
-        share, unit = self._fewest(amounts, over), UNIT[self._resource]
-        parts = np.ceil(amounts * share[self._columns.candidates.pod_of] / unit - 1e-9).astype(np.int64) * unit
-        parts = np.minimum(parts, amounts)
-        self._set(parts > 0, self.sizes - parts, why)
+        most = np.maximum(self.have() - self.need, over)
+        share = self._fewest(amounts, over, most)[self._columns.candidates.pod_of]
+        left = np.minimum(self._rounded(self.sizes - amounts * share), self.sizes)
+        self._set(left < self.sizes, left, why)
 
-    def _fewest(self, amounts: Int64Array, wanted: Float64Array) -> Float64Array:
-        """Return what share of its amount each pod gives so that nodes get what is wanted, the largest amounts first.
+    def _fewest(self, amounts: Int64Array, wanted: Float64Array, most: Float64Array) -> Float64Array:
+        """Return what share of its amount each pod gives so that nodes get what is wanted, and `most` at most.
 
-        The amounts are those of containers; of equal pods the first by name gives.
+        The largest amounts first, and of equal ones the first by name. The amounts are those of containers.
         """
         columns = self._columns
         shares = np.zeros(len(columns.node_of_pod))
@@ -213,6 +216,7 @@ class _Resource:
         order = order[np.lexsort((order, -of_pods[order], columns.node_of_pod[order]))]
         nodes, sorted_amounts = columns.node_of_pod[order], of_pods[order]
         before = np.cumsum(sorted_amounts) - sorted_amounts
-        left = wanted[nodes] - (before - before[np.searchsorted(nodes, nodes)])
-        shares[order] = np.clip(left / np.maximum(sorted_amounts, 1), 0.0, 1.0)
+        given = before - before[np.searchsorted(nodes, nodes)]
+        share = np.clip((most[nodes] - given) / sorted_amounts, 0.0, 1.0)
+        shares[order] = np.where(given < wanted[nodes], share, 0.0)
         return shares

@@ -55,8 +55,8 @@ async def test_a_resize_has_sizes_before_and_after_and_how_it_ended():
                     "memoryLimitBytes": 2048 * MEBIBYTE,
                 },
                 "after": {
-                    "cpuMillicores": 210,
-                    "memoryBytes": 105 * MEBIBYTE,
+                    "cpuMillicores": 200,
+                    "memoryBytes": 100 * MEBIBYTE,
                     "cpuLimitMillicores": None,
                     "memoryLimitBytes": 200 * MEBIBYTE,
                 },

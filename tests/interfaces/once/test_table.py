@@ -35,8 +35,8 @@ async def test_each_container_shows_before_after_verdict_and_reason():
     text = table(await passed(["web-1"]))
     [row] = [line for line in text.splitlines() if "web-1" in line]
     assert "n1" in row
-    assert "1000m → 210m" in row
-    assert "1.0Gi → 105Mi" in row
+    assert "1000m → 200m" in row
+    assert "1.0Gi → 100Mi" in row
     assert "observed" in row
     assert "sized to what it uses" in row
 

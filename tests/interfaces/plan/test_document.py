@@ -46,7 +46,7 @@ def test_a_node_has_exactly_the_keys_of_the_contract():
                             {
                                 "name": "app",
                                 "resources": {
-                                    "requests": {"cpu": "200m", "memory": "105Mi"},
+                                    "requests": {"cpu": "200m", "memory": "100Mi"},
                                     "limits": {"memory": "200Mi"},
                                 },
                             }

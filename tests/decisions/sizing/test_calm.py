@@ -1,0 +1,173 @@
+"""Which sizes are worth a write: section 4.8 of the rules, scene by scene, and what holds of any cluster."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+
+from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict, WriteCause
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import ResourceName
+from cruise.runtime.sizing.node_pass import seen_by
+from tests.builders import (
+    NOW,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
+from tests.decisions.sizing.test_laws import situations
+
+FULL = Policy(mode=Mode.FULL)
+CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
+LONG_AGO = NOW - timedelta(hours=1)
+PODS = ("a", "b", "c", "d")
+
+
+def plan(sizes, bases, *, peaks=None, earlier=SAME_AGAIN, policy=FULL, node_cpu=16000, **stated) -> NodePlan:
+    """Plan pods of these CPU requests, bases and peaks on one node; memory is as it should be."""
+    peaks = bases if peaks is None else peaks
+    pods, rows = [], []
+    for name, size, base, peak in zip(PODS, sizes, bases, peaks, strict=False):
+        container = make_container("app", cpu=size, memory_mib=100, memory_limit_mib=200, **stated)
+        pod = make_pod(name, containers=[container], node="n1", workload=f"Deployment/{name}")
+        pods.append(pod)
+        rows.append(
+            make_statistic_for(
+                pod, cpu_base=base, cpu_peak=peak, memory_base_mib=100, memory_peak_mib=100, memory_7d_max_mib=100
+            )
+        )
+    snapshot = make_snapshot(pods, nodes=[make_node("n1", cpu=node_cpu, memory_mib=64 * 1024)])
+    [made] = decide_node_plans(snapshot, make_table(*rows), policy, NOW, earlier=earlier)
+    return made
+
+
+def written(made: NodePlan) -> dict[str, tuple[int | None, WriteCause | None]]:
+    return {one.pod: (one.containers[0].requests.cpu_millicores, one.cause) for one in made.resize}
+
+
+def targets(made: NodePlan) -> list[int]:
+    return [one.cpu_millicores for one in made.targets]
+
+
+def test_shares_that_shift_within_a_node_are_no_write():
+    made = plan([1000, 1000, 1000], [1200, 900, 900])
+    assert targets(made) == [1200, 900, 900]
+    assert written(made) == {}
+
+
+def test_a_sum_within_its_band_stays():
+    assert written(plan([1000, 1000, 1000], [870, 870, 870])) == {}
+
+
+def test_where_the_node_is_short_the_pod_that_lacks_most_grows_alone_and_at_once():
+    made = plan([1000, 1000, 1000], [1200, 1050, 950], peaks=[2000, 1050, 950], earlier=NOTHING_SEEN)
+    assert written(made) == {"a": (2000, WriteCause.NODE_SHORT)}
+
+
+def test_what_grows_gets_something_to_spare_up_to_its_peak():
+    assert written(plan([1000], [1200], earlier=NOTHING_SEEN)) == {"a": (1200, WriteCause.NODE_SHORT)}
+    assert written(plan([1000], [1200], peaks=[1220], earlier=NOTHING_SEEN)) == {"a": (1220, WriteCause.NODE_SHORT)}
+
+
+@pytest.mark.parametrize(
+    ("above", "cut"),
+    [({}, False), ({("n1", CPU): NOW}, False), ({("n1", MEMORY): LONG_AGO}, False), ({("n1", CPU): LONG_AGO}, True)],
+)
+def test_what_is_above_its_band_is_cut_late(above, cut):
+    made = plan([1000, 3000, 1000], [1000, 1000, 1000], earlier=Earlier(above=above, below={}))
+    assert made.above == {CPU}
+    assert written(made) == ({"b": (1000, WriteCause.ABOVE_BAND)} if cut else {})
+
+
+def test_no_pod_is_cut_soon_after_a_resize_but_another_is():
+    resized = {"uid-shop-b": NOW - timedelta(hours=3)}
+    made = plan([2000, 3000], [1000, 1000], earlier=Earlier(above={("n1", CPU): LONG_AGO}, below={}, written=resized))
+    assert written(made) == {"a": (1000, WriteCause.ABOVE_BAND)}
+
+
+def test_what_is_above_its_own_peak_goes_first_and_peaks_are_half_kept():
+    made = plan([3000, 2000], [1000, 500], peaks=[3000, 500])
+    assert written(made) == {"b": (500, WriteCause.ABOVE_BAND)}
+    made = plan([5000, 2000], [1000, 1000], peaks=[2000, 2000])
+    assert targets(made) == [1500, 1500]
+    assert written(made) == {pod: (1750, WriteCause.ABOVE_BAND) for pod in ("a", "b")}
+
+
+@pytest.mark.parametrize(("since", "grows"), [(None, False), (NOW, False), (LONG_AGO, True)])
+def test_a_base_above_its_request_is_a_reason_where_it_lasts(since, grows):
+    below = {} if since is None else {("uid-shop-a", "app", CPU): since}
+    made = plan([500, 2000], [1000, 1000], earlier=Earlier(above={}, below=below))
+    assert made.below == (("uid-shop-a", "app", CPU),)
+    assert written(made) == ({"a": (1000, WriteCause.BELOW_BASE)} if grows else {})
+
+
+def test_a_container_without_a_request_gets_one_at_once():
+    pod = make_pod("a", containers=[make_container("app", cpu=None, memory_mib=100)], node="n1")
+    table = make_table(make_statistic_for(pod, cpu_base=50, cpu_peak=50, memory_base_mib=100, memory_peak_mib=100))
+    [made] = decide_node_plans(make_snapshot([pod]), table, FULL, NOW, earlier=NOTHING_SEEN)
+    assert written(made) == {"a": (50, WriteCause.BELOW_BASE)}
+
+
+def test_others_leave_at_once_what_a_grow_needs():
+    below = {("uid-shop-a", "app", CPU): LONG_AGO}
+    earlier = Earlier(above={}, below=below, written={"uid-shop-b": NOW})
+    made = plan([1000, 2900], [2000, 1800], earlier=earlier, node_cpu=4000)
+    assert targets(made) == [2000, 1800]
+    assert written(made) == {"a": (2000, WriteCause.BELOW_BASE), "b": (1800, WriteCause.ROOM_WANTED)}
+
+
+def test_what_a_bound_forbids_is_cut_at_once():
+    container = make_container("app", cpu=1000, memory_mib=100, memory_limit_mib=200)
+    pod = make_pod("a", containers=[container], node="n1", annotations={"cruise.io/cpu-max": "990m"})
+    table = make_table(make_statistic_for(pod, cpu_base=980, cpu_peak=985, memory_base_mib=100, memory_peak_mib=100))
+    policy = Policy(mode=Mode.FULL, dead_band_share=0.0)
+    [made] = decide_node_plans(make_snapshot([pod]), table, policy, NOW, earlier=NOTHING_SEEN)
+    assert written(made) == {"a": (985, WriteCause.OUT_OF_BOUNDS)}
+
+
+def test_a_cpu_limit_is_raised_at_once_whatever_the_node_has():
+    made = plan([1000], [1000], cpu_limit=1200, earlier=NOTHING_SEEN)
+    assert written(made) == {"a": (1000, WriteCause.LIMIT_NEAR)}
+    assert made.resize[0].containers[0].limits.cpu_millicores == 16000
+
+
+def test_what_goes_on_is_remembered_from_when_it_began_and_forgotten_once_it_ends():
+    above = plan([3000], [1000], earlier=NOTHING_SEEN)
+    first = seen_by([above], [], NOTHING_SEEN, FULL, NOW)
+    assert first.above == {("n1", CPU): NOW}
+    later = NOW + timedelta(minutes=5)
+    assert seen_by([above], [], first, FULL, later).above == {("n1", CPU): NOW}
+    assert seen_by([plan([1000], [1000])], [], first, FULL, later).above == {}
+
+
+def test_a_resize_is_remembered_as_long_as_it_rests():
+    [resize] = plan([3000], [1000]).resize
+    assert isinstance(resize, ResizePod)
+    outcomes = [Outcome(NOW, resize, verdict, Reason.RIGHTSIZED) for verdict in (Verdict.DONE, Verdict.OBSERVED)]
+    seen = seen_by([], outcomes[:1], NOTHING_SEEN, FULL, NOW)
+    assert seen.written == {"uid-shop-a": NOW}
+    assert seen_by([], outcomes[1:], NOTHING_SEEN, FULL, NOW).written == {}
+    assert seen_by([], [], seen, FULL, NOW + FULL.resize_rest).written == {}
+
+
+@given(situations())
+def test_nothing_is_cut_below_its_target_and_nothing_above_a_band_in_haste(cluster):
+    plans = decide_node_plans(cluster.snapshot, cluster.statistics, FULL, NOW, earlier=NOTHING_SEEN)
+    for made in plans:
+        wanted = {(one.pod, one.container): one for one in made.targets}
+        pods = {pod.name: pod for pod in cluster.snapshot.pods}
+        for resize in made.resize:
+            if resize.reason is not Reason.RIGHTSIZED:
+                continue
+            assert resize.cause is not None
+            assert resize.cause is not WriteCause.ABOVE_BAND
+            now = {one.name: one.requests.resources for one in pods[resize.pod].containers}
+            for one in resize.containers:
+                before, after, target = now[one.container], one.requests.resources, wanted[resize.pod, one.container]
+                assert after.cpu_millicores >= min(before.cpu_millicores, target.cpu_millicores)
+                assert after.memory_bytes >= min(before.memory_bytes, target.memory_bytes)
