@@ -131,6 +131,7 @@ class Policy:
     band_patience: timedelta = timedelta(minutes=30)  # before what is above its band is cut
     below_patience: timedelta = timedelta(minutes=30)  # before what is below its base is grown on its own account
     resize_rest: timedelta = timedelta(hours=4)  # after a resize, before the pod is cut again
+    growth_rest: timedelta = timedelta(hours=24)  # the same after one that grows: what was needed today comes again
     overload_above: float = 1.0
     overload_below: float = 0.9
 

@@ -254,6 +254,7 @@ class Settings:
     band_patience: timedelta = _setting(_PAUSE, _POLICY.band_patience)
     below_patience: timedelta = _setting(_PAUSE, _POLICY.below_patience)
     resize_rest: timedelta = _setting(_PAUSE, _POLICY.resize_rest)
+    growth_rest: timedelta = _setting(_PAUSE, _POLICY.growth_rest)
     excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
     admission_size: AdmissionSize | None = _setting(_ADMISSION_SIZE, _POLICY.admission_size)

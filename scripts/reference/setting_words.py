@@ -68,6 +68,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "band_patience": "How long they have to be above it before the most idle pods are cut.",
         "below_patience": "How long a container's base has to be above its request before that is a reason by itself.",
         "resize_rest": "After a resize, how long the pod is not cut again; it grows whenever that is needed.",
+        "growth_rest": "The same after a resize that grows it: what it needed once in a day comes again.",
         "headroom_start": (
             "What model `risk` goes by until it has seen enough: scores of public traces that fade as own ones come, "
             "the largest single headroom, or the sum of all."

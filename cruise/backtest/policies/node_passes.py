@@ -132,7 +132,8 @@ class CruisePasses:
             candidates.dead_band,
         )
         resized = np.flatnonzero(patched)
-        self._calm.note(view.at, chosen, sized, resized)
+        grows = (wanted.cpu_millicores > sizes.cpu_millicores) | (wanted.memory_bytes > sizes.memory_bytes)
+        self._calm.note(view.at, chosen, sized, resized, grows[resized])
         return Decision(
             resize=chosen[resized],
             sizes=wanted.take(resized),

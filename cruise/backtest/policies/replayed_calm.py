@@ -14,17 +14,17 @@ _NOT = 1 << 60
 
 
 class ReplayedCalm:
-    """Since when nodes are above their bands and containers below their bases, and when pods were last resized."""
+    """Since when nodes are above their bands and containers below their bases, and until when pods rest."""
 
     def __init__(self, containers: int, policy: Policy) -> None:
         self._policy = policy
         self._above: dict[ResourceName, Int64Array] = {}
         self._below = {one: np.full(containers, _NOT, dtype=np.int64) for one in ResourceName}
-        self._written = np.full(containers, _NEVER, dtype=np.int64)
+        self._rests = np.full(containers, _NEVER, dtype=np.int64)
 
     def replaced(self, containers: Int64Array) -> None:
         """Take note that containers have another pod from now on."""
-        self._written[containers] = _NEVER
+        self._rests[containers] = _NEVER
         for since in self._below.values():
             since[containers] = _NOT
 
@@ -41,19 +41,21 @@ class ReplayedCalm:
             bands_of(self._policy),
             {one: view.at - since >= patience for one, since in above.items()},
             {one: view.at - since[chosen] >= short for one, since in self._below.items()},
-            view.at - self._written[chosen] >= int(self._policy.resize_rest.total_seconds()),
+            view.at >= self._rests[chosen],
         )
 
-    def note(self, at: int, chosen: Int64Array, sized: Sized, resized: Int64Array) -> None:
-        """Remember what a pass saw, and what of it was written."""
+    def note(self, at: int, chosen: Int64Array, sized: Sized, resized: Int64Array, grows: BoolArray) -> None:
+        """Remember what a pass saw, and what of it was written; `grows` has an entry for each that was `resized`."""
         if sized.writes is None:
             return
         for one in ResourceName:
-            above, below = sized.writes.above[one], np.zeros(len(self._written), dtype=np.bool_)
+            above, below = sized.writes.above[one], np.zeros(len(self._rests), dtype=np.bool_)
             below[chosen] = sized.writes.below[one]
             self._above[one] = _since(above, _extended(self._above.get(one), len(above)), at)
             self._below[one] = _since(below, self._below[one], at)
-        self._written[chosen[resized]] = at
+        grown, other = (int(one.total_seconds()) for one in (self._policy.growth_rest, self._policy.resize_rest))
+        containers = chosen[resized]
+        self._rests[containers] = np.maximum(self._rests[containers], at + np.where(grows, grown, other))
 
 
 def _since(flags: BoolArray, since: Int64Array, at: int) -> Int64Array:

@@ -14,15 +14,16 @@ class Earlier:
     A node was short of CPU only where its pods contended for it.
 
     Since when, in all passes up to the last: the sum of a node has been `above` its band, by name; a container's base
-    has been above its request, `below`, by the pod's uid and the container's name; and when pods were last resized,
-    by uid. Where `short`, `above` or `below` is None there was no pass before: it is taken to have seen the same.
+    has been above its request, `below`, by the pod's uid and the container's name. `rests` tells until when pods are
+    not to be cut, by uid. Where `short`, `above` or `below` is None there was no pass before: it is taken to have seen
+    the same.
     """
 
     short: frozenset[tuple[str, ResourceName]] | None = None
     refused: frozenset[str] = frozenset()
     above: Mapping[tuple[str, ResourceName], datetime] | None = None
     below: Mapping[tuple[str, str, ResourceName], datetime] | None = None
-    written: Mapping[str, datetime] = field(default_factory=dict)
+    rests: Mapping[str, datetime] = field(default_factory=dict)
 
     def was_short(self, node: str, resource: ResourceName) -> bool:
         """Tell whether a node was short of a resource a pass ago."""

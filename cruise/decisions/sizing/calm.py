@@ -24,6 +24,8 @@ Sizes = Mapping[ResourceName, Int64Array]
 
 # How far a base may be above a request before that is a reason by itself: pods take turns in what their node keeps.
 BELOW = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
+# What a node may lack of what its pods need together: roundings, and growth that was cut to whole units.
+SHORT = 0.01
 # What is grown gets this much more than its target, up to its own peak, so that the next rise is no write.
 SPARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
 # What is cut keeps this share of the way from its target to its own peak: pods that are cut to the bone come back for
@@ -133,6 +135,9 @@ class _Resource:
     def grow_for_node(self) -> None:
         """Grow the pods furthest below their targets, where a node's sum is short of what it needs."""
         missing = self.need - self.have()
+        missing[
+            missing <= np.maximum(self.need * SHORT, self._columns.candidates.dead_band.least.of(self._resource))
+        ] = 0.0
         open_to = np.where(self._counts & (self._targets > self.sizes), self._spared - self.sizes, 0)
         chosen = self._fewest(open_to, missing, missing) > 0
         self._grow(chosen[self._columns.candidates.pod_of] & (open_to > 0), Why.NODE_SHORT)
@@ -194,10 +199,11 @@ class _Resource:
     def _cut(self, amounts: Int64Array, over: Float64Array, why: Why) -> None:
         """Cut `amounts` from the containers of the fewest pods that give what is `over`, by node.
 
-        They give all of it, unless the node were to have less than it needs.
+        They give all of it, unless the node were to have less than it needs: even if what grows is held back.
         """
         amounts = np.maximum(amounts, 0)
-        most = np.maximum(self.have() - self.need, over)
+        sure = np.where(self._counts, np.minimum(self.sizes, self._demand.current), 0)
+        most = np.maximum(self._columns.node_total(sure) - self.need, over)
         share = self._fewest(amounts, over, most)[self._columns.candidates.pod_of]
         left = np.minimum(self._rounded(self.sizes - amounts * share), self.sizes)
         self._set(left < self.sizes, left, why)

@@ -30,7 +30,7 @@ def calm_of(columns: NodeColumns, earlier: Earlier, policy: Policy, now: datetim
         for (name, resource), since in earlier.above.items():
             if name in nodes and now - since >= policy.band_patience:
                 above[resource][nodes[name]] = True
-    lately = {uid for uid, at in earlier.written.items() if now - at < policy.resize_rest}
+    lately = {uid for uid, until in earlier.rests.items() if now < until}
     long = [key for key, since in (earlier.below or {}).items() if now - since >= policy.below_patience]
     if lately or long:
         places = {pod.pod.uid: at for at, pod in enumerate(columns.candidates.pods)}

@@ -95,16 +95,17 @@ def seen_by(
         if isinstance(outcome.action, EvictPod) and outcome.verdict is Verdict.REFUSED
     )
     above, below = earlier.above or {}, earlier.below or {}
-    written = {uid: at for uid, at in earlier.written.items() if now - at < policy.resize_rest}
+    rests = {uid: until for uid, until in earlier.rests.items() if now < until}
     for outcome in outcomes:
         if isinstance(outcome.action, ResizePod) and outcome.verdict is Verdict.DONE:
-            written[outcome.action.uid] = now
+            until = now + (policy.growth_rest if outcome.action.grows else policy.resize_rest)
+            rests[outcome.action.uid] = max(rests.get(outcome.action.uid, until), until)
     return Earlier(
         short=frozenset((plan.node, one) for plan in plans for one in plan.pressing),
         refused=frozenset(refused),
         above={(plan.node, one): above.get((plan.node, one), now) for plan in plans for one in plan.above},
         below={key: below.get(key, now) for plan in plans for key in plan.below},
-        written=written,
+        rests=rests,
     )
 
 

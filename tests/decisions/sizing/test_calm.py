@@ -85,8 +85,8 @@ def test_what_is_above_its_band_is_cut_late(above, cut):
 
 
 def test_no_pod_is_cut_soon_after_a_resize_but_another_is():
-    resized = {"uid-shop-b": NOW - timedelta(hours=3)}
-    made = plan([2000, 3000], [1000, 1000], earlier=Earlier(above={("n1", CPU): LONG_AGO}, below={}, written=resized))
+    rests = {"uid-shop-b": NOW + timedelta(hours=1)}
+    made = plan([2000, 3000], [1000, 1000], earlier=Earlier(above={("n1", CPU): LONG_AGO}, below={}, rests=rests))
     assert written(made) == {"a": (1000, WriteCause.ABOVE_BAND)}
 
 
@@ -115,7 +115,7 @@ def test_a_container_without_a_request_gets_one_at_once():
 
 def test_others_leave_at_once_what_a_grow_needs():
     below = {("uid-shop-a", "app", CPU): LONG_AGO}
-    earlier = Earlier(above={}, below=below, written={"uid-shop-b": NOW})
+    earlier = Earlier(above={}, below=below, rests={"uid-shop-b": NOW + timedelta(hours=1)})
     made = plan([1000, 2900], [2000, 1800], earlier=earlier, node_cpu=4000)
     assert targets(made) == [2000, 1800]
     assert written(made) == {"a": (2000, WriteCause.BELOW_BASE), "b": (1800, WriteCause.ROOM_WANTED)}
@@ -145,14 +145,15 @@ def test_what_goes_on_is_remembered_from_when_it_began_and_forgotten_once_it_end
     assert seen_by([plan([1000], [1000])], [], first, FULL, later).above == {}
 
 
-def test_a_resize_is_remembered_as_long_as_it_rests():
-    [resize] = plan([3000], [1000]).resize
+@pytest.mark.parametrize(("size", "rest"), [(3000, FULL.resize_rest), (500, FULL.growth_rest)])
+def test_a_resized_pod_rests_and_longer_where_it_grew(size, rest):
+    [resize] = plan([size], [1000]).resize
     assert isinstance(resize, ResizePod)
     outcomes = [Outcome(NOW, resize, verdict, Reason.RIGHTSIZED) for verdict in (Verdict.DONE, Verdict.OBSERVED)]
     seen = seen_by([], outcomes[:1], NOTHING_SEEN, FULL, NOW)
-    assert seen.written == {"uid-shop-a": NOW}
-    assert seen_by([], outcomes[1:], NOTHING_SEEN, FULL, NOW).written == {}
-    assert seen_by([], [], seen, FULL, NOW + FULL.resize_rest).written == {}
+    assert seen.rests == {"uid-shop-a": NOW + rest}
+    assert seen_by([], outcomes[1:], NOTHING_SEEN, FULL, NOW).rests == {}
+    assert seen_by([], [], seen, FULL, NOW + rest).rests == {}
 
 
 @given(situations())
