@@ -118,7 +118,7 @@ def test_others_leave_at_once_what_a_grow_needs():
     earlier = Earlier(above={}, below=below, rests={"uid-shop-b": NOW + timedelta(hours=1)})
     made = plan([1000, 2900], [2000, 1800], earlier=earlier, node_cpu=4000)
     assert targets(made) == [2000, 1800]
-    assert written(made) == {"a": (2000, WriteCause.BELOW_BASE), "b": (1800, WriteCause.ROOM_WANTED)}
+    assert written(made) == {"a": (2000, WriteCause.BELOW_BASE), "b": (2000, WriteCause.ROOM_WANTED)}
 
 
 def test_what_a_bound_forbids_is_cut_at_once():
