@@ -8,6 +8,7 @@ from cruise.domain.annotations import Overrides
 from cruise.domain.policy import Mode
 from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.workload import statistics_of, template_of
+from cruise.runtime.sizing.pass_headroom import stored_headroom
 from tests.builders import make_ref
 from tests.interfaces.http.api_scene import NOW, asking, busy_scene
 from tests.simulation.scenes import run
@@ -17,9 +18,11 @@ async def test_what_has_not_changed_since_the_pass_is_explained_as_if_it_alone_w
     scene = await busy_scene()
     assert scene.done is not None
     snapshot, explanations = scene.done.snapshot, Explanations(scene)
+    statistics, seen = await scene.statistics(), scene.done.seen
+    headroom = await stored_headroom(scene.store, statistics, scene.policy)
     for pod in snapshot.pods:
         found = await explanations.of(replace(pod), await scene.snapshot())
-        alone = explain(pod, snapshot, await scene.statistics(), scene.policy, NOW, earlier=scene.done.seen)
+        alone = explain(pod, snapshot, statistics, scene.policy, NOW, earlier=seen, headroom=headroom)
         assert (found.fate, found.steps, found.node) == (alone.fate, alone.steps, alone.node)
 
 
