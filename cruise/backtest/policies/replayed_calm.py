@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.backtest.replay.policy import ClusterView
-from cruise.decisions.sizing.calm import Calm, bands_of
+from cruise.decisions.sizing.calm import Calm, Why, bands_of
 from cruise.decisions.sizing.node_sizes import Sized
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.policy import Policy
@@ -54,7 +54,9 @@ class ReplayedCalm:
             self._above[one] = _since(above, _extended(self._above.get(one), len(above)), at)
             self._below[one] = _since(below, self._below[one], at)
         grown, other = (int(one.total_seconds()) for one in (self._policy.growth_rest, self._policy.resize_rest))
-        containers = chosen[resized]
+        assert sized.why is not None
+        of_requests = sized.why[resized] != Why.LIMIT_NEAR
+        containers, grows = chosen[resized][of_requests], grows[of_requests]
         self._rests[containers] = np.maximum(self._rests[containers], at + np.where(grows, grown, other))
 
 

@@ -17,7 +17,7 @@ from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.sharing import average_sharing
-from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, RefusedTarget, ResizePod, Verdict
+from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, RefusedTarget, ResizePod, Verdict, WriteCause
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
@@ -98,6 +98,9 @@ def seen_by(
     rests = {uid: until for uid, until in earlier.rests.items() if now < until}
     for outcome in outcomes:
         if isinstance(outcome.action, ResizePod) and outcome.verdict is Verdict.DONE:
+            # A limit that was raised says nothing of the request beside it.
+            if outcome.action.cause is WriteCause.LIMIT_NEAR:
+                continue
             until = now + (policy.growth_rest if outcome.action.grows else policy.resize_rest)
             rests[outcome.action.uid] = max(rests.get(outcome.action.uid, until), until)
     return Earlier(
