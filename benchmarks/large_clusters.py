@@ -51,7 +51,7 @@ def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATO
     sites = np.arange(apps, dtype=np.int64) % crowd.pools
     admits = np.arange(crowd.nodes) % crowd.pools == np.arange(crowd.pools)[:, None]
     # Each app's pods arrive together, the apps one after the other.
-    pod_node = _schedule(crowd, demands, capacities, pod_class, admits)
+    pod_node = arrive(crowd, demands, capacities, pod_class, admits)
     limits = tuple(
         EvictionLimit(f"app-{c}", np.array([c], dtype=np.int64), max(1, int(replicas[c]) // 4)) for c in range(apps)
     )
@@ -89,7 +89,7 @@ def _rules(crowd: Crowd, sites: IntArray, admits: BoolArray, limits: tuple[Evict
     )
 
 
-def _schedule(
+def arrive(
     crowd: Crowd, demands: IntArray, capacities: IntArray, pod_class: IntArray, admits: BoolArray
 ) -> IntArray:
     """Each pod in turn to the node that is least allocated and best balanced of those looked at; -1 where none is."""

@@ -1,0 +1,161 @@
+"""Clusters of several makes that are full by construction: each pod has a place in a packing that is known.
+
+Nodes are filled first, with pods of apps of one make; then the same pods arrive app by app at a default scheduler,
+which leaves some of them pending. Whatever waits has room in the packing that they were drawn from.
+"""
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from benchmarks.large_clusters import Crowd, arrive
+from benchmarks.openb_cluster import OPENB
+from cruise.packer.arrays import IntArray
+from cruise.packer.problem import EvictionLimit, Objective, Problem, Rules
+
+_CORES, _MEBIBYTES, _SLOTS = 16_000, 65_536, 256
+# A node is full once so many draws in a row fit it no more.
+_TRIES = 40
+
+
+class Make(StrEnum):
+    """How the sizes of apps are drawn."""
+
+    LOG_NORMAL = "log-normal"
+    BIMODAL = "bimodal"
+    POWERS = "powers of two"
+    OPENB = "openb"
+    HUGE = "few huge"
+
+
+class Budgets(StrEnum):
+    """What PodDisruptionBudgets allow."""
+
+    LOOSE = "loose"
+    USUAL = "usual"
+    SHUT = "a third shut"
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A cluster to draw."""
+
+    make: Make
+    nodes: int
+    pods_per_node: int = 30
+    priorities: int = 1
+    budgets: Budgets = Budgets.USUAL
+
+    def __str__(self) -> str:
+        tiers = f", {self.priorities} priorities" if self.priorities > 1 else ""
+        return f"{self.make}, {self.nodes}x{self.pods_per_node}{tiers}, budgets {self.budgets}"
+
+
+def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> Problem:
+    """Draw a cluster as its scheduler leaves it."""
+    source = np.random.default_rng([seed, full.nodes, list(Make).index(full.make)])
+    sizes = _SIZES[full.make](source, full)
+    pod_class, known = _filled(source, sizes, full.nodes)
+    apps = len(sizes)
+    demands = np.column_stack([sizes, np.ones(apps, dtype=np.int64)])
+    capacities = np.tile(np.array([_CORES, _MEBIBYTES, _SLOTS], dtype=np.int64), (full.nodes, 1))
+    order = np.argsort(source.permutation(apps)[pod_class], kind="stable")
+    pod_class, known = pod_class[order], known[order]
+    assert len(known) == len(pod_class)
+    replicas = np.bincount(pod_class, minlength=apps)
+    everywhere = np.ones((1, full.nodes), dtype=np.bool_)
+    pod_node = arrive(Crowd(full.nodes), demands, capacities, pod_class, everywhere)
+    shut = source.random(apps) < 1 / 3
+    allowed = np.maximum(1, replicas // 4)
+    limits = () if full.budgets is Budgets.LOOSE else tuple(
+        EvictionLimit(f"app-{c}", np.array([c]), 0 if full.budgets is Budgets.SHUT and shut[c] else int(allowed[c]))
+        for c in range(apps)
+    )
+    movable = source.random(apps) >= 0.1
+    return Problem(
+        resources=("cpu", "memory", "pods"),
+        capacities=capacities,
+        demands=demands,
+        headroom=np.zeros_like(demands),
+        priorities=source.integers(0, full.priorities, apps).astype(np.int64),
+        movable=movable,
+        preemptible=movable if objective is Objective.PAPER else np.zeros(apps, dtype=np.bool_),
+        preempt=np.ones(apps, dtype=np.bool_),
+        weights=np.full(apps, 2, dtype=np.int64),
+        most_on_node=np.full(apps, len(pod_class), dtype=np.int64),
+        sites=np.zeros(apps, dtype=np.int64),
+        admits=everywhere,
+        pod_class=pod_class,
+        pod_node=pod_node,
+        rules=Rules(np.zeros((0, full.nodes), dtype=np.int64), eviction_limits=limits),
+        objective=objective,
+    )
+
+
+def _filled(source: np.random.Generator, sizes: IntArray, nodes: int) -> tuple[IntArray, IntArray]:
+    """Fill nodes with pods of any of the apps until nothing more fits; the app and the node of each pod."""
+    classes: list[int] = []
+    places: list[int] = []
+    for node in range(nodes):
+        left, tries = np.array([_CORES, _MEBIBYTES]), 0
+        while tries < _TRIES:
+            app = int(source.integers(len(sizes)))
+            if (sizes[app] <= left).all():
+                left = left - sizes[app]
+                classes.append(app)
+                places.append(node)
+                tries = 0
+            else:
+                tries += 1
+    return np.array(classes, dtype=np.int64), np.array(places, dtype=np.int64)
+
+
+def _apps(full: Full) -> int:
+    return max(full.nodes * full.pods_per_node // 8, 4)
+
+
+def _scaled(shares: np.ndarray, full: Full) -> IntArray:
+    """Sizes of a mean of one node through its pods."""
+    mean = np.array([_CORES, _MEBIBYTES]) / full.pods_per_node
+    sizes = shares / shares.mean(axis=0) * mean
+    return np.clip(sizes.round().astype(np.int64), [5, 16], [_CORES // 2, _MEBIBYTES // 2])
+
+
+def _log_normal(source: np.random.Generator, full: Full) -> IntArray:
+    return _scaled(np.exp(source.normal(0.0, 1.0, (_apps(full), 2))), full)
+
+
+def _bimodal(source: np.random.Generator, full: Full) -> IntArray:
+    large = source.random((_apps(full), 1)) < 0.15
+    return _scaled(np.where(large, 6.0, 0.6) * source.uniform(0.7, 1.3, (_apps(full), 2)), full)
+
+
+def _powers(source: np.random.Generator, full: Full) -> IntArray:
+    sizes = _scaled(np.exp(source.normal(0.0, 0.9, (_apps(full), 2))), full)
+    return np.asarray(2 ** np.round(np.log2(sizes)).astype(np.int64), dtype=np.int64)
+
+
+def _openb(source: np.random.Generator, full: Full) -> IntArray:
+    with (OPENB / "openb_pod_list_default.csv").open(newline="") as file:
+        rows = [(int(row["cpu_milli"]), int(row["memory_mib"])) for row in csv.DictReader(file)]
+    known = np.array([row for row in rows if min(row) > 0], dtype=np.float64)
+    return _scaled(known[source.integers(len(known), size=_apps(full))], full)
+
+
+def _huge(source: np.random.Generator, full: Full) -> IntArray:
+    sizes = _scaled(source.uniform(0.2, 1.0, (_apps(full), 2)), full)
+    huge = source.random(len(sizes)) < 0.02
+    sizes[huge] = (np.array([_CORES, _MEBIBYTES]) * source.uniform(0.3, 0.6, (int(huge.sum()), 1))).astype(np.int64)
+    return sizes
+
+
+_SIZES: dict[Make, Callable[[np.random.Generator, Full], IntArray]] = {
+    Make.LOG_NORMAL: _log_normal,
+    Make.BIMODAL: _bimodal,
+    Make.POWERS: _powers,
+    Make.OPENB: _openb,
+    Make.HUGE: _huge,
+}
