@@ -27,7 +27,8 @@ _CROWD = 128
 _DRAW_SKY_EVERY = 8
 # Deeper chains try fewer first ejections.
 _SECOND, _THIRD = 24, 10
-_MANY = 6
+# At first, and once that does not help.
+_MANY, _VERY_MANY = 6, 12
 # A pod that is away from home already, or was pending, costs nothing to move again.
 _COSTLESS = 0.5
 
@@ -65,7 +66,9 @@ def place_pods(s: ClusterState, pods: IntArray, depth: int, below: int, deadline
 def _insert(s: ClusterState, p: int, depth: int, rank: int) -> bool:
     if _direct(s, p, -1):
         return True
-    if depth >= 1 and (by_one(s, p, rank) or _by_two(s, p, rank) or _by_many(s, p, rank)):
+    if depth >= 1 and (by_one(s, p, rank) or _by_two(s, p, rank) or _by_many(s, p, rank, _TRIED, _MANY)):
+        return True
+    if depth >= 2 and _by_many(s, p, rank, _NEAR, _VERY_MANY):
         return True
     if depth >= 2 and _by_chain(s, p, rank):
         return True
@@ -248,13 +251,13 @@ def _leaving(s: ClusterState, n: int, c: int, rank: int, crowd: IntArray) -> int
 
 
 @kernel
-def _by_many(s: ClusterState, p: int, rank: int) -> bool:
-    """Eject up to six small pods of one node, the largest first."""
+def _by_many(s: ClusterState, p: int, rank: int, nodes: int, most: int) -> bool:
+    """Eject up to so many small pods of one of some nodes, the largest first."""
     c = s.pod_class[p]
     near = _near_nodes(s, p)
     crowd = np.empty(_CROWD, np.int64)
     sizes = np.empty(_CROWD, np.float64)
-    for i in range(min(near.shape[0], _TRIED)):
+    for i in range(min(near.shape[0], nodes)):
         n = near[i]
         count = _leaving(s, n, c, rank, crowd)
         for k in range(count):
@@ -263,7 +266,7 @@ def _by_many(s: ClusterState, p: int, rank: int) -> bool:
                 sizes[k] -= s.demands[s.pod_class[crowd[k]], r] * s.shares[r]
         order = np.argsort(sizes[:count])
         start, out = s.logged[0], 0
-        while out < min(_MANY, count) and not fits(s, c, n):
+        while out < min(most, count) and not fits(s, c, n):
             if may_leave(s, crowd[order[out]]):
                 move(s, crowd[order[out]], -1)
             out += 1
