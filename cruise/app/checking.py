@@ -36,7 +36,7 @@ from cruise.domain.preflight import (
 )
 from cruise.errors import CruiseError, Refused
 from cruise.settings import Settings
-from cruise.settings.table import ApiAuthentication
+from cruise.settings.choices import ApiAuthentication
 
 T = TypeVar("T")
 

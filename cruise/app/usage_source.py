@@ -27,7 +27,7 @@ from cruise.runtime.ports import UsageSource
 from cruise.runtime.usage.cross_checking import CrossChecked
 from cruise.runtime.usage.reading import SETTLE_SECONDS, UsageReading
 from cruise.settings import Settings
-from cruise.settings.table import UsageFrom
+from cruise.settings.choices import UsageFrom
 
 log = structlog.get_logger()
 

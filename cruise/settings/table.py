@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cruise.adapters.kubelets.settings import Access, Endpoint
-from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.notices import Topic
 from cruise.domain.policy import AdmissionSize, HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
-from cruise.domain.rules import RULES, Rules
+from cruise.domain.rules import Rules
 from cruise.errors import BadInput
 from cruise.kube_json.review_bounds import ReviewBounds
-from cruise.settings import forms
+from cruise.settings import choices, forms
+from cruise.settings.choices import ApiAuthentication, HttpTls, NotifyFormat, PublishedVpas, UsageFrom
 from cruise.settings.forms import Form
 
 if TYPE_CHECKING:
@@ -25,45 +24,6 @@ if TYPE_CHECKING:
 
 _POLICY = Policy()
 _BOUNDS = ReviewBounds()
-
-
-class ApiAuthentication(StrEnum):
-    """By what the API knows who asks: a token of its own, or the API server."""
-
-    TOKEN = "token"
-    KUBERNETES = "kubernetes"
-
-
-class UsageFrom(StrEnum):
-    """Where usage is read: from Prometheus where one is set, else from kubelets where that is granted."""
-
-    AUTO = "auto"
-    PROMETHEUS = "prometheus"
-    KUBELETS = "kubelets"
-
-
-class PublishedVpas(StrEnum):
-    """Whether sizes are shown as VerticalPodAutoscalers, and the update mode that these state."""
-
-    NONE = "none"
-    OFF = "off"
-    INITIAL = "initial"
-
-
-class NotifyFormat(StrEnum):
-    """In which form notifications are sent."""
-
-    GENERIC = "generic"
-    SLACK = "slack"
-    TEAMS = "teams"
-
-
-class HttpTls(StrEnum):
-    """Whether the API is served with TLS: by default wherever other machines reach it."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
 
 
 def _setting(form: Form, default: object) -> Any:  # noqa: ANN401 - the type is stated at the field
@@ -77,21 +37,6 @@ def _https(value: object) -> str:
     return text
 
 
-_MODE = forms.choice("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
-_RULES = forms.choice("a set of rules", [(rules.name, rules) for rules in RULES])
-_HEADROOM = forms.choice("a headroom model", [(model, model) for model in MODELS])
-_HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start) for start in HeadroomStart])
-_OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
-_NODE_AUTOSCALER = forms.choice("a node autoscaler", [(one.value, one) for one in NodeAutoscaling])
-_ADMISSION_SIZE = forms.choice("a size", [(one.value, one) for one in AdmissionSize])
-_USAGE_SOURCE = forms.choice("a source of usage", [(one.value, one) for one in UsageFrom])
-_KUBELET_ACCESS = forms.choice("a way to kubelets", [(one.value, one) for one in Access])
-_KUBELET_ENDPOINT = forms.choice("what kubelets tell", [(one.value, one) for one in Endpoint])
-_HTTP_TLS = forms.choice("a use of TLS", [(one.value, one) for one in HttpTls])
-_API_AUTHENTICATION = forms.choice("a way of authentication", [(one.value, one) for one in ApiAuthentication])
-_PUBLISH_VPAS = forms.choice("a way to publish", [(one.value, one) for one in PublishedVpas])
-_NOTIFY_FORMAT = forms.choice("a form of notifications", [(one.value, one) for one in NotifyFormat])
-_NOTIFY_TOPICS = forms.several("topics of notifications", [(one.value, one) for one in Topic])
 _HTTPS = Form("an address with https", "https://idp.example.com", _https)
 _DURATION = forms.duration()
 _NOTIFY_INTERVAL = forms.duration("1m", least=timedelta(seconds=5))
@@ -130,9 +75,9 @@ class Settings:
     kube_burst: int = _setting(forms.count("200", least=1), 200)
     kube_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
     namespace: str | None = _setting(Form("a namespace", "cruise", forms.TEXT.read), None)
-    usage_source: UsageFrom = _setting(_USAGE_SOURCE, UsageFrom.AUTO)
-    kubelet_access: Access = _setting(_KUBELET_ACCESS, Access.DIRECT)
-    kubelet_endpoint: Endpoint = _setting(_KUBELET_ENDPOINT, Endpoint.CADVISOR)
+    usage_source: UsageFrom = _setting(choices.USAGE_SOURCE, UsageFrom.AUTO)
+    kubelet_access: Access = _setting(choices.KUBELET_ACCESS, Access.DIRECT)
+    kubelet_endpoint: Endpoint = _setting(choices.KUBELET_ENDPOINT, Endpoint.CADVISOR)
     kubelet_ca_file: Path | None = _setting(forms.PATH, None)
     kubelet_insecure_tls: bool = _setting(forms.FLAG, False)
     kubelet_timeout: timedelta = _setting(_DURATION, timedelta(seconds=10))
@@ -174,8 +119,8 @@ class Settings:
     )
     database_timeout: timedelta = _setting(_DURATION, timedelta(minutes=5))
     data_dir: Path | None = _setting(forms.PATH, None)
-    mode: Mode = _setting(_MODE, _POLICY.mode)
-    rules: Rules = _setting(_RULES, _POLICY.rules)
+    mode: Mode = _setting(choices.MODE, _POLICY.mode)
+    rules: Rules = _setting(choices.RULES, _POLICY.rules)
     http_address: str = _setting(forms.ADDRESS, "127.0.0.1:8080")
     webhook_address: str = _setting(forms.ADDRESS, "0.0.0.0:8443")
     http_max_header_bytes: int = _setting(forms.count("32768", least=1024), 32 << 10)
@@ -198,10 +143,10 @@ class Settings:
     webhook_max_annotations: int = _setting(forms.count("1000"), _BOUNDS.annotations)
     webhook_max_tolerations: int = _setting(forms.count("200"), _BOUNDS.tolerations)
     webhook_time_budget: timedelta = _setting(_DURATION, timedelta(seconds=1))
-    http_tls: HttpTls = _setting(_HTTP_TLS, HttpTls.AUTO)
+    http_tls: HttpTls = _setting(choices.HTTP_TLS, HttpTls.AUTO)
     http_tls_dir: Path | None = _setting(forms.PATH, None)
     http_allowed_hosts: frozenset[str] = _setting(forms.NAMES, frozenset())
-    api_authentication: ApiAuthentication = _setting(_API_AUTHENTICATION, ApiAuthentication.TOKEN)
+    api_authentication: ApiAuthentication = _setting(choices.API_AUTHENTICATION, ApiAuthentication.TOKEN)
     api_token_file: Path | None = _setting(forms.PATH, None)
     api_requests_per_caller: int = _setting(forms.count("16", least=1), 16)
     oidc_issuer_url: str | None = _setting(_HTTPS, None)
@@ -228,27 +173,27 @@ class Settings:
     memory_limit_ceiling: float = _setting(forms.positive("2"), _POLICY.memory_limit_ceiling)
     deferred_patience: timedelta = _setting(_DURATION, _POLICY.deferred_patience)
     oom_cooldown: timedelta = _setting(_PAUSE, _POLICY.oom_cooldown)
-    oom_reaction: OomReaction = _setting(_OOM_REACTION, _POLICY.oom_reaction)
+    oom_reaction: OomReaction = _setting(choices.OOM_REACTION, _POLICY.oom_reaction)
     max_evictions_per_node: int = _setting(forms.count("1"), _POLICY.max_evictions_per_node)
     max_evictions_per_workload: int = _setting(forms.count("1"), _POLICY.max_evictions_per_workload)
     max_evictions_per_hour: int = _setting(forms.count("20"), _POLICY.max_evictions_per_hour)
-    publish_vpas: PublishedVpas = _setting(_PUBLISH_VPAS, PublishedVpas.NONE)
+    publish_vpas: PublishedVpas = _setting(choices.PUBLISH_VPAS, PublishedVpas.NONE)
     notify_url: str | None = _setting(
         Form("an address", "https://hooks.example.com/…", forms.TEXT.read, secret=True), None
     )
     notify_url_file: Path | None = _setting(forms.PATH, None)
     notify_secret_file: Path | None = _setting(forms.PATH, None)
-    notify_format: NotifyFormat = _setting(_NOTIFY_FORMAT, NotifyFormat.GENERIC)
-    notify_topics: frozenset[Topic] = _setting(_NOTIFY_TOPICS, frozenset(Topic))
+    notify_format: NotifyFormat = _setting(choices.NOTIFY_FORMAT, NotifyFormat.GENERIC)
+    notify_topics: frozenset[Topic] = _setting(choices.NOTIFY_TOPICS, frozenset(Topic))
     notify_interval: timedelta = _setting(_NOTIFY_INTERVAL, timedelta(minutes=1))
     packing: bool = _setting(forms.FLAG, True)
     packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)
     price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
-    headroom: str = _setting(_HEADROOM, _POLICY.headroom)
+    headroom: str = _setting(choices.HEADROOM, _POLICY.headroom)
     headroom_risk: float = _setting(forms.share("0.01"), _POLICY.headroom_risk)
     headroom_cpu_risk: float | None = _setting(forms.share("0.05"), _POLICY.headroom_cpu_risk)
-    headroom_start: HeadroomStart = _setting(_HEADROOM_START, _POLICY.headroom_start)
+    headroom_start: HeadroomStart = _setting(choices.HEADROOM_START, _POLICY.headroom_start)
     cpu_band: float = _setting(forms.positive("0.15"), _POLICY.cpu_band)
     memory_band: float = _setting(forms.positive("0.15"), _POLICY.memory_band)
     band_patience: timedelta = _setting(_PAUSE, _POLICY.band_patience)
@@ -257,8 +202,8 @@ class Settings:
     growth_rest: timedelta = _setting(_PAUSE, _POLICY.growth_rest)
     excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
-    admission_size: AdmissionSize | None = _setting(_ADMISSION_SIZE, _POLICY.admission_size)
-    node_autoscaler: NodeAutoscaling = _setting(_NODE_AUTOSCALER, _POLICY.node_autoscaler)
+    admission_size: AdmissionSize | None = _setting(choices.ADMISSION_SIZE, _POLICY.admission_size)
+    node_autoscaler: NodeAutoscaling = _setting(choices.NODE_AUTOSCALER, _POLICY.node_autoscaler)
     overload_above: float = _setting(forms.positive("1.0"), _POLICY.overload_above)
     overload_below: float = _setting(forms.positive("0.9"), _POLICY.overload_below)
 

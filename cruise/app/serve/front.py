@@ -23,7 +23,7 @@ from cruise.interfaces.http.gate import Authority, GateRules
 from cruise.interfaces.http.hosts import hosts
 from cruise.interfaces.http.static_token import StaticToken
 from cruise.settings import Settings
-from cruise.settings.table import ApiAuthentication, HttpTls
+from cruise.settings.choices import ApiAuthentication, HttpTls
 
 SERVICE = "cruise"
 

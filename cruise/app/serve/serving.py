@@ -47,7 +47,7 @@ from cruise.runtime.packing.packing_pass import Solver
 from cruise.runtime.writing.publication import MOST_IN_A_PASS, Publication
 from cruise.runtime.writing.writer import writes_at_once
 from cruise.settings import Settings
-from cruise.settings.table import PublishedVpas, UsageFrom
+from cruise.settings.choices import PublishedVpas, UsageFrom
 
 log = structlog.get_logger()
 

@@ -43,7 +43,7 @@ def check(
     from cruise.interfaces.check_report import check_json, check_table
     from cruise.runtime.sizing.score_history import ScoreHistory
     from cruise.runtime.sizing.shipped_scores import shipped_priors
-    from cruise.settings.table import UsageFrom
+    from cruise.settings.choices import UsageFrom
 
     settings = settings_of(config)
     if mode is not None:

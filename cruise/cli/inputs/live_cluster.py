@@ -73,7 +73,7 @@ async def _read(settings: "Settings", prometheus: Prometheus, prometheus_url: st
 async def _found(
     client: KubeClient, settings: "Settings", prometheus: Prometheus, url: str | None
 ) -> "PrometheusSettings | None":
-    from cruise.settings.table import UsageFrom
+    from cruise.settings.choices import UsageFrom
 
     either = prometheus is Prometheus.OR_KUBELETS and url is None
     if prometheus is Prometheus.NOT or (either and settings.usage_source is UsageFrom.KUBELETS):

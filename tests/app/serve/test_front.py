@@ -18,7 +18,7 @@ from cruise.errors import BadInput
 from cruise.interfaces.http.health import answer
 from cruise.interfaces.http.static_token import StaticToken
 from cruise.settings import Settings
-from cruise.settings.table import ApiAuthentication, HttpTls
+from cruise.settings.choices import ApiAuthentication, HttpTls
 from tests.adapters.kube.answering_server import Answer, asking
 
 KUBERNETES = ApiAuthentication.KUBERNETES
