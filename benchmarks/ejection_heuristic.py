@@ -3,13 +3,13 @@
 It knows demands, eviction limits and what may move; nothing of priorities but the order, and no proof.
 """
 
-import numba
 import numpy as np
 
-from cruise.packer.arrays import IntArray
+from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.kernels.compiling import kernel
 from cruise.packer.problem import Problem
 
-_NEAR, _FEW = 400, 6
+_NEAR, _FEW, _CHAINS = 400, 6, 24
 
 
 def place_by_ejections(problem: Problem) -> IntArray:
@@ -30,8 +30,18 @@ def place_by_ejections(problem: Problem) -> IntArray:
     return at
 
 
-@numba.njit(cache=True)
-def _place_all(order, at, home, of, demands, free, movable, limit_of, left):  # type: ignore[no-untyped-def]
+@kernel
+def _place_all(
+    order: IntArray,
+    at: IntArray,
+    home: IntArray,
+    of: IntArray,
+    demands: IntArray,
+    free: IntArray,
+    movable: BoolArray,
+    limit_of: IntArray,
+    left: IntArray,
+) -> None:
     for p in order:
         n = _best(free, demands[of[p]], -1)
         if n >= 0:
@@ -40,8 +50,8 @@ def _place_all(order, at, home, of, demands, free, movable, limit_of, left):  # 
             _eject(p, at, home, of, demands, free, movable, limit_of, left, 2)
 
 
-@numba.njit(cache=True)
-def _best(free, d, ban):  # type: ignore[no-untyped-def]
+@kernel
+def _best(free: IntArray, d: IntArray, ban: int) -> int:
     best, least = -1, np.inf
     for n in range(free.shape[0]):
         if n != ban and (free[n] >= d).all():
@@ -51,8 +61,8 @@ def _best(free, d, ban):  # type: ignore[no-untyped-def]
     return best
 
 
-@numba.njit(cache=True)
-def _put(p, n, at, of, demands, free):  # type: ignore[no-untyped-def]
+@kernel
+def _put(p: int, n: int, at: IntArray, of: IntArray, demands: IntArray, free: IntArray) -> None:
     if at[p] >= 0:
         free[at[p]] += demands[of[p]]
     if n >= 0:
@@ -60,56 +70,118 @@ def _put(p, n, at, of, demands, free):  # type: ignore[no-untyped-def]
     at[p] = n
 
 
-@numba.njit(cache=True)
-def _eject(p, at, home, of, demands, free, movable, limit_of, left, depth):  # type: ignore[no-untyped-def]
+@kernel
+def _eject(
+    p: int,
+    at: IntArray,
+    home: IntArray,
+    of: IntArray,
+    demands: IntArray,
+    free: IntArray,
+    movable: BoolArray,
+    limit_of: IntArray,
+    left: IntArray,
+    depth: int,
+) -> bool:
     d = demands[of[p]]
     lack = np.maximum(d - free, 0)
     near = np.argsort(lack[:, 0] / 16000 + lack[:, 1] / 65536)[:_NEAR]
     for many in (1, 2, _FEW):
         for n in near:
-            gone = np.empty(_FEW, np.int64)
-            came = np.full(_FEW, -1, np.int64)
-            count = 0
-            while count < many and not (free[n] >= d).all():
-                pick, fewest = -1, np.inf
-                for q in np.flatnonzero(at == n):
-                    limit = limit_of[of[q]]
-                    if not movable[of[q]] or (home[q] == n and limit >= 0 and left[limit] <= 0):
-                        continue
-                    over = np.maximum(d - free[n] - demands[of[q]], 0)
-                    size = demands[of[q], 0] / 16000 + demands[of[q], 1] / 65536
-                    score = 100.0 * (over[0] / 16000 + over[1] / 65536) + size
-                    if score < fewest and _best(free, demands[of[q]], n) >= 0:
-                        pick, fewest = q, score
-                if pick < 0:
-                    break
-                gone[count], came[count] = pick, _best(free, demands[of[pick]], n)
-                if home[pick] == n and limit_of[of[pick]] >= 0:
-                    left[limit_of[of[pick]]] -= 1
-                _put(pick, came[count], at, of, demands, free)
-                count += 1
-            if (free[n] >= d).all():
-                _put(p, n, at, of, demands, free)
+            if _make_room(p, at, home, of, demands, free, movable, limit_of, left, n, many):
                 return True
-            for k in range(count - 1, -1, -1):
-                if home[gone[k]] == n and limit_of[of[gone[k]]] >= 0:
-                    left[limit_of[of[gone[k]]]] += 1
-                _put(gone[k], n, at, of, demands, free)
     if depth > 1:
-        for n in near[:24]:
-            for q in np.flatnonzero(at == n):
-                limit = limit_of[of[q]]
-                blocked = home[q] == n and limit >= 0 and left[limit] <= 0
-                if movable[of[q]] and not blocked and (free[n] + demands[of[q]] >= d).all():
-                    charged = home[q] == n and limit >= 0
-                    if charged:
-                        left[limit] -= 1
-                    _put(q, -1, at, of, demands, free)
+        for n in near[:_CHAINS]:
+            for q in range(at.shape[0]):
+                fits = at[q] == n and (free[n] + demands[of[q]] >= d).all()
+                if fits and _may_go(q, at, home, of, movable, limit_of, left):
+                    _leave(q, at, home, of, demands, free, limit_of, left)
                     _put(p, n, at, of, demands, free)
                     if _eject(q, at, home, of, demands, free, movable, limit_of, left, depth - 1):
                         return True
                     _put(p, -1, at, of, demands, free)
-                    _put(q, n, at, of, demands, free)
-                    if charged:
-                        left[limit] += 1
+                    _return(q, n, at, home, of, demands, free, limit_of, left)
     return False
+
+
+@kernel
+def _make_room(
+    p: int,
+    at: IntArray,
+    home: IntArray,
+    of: IntArray,
+    demands: IntArray,
+    free: IntArray,
+    movable: BoolArray,
+    limit_of: IntArray,
+    left: IntArray,
+    n: int,
+    many: int,
+) -> bool:
+    """Put a pod on a node, for which up to so many others find another place; nothing changes where that fails."""
+    d = demands[of[p]]
+    gone = np.empty(_FEW, np.int64)
+    count = 0
+    while count < many and not (free[n] >= d).all():
+        pick, fewest = -1, np.inf
+        for q in range(at.shape[0]):
+            if at[q] == n and _may_go(q, at, home, of, movable, limit_of, left) and _best(free, demands[of[q]], n) >= 0:
+                over = np.maximum(d - free[n] - demands[of[q]], 0)
+                size = demands[of[q], 0] / 16000 + demands[of[q], 1] / 65536
+                score = 100.0 * (over[0] / 16000 + over[1] / 65536) + size
+                if score < fewest:
+                    pick, fewest = q, score
+        if pick < 0:
+            break
+        to = _best(free, demands[of[pick]], n)
+        _leave(pick, at, home, of, demands, free, limit_of, left)
+        _put(pick, to, at, of, demands, free)
+        gone[count] = pick
+        count += 1
+    if (free[n] >= d).all():
+        _put(p, n, at, of, demands, free)
+        return True
+    for k in range(count - 1, -1, -1):
+        _return(gone[k], n, at, home, of, demands, free, limit_of, left)
+    return False
+
+
+@kernel
+def _may_go(
+    q: int, at: IntArray, home: IntArray, of: IntArray, movable: BoolArray, limit_of: IntArray, left: IntArray
+) -> bool:
+    limit = limit_of[of[q]]
+    return bool(movable[of[q]]) and not (home[q] == at[q] and limit >= 0 and left[limit] <= 0)
+
+
+@kernel
+def _leave(
+    q: int,
+    at: IntArray,
+    home: IntArray,
+    of: IntArray,
+    demands: IntArray,
+    free: IntArray,
+    limit_of: IntArray,
+    left: IntArray,
+) -> None:
+    if home[q] == at[q] and limit_of[of[q]] >= 0:
+        left[limit_of[of[q]]] -= 1
+    _put(q, -1, at, of, demands, free)
+
+
+@kernel
+def _return(
+    q: int,
+    n: int,
+    at: IntArray,
+    home: IntArray,
+    of: IntArray,
+    demands: IntArray,
+    free: IntArray,
+    limit_of: IntArray,
+    left: IntArray,
+) -> None:
+    _put(q, n, at, of, demands, free)
+    if home[q] == n and limit_of[of[q]] >= 0:
+        left[limit_of[of[q]]] += 1

@@ -89,9 +89,7 @@ def _rules(crowd: Crowd, sites: IntArray, admits: BoolArray, limits: tuple[Evict
     )
 
 
-def arrive(
-    crowd: Crowd, demands: IntArray, capacities: IntArray, pod_class: IntArray, admits: BoolArray
-) -> IntArray:
+def arrive(crowd: Crowd, demands: IntArray, capacities: IntArray, pod_class: IntArray, admits: BoolArray) -> IntArray:
     """Each pod in turn to the node that is least allocated and best balanced of those looked at; -1 where none is."""
     nodes = len(capacities)
     free = np.ascontiguousarray(capacities.T)

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.large_clusters import Crowd, arrive
 from benchmarks.openb_cluster import OPENB
-from cruise.packer.arrays import IntArray
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.problem import EvictionLimit, Objective, Problem, Rules
 
 _CORES, _MEBIBYTES, _SLOTS = 16_000, 65_536, 256
@@ -58,21 +58,23 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
     """Draw a cluster as its scheduler leaves it."""
     source = np.random.default_rng([seed, full.nodes, list(Make).index(full.make)])
     sizes = _SIZES[full.make](source, full)
-    pod_class, known = _filled(source, sizes, full.nodes)
+    pod_class = _filled(source, sizes, full.nodes)
     apps = len(sizes)
     demands = np.column_stack([sizes, np.ones(apps, dtype=np.int64)])
     capacities = np.tile(np.array([_CORES, _MEBIBYTES, _SLOTS], dtype=np.int64), (full.nodes, 1))
-    order = np.argsort(source.permutation(apps)[pod_class], kind="stable")
-    pod_class, known = pod_class[order], known[order]
-    assert len(known) == len(pod_class)
+    pod_class = pod_class[np.argsort(source.permutation(apps)[pod_class], kind="stable")]
     replicas = np.bincount(pod_class, minlength=apps)
     everywhere = np.ones((1, full.nodes), dtype=np.bool_)
     pod_node = arrive(Crowd(full.nodes), demands, capacities, pod_class, everywhere)
     shut = source.random(apps) < 1 / 3
     allowed = np.maximum(1, replicas // 4)
-    limits = () if full.budgets is Budgets.LOOSE else tuple(
-        EvictionLimit(f"app-{c}", np.array([c]), 0 if full.budgets is Budgets.SHUT and shut[c] else int(allowed[c]))
-        for c in range(apps)
+    limits = (
+        ()
+        if full.budgets is Budgets.LOOSE
+        else tuple(
+            EvictionLimit(f"app-{c}", np.array([c]), 0 if full.budgets is Budgets.SHUT and shut[c] else int(allowed[c]))
+            for c in range(apps)
+        )
     )
     movable = source.random(apps) >= 0.1
     return Problem(
@@ -95,33 +97,32 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
     )
 
 
-def _filled(source: np.random.Generator, sizes: IntArray, nodes: int) -> tuple[IntArray, IntArray]:
-    """Fill nodes with pods of any of the apps until nothing more fits; the app and the node of each pod."""
+def _filled(source: np.random.Generator, sizes: IntArray, nodes: int) -> IntArray:
+    """Fill nodes with pods of any of the apps until nothing more fits; the app of each pod."""
     classes: list[int] = []
-    places: list[int] = []
-    for node in range(nodes):
+    for _ in range(nodes):
         left, tries = np.array([_CORES, _MEBIBYTES]), 0
         while tries < _TRIES:
             app = int(source.integers(len(sizes)))
             if (sizes[app] <= left).all():
                 left = left - sizes[app]
                 classes.append(app)
-                places.append(node)
                 tries = 0
             else:
                 tries += 1
-    return np.array(classes, dtype=np.int64), np.array(places, dtype=np.int64)
+    return np.array(classes, dtype=np.int64)
 
 
 def _apps(full: Full) -> int:
     return max(full.nodes * full.pods_per_node // 8, 4)
 
 
-def _scaled(shares: np.ndarray, full: Full) -> IntArray:
+def _scaled(shares: FloatArray, full: Full) -> IntArray:
     """Sizes of a mean of one node through its pods."""
     mean = np.array([_CORES, _MEBIBYTES]) / full.pods_per_node
     sizes = shares / shares.mean(axis=0) * mean
-    return np.clip(sizes.round().astype(np.int64), [5, 16], [_CORES // 2, _MEBIBYTES // 2])
+    found: IntArray = np.clip(sizes.round().astype(np.int64), [5, 16], [_CORES // 2, _MEBIBYTES // 2])
+    return found
 
 
 def _log_normal(source: np.random.Generator, full: Full) -> IntArray:

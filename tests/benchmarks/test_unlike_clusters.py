@@ -1,0 +1,27 @@
+"""The drawn clusters are full and known to be packable, and the simple way keeps to their rules."""
+
+import pytest
+
+from benchmarks.ejection_heuristic import place_by_ejections
+from benchmarks.openb_cluster import OPENB
+from benchmarks.unlike_clusters import Budgets, Full, Make, draw_full
+from cruise.packer.faults import find_faults
+
+MAKES = [make for make in Make if make is not Make.OPENB or OPENB.exists()]
+
+
+@pytest.mark.parametrize("make", MAKES)
+@pytest.mark.parametrize("budgets", Budgets)
+def test_a_drawn_cluster_holds_no_more_than_its_nodes(make, budgets):
+    problem = draw_full(Full(make, 20, budgets=budgets, priorities=3), 1)
+    assert find_faults(problem, problem.pod_node) == ()
+    wanted = problem.demands[problem.pod_class].sum(axis=0)
+    assert (wanted <= problem.capacities.sum(axis=0)).all()
+    assert (wanted[:2] > 0.6 * problem.capacities.sum(axis=0)[:2]).any()
+
+
+def test_the_simple_way_places_more_and_breaks_no_rule():
+    problem = draw_full(Full(Make.BIMODAL, 40), 1)
+    pod_node = place_by_ejections(problem)
+    assert find_faults(problem, pod_node) == ()
+    assert (pod_node < 0).sum() < (problem.pod_node < 0).sum()
