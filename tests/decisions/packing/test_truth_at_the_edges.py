@@ -156,13 +156,13 @@ def test_huge_pages_of_the_whole_pod_and_overhead_of_any_resource_count():
 
 def test_a_claim_in_use_on_one_node_is_used_there_alone():
     shared = [make_claim_json(volume="pv-1"), make_volume_json(nfs={"path": "/"})]
-    uses = {"volumes": [on_claim("data")]}
+    uses = [on_claim("data")]
     nodes = [a_node("n1", cpu="2"), a_node("n2", cpu="3")]
-    there = a_pod("web-1", "n1", **uses)
-    assert placed(planned(*nodes, *shared, there, a_pod("web-2", **uses))) == {"web-2": "n1"}
-    full = planned(a_node("n1"), nodes[1], *shared, there, a_pod("web-2", **uses))
+    there = a_pod("web-1", "n1", volumes=uses)
+    assert placed(planned(*nodes, *shared, there, a_pod("web-2", volumes=uses))) == {"web-2": "n1"}
+    full = planned(a_node("n1"), nodes[1], *shared, there, a_pod("web-2", volumes=uses))
     assert said(full)["web-2"][1] is True
-    both = placed(planned(*nodes, *shared, a_pod("web-1", **uses), a_pod("web-2", **uses)))
+    both = placed(planned(*nodes, *shared, a_pod("web-1", volumes=uses), a_pod("web-2", volumes=uses)))
     assert len(both) == 2 and len(set(both.values())) == 1
 
 
@@ -171,7 +171,7 @@ def test_a_volume_that_is_made_with_its_pod_does_not_tie_the_replacement():
         "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
     }
     volume = make_volume_json(csi={"driver": DRIVER, "volumeHandle": "v"}, nodeAffinity=in_zone)
-    own = {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]}
+    own = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]
     items = [
         a_node("n1", labels={ZONE: "a"}),
         a_node("n2", labels={ZONE: "b"}),
@@ -179,7 +179,7 @@ def test_a_volume_that_is_made_with_its_pod_does_not_tie_the_replacement():
         make_drivers_json(ebs_csi_aws_com=9),
         make_claim_json("web-1-data", volume="pv-1", storage="fast"),
         volume,
-        a_pod("web-1", "n1", **own),
+        a_pod("web-1", "n1", volumes=own),
         a_pod("late-1", nodeSelector={ZONE: "a"}),
     ]
     plan = planned(*items)
