@@ -147,11 +147,11 @@ def test_room_is_kept_for_a_pod_that_was_nominated():
 
 def test_huge_pages_of_the_whole_pod_and_overhead_of_any_resource_count():
     huge = a_node("n1", cpu="4", **{"hugepages-2Mi": "64Mi"})
-    wants = {"resources": {"requests": {"hugepages-2Mi": "48Mi"}, "limits": {"hugepages-2Mi": "48Mi"}}}
-    assert len(placed(planned(huge, a_pod("web-1", **wants), a_pod("web-2", **wants)))) == 1
+    pages = {"requests": {"hugepages-2Mi": "48Mi"}, "limits": {"hugepages-2Mi": "48Mi"}}
+    assert len(placed(planned(huge, *(a_pod(f"web-{n}", resources=pages) for n in (1, 2))))) == 1
     scratch = a_node("n1", cpu="4", **{"ephemeral-storage": "1Gi"})
-    wants = {"overhead": {"ephemeral-storage": "600Mi"}}
-    assert len(placed(planned(scratch, a_pod("web-1", **wants), a_pod("web-2", **wants)))) == 1
+    more = {"ephemeral-storage": "600Mi"}
+    assert len(placed(planned(scratch, *(a_pod(f"web-{n}", overhead=more) for n in (1, 2))))) == 1
 
 
 def test_a_claim_in_use_on_one_node_is_used_there_alone():
