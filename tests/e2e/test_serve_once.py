@@ -1,13 +1,14 @@
 """`cruise serve --once` on a real control plane: what it does, what it prints, and when it refuses."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.live import programs
 from tests.e2e.live.stage import Stage
-from tests.e2e.serve_scene import SIZED, deployment, furnished, requests_of, resizes, serving, sized
+from tests.e2e.serve_scene import deployment, furnished, resizes, serving, sized
 
 
 def once(stage: Stage, directory: Path, *options: str, mode: str = "resize", **more: str) -> programs.Ended:
@@ -21,9 +22,9 @@ def test_people_see_what_shrank_and_what_was_left(stage: Stage, tmp_path: Path):
     stage.running(4)
     ended = once(stage, tmp_path)
     assert (ended.code, ended.err) == (0, "")
-    rows = [line for line in ended.out.splitlines() if "400m → 100m" in line]
+    rows = [line for line in ended.out.splitlines() if re.search(r"400m → 10\dm.*512Mi → 10\dMi", line)]
     assert len(rows) == 3
-    assert all("512Mi → 100Mi" in row and "done" in row for row in rows)
+    assert all("done" in row for row in rows)
     assert "mode resize; 3 actions: 3 done." in ended.out
     [held] = [line for line in ended.out.splitlines() if line.startswith("no-statistics")]
     assert held.split()[1] == "1"
@@ -49,7 +50,7 @@ def test_the_second_time_there_is_nothing_to_do(stage: Stage, tmp_path: Path):
     [plan] = [plan for plan in again["nodes"] if plan["targets"]]
     assert (plan["fits"], plan["resize"], plan["evict"]) == (True, [], [])
     assert resizes(stage) == []
-    assert [requests_of(pod) for pod in stage.pods("web")] == [SIZED] * 2
+    assert sized(stage) == 2
 
 
 def test_it_refuses_beside_a_leader_and_follows_one_that_ended(stage: Stage, tmp_path: Path):
