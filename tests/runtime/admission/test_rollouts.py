@@ -22,6 +22,8 @@ from cruise.simulation.usage_source import SimulatedUsage
 from tests.simulation.scenes import START, Dial, cluster, container, evict, node, pods, template, workload
 
 MINUTES = timedelta(minutes=5)
+# Every difference is written, so that what is seen is whose use a pod is sized by.
+AT_ONCE = Policy(mode=Mode.FULL, cpu_band=0, memory_band=0, resize_rest=timedelta(0), growth_rest=timedelta(0))
 SMALL = workload(
     pod=template(container(500, 1024)), dial=Dial(400, 1000), replicas=3, created_at=START - timedelta(days=30)
 )
@@ -68,7 +70,7 @@ def reasons(plans: list[NodePlan], pod: Pod) -> set[Reason]:
 async def test_pods_of_a_larger_template_are_sized_by_their_own_use_from_the_first_one_on(kind):
     small, large = of_kind(SMALL, kind), of_kind(LARGE, kind)
     world = cluster(small, [node(cpu=16000, mebibytes=65536)], Behaviour())
-    cruise = Cruise(world, Policy(mode=Mode.FULL))
+    cruise = Cruise(world, AT_ONCE)
     for _ in range(12):
         await cruise.step()
     assert {requests_of(pod) for pod in await pods(world)} == {(400, 1000)}
