@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.guidance.daemons import belongs_to_node
-from cruise.domain.annotations import INSTANCE_TYPE
+from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.packing import NodeType
 from cruise.domain.requests import counted_requests
@@ -13,7 +13,6 @@ from cruise.domain.resources import Resources
 from cruise.domain.scheduling import lasting_taints
 from cruise.errors import BadInput
 
-HOSTNAME = "kubernetes.io/hostname"
 # Prices are whole numbers to the packer: of this part of the unit that types state them in.
 _PRICE_PARTS = 1_000_000
 # Of one type no more nodes than that are looked at, and this much more than what sums of requests need.
