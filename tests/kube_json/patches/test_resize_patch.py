@@ -80,12 +80,15 @@ def test_the_patch_of_a_plan_says_all_that_the_plan_decided():
     table = make_table(make_statistic_for(pod), make_statistic_for(pod, "proxy"))
     [plan] = decide_node_plans(make_snapshot([pod]), table, Policy(mode=Mode.FULL), NOW)
     [resize] = plan.resize
-    # Headrooms of 150 each, shared: 50 + 75. Memory: 64 + 18.
-    sizes = {"requests": {"cpu": "125m", "memory": "82Mi"}, "limits": {"memory": "200Mi"}}
+    # Headrooms of 150 each, shared: 50 + 75, so the node needs 250 and has 1000. What is cut keeps half of the way from
+    # its target to its peak of 200, and then the other CPU request may stay. Memory: 64 + 18, halfway to 100.
+    limits = {"memory": "200Mi"}
+    app = {"requests": {"cpu": "100m", "memory": "91Mi"}, "limits": limits | {"cpu": "4"}}
+    proxy = {"requests": {"cpu": "163m", "memory": "91Mi"}, "limits": limits}
     assert resize_patch(resize) == {
         "metadata": {"uid": pod.uid},
         "spec": {
-            "containers": [{"name": "app", "resources": sizes | {"limits": {"cpu": "4", "memory": "200Mi"}}}],
-            "initContainers": [{"name": "proxy", "resources": sizes}],
+            "containers": [{"name": "app", "resources": app}],
+            "initContainers": [{"name": "proxy", "resources": proxy}],
         },
     }
