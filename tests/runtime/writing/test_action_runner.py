@@ -81,7 +81,8 @@ def many(replicas: int = 40, **faults) -> FaultyCluster:
 
 @pytest.mark.parametrize(("at_once", "most"), [(1, 1), (4, 4), (16, 16), (100, 40)])
 async def test_so_many_are_under_way_together_and_no_more(at_once, most):
-    world = many(write_seconds=0.001)
+    # Longer than it takes to begin them all on a busy machine.
+    world = many(write_seconds=0.005 * at_once)
     outcomes = await applied(world, [shrink(pod) for pod in await pods(world.cluster)], at_once=at_once)
     assert set(told(outcomes)) == {(Verdict.DONE, Reason.RIGHTSIZED)}
     assert world.faults.most_under_way == most
