@@ -93,7 +93,10 @@ async def test_the_same_question_is_asked_once_at_a_time(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(status(403, f"may not: {TOKEN}"), "apply deploy/rbac/observe.yaml anew"), (status(500, "broken"), "broken")],
+    [
+        (status(403, f"may not: {TOKEN}"), "apply deploy/rbac/observe.yaml, or the chart, anew"),
+        (status(500, "broken"), "broken"),
+    ],
 )
 async def test_where_nobody_judges_nobody_is_let_in_and_the_token_is_not_told(tmp_path: Path, answer, said):
     async with asking(tmp_path, lambda asked: answer) as (client, _):
