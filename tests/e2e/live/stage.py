@@ -33,6 +33,17 @@ ASKING = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessr
 _TAKEN_UP_SECONDS = 4
 
 
+# A scene shows what becomes of a size, and waits for no band and no rest before it is written.
+AT_ONCE = {
+    "cpu_band": "0.000001",
+    "memory_band": "0.000001",
+    "band_patience": "0s",
+    "below_patience": "0s",
+    "resize_rest": "0s",
+    "growth_rest": "0s",
+}
+
+
 class Stage:
     """What a scene plays on. Cruise's token is bound to deploy/rbac's roles of its mode, and never that of an admin."""
 
@@ -157,6 +168,7 @@ class Stage:
             # The scene's workloads were made a moment ago.
             "new_workload_age": "0s",
             "memory_limit_history": "0s",
+            **AT_ONCE,
             **more,
         }
 

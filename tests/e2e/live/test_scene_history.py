@@ -33,7 +33,7 @@ def test_peaks_of_this_hour_of_the_day_and_memory_of_any_hour_are_remembered(sta
         hours_of(stage, nightly, RUSH, ago=DAY + 12 * HOUR),
     ]
     stage.measure({"daily": NOW, "nightly": NOW}, hours=40, former=former)
-    stage.once()
+    stage.once(headroom="shared-max")
     daily, nightly = (stage.resized(one["metadata"]["name"]) for one in (daily, nightly))
     # The node keeps room for the one peak that this hour of the day has seen, and it is that of the first.
     assert requests(daily) == Size(800, 500)

@@ -36,7 +36,8 @@ def test_a_pass_keeps_within_the_quota(stage: Stage):
     said = stage.once("full")
 
     shrunk = stage.resized(stage.pod("shrinks")["metadata"]["name"])
-    assert requests(shrunk).cpu <= 120
+    # What its neighbour may not have, the node keeps here.
+    assert 100 <= requests(shrunk).cpu <= 200
     assert limits(shrunk) == (1000, 1024)
     # Without the rule its limit became the node's 64 CPUs, and no other pod of the namespace could start.
     assert used()["limits.cpu"] == before["limits.cpu"] == "2"
