@@ -30,6 +30,8 @@ from tests.prometheus_server import free_port, make_blocks, running_prometheus
 
 MODE = "full"
 OFTEN = {"pass_interval": "10s", "node_load_interval": "5s", "new_workload_age": "0s"}
+# A demo of minutes shows nothing that waits for half an hour, or rests for hours.
+AT_ONCE = {"band_patience": "0s", "below_patience": "0s", "resize_rest": "0s", "growth_rest": "0s"}
 PLAIN_LINE_SECONDS = 5
 
 
@@ -107,7 +109,7 @@ class Demo:
     def _cruise(self, plane: ControlPlane, admin: Api) -> list[str]:
         grant(admin, MODE)
         database = database_of(self._enter(embedded_server()))
-        common = {"mode": MODE, "namespace": OWN, "database_url": database, **OFTEN}
+        common = {"mode": MODE, "namespace": OWN, "database_url": database, **OFTEN, **AT_ONCE}
         self._say(f"cruise serve and cruise webhook in mode {MODE}, each with its own least rights")
         address = f"127.0.0.1:{free_port()}"
         admin.create(webhook_at(f"https://{address}/mutate", NAMESPACE))
