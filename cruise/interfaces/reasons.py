@@ -40,7 +40,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.RESIZE_DEFERRED: "an earlier resize waits for room on the node",
     Reason.RESIZE_INFEASIBLE: "an earlier resize cannot be done on this node",
     Reason.MEMORY_GROWS: "its memory only grows, and its limit does not follow",
-    Reason.SETTLED: "no value moves far enough to be written",
+    Reason.SETTLED: "no change of its sizes is worth a write",
     Reason.PAUSED: "cruise is paused",
     Reason.MODE: "the mode forbids it",
     Reason.COOLING_DOWN: "it was acted on a moment ago",

@@ -31,7 +31,7 @@ class Fate(StrEnum):
     """What the node pass does with a pod."""
 
     RESIZED = "resized"
-    SETTLED = "settled"  # sized, but no value moves far enough
+    SETTLED = "settled"  # sized, but no change is worth a write
     HELD = "held"
     EVICTED = "evicted"
     PENDING = "pending"  # on no node, so the node pass has nothing to decide

@@ -84,7 +84,7 @@ def _fate(explanation: Explanation) -> Text:
         grows = explanation.resize.growth.cpu_millicores or explanation.resize.growth.memory_bytes
         why += "; it grows on its node" if grows else ""
     elif explanation.fate is Fate.SETTLED:
-        why = "no value moves far enough to be written"
+        why = "no change of its sizes is worth a write"
     elif explanation.fate is Fate.PENDING:
         why = "it is on no node, so there is nothing to share yet"
     return Text.assemble((word, style), f": {why}")
