@@ -64,7 +64,7 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
 
 
 @given(clusters())
-def test_the_dead_band_and_the_fate_agree_with_the_plan(cluster):
+def test_what_is_worth_a_write_and_the_fate_agree_with_the_plan(cluster):
     snapshot, statistics = cluster
     plans = decide_node_plans(snapshot, statistics, FULL, NOW, replacements=replacements)
     resized = {(resize.namespace, resize.pod) for plan in plans for resize in plan.resize}
@@ -72,26 +72,29 @@ def test_the_dead_band_and_the_fate_agree_with_the_plan(cluster):
     held = {(hold.namespace, hold.pod): hold.reason for plan in plans for hold in plan.hold}
     for explanation in explain_all(snapshot, statistics):
         name = (explanation.pod.namespace, explanation.pod.name)
-        moves = any(
-            steps.dead_band.leaves
-            for container in explanation.steps
-            for steps in (container.cpu, container.memory, container.memory_limit, container.cpu_limit)
-        )
+        requests = [steps for container in explanation.steps for steps in (container.cpu, container.memory)]
+        limits = [steps for one in explanation.steps for steps in (one.memory_limit, one.cpu_limit)]
+        chosen = any(one.worth is not None and one.worth.cause is not None for one in requests)
+        near = any(one.dead_band.leaves for one in limits)
+        written = any(one.written not in (None, one.current) for one in requests)
         under_way = explanation.pod.resize.pending is not None
         match explanation.fate:
             case Fate.RESIZED:
                 assert name in resized
-                assert moves or under_way
+                assert chosen or near or under_way
+                assert written or near or under_way
             case Fate.EVICTED:
                 assert name in evicted
                 assert not explanation.steps
             case Fate.SETTLED:
+                # A target may be far from what it is now: that alone is worth no write.
                 assert name not in resized | evicted | held.keys()
-                assert not moves
+                assert not written
             case Fate.HELD:
                 assert explanation.hold is not None
                 assert held[name] is explanation.hold.reason
-                assert bool(explanation.steps) == moves or under_way
+                assert bool(explanation.steps) == (chosen or near) or under_way
+                assert not written or under_way
             case Fate.PENDING:
                 assert explanation.pod.node is None
                 assert explanation.admission is not None
