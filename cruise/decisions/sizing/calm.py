@@ -121,6 +121,8 @@ class _Resource:
         self._demand: Demand = demand
         self._counts = demand.managed & fit.stays[columns.candidates.pod_of]
         self.need = columns.node_total(np.where(self._counts, targets, 0))
+        # Who asks for less headroom than usual, or none, is left no more of it.
+        self._wanted = np.minimum(columns.candidates.headroom_factor, 1.0)
         self._spared = self._with_spare(targets)
         self.sizes = demand.current.copy()
         self.why: Whys = np.zeros(len(self.sizes), dtype=np.int8)
@@ -159,7 +161,7 @@ class _Resource:
             return
         demand, targets = self._demand, self._targets
         peaks = np.maximum(self._spared, np.minimum(self._rounded(demand.peak), demand.upper))
-        between = targets + KEPT_OF_PEAK * np.maximum(demand.peak - targets, 0)
+        between = targets + KEPT_OF_PEAK * self._wanted * np.maximum(demand.peak - targets, 0)
         kept = np.maximum(self._spared, np.minimum(self._rounded(between), demand.upper))
         still = self._counts & (self.why == Why.UNCHANGED) & self._calm.rested[self._columns.candidates.pod_of]
         for floor in (peaks, kept):
@@ -179,7 +181,8 @@ class _Resource:
 
     def _with_spare(self, targets: Int64Array) -> Int64Array:
         """Return targets with something to spare, no more than the peak and the bounds, and never less than targets."""
-        spare = np.minimum(self._rounded(targets.astype(np.float64) * (1 + SPARE[self._resource])), self._demand.upper)
+        more = 1 + SPARE[self._resource] * self._wanted
+        spare = np.minimum(self._rounded(targets.astype(np.float64) * more), self._demand.upper)
         return np.maximum(np.minimum(spare, self._rounded(self._demand.peak)), targets)
 
     def _rounded(self, values: Int64Array | Float64Array) -> Int64Array:
