@@ -1,4 +1,4 @@
-"""Tasks done at once by whoever submits them."""
+"""Tasks done at once by the process that submits them."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future

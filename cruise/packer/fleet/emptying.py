@@ -16,14 +16,11 @@ from cruise.packer.kernels.clearing import send_off
 from cruise.packer.kernels.cluster_state import ClusterState
 from cruise.packer.kernels.ejecting import place_pods
 from cruise.packer.kernels.preempting import bring_home
+from cruise.packer.large.board import ANY_RANK, Board
 from cruise.packer.large.state import state_of
 from cruise.packer.problem import Problem, in_use
 from cruise.packer.rules.by_class import rules_by_class
 
-# What one unit of the kernels' own counting stands for, in units of work: about as many nanoseconds.
-_LOOK = 10
-# So far below a pod's rank that this excludes none.
-_ANY_RANK = -(1 << 30)
 # How deep others make room for pods of a node that is emptied alone, and of all that are closed at once.
 _ALONE, _TOGETHER = (0, 1, 2), (0, 1, 2, 3)
 # Of what is left, for one try to close several nodes; shares of demand nearer to each other are not told apart.
@@ -73,19 +70,16 @@ class _Kept:
             np.copyto(getattr(state, name), array)
 
 
-class _Search:
-    """The board, as it was at first and as it is, and the best packing so far."""
+class _Search(Board):
+    """The board, as it was at first and as it is."""
 
     def __init__(self, problem: Problem, start: IntArray, meter: Meter, report: Report) -> None:
         assert problem.fleet is not None
-        self.problem, self.meter, self.report = problem, meter, report
-        self.bound = counted_bound(problem)
-        self.packing = packing_of(problem, start, self.bound)
+        super().__init__(problem, start, packing_of(problem, start, counted_bound(problem)), meter, report)
         self.occupies = problem.fleet.occupies[problem.pod_class]
         self.prices = problem.fleet.prices
         self.kept: BoolArray = kept_in_use(problem)
-        state = state_of(problem, rules_by_class(problem), start)
-        self.state: ClusterState = state._replace(admits=problem.admits.copy(), home=problem.pod_node.copy())
+        self.state = _own(self.state)
         self.first, self.admits = _Kept.of(self.state), problem.admits
 
     def load(self) -> FloatArray:
@@ -105,7 +99,7 @@ class _Search:
             for node in np.argsort(rank, kind="stable").tolist():
                 if self.meter.over():
                     break
-                if not self.kept[node] and in_use(self.problem, self.state.at)[node]:
+                if not self.kept[node]:
                     emptied |= self._empty(node, depth)
         if emptied:
             self._offer()
@@ -142,8 +136,7 @@ class _Search:
 
     def keep_best(self) -> None:
         """From now on begin with the best packing so far."""
-        state = state_of(self.problem, rules_by_class(self.problem), self.packing.pod_node)
-        self.state = state._replace(admits=self.problem.admits.copy(), home=self.problem.pod_node.copy())
+        self.state = _own(state_of(self.problem, rules_by_class(self.problem), self.packing.pod_node))
         unused = ~in_use(self.problem, self.packing.pod_node)
         self._forbid(unused & ~self.kept)
         self.first, self.admits = _Kept.of(self.state), self.state.admits.copy()
@@ -163,6 +156,8 @@ class _Search:
     def _empty(self, node: int, depth: int) -> bool:
         state = self.state
         pods = np.flatnonzero((state.at == node) & self.occupies)
+        if not len(pods):
+            return False
         before, closed = _Kept.of(state), state.admits[:, node].copy()
         alone = np.zeros(self.problem.node_count, dtype=np.bool_)
         alone[node] = True
@@ -188,9 +183,7 @@ class _Search:
         for depth in depths:
             if self.meter.over():
                 return False
-            state.spent[0] = 0
-            place_pods(state, waiting, depth, _ANY_RANK, self.meter.deadline_seconds, self.meter.work_left / _LOOK)
-            self.meter.spend(float(state.spent[0]) * _LOOK)
+            self.act(self.meter, partial(place_pods, state, waiting, depth, ANY_RANK))
             waiting = waiting[state.at[waiting] < 0]
             if not len(waiting):
                 return True
@@ -202,15 +195,13 @@ class _Search:
         while came and not self.meter.over():
             away = np.flatnonzero((state.home >= 0) & (state.at != state.home) & (state.at >= 0))
             order = away[np.argsort(-problem.weights[problem.pod_class[away]], kind="stable")]
-            state.spent[0] = 0
-            act = partial(bring_home, state, order)
-            came = act(self.meter.deadline_seconds, self.meter.work_left / _LOOK)
-            self.meter.spend(float(state.spent[0]) * _LOOK)
+            came = self.act(self.meter, partial(bring_home, state, order))
 
     def _offer(self) -> None:
         self._bring_home()
-        packing = packing_of(self.problem, self.state.at.copy(), self.bound)
-        objective = self.problem.objective
-        if packing.after.key(objective) > self.packing.after.key(objective):
-            self.packing = packing
-            self.report(packing)
+        self.offer()
+
+
+def _own(state: ClusterState) -> ClusterState:
+    """The state with what closing nodes changes of its own, apart from the problem's."""
+    return state._replace(admits=state.admits.copy(), home=state.home.copy())

@@ -1,6 +1,5 @@
 """Large problems: priority after priority by ejections, then what was moved without need goes home."""
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -9,23 +8,17 @@ from cruise.packer.answer import Packing, Report, packing_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.bounds import counted_bound
 from cruise.packer.budget import Meter
-from cruise.packer.kernels.cluster_state import ClusterState
 from cruise.packer.kernels.ejecting import place_pods
 from cruise.packer.kernels.preempting import bring_home, preempt_for
-from cruise.packer.large.state import state_of
+from cruise.packer.large.board import ANY_RANK, Board
 from cruise.packer.problem import Objective, Problem
 from cruise.packer.quick import pending_order
-from cruise.packer.rules.by_class import rules_by_class
 
-# What one unit of the kernels' own counting stands for, in units of work: about as many nanoseconds.
-_LOOK = 10
 _DEPTHS = (1, 2, 3)
 # What fits nowhere may take this share of what is left, so that time remains for all priorities.
 _SHARE = 0.5
 # Largest first comes first; of what is left smallest first and largest first take turns until both gain nothing.
 _FIRST_SHARE, _PATIENCE = 0.5, 2
-# So far below a pod's rank that this excludes none.
-_ANY_RANK = -(1 << 30)
 
 
 def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
@@ -52,8 +45,8 @@ def _holds_all(problem: Problem, packing: Packing) -> bool:
     return bool((packing.pod_node >= 0).all()) and packing.after.key(problem.objective) == packing.bound
 
 
-class _Ejections:
-    """The board of the search, the best packing so far, and what is left of the budget."""
+class _Ejections(Board):
+    """Ejections from a beginning on, the largest or the smallest of what waits first."""
 
     def __init__(
         self,
@@ -65,9 +58,8 @@ class _Ejections:
         *,
         smallest_first: bool,
     ) -> None:
-        self.problem, self.meter, self.report, self.smallest_first = problem, meter, report, smallest_first
-        self.state: ClusterState = state_of(problem, rules_by_class(problem), begin)
-        self.bound, self.packing = packing.bound, packing
+        super().__init__(problem, begin, packing, meter, report)
+        self.smallest_first = smallest_first
 
     def run(self) -> Packing:
         """Place what can be placed, one priority after the other, then bring home what was moved without need."""
@@ -75,10 +67,10 @@ class _Ejections:
         if self.problem.objective is Objective.OPERATOR:
             # First what needs no eviction, for all; then the fewest evictions, of any priority.
             self.state.rooted[0] = True
-            self.place(priorities, _ANY_RANK)
+            self.place(priorities, ANY_RANK)
             self.state.rooted[0] = False
             for priority in priorities.tolist():
-                self.place(np.array([priority]), _ANY_RANK)
+                self.place(np.array([priority]), ANY_RANK)
                 self.preempt(priority)
         else:
             # That a pod stays outranks whatever becomes of lower priorities.
@@ -96,15 +88,15 @@ class _Ejections:
             if len(pods) == 0 or self.meter.over():
                 return
             with self.meter.part(1.0 if depth == 1 else _SHARE) as part:
-                self._act(part, partial(place_pods, self.state, pods, depth, below))
-            self._offer()
+                self.act(part, partial(place_pods, self.state, pods, depth, below))
+            self.offer()
 
     def preempt(self, priority: int) -> None:
         """Place what is left of a priority where lower ones give way."""
         pods = self._waiting(np.array([priority]))
         if len(pods) and self.problem.preemptible[self.problem.priorities < priority].any():
-            self._act(self.meter, partial(preempt_for, self.state, pods))
-            self._offer()
+            self.act(self.meter, partial(preempt_for, self.state, pods))
+            self.offer()
 
     def bring_home(self) -> None:
         """Undo moves that nothing depends on, the costliest first."""
@@ -114,8 +106,8 @@ class _Ejections:
             away = np.flatnonzero((home >= 0) & (self.state.at != home))
             cost = self.problem.weights[classes[away]]
             order = away[np.lexsort((away, -cost, -self.problem.priorities[classes[away]]))]
-            came = self._act(self.meter, partial(bring_home, self.state, order))
-        self._offer()
+            came = self.act(self.meter, partial(bring_home, self.state, order))
+        self.offer()
 
     def _waiting(self, priorities: IntArray) -> IntArray:
         order = np.array(pending_order(self.problem, self.state.at), dtype=np.int64)
@@ -123,17 +115,3 @@ class _Ejections:
             order = order[::-1]
             order = order[np.argsort(-self.problem.priorities[self.problem.pod_class[order]], kind="stable")]
         return order[np.isin(self.problem.priorities[self.problem.pod_class[order]], priorities)]
-
-    def _act(self, meter: Meter, kernel: Callable[[float, float], int]) -> int:
-        spent = self.state.spent
-        spent[0] = 0
-        done = kernel(meter.deadline_seconds, meter.work_left / _LOOK)
-        meter.spend(float(spent[0]) * _LOOK)
-        return done
-
-    def _offer(self) -> None:
-        packing = packing_of(self.problem, self.state.at.copy(), self.bound)
-        objective = self.problem.objective
-        if packing.after.key(objective) > self.packing.after.key(objective):
-            self.packing = packing
-            self.report(packing)
