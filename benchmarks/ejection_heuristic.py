@@ -3,6 +3,8 @@
 It knows demands, eviction limits and what may move; nothing of priorities but the order, and no proof.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
@@ -10,6 +12,22 @@ from cruise.packer.kernels.compiling import kernel
 from cruise.packer.problem import Problem
 
 _NEAR, _FEW, _CHAINS = 400, 6, 24
+
+
+class _Board(NamedTuple):
+    """Where pods are and were, what they take of what is free, and how many evictions are left of each limit.
+
+    `of[pod]` is its class, `limit_of[class]` -1 for none.
+    """
+
+    at: IntArray
+    home: IntArray
+    of: IntArray
+    demands: IntArray
+    free: IntArray
+    movable: BoolArray
+    limit_of: IntArray
+    left: IntArray
 
 
 def place_by_ejections(problem: Problem) -> IntArray:
@@ -26,162 +44,109 @@ def place_by_ejections(problem: Problem) -> IntArray:
     free = problem.capacities.copy()
     placed = at >= 0
     np.subtract.at(free, at[placed], problem.demands[problem.pod_class[placed]])
-    _place_all(order, at, problem.pod_node, problem.pod_class, problem.demands, free, problem.movable, limit_of, left)
+    board = _Board(at, problem.pod_node, problem.pod_class, problem.demands, free, problem.movable, limit_of, left)
+    _place_all(board, order)
     return at
 
 
 @kernel
-def _place_all(
-    order: IntArray,
-    at: IntArray,
-    home: IntArray,
-    of: IntArray,
-    demands: IntArray,
-    free: IntArray,
-    movable: BoolArray,
-    limit_of: IntArray,
-    left: IntArray,
-) -> None:
+def _place_all(b: _Board, order: IntArray) -> None:
     for p in order:
-        n = _best(free, demands[of[p]], -1)
+        n = _best(b, b.demands[b.of[p]], -1)
         if n >= 0:
-            _put(p, n, at, of, demands, free)
+            _put(b, p, n)
         else:
-            _eject(p, at, home, of, demands, free, movable, limit_of, left, 2)
+            _eject(b, p, 2)
 
 
 @kernel
-def _best(free: IntArray, d: IntArray, ban: int) -> int:
+def _best(b: _Board, d: IntArray, ban: int) -> int:
     best, least = -1, np.inf
-    for n in range(free.shape[0]):
-        if n != ban and (free[n] >= d).all():
-            rest = (free[n, 0] - d[0]) / 16000 + (free[n, 1] - d[1]) / 65536
+    for n in range(b.free.shape[0]):
+        if n != ban and (b.free[n] >= d).all():
+            rest = (b.free[n, 0] - d[0]) / 16000 + (b.free[n, 1] - d[1]) / 65536
             if rest < least:
                 best, least = n, rest
     return best
 
 
 @kernel
-def _put(p: int, n: int, at: IntArray, of: IntArray, demands: IntArray, free: IntArray) -> None:
-    if at[p] >= 0:
-        free[at[p]] += demands[of[p]]
+def _put(b: _Board, p: int, n: int) -> None:
+    if b.at[p] >= 0:
+        b.free[b.at[p]] += b.demands[b.of[p]]
     if n >= 0:
-        free[n] -= demands[of[p]]
-    at[p] = n
+        b.free[n] -= b.demands[b.of[p]]
+    b.at[p] = n
 
 
 @kernel
-def _eject(
-    p: int,
-    at: IntArray,
-    home: IntArray,
-    of: IntArray,
-    demands: IntArray,
-    free: IntArray,
-    movable: BoolArray,
-    limit_of: IntArray,
-    left: IntArray,
-    depth: int,
-) -> bool:
-    d = demands[of[p]]
-    lack = np.maximum(d - free, 0)
+def _eject(b: _Board, p: int, depth: int) -> bool:
+    d = b.demands[b.of[p]]
+    lack = np.maximum(d - b.free, 0)
     near = np.argsort(lack[:, 0] / 16000 + lack[:, 1] / 65536)[:_NEAR]
     for many in (1, 2, _FEW):
         for n in near:
-            if _make_room(p, at, home, of, demands, free, movable, limit_of, left, n, many):
+            if _make_room(b, p, n, many):
                 return True
     if depth > 1:
         for n in near[:_CHAINS]:
-            for q in range(at.shape[0]):
-                fits = at[q] == n and (free[n] + demands[of[q]] >= d).all()
-                if fits and _may_go(q, at, home, of, movable, limit_of, left):
-                    _leave(q, at, home, of, demands, free, limit_of, left)
-                    _put(p, n, at, of, demands, free)
-                    if _eject(q, at, home, of, demands, free, movable, limit_of, left, depth - 1):
+            for q in range(b.at.shape[0]):
+                fits = b.at[q] == n and (b.free[n] + b.demands[b.of[q]] >= d).all()
+                if fits and _may_go(b, q):
+                    _leave(b, q)
+                    _put(b, p, n)
+                    if _eject(b, q, depth - 1):
                         return True
-                    _put(p, -1, at, of, demands, free)
-                    _return(q, n, at, home, of, demands, free, limit_of, left)
+                    _put(b, p, -1)
+                    _return(b, q, n)
     return False
 
 
 @kernel
-def _make_room(
-    p: int,
-    at: IntArray,
-    home: IntArray,
-    of: IntArray,
-    demands: IntArray,
-    free: IntArray,
-    movable: BoolArray,
-    limit_of: IntArray,
-    left: IntArray,
-    n: int,
-    many: int,
-) -> bool:
+def _make_room(b: _Board, p: int, n: int, many: int) -> bool:
     """Put a pod on a node, for which up to so many others find another place; nothing changes where that fails."""
-    d = demands[of[p]]
+    d = b.demands[b.of[p]]
     gone = np.empty(_FEW, np.int64)
     count = 0
-    while count < many and not (free[n] >= d).all():
+    while count < many and not (b.free[n] >= d).all():
         pick, fewest = -1, np.inf
-        for q in range(at.shape[0]):
-            if at[q] == n and _may_go(q, at, home, of, movable, limit_of, left) and _best(free, demands[of[q]], n) >= 0:
-                over = np.maximum(d - free[n] - demands[of[q]], 0)
-                size = demands[of[q], 0] / 16000 + demands[of[q], 1] / 65536
+        for q in range(b.at.shape[0]):
+            if b.at[q] == n and _may_go(b, q) and _best(b, b.demands[b.of[q]], n) >= 0:
+                over = np.maximum(d - b.free[n] - b.demands[b.of[q]], 0)
+                size = b.demands[b.of[q], 0] / 16000 + b.demands[b.of[q], 1] / 65536
                 score = 100.0 * (over[0] / 16000 + over[1] / 65536) + size
                 if score < fewest:
                     pick, fewest = q, score
         if pick < 0:
             break
-        to = _best(free, demands[of[pick]], n)
-        _leave(pick, at, home, of, demands, free, limit_of, left)
-        _put(pick, to, at, of, demands, free)
+        to = _best(b, b.demands[b.of[pick]], n)
+        _leave(b, pick)
+        _put(b, pick, to)
         gone[count] = pick
         count += 1
-    if (free[n] >= d).all():
-        _put(p, n, at, of, demands, free)
+    if (b.free[n] >= d).all():
+        _put(b, p, n)
         return True
     for k in range(count - 1, -1, -1):
-        _return(gone[k], n, at, home, of, demands, free, limit_of, left)
+        _return(b, gone[k], n)
     return False
 
 
 @kernel
-def _may_go(
-    q: int, at: IntArray, home: IntArray, of: IntArray, movable: BoolArray, limit_of: IntArray, left: IntArray
-) -> bool:
-    limit = limit_of[of[q]]
-    return bool(movable[of[q]]) and not (home[q] == at[q] and limit >= 0 and left[limit] <= 0)
+def _may_go(b: _Board, q: int) -> bool:
+    limit = b.limit_of[b.of[q]]
+    return bool(b.movable[b.of[q]]) and not (b.home[q] == b.at[q] and limit >= 0 and b.left[limit] <= 0)
 
 
 @kernel
-def _leave(
-    q: int,
-    at: IntArray,
-    home: IntArray,
-    of: IntArray,
-    demands: IntArray,
-    free: IntArray,
-    limit_of: IntArray,
-    left: IntArray,
-) -> None:
-    if home[q] == at[q] and limit_of[of[q]] >= 0:
-        left[limit_of[of[q]]] -= 1
-    _put(q, -1, at, of, demands, free)
+def _leave(b: _Board, q: int) -> None:
+    if b.home[q] == b.at[q] and b.limit_of[b.of[q]] >= 0:
+        b.left[b.limit_of[b.of[q]]] -= 1
+    _put(b, q, -1)
 
 
 @kernel
-def _return(
-    q: int,
-    n: int,
-    at: IntArray,
-    home: IntArray,
-    of: IntArray,
-    demands: IntArray,
-    free: IntArray,
-    limit_of: IntArray,
-    left: IntArray,
-) -> None:
-    _put(q, n, at, of, demands, free)
-    if home[q] == n and limit_of[of[q]] >= 0:
-        left[limit_of[of[q]]] += 1
+def _return(b: _Board, q: int, n: int) -> None:
+    _put(b, q, n)
+    if b.home[q] == n and b.limit_of[b.of[q]] >= 0:
+        b.left[b.limit_of[b.of[q]]] += 1
