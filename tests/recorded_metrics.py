@@ -1,14 +1,25 @@
 """What Prometheus would have scraped of a recorded cluster: cAdvisor's counters, and kube-state-metrics."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from tests.prometheus_server import make_blocks, running_prometheus
 
 HOUR = 3600
 HASH = "6b7f9c8d5f"
+
+
+@contextmanager
+def prometheus_with(recording: Recording, directory: Path) -> Iterator[str]:
+    """Run a Prometheus that has scraped a recorded cluster; its URL."""
+    blocks = directory / "blocks"
+    make_blocks(lambda path: write_metrics(recording, path), blocks)
+    with running_prometheus(blocks) as url:
+        yield url
 
 
 def write_metrics(recording: Recording, path: Path, kube_state: bool = True, prefix: str = "") -> None:

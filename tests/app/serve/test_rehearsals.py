@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +21,7 @@ from cruise.settings import load_settings
 from tests.builders import make_node
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import Scene, busy_scene
-from tests.prometheus_server import make_blocks, running_prometheus
-from tests.recorded_metrics import write_metrics
+from tests.recorded_metrics import prometheus_with
 from tests.simulation.scenes import START
 
 STEP = 300
@@ -38,9 +36,7 @@ def recording() -> Recording:
 
 @pytest.fixture(scope="module")
 def server(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    blocks: Path = tmp_path_factory.mktemp("day") / "blocks"
-    make_blocks(lambda path: write_metrics(recording, path), blocks)
-    with running_prometheus(blocks) as url:
+    with prometheus_with(recording, tmp_path_factory.mktemp("day")) as url:
         yield url
 
 

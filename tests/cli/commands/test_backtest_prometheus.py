@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,7 @@ from cruise.backtest.recordings.prometheus import SETTLE_SECONDS
 from cruise.backtest.recordings.recording import Recording
 from cruise.cli import main
 from tests.cli.test_cli import alone, refusal
-from tests.prometheus_server import make_blocks, running_prometheus
-from tests.recorded_metrics import write_metrics
+from tests.recorded_metrics import prometheus_with
 
 __all__ = ["alone"]
 
@@ -27,9 +25,7 @@ def recording() -> Recording:
 
 @pytest.fixture(scope="module")
 def server(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    blocks: Path = tmp_path_factory.mktemp("day") / "blocks"
-    make_blocks(lambda path: write_metrics(recording, path), blocks)
-    with running_prometheus(blocks) as url:
+    with prometheus_with(recording, tmp_path_factory.mktemp("day")) as url:
         yield url
 
 
