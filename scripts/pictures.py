@@ -12,6 +12,7 @@ from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.policy import Mode, Policy
 from cruise.interfaces.amounts import cores_text
+from cruise.interfaces.backtest.labels import Box, place_labels
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PLACE = DOCS / "pictures"
@@ -103,8 +104,8 @@ def _box(x: float, y: float, wide: float, high: float, part: _Part) -> str:
     )
 
 
-_SHOWN = ("as-requested", "vpa", "cruisekube", "autopilot", "cruise")
-_PANELS: Sequence[tuple[str, str, bool]] = (
+_SHOWN = ("as-requested", "vpa", "cruisekube", "autopilot", "eks", "cruise-seeds", "cruise")
+_COLUMNS: Sequence[tuple[str, str, bool]] = (
     ("CPU slack %", "CPU requested and not used, %", False),
     ("memory slack %", "memory requested and not used, %", False),
     ("resizes / c·d", "resizes a container and day", True),
@@ -116,20 +117,20 @@ def policies_picture() -> str:
     results = list(_results((DOCS / "backtest-results.md").read_text(encoding="utf-8")))
     left, top, pitch, wide, gap = 110, 84, 40, 190, 40
     height = top + pitch * len(_SHOWN) + 30
-    parts = [_text(20, 24, "Five recorded traces, replayed under five policies", size=16, weight="bold")]
+    parts = [_text(20, 24, "Five recorded traces, replayed under seven policies", size=16, weight="bold")]
     parts.append(_text(20, 44, "a mark for each trace; less is better in all three", fill=_FAINT))
     for row, policy in enumerate(_SHOWN):
         y = top + pitch * row + pitch / 2
         parts.append(_text(left - 12, y + 4, policy, anchor="end", weight="bold" if policy == "cruise" else "normal"))
         parts.append(f'<line x1="{left}" y1="{y}" x2="{_WIDTH - 15}" y2="{y}" stroke="#e5e7eb"/>')
-    for number, (column, title, logarithmic) in enumerate(_PANELS):
+    for number, (column, title, logarithmic) in enumerate(_COLUMNS):
         x = left + number * (wide + gap)
         across = _logarithmic(x, wide) if logarithmic else _linear(x, wide)
         parts.append(_text(x, top - 12, title, size=12, fill=_INK))
         for tick in (0, 1, 10, 100) if logarithmic else (0, 25, 50, 75, 100):
             parts.append(f'<path d="M{across(tick):.1f} {top}V{height - 28}" stroke="#e5e7eb"/>')
             parts.append(_text(across(tick), height - 12, f"{tick}", size=11, anchor="middle", fill=_FAINT))
-        for policy, figures in results:
+        for _, policy, figures in results:
             if policy in _SHOWN and figures[column] is not None:
                 y = top + pitch * _SHOWN.index(policy) + pitch / 2
                 fill = "#c8553d" if policy == "cruise" else "#1b6ca8"
@@ -137,7 +138,43 @@ def policies_picture() -> str:
                     f'<circle cx="{across(figures[column] or 0.0):.1f}" cy="{y}" r="6" fill="{fill}" '
                     'fill-opacity="0.65" stroke="#ffffff"/>'
                 )
-    return _svg("Slack and resizes of five policies on five recorded traces", height, parts)
+    return _svg("Slack and resizes of seven policies on five recorded traces", height, parts)
+
+
+def writes_picture() -> str:
+    """Draw what waste costs in writes: a panel a trace, its policies by CPU slack and resizes, the fewer the lower."""
+    results = list(_results((DOCS / "backtest-results.md").read_text(encoding="utf-8")))
+    traces = list(dict.fromkeys(trace for trace, *_ in results))
+    left, top, wide, high, across, down = 44, 76, 205, 150, 255, 214
+    rows = -(-len(traces) // 3)
+    parts = [_text(20, 24, "Waste against writes, trace by trace", size=16, weight="bold")]
+    parts.append(_text(20, 44, "to the left: less waste; down: fewer writes", fill=_FAINT))
+    for number, trace in enumerate(traces):
+        x, y = left + number % 3 * across, top + number // 3 * down
+        slack, writes = _linear(x, wide), _logarithmic(0, high)
+        parts.append(_text(x, y - 10, trace, weight="bold"))
+        for tick in (0, 25, 50, 75, 100):
+            parts.append(f'<path d="M{slack(tick):.1f} {y}v{high}" stroke="#e5e7eb"/>')
+            parts.append(_text(slack(tick), y + high + 14, f"{tick}", size=11, anchor="middle", fill=_FAINT))
+        for tick in (0, 1, 10, 100):
+            parts.append(f'<path d="M{x} {y + high - writes(tick):.1f}h{wide}" stroke="#e5e7eb"/>')
+            parts.append(_text(x - 6, y + high - writes(tick) + 4, f"{tick}", size=11, anchor="end", fill=_FAINT))
+        named = {policy: figures for one, policy, figures in results if one == trace and policy in _SHOWN}
+        points = [
+            (slack(one["CPU slack %"] or 0.0), y + high - writes(one["resizes / c·d"] or 0.0)) for one in named.values()
+        ]
+        labels = place_labels(
+            points, [6.2 * len(name) for name in named], 12, [4.0] * len(points), Box(x, y, wide, high)
+        )
+        for name, (at, up), label in zip(named, points, labels, strict=True):
+            fill = "#c8553d" if name == "cruise" else "#1b6ca8"
+            parts.append(f'<circle cx="{at:.1f}" cy="{up:.1f}" r="4" fill="{fill}"/>')
+            parts.append(_text(label.x + label.width / 2, label.y + 10, name, size=11, anchor="middle", fill=fill))
+    height = top + rows * down
+    parts.append(
+        _text(20, height - 8, "across: CPU requested and not used, %; up: resizes a container and day", size=12)
+    )
+    return _svg("CPU slack and resizes of seven policies on each of five recorded traces", height + 6, parts)
 
 
 def _linear(x: float, wide: float) -> Callable[[float], float]:
@@ -149,8 +186,8 @@ def _logarithmic(x: float, wide: float) -> Callable[[float], float]:
     return lambda value: x + wide * (0.08 + 0.92 * math.log10(value) / math.log10(200) if value >= 1 else 0.08 * value)
 
 
-def _results(page: str) -> Iterator[tuple[str, dict[str, float | None]]]:
-    """Yield the policy and the figures of every row of the page of results."""
+def _results(page: str) -> Iterator[tuple[str, str, dict[str, float | None]]]:
+    """Yield the trace, the policy and the figures of every row of the page of results."""
     headings: list[str] = []
     for line in page.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -158,7 +195,7 @@ def _results(page: str) -> Iterator[tuple[str, dict[str, float | None]]]:
             headings = cells
         elif headings and line.startswith("| "):
             figures = (None if cell == "–" else float(cell.replace(",", "")) for cell in cells[2:])
-            yield cells[1].removesuffix(" ×").strip("*"), dict(zip(headings[2:], figures, strict=True))
+            yield cells[0], cells[1].removesuffix(" ×").strip("*"), dict(zip(headings[2:], figures, strict=True))
 
 
 def _text(
@@ -178,7 +215,11 @@ def _svg(title: str, height: float, parts: Sequence[str]) -> str:
     return "\n".join([head, *parts, "</svg>", ""])
 
 
-PICTURES: Mapping[str, Callable[[], str]] = {"node.svg": node_picture, "policies.svg": policies_picture}
+PICTURES: Mapping[str, Callable[[], str]] = {
+    "node.svg": node_picture,
+    "policies.svg": policies_picture,
+    "writes.svg": writes_picture,
+}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ from cruise.domain.backtest import PolicyScore
 NEVER_RIVALS = frozenset({"oracle"})
 """Policies that know the future: nobody can choose them, so they put nobody else out of the question."""
 
+FEW_RESIZES = 5.0
+"""So many a container and day are as good as none: no API server and no operator feels them."""
+
 AXES: Mapping[str, Callable[[PolicyScore], float | None]] = {
     "CPU slack": lambda score: score.cpu.relative_slack,
     "memory slack": lambda score: score.memory.relative_slack if score.memory is not None else None,
@@ -14,9 +17,13 @@ AXES: Mapping[str, Callable[[PolicyScore], float | None]] = {
     "out-of-memory kills": lambda score: score.oom_per_1000_container_days if score.memory is not None else None,
     "own evictions": lambda score: score.own_evictions_per_1000_pod_days,
     "mean nodes": lambda score: score.nodes_mean,
+    f"resizes beyond {FEW_RESIZES:g} a container and day": lambda score: max(
+        0.0, score.resizes_per_container_day - FEW_RESIZES
+    ),
 }
 """What policies are compared by, less is better; None where nothing was recorded.
 
+Resizes count, since any policy wastes less that follows use at every pass.
 Consolidation's moves are left out: the less a policy requests, the more nodes can be emptied, and that is the point.
 """
 

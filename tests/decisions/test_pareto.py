@@ -107,3 +107,13 @@ def test_moves_of_consolidation_are_held_against_nobody():
         "cruise": make_score("cruise", evictions=700.0, moves=690.0, nodes_mean=8.0),
     }
     assert find_dominated(rows) == {"vpa": "cruise"}
+
+
+def test_a_policy_that_wastes_less_by_resizing_at_every_pass_dominates_nobody():
+    calm, restless = make_score(resizes=1.8), make_score(cpu=(0.2, 0.0, 0.0), resizes=90.0)
+    assert find_dominated({"cruise": calm, "cruise-seeds": restless}) == {}
+
+
+def test_few_resizes_are_as_good_as_fewer():
+    better, fewer = make_score(cpu=(0.2, 0.0, 0.0), resizes=4.9), make_score(resizes=0.3)
+    assert find_dominated({"cruise": better, "vpa": fewer}) == {"vpa": "cruise"}

@@ -19,7 +19,7 @@ def rows(text):
 
 def test_a_row_for_each_policy_of_each_trace():
     found = rows(page(make_result("a"), make_result("b")))
-    assert [row[0] for row in found] == ["a"] * 9 + ["b"] * 9
+    assert [row[0] for row in found] == ["a"] * 10 + ["b"] * 10
     assert found[3] == [
         *("a", "autopilot ×"),
         *("49.0", "38.0", "0.21", "0.40", "1.20"),

@@ -53,6 +53,7 @@ POLICIES: Mapping[str, Callable[[Recording, ReplayOptions], ReplayPolicy]] = Map
         "autopilot": Autopilot,
         "eks": Eks,
         "cruise": _cruise("cruise", lambda options: options.policy),
+        "cruise-seeds": _cruise("cruise-seeds", lambda options: replace(options.policy, rules=SEEDS)),
         "cruise-shared-max": _cruise("cruise-shared-max", lambda options: _as_designed(options.policy)),
         "cruise-joint-peak": _cruise(
             "cruise-joint-peak", lambda options: replace(options.policy, headroom="joint-peak")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.calm import Why
+from cruise.decisions.sizing.causes import Cause
 from cruise.decisions.sizing.memory_limit import lowers_memory_limits
 from cruise.decisions.sizing.node_sizes import Sized, ceilings_on, limit_stays
 from cruise.domain.actions import WriteCause
@@ -42,15 +43,17 @@ class DeadBandStep:
 class WorthStep:
     """Whether a request is worth a write: its node's pods need `need` together and `have` as much, before any write.
 
-    `band` is the share above `need` in which `have` may stay. `cause` is why this request is written, None where it
-    stays. `below` tells that its base is above it, `since_long` that this, or else what the node has above its band,
-    has gone on for long, and `rested` that the pod's last resize is long past.
+    `band` is the share above `need` in which `have` may stay. `cause` is why this request is to be written, None where
+    it stays, and `within_dead_band` that it stays all the same, since nothing of its pod moves far enough. `below`
+    tells that its base is above it, `since_long` that this, or else what the node has above its band, has gone on for
+    long, and `rested` that the pod's last resize is long past.
     """
 
     need: int
     have: int
     band: float
     cause: WriteCause | None
+    within_dead_band: bool
     below: bool
     since_long: bool
     rested: bool
@@ -245,14 +248,16 @@ def _worth(sized: Sized, at: int, resource: ResourceName) -> WorthStep | None:
     if writes is None or calm is None:
         return None
     node, below = int(sized.columns.node_of[at]), bool(writes.below[resource][at])
+    pod, cause = int(sized.columns.candidates.pod_of[at]), Why(int(writes.why[resource][at])).cause
     return WorthStep(
         need=round(float(writes.need[resource][node])),
         have=round(float(writes.have[resource][node])),
         band=calm.bands[resource],
-        cause=Why(int(writes.why[resource][at])).cause,
+        cause=cause,
+        within_dead_band=cause is not None and bool(sized.causes[pod] == Cause.SETTLED),
         below=below,
         since_long=bool(calm.below[resource][at] if below else calm.above[resource][node]),
-        rested=bool(calm.rested[sized.columns.candidates.pod_of[at]]),
+        rested=bool(calm.rested[pod]),
     )
 
 

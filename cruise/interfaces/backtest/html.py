@@ -7,7 +7,7 @@ from cruise import __version__
 from cruise.decisions.pareto import find_dominated
 from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore
 from cruise.interfaces.amounts import cores_text, gibibytes_text, money_text
-from cruise.interfaces.backtest.pareto import KILLS, STARVATION, ParetoPicture, pareto_picture
+from cruise.interfaces.backtest.pareto import KILLS, STARVATION, ParetoPicture, pareto_picture, radius_of
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, cost_a_month
 from cruise.interfaces.backtest.table import figures
 from cruise.interfaces.backtest.time_lines import COLUMNS, HEIGHT, NodePicture, node_pictures, start_text
@@ -64,6 +64,7 @@ def backtest_html(report: BacktestReport, watched: str | None = None) -> bytes:
         dominated_note=dominated_note(),
         columns=COLUMNS,
         height=HEIGHT,
+        sizes=[(resizes, radius_of(resizes)) for resizes in (1, 10, 100)],
         version=__version__,
         cores=lambda amount: cores_text(round(amount)),
         gib=lambda amount: gibibytes_text(round(amount)),

@@ -45,15 +45,19 @@ class Box:
 
 
 def place_labels(
-    marks: Sequence[tuple[float, float]], widths: Sequence[float], height: float, radius: float, within: Box
+    marks: Sequence[tuple[float, float]],
+    widths: Sequence[float],
+    height: float,
+    radii: Sequence[float],
+    within: Box,
 ) -> Sequence[Box]:
     """Return a box for each mark's label, each as near to its mark as those before leave it room.
 
     A label for which there is no room whatever lies over others, beside its mark.
     """
-    taken = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in marks]
+    taken = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for (x, y), radius in zip(marks, radii, strict=True)]
     found = []
-    for (x, y), width in zip(marks, widths, strict=True):
+    for (x, y), width, radius in zip(marks, widths, radii, strict=True):
         places = chain(_around(x, y, width, height, radius), _anywhere(x, y, width, height, within))
         free = [box for box in places if _is_free(box, within, taken)]
         # A name beside another mark would be read as that mark's.

@@ -1,4 +1,4 @@
-"""The Pareto picture: every policy a mark, its waste to the right, its harm upwards."""
+"""The Pareto picture: every policy a mark, its waste to the right, its harm upwards, its resizes by its size."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,23 +10,27 @@ from cruise.interfaces.amounts import percent_text, rate_text
 from cruise.interfaces.backtest.labels import Box, place_labels
 from cruise.interfaces.backtest.scales import decades_scale, linear_scale
 
-RADIUS = 5.0
+_SMALLEST, _DECADE = 3.5, 4.0
 _LABEL_HEIGHT = 14.0
 # Of the page's letters of 12 px in the widest of its fonts; cruise's own names are bold.
 _LETTER, _BOLD_LETTER = 7.0, 7.8
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 14.0, 30.0, 40.0
-_NEAR = RADIUS + 8
+_NEAR = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One policy: where it stands, where its name is written, and the line between them where that is far away."""
+    """One policy: where it stands, where its name is written, and the line between them where that is far away.
+
+    The more it resizes, the larger its `radius`.
+    """
 
     name: str
     kind: str
     words: str
     x: float
     y: float
+    radius: float
     text_x: float
     text_y: float
     anchor: str
@@ -90,6 +94,11 @@ KILLS = Pair(
 )
 
 
+def radius_of(resizes: float) -> float:
+    """Return the radius, in pixels, of who resizes a container so often a day: ten times as often is a step larger."""
+    return round(_SMALLEST + _DECADE * math.log10(1 + resizes), 1)
+
+
 def pareto_picture(
     policies: Mapping[str, PolicyScore], dominated: Mapping[str, str], pair: Pair, width: float, height: float
 ) -> ParetoPicture | None:
@@ -110,14 +119,16 @@ def pareto_picture(
     kinds = {name: _kind(name, dominated) for name in points}
     widths = [len(name) * (_BOLD_LETTER if kinds[name].startswith("own") else _LETTER) for name in points]
     room = Box(_LEFT + 3, 2, width - _LEFT - 5, plot.y + plot.height - 2)
-    labels = place_labels(list(points.values()), widths, _LABEL_HEIGHT, RADIUS, room)
+    radii = [radius_of(policies[name].resizes_per_container_day) for name in points]
+    labels = place_labels(list(points.values()), widths, _LABEL_HEIGHT, radii, room)
     marks = []
-    for (name, (x, y)), label in zip(points.items(), labels, strict=True):
+    for (name, point), radius, label in zip(points.items(), radii, labels, strict=True):
         words = (
             f"{name}: {percent_text(known[name][0])} {pair.across_title.split(',')[0]}, "
-            f"{pair.write_up(known[name][1])} {pair.up_title}"
+            f"{pair.write_up(known[name][1])} {pair.up_title}, "
+            f"{rate_text(policies[name].resizes_per_container_day)} resizes a container and day"
         )
-        marks.append(_mark(name, kinds[name], words, (x, y), label))
+        marks.append(_mark(name, kinds[name], words, point, radius, label))
     return ParetoPicture(
         width,
         height,
@@ -132,9 +143,9 @@ def pareto_picture(
     )
 
 
-def _mark(name: str, kind: str, words: str, point: tuple[float, float], label: Box) -> Mark:
+def _mark(name: str, kind: str, words: str, point: tuple[float, float], radius: float, label: Box) -> Mark:
     near = label.nearest(*point)
-    line_to = (round(near[0], 1), round(near[1], 1)) if math.dist(near, point) > _NEAR else None
+    line_to = (round(near[0], 1), round(near[1], 1)) if math.dist(near, point) > radius + _NEAR else None
     # A font that is narrower than was reckoned with leaves its gap on the side that is away from the mark.
     if label.x + label.width <= point[0]:
         text_x, anchor = label.x + label.width, "end"
@@ -144,7 +155,7 @@ def _mark(name: str, kind: str, words: str, point: tuple[float, float], label: B
         text_x, anchor = label.x, "start"
     # The middle of the letters lies a third of their size above the line that they stand on.
     text_y = label.y + label.height / 2 + 4
-    return Mark(name, kind, words, *point, round(text_x, 1), round(text_y, 1), anchor, line_to)
+    return Mark(name, kind, words, *point, radius, round(text_x, 1), round(text_y, 1), anchor, line_to)
 
 
 def _kind(name: str, dominated: Mapping[str, str]) -> str:

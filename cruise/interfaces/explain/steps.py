@@ -129,7 +129,9 @@ def _worth(steps: RequestSteps, worth: WorthStep, amount: Callable[[float], str]
 
 
 def _why_it_stays(steps: RequestSteps, worth: WorthStep) -> str:
-    if worth.cause is not None:
+    if worth.within_dead_band:
+        why = "what it would be written to is within its dead band"
+    elif worth.cause is not None:
         why = "what is to be written is held back"
     elif steps.final == steps.current:
         why = "it is the target"

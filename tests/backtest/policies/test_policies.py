@@ -11,6 +11,7 @@ ORDER = [
     "autopilot",
     "eks",
     "cruise",
+    "cruise-seeds",
     "cruise-shared-max",
     "cruise-joint-peak",
     "cruise-risk",

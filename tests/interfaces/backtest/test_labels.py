@@ -11,7 +11,9 @@ MARKS = st.lists(
 
 
 def placed(marks):
-    return place_labels([(x, y) for x, y, _ in marks], [width for *_, width in marks], HEIGHT, RADIUS, ROOM)
+    return place_labels(
+        [(x, y) for x, y, _ in marks], [width for *_, width in marks], HEIGHT, [RADIUS] * len(marks), ROOM
+    )
 
 
 @given(MARKS)
@@ -48,7 +50,7 @@ def test_of_marks_in_one_place_all_names_can_be_read():
 
 
 def test_without_any_room_a_label_is_there_all_the_same():
-    [box] = place_labels([(5, 5)], [100.0], HEIGHT, RADIUS, Box(0, 0, 10, 10))
+    [box] = place_labels([(5, 5)], [100.0], HEIGHT, [RADIUS], Box(0, 0, 10, 10))
     assert (box.x, box.width) == (14, 100.0)
 
 

@@ -39,8 +39,14 @@ def test_marks_tell_who_is_cruise_who_is_dominated_and_who_is_a_bound():
 
 def test_a_mark_says_its_figures():
     assert marks(picture(pair=KILLS))["vpa"].words == (
-        "vpa: 55.0 memory slack, 3.10 out-of-memory kills for 1,000 container-days"
+        "vpa: 55.0 memory slack, 3.10 out-of-memory kills for 1,000 container-days, 0.60 resizes a container and day"
     )
+
+
+def test_the_more_a_policy_resizes_the_larger_its_mark():
+    of = marks(picture())
+    assert of["as-requested"].radius < of["vpa"].radius < of["cruise"].radius < of["cruisekube"].radius
+    assert of["oracle"].radius < 15
 
 
 def test_the_front_leads_down_in_steps_and_leaves_the_oracle_out():

@@ -91,6 +91,14 @@ def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
     assert patch["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "165m"
 
 
+def test_a_change_inside_the_dead_band_is_not_said_to_be_held_back():
+    pod = make_pod(containers=[make_container(cpu=2000, memory_mib=100, memory_limit_mib=200)])
+    text = text_of(explained([pod], make_statistic_for(pod, cpu_base=2040, cpu_peak=2040)))
+    assert "its pods need 2040m together and have 2000m" in text
+    assert "2000m stays: what it would be written to is within its dead band" in text
+    assert "held back" not in text
+
+
 def test_bounds_factors_and_other_peoples_statistics_are_named():
     pod = make_pod(annotations={"cruise.io/cpu-max": "60m"})
     row = make_statistic(pod="", psi_known=False)
