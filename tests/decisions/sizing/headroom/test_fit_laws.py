@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from tests.builders import NOW
 from tests.decisions.sizing.headroom.models import models
-from tests.decisions.sizing.test_laws import FULL, applied, counted_on, each, situations
+from tests.decisions.sizing.test_laws import FULL, WISHES_COUNT, applied, counted_on, each, situations
 
 
 @given(situations(), st.data())
@@ -32,14 +32,18 @@ def test_nodes_fit_and_hold_what_is_written_and_evict_whom_they_would_evict_anyw
 
 
 @given(situations(), st.data())
-def test_nodes_are_decided_apart_from_each_other(cluster, data):
+def test_nodes_are_decided_apart_but_for_wishes_while_others_evict(cluster, data):
     snapshot, table = cluster
     model = data.draw(models(table))
-    plans = decide_node_plans(snapshot, table, FULL, NOW, headroom=model)
+    policy = FULL
+    if any(plan.evict for plan in decide_node_plans(snapshot, table, FULL, NOW, headroom=model)):
+        # Replacements may go to any node, so no node grants its own pods anything new.
+        policy = WISHES_COUNT
+    plans = decide_node_plans(snapshot, table, policy, NOW, headroom=model)
     one_by_one = [
         plan
         for node in sorted(node.name for node in snapshot.nodes)
-        for plan in decide_node_plans(snapshot, table, FULL, NOW, headroom=model, nodes=frozenset({node}))
+        for plan in decide_node_plans(snapshot, table, policy, NOW, headroom=model, nodes=frozenset({node}))
     ]
     assert [(plan.node, plan.resize, plan.evict) for plan in plans] == [
         (plan.node, plan.resize, plan.evict) for plan in one_by_one
