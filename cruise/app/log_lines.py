@@ -61,7 +61,7 @@ def set_up_logs(form: str, level: str, stream: TextIO | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
-    handler.addFilter(_worth_logging)
+    handler.addFilter(worth_logging)
     logging.basicConfig(handlers=[handler], level=max(least, logging.INFO), force=True)
 
 
@@ -73,8 +73,8 @@ def _text(colours: bool) -> list[Processor]:
     return [_plain, structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=_plain_traceback)]
 
 
-def _worth_logging(record: logging.LogRecord) -> bool:
-    """Judge here, since libraries set their loggers' levels themselves when they are imported."""
+def worth_logging(record: logging.LogRecord) -> bool:
+    """Tell whether a library's record is worth a line: here, since they set their own levels once imported."""
     return record.levelno >= _QUIET.get(record.name.partition(".")[0], logging.NOTSET)
 
 

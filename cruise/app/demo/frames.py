@@ -7,7 +7,7 @@ from datetime import timedelta
 from cruise.app.serve.activity import Activity
 from cruise.domain.actions import EvictPod, Outcome, ResizePod, TaintNode, UntaintNode, Verdict
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
-from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
+from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.interfaces.demo_view import DemoFrame, EventLine, NodeLine, Tally
 from cruise.runtime.oom import Reaction
 from cruise.simulation.cluster.cluster import SimulatedCluster
@@ -72,14 +72,8 @@ class FrameMaker:
         assert isinstance(action, ResizePod)
         before = self._activity.requested_before.get((action.uid, outcome.at))
         after = _total(target.requests for target in action.containers)
-        sizes = [
-            text(amount) if earlier in (None, amount) else f"{text(earlier)} → {text(amount)}"
-            for text, earlier, amount in (
-                (format_cpu_millicores, before and before.cpu_millicores, after.cpu_millicores),
-                (format_memory_bytes, before and before.memory_bytes, after.memory_bytes),
-            )
-        ]
-        return EventLine(outcome.at, "resized", f"{_name(action)} {', '.join(sizes)}", action.cause or action.reason)
+        what = f"{_name(action)} {sizes_text(before, after)}"
+        return EventLine(outcome.at, "resized", what, action.cause or action.reason)
 
 
 def kills_more(cluster: SimulatedCluster, twin: SimulatedCluster) -> int:
@@ -117,6 +111,19 @@ def _line(outcome: Outcome) -> EventLine:
             return EventLine(outcome.at, kind, action.node, action.reason)
         case _:
             raise AssertionError(f"a resize is told with what was before it: {action}")
+
+
+def sizes_text(before: Resources | None, after: Resources) -> str:
+    """Say how a pod's requests change; where they stay it is a limit that was written."""
+    texts = {ResourceName.CPU: format_cpu_millicores, ResourceName.MEMORY: format_memory_bytes}
+    if before is None:
+        return ", ".join(text(after.of(resource)) for resource, text in texts.items())
+    changes = [
+        f"{text(before.of(resource))} → {text(after.of(resource))}"
+        for resource, text in texts.items()
+        if before.of(resource) != after.of(resource)
+    ]
+    return ", ".join(changes) or "its limits"
 
 
 def _total(stated: Iterable[Amounts]) -> Resources:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -20,6 +21,7 @@ from cruise.app.demo.admission import SimulatedAdmission
 from cruise.app.demo.frames import FrameMaker
 from cruise.app.demo.view import DemoView
 from cruise.app.http_server import serve_http
+from cruise.app.log_lines import worth_logging
 from cruise.app.serve.controller import Controller, Hooks
 from cruise.app.serve.serving import pages_and_api
 from cruise.app.signals import on_signals
@@ -48,7 +50,7 @@ async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds
     the database already holds something.
     """
     stop = asyncio.Event()
-    with on_signals(stop.set), _logging_to(console), _own_directory(data_dir) as directory:
+    with on_signals(stop.set), logging_to(console), _own_directory(data_dir) as directory:
         console.print("starting: cluster, store, statistics of the past week")
         async with _empty_store(settings, directory, console) as store:
             return await _run(settings, console, store, seconds, stop)
@@ -171,8 +173,19 @@ def _own_directory(data_dir: Path) -> Iterator[Path]:
         yield directory
 
 
+class _Lines(logging.Handler):
+    """Warnings of libraries, a line each."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(record.getMessage(), style="yellow", markup=False, soft_wrap=True)
+
+
 @contextmanager
-def _logging_to(console: Console) -> Iterator[None]:
+def logging_to(console: Console) -> Iterator[None]:
     """Send warnings to the demo's console, so that they stand above the live picture and not in it."""
 
     def print_line(_: object, method: str, event: structlog.typing.EventDict) -> str:
@@ -181,8 +194,12 @@ def _logging_to(console: Console) -> Iterator[None]:
             console.print(f"{event['event']}: {details}", style="yellow", markup=False, soft_wrap=True)
         raise structlog.DropEvent
 
+    lines = _Lines(console)
+    lines.addFilter(worth_logging)
     structlog.configure(processors=[print_line])
+    logging.getLogger().addHandler(lines)
     try:
         yield
     finally:
+        logging.getLogger().removeHandler(lines)
         structlog.reset_defaults()
