@@ -92,11 +92,11 @@ def bands_of(policy: Policy) -> Mapping[ResourceName, float]:
     return {ResourceName.CPU: policy.cpu_band, ResourceName.MEMORY: policy.memory_band}
 
 
-def choose_writes(columns: NodeColumns, fit: Fit, targets: Sizes, calm: Calm) -> Writes:
-    """Choose what is worth a write of the way from the current requests to the `targets`."""
+def choose_writes(columns: NodeColumns, fit: Fit, targets: Sizes, calm: Calm, most: Sizes) -> Writes:
+    """Choose what is worth a write of the way from the current requests to the `targets`, never above `most`."""
     requests, why, need, have, above, below = {}, {}, {}, {}, {}, {}
     for resource in ResourceName:
-        one = _Resource(columns, fit, resource, targets[resource], calm)
+        one = _Resource(columns, fit, resource, targets[resource], most[resource], calm)
         need[resource], have[resource] = one.need, one.have()
         one.grow_below_base()
         one.grow_for_node()
@@ -111,7 +111,15 @@ def choose_writes(columns: NodeColumns, fit: Fit, targets: Sizes, calm: Calm) ->
 class _Resource:
     """One resource of all nodes; each step changes `sizes` and `why` in place."""
 
-    def __init__(self, columns: NodeColumns, fit: Fit, resource: ResourceName, targets: Int64Array, calm: Calm) -> None:
+    def __init__(
+        self,
+        columns: NodeColumns,
+        fit: Fit,
+        resource: ResourceName,
+        targets: Int64Array,
+        most: Int64Array,
+        calm: Calm,
+    ) -> None:
         self._columns = columns
         self._fit = fit
         self._resource = resource
@@ -123,7 +131,7 @@ class _Resource:
         self.need = columns.node_total(np.where(self._counts, targets, 0))
         # Who asks for less headroom than usual, or none, is left no more of it.
         self._wanted = np.minimum(columns.candidates.headroom_factor, 1.0)
-        self._spared = self._with_spare(targets)
+        self._spared = np.minimum(self._with_spare(targets), most)
         self.sizes = demand.current.copy()
         self.why: Whys = np.zeros(len(self.sizes), dtype=np.int8)
         self.is_below = self._counts & (demand.current < demand.base * (1 - BELOW[resource]))

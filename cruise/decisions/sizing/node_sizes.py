@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.sizing.calm import Calm, Why, Whys, Writes, choose_writes
+from cruise.decisions.sizing.calm import Calm, Sizes, Why, Whys, Writes, choose_writes
 from cruise.decisions.sizing.causes import NO_REFUSALS, Cause, Causes, Refusals, SizeColumns, find_causes
 from cruise.decisions.sizing.fitting import Fit
 from cruise.decisions.sizing.headroom.model import Headroom
@@ -17,6 +17,8 @@ from cruise.decisions.sizing.trimming import trim_growth, trim_to_room
 from cruise.decisions.sizing.wishes import Grants, give_back, grant_wishes
 from cruise.domain.arrays import BoolArray, Int64Array, whole_numbers
 from cruise.domain.resources import ResourceName
+
+_NO_BOUND = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +70,59 @@ def size_nodes(
     """Size all containers of all nodes; without `calm` whatever leaves its dead band is written."""
     sums = {one: sum_up(columns, fit, headroom, one) for one in ResourceName}
     shares = {one: share_headroom(columns, fit, sums[one].shared, one) for one in ResourceName}
-    requests = {one: shares[one].clamped.copy() for one in ResourceName}
+    requests: Sizes = {one: shares[one].clamped.copy() for one in ResourceName}
     trim_to_room(columns, fit, requests)
     grants = grant_wishes(columns, fit, requests, ceilings_on(columns))
-    trimmed = written = _with_limits(columns, requests)
-    writes, why = None, None
-    if calm is not None:
-        writes = choose_writes(columns, fit, requests, calm)
-        requests = _copied(writes.requests)
-        written = _with_limits(columns, requests)
-        why = _why_of_pods(columns, writes, written)
-        written = _left_alone(columns, written, why == Why.UNCHANGED)
-    causes = find_causes(columns.table, written, fit.stays, refusals)
-    give_back(columns, fit, requests, causes)
-    if columns.table.quotas is not None:
-        requests = _copied(requests)
-        cut = trim_to_quotas(columns.table, columns.counted, requests, causes == Cause.RIGHTSIZED, fit.awaited)
-        written = _with_limits(columns, requests)
-        causes = _causes_after_cut(columns, written, causes, cut, refusals, Cause.QUOTA)
-        causes[(causes == Cause.SETTLED) & columns.table.quotas.short] = Cause.QUOTA
+    trimmed = _with_limits(columns, requests)
+    chosen = _choose(columns, fit, requests, refusals, calm)
+    requests, written, causes = chosen.requests, chosen.written, chosen.causes
     while cut := trim_growth(columns, fit, requests := _copied(requests), causes == Cause.RIGHTSIZED, grants.without):
         written = _with_limits(columns, requests)
         causes = _causes_after_cut(columns, written, causes, cut, refusals)
-    return Sized(columns, fit, sums, shares, grants, trimmed, written, causes, calm, writes, why)
+    return Sized(columns, fit, sums, shares, grants, trimmed, written, causes, calm, chosen.writes, chosen.why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is written of the way to the targets, as far as quotas let it."""
+
+    requests: Sizes
+    written: SizeColumns
+    causes: Causes
+    writes: Writes | None = None
+    why: Whys | None = None
+
+
+def _choose(columns: NodeColumns, fit: Fit, targets: Sizes, refusals: Refusals, calm: Calm | None) -> _Chosen:
+    """Choose what is written; what quotas take back of a pod's growth is chosen among the other pods of its node."""
+    most: Sizes = targets if calm is None else {one: np.full_like(values, _NO_BOUND) for one, values in targets.items()}
+    cut: set[int] = set()
+    while True:
+        writes = why = None
+        requests, written = targets, _with_limits(columns, targets)
+        if calm is not None:
+            writes = choose_writes(columns, fit, targets, calm, most)
+            requests = _copied(writes.requests)
+            written = _with_limits(columns, requests)
+            why = _why_of_pods(columns, writes, written)
+            written = _left_alone(columns, written, why == Why.UNCHANGED)
+        causes = find_causes(columns.table, written, fit.stays, refusals)
+        give_back(columns, fit, requests, causes)
+        if columns.table.quotas is None:
+            return _Chosen(requests, written, causes, writes, why)
+        left = _copied(requests)
+        now_cut = trim_to_quotas(columns.table, columns.counted, left, causes == Cause.RIGHTSIZED, fit.awaited)
+        cut.update(now_cut)
+        if not now_cut or calm is None:
+            break
+        bounds = {one: np.where(left[one] < requests[one], left[one], most[one]) for one in most}
+        if all(np.array_equal(bounds[one], most[one]) for one in most):
+            break
+        most = bounds
+    written = _with_limits(columns, left)
+    causes = _causes_after_cut(columns, written, causes, sorted(cut), refusals, Cause.QUOTA)
+    causes[(causes == Cause.SETTLED) & columns.table.quotas.short] = Cause.QUOTA
+    return _Chosen(left, written, causes, writes, why)
 
 
 def _why_of_pods(columns: NodeColumns, writes: Writes, written: SizeColumns) -> Whys:
@@ -117,7 +149,7 @@ def _left_alone(columns: NodeColumns, sizes: SizeColumns, alone: BoolArray) -> S
     )
 
 
-def _copied(requests: Mapping[ResourceName, Int64Array]) -> dict[ResourceName, Int64Array]:
+def _copied(requests: Sizes) -> dict[ResourceName, Int64Array]:
     return {one: values.copy() for one, values in requests.items()}
 
 
@@ -136,7 +168,7 @@ def _causes_after_cut(
     return np.where(among, again, causes)
 
 
-def _with_limits(columns: NodeColumns, requests: Mapping[ResourceName, Int64Array]) -> SizeColumns:
+def _with_limits(columns: NodeColumns, requests: Sizes) -> SizeColumns:
     cpu, memory = requests[ResourceName.CPU], requests[ResourceName.MEMORY]
     return SizeColumns(cpu, memory, _memory_limits(columns, memory), _cpu_limits(columns, cpu))
 

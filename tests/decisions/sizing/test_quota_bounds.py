@@ -185,3 +185,14 @@ def test_sidecars_and_init_containers_count_once():
     pod = make_pod(containers=[mesh, setup, app])
     assert counted_limits(pod).memory_bytes == 900 * MEBIBYTE
     assert counted_limits(make_pod(containers=[mesh, app])).memory_bytes == 400 * MEBIBYTE
+
+
+def test_a_short_node_is_mended_by_pods_that_a_quota_lets_grow():
+    held, free = pod_of("held"), pod_of("free", namespace="bank")
+    calm = Policy(mode=Mode.FULL)
+    before = plan((held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(), policy=calm)
+    assert [one.pod for one in before.resize] == ["held"]
+    found = plan((held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(Quota(make_amounts(0, None)),), policy=calm)
+    [grown] = found.resize
+    assert grown.pod == "free" and grown.containers[0].requests.cpu_millicores == 1150
+    assert [(one.pod, one.reason) for one in found.hold] == [("held", Reason.QUOTA)]
