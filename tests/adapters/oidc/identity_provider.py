@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -57,6 +58,12 @@ class IdentityProvider:
         self.said.append(code)
         return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
 
+    async def door(self, request: web.Request) -> web.Response:
+        """The provider's own page, on which somebody says yes."""
+        back = escape(self.authorize(dict(request.query)))
+        page = f'<!doctype html><title>Sign in</title><link rel="icon" href="data:,"><a href="{back}">Yes, I am</a>'
+        return web.Response(text=page, content_type="text/html")
+
     async def token(self, request: web.Request) -> web.Response:
         sent = await request.post()
         asked = self.asked.pop(str(sent["code"]), None)
@@ -85,6 +92,7 @@ async def providing(directory: Path) -> AsyncIterator[IdentityProvider]:
     one = IdentityProvider(ca_file)
     app = web.Application()
     app.router.add_get("/.well-known/openid-configuration", one.well_known)
+    app.router.add_get("/authorize", one.door)
     app.router.add_get("/keys", one.keys)
     app.router.add_post("/token", one.token)
     runner = web.AppRunner(app, access_log=None)

@@ -1,0 +1,61 @@
+"""Signing in by an identity provider in a real browser: two sites, real cookies, and the pages' own policy."""
+
+import time
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+from playwright.async_api import expect
+
+from cruise.adapters.oidc.provider import OidcProvider
+from cruise.adapters.webhook_tls.certificates import make_key_pair, put_in_use, server_context
+from cruise.app.clock import wall_clock
+from cruise.app.http_server import serve_http
+from cruise.interfaces.dashboard.providers import ProvidedCallers
+from cruise.interfaces.http.gate import GateRules
+from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
+from tests.adapters.oidc.identity_provider import providing
+from tests.e2e.browser.test_dashboard import chromium, demo, pytestmark, served
+from tests.interfaces.dashboard.test_providers import OfTeam
+
+__all__ = ["pytestmark"]
+
+
+async def test_from_a_page_to_the_provider_and_back_signed_in_until_signed_out(tmp_path):
+    behind: list[AsgiApp] = []
+
+    async def front(scope: Scope, receive: Receive, send: Send) -> None:
+        await behind[0](scope, receive, send)
+
+    context = server_context()
+    put_in_use(context, make_key_pair(["localhost"], wall_clock(), timedelta(hours=1))[0])
+    view, reports = await demo(), []
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(providing(tmp_path))
+        port = await stack.enter_async_context(serve_http(front, "127.0.0.1", 0, tls=context, stop_seconds=1))
+        # To a browser the provider at 127.0.0.1 is another site than localhost.
+        address = f"https://localhost:{port}/"
+        settings = provider.settings(redirect_url=f"{address}signed-in")
+        callers = ProvidedCallers(OidcProvider(settings, wall_clock), OfTeam(), time.monotonic)
+        behind.append(served(view, GateRules(callers, reads_open=False)))
+        browser = await stack.enter_async_context(chromium())
+        own = await browser.new_context(ignore_https_errors=True)
+        page = await own.new_page()
+        page.on("console", lambda message: reports.append(message.text))
+        page.on("pageerror", lambda error: reports.append(str(error)))
+
+        await page.goto(f"{address}workloads?text=thumb")
+        await page.get_by_role("link", name="Sign in by 127.0.0.1").click()
+        await page.get_by_role("link", name="Yes, I am").click()
+        await page.wait_for_url(f"{address}workloads?text=thumb")
+        assert await page.evaluate("document.cookie") == ""
+        await expect(page.locator("tbody td.name > a").first).to_be_visible()
+
+        await page.goto(f"{address}actions")
+        await page.get_by_role("button", name="Stop every write").click()
+        await page.get_by_text("Every write is stopped.").wait_for()
+        await expect(page.get_by_text(f"{provider.address}#ann").first).to_be_visible()
+        await page.get_by_role("button", name="Sign out").click()
+        await page.get_by_role("link", name="Sign in by 127.0.0.1").wait_for()
+        await page.goto(f"{address}workloads")
+        await expect(page.get_by_role("link", name="Sign in by 127.0.0.1")).to_be_visible()
+        assert reports == []
