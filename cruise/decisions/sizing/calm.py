@@ -103,6 +103,9 @@ def choose_writes(columns: NodeColumns, fit: Fit, targets: Sizes, calm: Calm, mo
         one.keep_bounds()
         one.shrink_above_band()
         one.make_room()
+        # What pods got to spare may have been counted on, and is the first to go.
+        while one.grow_for_node():
+            one.make_room()
         requests[resource], why[resource] = one.sizes, one.why
         above[resource], below[resource] = one.is_above, one.is_below
     return Writes(requests, why, need, have, above, below)
@@ -142,15 +145,16 @@ class _Resource:
         """Grow what has used more than its request for long, or has none, and what is granted of a wish."""
         self._grow(self.is_below & (self._calm.below[self._resource] | (self._demand.current == 0)), Why.BELOW_BASE)
 
-    def grow_for_node(self) -> None:
-        """Grow the pods furthest below their targets, where a node's sum is short of what it needs."""
+    def grow_for_node(self) -> bool:
+        """Grow the pods furthest below their targets, where a node's sum is short of what it needs; tell if any."""
         missing = self.need - self.have()
         missing[
             missing <= np.maximum(self.need * SHORT, self._columns.candidates.dead_band.least.of(self._resource))
         ] = 0.0
         open_to = np.where(self._counts & (self._targets > self.sizes), self._spared - self.sizes, 0)
-        chosen = self._fewest(open_to, missing, missing) > 0
-        self._grow(chosen[self._columns.candidates.pod_of] & (open_to > 0), Why.NODE_SHORT)
+        chosen = (self._fewest(open_to, missing, missing) > 0)[self._columns.candidates.pod_of] & (open_to > 0)
+        self._grow(chosen, Why.NODE_SHORT)
+        return bool(chosen.any())
 
     def keep_bounds(self) -> None:
         """Cut what is above its upper bound."""
