@@ -77,6 +77,13 @@ class AdmissionSize(StrEnum):
     PLANNED = "planned"
 
 
+class Consolidation(StrEnum):
+    """Whether it is looked at with how few nodes the cluster would do."""
+
+    OFF = "off"
+    ADVISE = "advise"
+
+
 class OomReaction(StrEnum):
     """What follows an out-of-memory kill."""
 

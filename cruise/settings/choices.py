@@ -5,7 +5,7 @@ from enum import StrEnum
 from cruise.adapters.kubelets.settings import Access, Endpoint
 from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.notices import Topic
-from cruise.domain.policy import AdmissionSize, HeadroomStart, Mode, NodeAutoscaling, OomReaction
+from cruise.domain.policy import AdmissionSize, Consolidation, HeadroomStart, Mode, NodeAutoscaling, OomReaction
 from cruise.domain.rules import RULES as RULE_SETS
 from cruise.settings import forms
 
@@ -55,6 +55,7 @@ HEADROOM = forms.choice("a headroom model", [(model, model) for model in MODELS]
 HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start) for start in HeadroomStart])
 OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 NODE_AUTOSCALER = forms.choice("a node autoscaler", [(one.value, one) for one in NodeAutoscaling])
+CONSOLIDATE = forms.choice("a way to consolidate", [(one.value, one) for one in Consolidation])
 ADMISSION_SIZE = forms.choice("a size", [(one.value, one) for one in AdmissionSize])
 USAGE_SOURCE = forms.choice("a source of usage", [(one.value, one) for one in UsageFrom])
 KUBELET_ACCESS = forms.choice("a way to kubelets", [(one.value, one) for one in Access])

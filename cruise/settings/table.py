@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cruise.adapters.kubelets.settings import Access, Endpoint
 from cruise.domain.notices import Topic
-from cruise.domain.policy import AdmissionSize, HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
+from cruise.domain.policy import AdmissionSize, Consolidation, HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
 from cruise.domain.rules import Rules
 from cruise.errors import BadInput
 from cruise.kube_json.review_bounds import ReviewBounds
@@ -188,6 +188,8 @@ class Settings:
     notify_interval: timedelta = _setting(_NOTIFY_INTERVAL, timedelta(minutes=1))
     packing: bool = _setting(forms.FLAG, True)
     packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
+    consolidate: Consolidation = _setting(choices.CONSOLIDATE, Consolidation.ADVISE)
+    consolidate_interval: timedelta = _setting(_DURATION, timedelta(minutes=30))
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)
     price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
     headroom: str = _setting(choices.HEADROOM, _POLICY.headroom)

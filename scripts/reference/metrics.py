@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.actions import Reason, Verdict
 from cruise.domain.cross_check import CrossTally
+from cruise.domain.packing import FleetChange, Proposal, Sizes
 from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, ResourceName
 from cruise.interfaces.http.figures import (
@@ -19,12 +20,17 @@ from cruise.interfaces.http.figures import (
     WebhookFigures,
 )
 from cruise.interfaces.http.metrics import metrics_text
+from cruise.packer.answer import Status
 from cruise.runtime.node_load import NodeLoadPass
+from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 from scripts.reference.markdown import code, page, section, table
 
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _PROMISES = {ResourceName.CPU: Promise(0.07, 0.4, 0.0, 1, 0)}
 _PASS = PassFigures(_NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {Reason.SETTLED: 1}, {"decide": 1.0}, _PROMISES)
+_ADVISED = Proposal(
+    Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), (), (), (), (), fleet=FleetChange(3, 2, 2, emptied=("n1",))
+)
 _CONTROLLER = ControllerFigures(
     Mode.FULL,
     leader=True,
@@ -35,6 +41,7 @@ _CONTROLLER = ControllerFigures(
     watch_lag_seconds=1.0,
     paused=False,
     packing=PackingFigures(1, {("shown", "optimal"): 1}, 1, 1, 1.0, 1, 1),
+    consolidation=ConsolidationPass(_NOW, _ADVISED, seconds=1.0),
     load_pass=NodeLoadPass(_NOW, 1),
     cross_check=CrossTally(nodes=1),
 )

@@ -34,6 +34,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "How long to search for such a plan; the best one found by then is taken, with its distance from the "
             "proved bound."
         ),
+        "consolidate": (
+            "With how few nodes the cluster would do: `advise` says so and changes nothing, `off` does not look."
+        ),
+        "consolidate_interval": "How often that is looked at.",
         "node_autoscaler": "What adds and removes nodes; stated where cruise sees it wrongly.",
         "overload_above": "Load average by core above which a node is tainted, at two samples in a row.",
         "overload_below": "Load average by core below which the taint goes, at two samples in a row.",

@@ -24,6 +24,7 @@ from cruise.interfaces.http.figures import (
 )
 from cruise.runtime.node_load import NodeLoadPass
 from cruise.runtime.oom import Reaction
+from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
 from cruise.runtime.usage.reading import ReadingProgress
@@ -64,6 +65,7 @@ class Activity:
     load_pass: NodeLoadPass | None = None
     packing: PackingPass | None = None
     packing_figures: PackingFigures = PackingFigures()
+    consolidation: ConsolidationPass | None = None
     history: deque[ClusterMoment] = field(default_factory=lambda: deque(maxlen=_KEPT_MOMENTS))
 
     def add_packing(self, done: PackingPass) -> None:
@@ -110,7 +112,7 @@ class Activity:
         """Forget what holds for a term of leadership alone; what was done stays."""
         self.filled, self.filling, self.unread = False, None, ()
         self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = self.packing = None
-        self.load_pass = None
+        self.load_pass = self.consolidation = None
         self.jobs.clear()
 
     def figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
@@ -130,5 +132,6 @@ class Activity:
             causes=self.causes,
             published=self.published,
             load_pass=self.load_pass,
+            consolidation=self.consolidation,
             history=tuple(self.history),
         )

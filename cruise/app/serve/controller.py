@@ -12,10 +12,12 @@ from cruise.app.serve.jobs import GRACE, Jobs
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.cluster import Pod, WorkloadRef
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import Consolidation, Mode, Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.errors import CruiseError
 from cruise.runtime.node_load import NodeLoads, leave_nodes, node_load_pass
 from cruise.runtime.oom import OomReactor, Reaction
+from cruise.runtime.packing.consolidation_pass import ConsolidationPass, consolidation_pass
 from cruise.runtime.packing.packing_pass import PackingPass, Solver, packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecution
 from cruise.runtime.ports import Cluster, Store, UsageSource
@@ -70,11 +72,16 @@ NO_HOOKS = Hooks()
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """How pods are packed: the solver and its time, and whether plans are carried out or only shown."""
+    """How pods are packed: the solver and its time, and whether plans are carried out or only shown.
+
+    `consolidate` says whether fewer nodes are looked for, and `consolidate_interval` how often.
+    """
 
     solver: Solver
     seconds: float = 10.0
     enabled: bool = True
+    consolidate: Consolidation = Consolidation.OFF
+    consolidate_interval: timedelta = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,7 @@ class Controller:
         self._sums = HourlySums()
         # A plan that another process has begun is taken up before a new one is made.
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
+        self._consolidation_due_at: datetime | None = None
         self._reading = reading
         self._hooks = hooks
         self._grace = grace
@@ -229,6 +237,33 @@ class Controller:
         self._packs = False
         return done
 
+    async def consolidate(self) -> ConsolidationPass | None:
+        """Look with how few nodes the cluster would do, and take that over; None where that is not wanted.
+
+        Raises what the world refuses: then there is no advice, and the reason for that.
+        """
+        packer, now = self._packer, self._clock()
+        self._consolidation_due_at = now if packer is None else now + packer.consolidate_interval
+        if packer is None or packer.consolidate is Consolidation.OFF:
+            return None
+        try:
+            done = await consolidation_pass(
+                self._cluster,
+                self._store,
+                packer.solver,
+                self._policy,
+                now,
+                seconds=packer.seconds,
+                known_usage=self._usage,
+                statistics_at=self.activity.refreshed_at,
+            )
+        except CruiseError as error:
+            # What was found before need not be true any more.
+            self.activity.consolidation = ConsolidationPass(now, why=str(error))
+            raise
+        self.activity.consolidation = done
+        return done
+
     async def keep_history(self) -> None:
         """Store the cluster's sums, once an hour."""
         await self._sums.keep(self._store, self.activity)
@@ -310,7 +345,16 @@ class Controller:
         while True:
             if self._packing_due or self._packs:
                 await jobs.turn("packing", self.pack)
+            elif self._consolidation_due:
+                await jobs.turn("consolidation", self.consolidate)
             await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+
+    @property
+    def _consolidation_due(self) -> bool:
+        """Tell whether it is time to look for fewer nodes: between packing passes, which share the solver."""
+        wanted = self._packer is not None and self._packer.consolidate is not Consolidation.OFF
+        due_at = self._consolidation_due_at
+        return wanted and self.activity.node_pass is not None and (due_at is None or self._clock() >= due_at)
 
     async def _acted(self, outcomes: Sequence[Outcome]) -> None:
         self.activity.add(outcomes)

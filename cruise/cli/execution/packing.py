@@ -13,13 +13,13 @@ from cruise.decisions.packing.building import Built, Usage, build_problem
 from cruise.decisions.packing.consolidating import Fleet, fleet_change
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.decisions.packing.proposing.propose import CUT_SHORT, arrives_at
-from cruise.domain.details import Detail, code_of
+from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.domain.packing import UNLIMITED, Allowance, FleetChange, Proposal, Sizes
 from cruise.errors import Unavailable
 from cruise.interfaces.packing.progress import progress_text
 from cruise.packer.answer import Packing, packing_of
 from cruise.packer.pack import quick_packing
+from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled
 from cruise.runtime.packing.packing_pass import demands_of
 from cruise.runtime.packing.worker import STILL_COMPILING, PackWorker
@@ -34,10 +34,6 @@ _COLUMNS = SpinnerColumn(), TextColumn("{task.description}", markup=False), Time
 _LARGE_CLUSTER_PODS = 5_000
 # How often a problem is put anew where some pods turn out to keep the sizes they have.
 _MOST_PROBLEMS = 4
-# Of the time, for a plan that empties nodes by any moves, also between zones.
-_FIRST_SHARE = 0.25
-# So many constraints are lifted one by one, each with a share of what time is left, if that is worth it.
-_MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 _COMPILE_ONCE = "the solver is compiled once after an installation: --time-limit 120 waits for that"
 
 
@@ -88,16 +84,6 @@ class _Wish:
         return UNLIMITED if self.consolidation is None else Allowance(in_all=self.consolidation.max_evictions)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A packing, the plan that carries it out, and the seconds that solving has taken by then."""
-
-    built: Built
-    packing: Packing
-    plan: Proposal
-    seconds: float
-
-
 def plan_packing(
     snapshot: "Snapshot",
     usage: Usage | None,
@@ -111,16 +97,20 @@ def plan_packing(
 
 
 async def _planned(wish: _Wish) -> Planned:
+    fleet: FleetChange | None = None
     async with PackWorker() as worker:
-        # Moves between zones mostly have no order: they are tried for a while, and say what no plan goes below.
-        spread = wish.consolidation is not None and any(pod.constraints.spread for pod in wish.snapshot.pods)
-        found = await _found(wish, worker, 0.0, _FIRST_SHARE if spread else 1.0)
-        if spread and (CUT_SHORT in found.plan.notes or not found.packing.status.proved):
-            again = await _found(wish, worker, found.seconds, 1.0, found.packing.bound)
-            objective = found.built.problem.objective
-            better = again.packing.after.key(objective) > found.packing.after.key(objective)
-            found = again if better else replace(found, seconds=again.seconds)
-        fleet = None if wish.consolidation is None else await _fleet_of(wish, wish.consolidation, found, worker)
+
+        async def search(turn: Turn) -> Found:
+            return await _found(replace(wish, snapshot=turn.snapshot), worker, turn)
+
+        if wish.consolidation is None:
+            found = await search(Turn(wish.snapshot))
+        else:
+            found = await find_fewest_nodes(search, wish.snapshot)
+            if wish.large:
+                fleet = fleet_change(found.built, found.packing, found.plan, wish.consolidation.fleet)
+            else:
+                fleet = await change_of(search, found, wish.consolidation.fleet, wish.search.seconds)
     with busy("checking the plan", wish.large):
         plan = found.plan
         if STILL_COMPILING in plan.notes:
@@ -129,39 +119,11 @@ async def _planned(wish: _Wish) -> Planned:
         return Planned(_judged(found.built, plan, wish.allowance), found.seconds)
 
 
-async def _fleet_of(wish: _Wish, consolidation: Consolidation, found: _Found, worker: PackWorker) -> FleetChange:
-    """Say what a plan makes of the nodes, and of the PodDisruptionBudgets that keep most of them what each costs."""
-    change = fleet_change(found.built, found.packing, found.plan, consolidation.fleet)
-    tiers = len(found.packing.after.tiers)
-    if found.packing.after.price > -found.packing.bound[tiers] or wish.large:
-        return change
-    without: list[tuple[str, int]] = []
-    for name in [detail.partition(": ")[2] for detail, _ in change.kept if code_of(detail) is Detail.BUDGET_EXHAUSTED]:
-        left = wish.search.seconds - found.seconds
-        if len(without) == _MOST_LIFTED or left < _LEAST_SECONDS:
-            break
-        budgets = tuple(
-            one for one in wish.snapshot.budgets if f"PodDisruptionBudget {one.namespace}/{one.name}" != name
-        )
-        lifted = replace(wish, snapshot=replace(wish.snapshot, budgets=budgets))
-        other = await _found(lifted, worker, found.seconds, _LIFTED_SHARE)
-        found = replace(found, seconds=other.seconds)
-        nodes = fleet_change(other.built, other.packing, other.plan, consolidation.fleet).nodes_after
-        if other.packing.after.price < found.packing.after.price:
-            without.append((name, nodes))
-    return replace(change, without=tuple(without))
-
-
-async def _found(
-    wish: _Wish, worker: PackWorker, taken: float, share: float, bound: tuple[int, ...] | None = None
-) -> _Found:
-    """Plan in a share of what is left of the time.
-
-    With the `bound` of a plan by any moves, pods that are spread over zones stay in theirs.
-    """
-    usage, search = wish.usage, wish.search
+async def _found(wish: _Wish, worker: PackWorker, turn: Turn) -> Found:
+    """Plan in a share of what is left of the time."""
+    usage, search, taken, bound = wish.usage, wish.search, turn.taken, turn.bound
     prices = None if wish.consolidation is None else wish.consolidation.fleet.prices
-    until = search.seconds if share == 1.0 else taken + (search.seconds - taken) * share
+    until = search.seconds if turn.share == 1.0 else taken + (search.seconds - taken) * turn.share
     for left in reversed(range(_MOST_PROBLEMS)):
         with busy("putting the cluster into numbers", wish.large):
             built = build_problem(
@@ -185,7 +147,7 @@ async def _found(
             break
         usage = replace(usage, unsizable=usage.unsizable | found.unsizable)
     plan = _in_order(built, packing, found) if isinstance(found, NoOrder) else found
-    return _Found(built, arrives_at(built, packing, plan), plan, taken)
+    return Found(built, arrives_at(built, packing, plan), plan, taken)
 
 
 async def _packed(

@@ -15,6 +15,7 @@ from cruise.interfaces.dashboard.headings import Column, headings_of, parts_arou
 from cruise.interfaces.http.controller import last_pass, seen_plans
 from cruise.interfaces.http.requests import Name, Offset
 from cruise.interfaces.http.sight import SightOf
+from cruise.interfaces.packing.advice import nodes_kept, nodes_lines
 from cruise.interfaces.plan.node_table import states_of
 from cruise.interfaces.reasons import WORDS
 
@@ -94,6 +95,7 @@ def nodes_page(dashboard: Dashboard) -> APIRouter:
     @routes.get("")
     async def nodes(
         request: Request,
+        sight: SightOf,
         text: Annotated[str, Query(max_length=200)] = "",
         short: bool = False,
         sort: Annotated[str, Query(pattern=f"^({'|'.join(_SORTS)})$")] = "name",
@@ -122,6 +124,10 @@ def nodes_page(dashboard: Dashboard) -> APIRouter:
             earlier=earlier,
             later=later,
             words=WORDS,
+            # It names PodDisruptionBudgets and counts pods of all namespaces.
+            fewer=view.figures().consolidation if await sight.is_whole() else None,
+            fewer_lines=nodes_lines,
+            kept=nodes_kept,
         )
 
     @routes.get("/{name}")

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from cruise import __version__
 from cruise.errors import CruiseError, Throttled
+from cruise.interfaces.http.consolidation import consolidation_routes
 from cruise.interfaces.http.controller import controller_routes
 from cruise.interfaces.http.history import history_routes
 from cruise.interfaces.http.interventions import intervention_routes
@@ -47,6 +48,7 @@ def create_api(view: ApiView, surveys: Surveys | None = None, explanations: Expl
     api.include_router(override_routes(view), prefix=PREFIX)
     api.include_router(pause_routes(view), prefix=PREFIX)
     api.include_router(packing_routes(view), prefix=PREFIX)
+    api.include_router(consolidation_routes(view), prefix=PREFIX)
     api.include_router(intervention_routes(view), prefix=PREFIX)
     api.include_router(rehearsal_routes(view), prefix=PREFIX)
     api.include_router(revert_routes(view), prefix=PREFIX)

@@ -15,6 +15,7 @@ from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import Refusal, StatisticsTable
 from cruise.runtime.node_load import NodeLoadPass
+from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
 
@@ -127,6 +128,7 @@ class ControllerFigures:
     causes: Mapping[WriteCause, int] = field(default_factory=dict)
     published: int = 0
     load_pass: NodeLoadPass | None = None
+    consolidation: ConsolidationPass | None = None
     history: Sequence[ClusterMoment] = ()
     cross_check: CrossTally = CrossTally()
 

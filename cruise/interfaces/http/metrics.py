@@ -30,6 +30,7 @@ from cruise.interfaces.http.figures import (
     WebhookFigures,
 )
 from cruise.runtime.node_load import NodeLoadPass
+from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 
 
 def metrics_text(
@@ -115,6 +116,7 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
         yield from _cross_check(figures.cross_check)
     if figures.packing.passes:
         yield from _packing(figures.packing)
+    yield from _consolidation(figures.consolidation)
     yield from _freshness("cruise", figures.statistics_at, figures.watch_lag_seconds, now)
 
 
@@ -231,6 +233,27 @@ def _packing(figures: PackingFigures) -> Iterator[Metric]:
     for name, words, value in gauges:
         if value is not None:
             yield GaugeMetricFamily(name, words, value)
+
+
+def _consolidation(done: ConsolidationPass | None) -> Iterator[Metric]:
+    if done is None:
+        return
+    yield GaugeMetricFamily(
+        "cruise_consolidation_timestamp_seconds", "When fewer nodes were last looked for.", done.at.timestamp()
+    )
+    fleet = done.fleet
+    if fleet is None or done.plan is None:
+        return
+    nodes = GaugeMetricFamily(
+        "cruise_consolidation_nodes",
+        "Nodes in use: now, after the plan that needs the fewest, and in any plan at least.",
+        labels=["when"],
+    )
+    for when, count in (("now", fleet.nodes_before), ("after", fleet.nodes_after), ("bound", fleet.nodes_bound)):
+        nodes.add_metric([when], count)
+    yield nodes
+    yield GaugeMetricFamily("cruise_consolidation_moves", "Pods that this plan moves.", len(done.plan.moves))
+    yield GaugeMetricFamily("cruise_consolidation_solve_seconds", "How long solving took for it.", done.seconds)
 
 
 def _webhook(figures: WebhookFigures, now: datetime) -> Iterator[Metric]:

@@ -11,7 +11,7 @@ from cruise.interfaces.reasons import detail_words
 
 _MOST_EMPTIED, _MOST_DETAILS = 20, 5
 _STAY = {True: "stays", False: "stay"}
-_AUTOSCALERS = {NodeAutoscaler.KARPENTER: "Karpenter", NodeAutoscaler.CLUSTER_AUTOSCALER: "cluster-autoscaler"}
+AUTOSCALERS = {NodeAutoscaler.KARPENTER: "Karpenter", NodeAutoscaler.CLUSTER_AUTOSCALER: "cluster-autoscaler"}
 
 
 def fleet_proof(fleet: FleetChange) -> str:
@@ -52,7 +52,7 @@ def _emptied(fleet: FleetChange, snapshot: Snapshot) -> list[Text]:
     lines = [Text(f"Emptied in this order: {shown}{f' and {more:,} more' if more > 0 else ''}.")]
     autoscaler = snapshot.node_autoscaler
     if autoscaler is not None:
-        lines.append(Text(f"{_AUTOSCALERS[autoscaler]} removes nodes that are empty.", style="dim"))
+        lines.append(Text(f"{AUTOSCALERS[autoscaler]} removes nodes that are empty.", style="dim"))
     return lines
 
 

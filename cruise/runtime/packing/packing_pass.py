@@ -10,9 +10,11 @@ from typing import Protocol
 import structlog
 
 from cruise.decisions.packing.building import Built, Usage, build_problem
+from cruise.decisions.packing.consolidating import Fleet, fleet_change
 from cruise.decisions.packing.execution import begun
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
+from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.decisions.scheduling.scheduler import waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Allowance, PackingPlan, Phase, Proposal, Sizes
@@ -51,27 +53,30 @@ class PackingPass:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
-    """What a problem is built from."""
+class Scene:
+    """What a problem is built from; with a `fleet` it is one of as few nodes as can be."""
 
     snapshot: Snapshot
     usage: Usage
     policy: Policy
     allowance: Allowance
+    fleet: Fleet | None = None
+    keep_domains: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """A plan, how long solving took, and whether it is proved that nothing places as much without an eviction."""
+class Made:
+    """A plan with what it was made from, and how long solving took."""
 
     proposal: Proposal
     seconds: float
-    proved_to_evict: bool
+    built: Built
+    packing: Packing
 
     @property
     def evicts_unproved(self) -> bool:
         """Tell whether pods would be evicted although another plan might need none."""
-        return bool(self.proposal.moves or self.proposal.preempted) and not self.proved_to_evict
+        return bool(self.proposal.moves or self.proposal.preempted) and not self.packing.needs_evictions
 
 
 async def packing_pass(
@@ -102,9 +107,9 @@ async def packing_pass(
     last = await store.packing()
     if last is not None and last.phase is Phase.UNDER_WAY:
         return PackingPass(now, len(waiting), last, "a plan is under way")
-    scene = await _gathered(snapshot, store, known_usage or UsageState(), policy, now)
+    scene = await gathered(snapshot, store, known_usage or UsageState(), policy, now)
     try:
-        made = await _made(scene, solver, seconds, monotonic)
+        made = await make(scene, solver, seconds, monotonic)
         if not isinstance(made, str) and made.evicts_unproved:
             made = await _without_evictions(made, scene, solver, seconds, monotonic)
     except CruiseError:
@@ -127,11 +132,11 @@ async def packing_pass(
 
 
 async def _without_evictions(
-    made: "_Made", scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
-) -> "_Made":
+    made: Made, scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
+) -> Made:
     """Return a plan without evictions if it places a pod, else the one that was made, which is then only shown."""
     without = replace(scene, policy=replace(scene.policy, mode=Mode.RESIZE))
-    rescue = await _made(without, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
+    rescue = await make(without, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
     if isinstance(rescue, str) or not rescue.proposal.placed:
         return made
     proposal = replace(
@@ -140,7 +145,7 @@ async def _without_evictions(
     return replace(rescue, proposal=proposal, seconds=made.seconds + rescue.seconds)
 
 
-async def _made(scene: _Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> "_Made | str":
+async def make(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made | str:
     """Return a plan that the judge lets through, or why there is none."""
     took, unsizable = 0.0, scene.usage.unsizable
     for left in reversed(range(_MOST_PROBLEMS)):
@@ -161,7 +166,7 @@ async def _made(scene: _Scene, solver: Solver, seconds: float, monotonic: Callab
     if isinstance(proposal, NoOrder):
         log.warning("no packing plan", why=proposal.reason)
         return proposal.reason
-    return _Made(proposal, took, proved_to_evict=packing.needs_evictions)
+    return Made(proposal, took, built, packing)
 
 
 def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list[Pod]:
@@ -173,13 +178,14 @@ def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list
     ]
 
 
-async def _gathered(snapshot: Snapshot, store: Store, known: UsageState, policy: Policy, now: datetime) -> _Scene:
+async def gathered(snapshot: Snapshot, store: Store, known: UsageState, policy: Policy, now: datetime) -> Scene:
+    """Read what plans are made from beside the cluster itself, with what is left of the eviction budgets."""
     usage = Usage(await known.statistics(store), now, await store.overrides(), await store.refused_targets())
     spent = await store.evictions_since(now - BUDGET_WINDOW)
-    return _Scene(snapshot, usage, policy.of_plans, EvictionBudgets(snapshot, policy, now).allowance(spent))
+    return Scene(snapshot, usage, policy.of_plans, EvictionBudgets(snapshot, policy, now).allowance(spent))
 
 
-def _built(scene: _Scene) -> Built:
+def _built(scene: Scene) -> Built:
     return build_problem(
         scene.snapshot,
         policy=scene.policy,
@@ -187,13 +193,18 @@ def _built(scene: _Scene) -> Built:
         usage=scene.usage,
         objective=Objective.OPERATOR,
         allowance=scene.allowance,
+        prices=None if scene.fleet is None else scene.fleet.prices,
+        keep_domains=scene.keep_domains,
     )
 
 
-def _proposed(scene: _Scene, built: Built, packing: Packing) -> tuple[Proposal | NoOrder, Sequence[str]]:
+def _proposed(scene: Scene, built: Built, packing: Packing) -> tuple[Proposal | NoOrder, Sequence[str]]:
     proposal = propose(built, packing)
     if isinstance(proposal, NoOrder):
         return proposal, ()
+    if scene.fleet is not None:
+        reached = arrives_at(built, packing, proposal)
+        proposal = replace(proposal, fleet=fleet_change(built, reached, proposal, scene.fleet))
     objections = find_objections(
         scene.snapshot,
         proposal,

@@ -5,23 +5,30 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+import pytest
+
 from cruise.app.serve.activity import Activity
 from cruise.app.serve.controller import Controller, Packer
 from cruise.domain.packing import PackingPlan, Phase
-from cruise.domain.policy import Mode
+from cruise.domain.policy import Consolidation, Mode
 from cruise.errors import Unavailable
 from cruise.packer.answer import Packing
 from cruise.packer.problem import Problem
 from cruise.runtime.usage.reading import UsageReading
 from cruise.simulation.usage_source import SimulatedUsage
-from tests.runtime.packing.packing_scenes import FULL, Theatre
+from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
 from tests.runtime.packing.test_packing_pass import Exhaustive, crowded
 from tests.simulation.scenes import run
 
 PACE = 200.0
 
 
-def controller_of(theatre: Theatre, activity: Activity | None = None, solver: Exhaustive | None = None) -> Controller:
+def controller_of(
+    theatre: Theatre,
+    activity: Activity | None = None,
+    solver: Exhaustive | None = None,
+    packs: Packer | None = None,
+) -> Controller:
     return Controller(
         theatre.world,
         SimulatedUsage(theatre.world),
@@ -30,7 +37,7 @@ def controller_of(theatre: Theatre, activity: Activity | None = None, solver: Ex
         lambda: theatre.world.now,
         UsageReading(settle_seconds=0),
         PACE,
-        packer=Packer(solver or Exhaustive(), seconds=1),
+        packer=packs or Packer(solver or Exhaustive(), seconds=1),
         activity=activity,
     )
 
@@ -137,3 +144,38 @@ async def test_a_solver_that_fails_is_tried_again_after_the_next_node_pass_and_n
     # The last pass may have been ended before it was counted.
     assert len(solver.asked) <= passes + 1
     assert activity.jobs["packing"].error == "the solver ended"
+
+
+async def test_fewer_nodes_are_looked_for_at_intervals_and_nothing_is_moved():
+    theatre = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")])
+    run(theatre.world, 60)
+    controller = controller_of(theatre, packs=Packer(Exhaustive(), 1, consolidate=Consolidation.ADVISE))
+    await controller.refresh_statistics()
+    found = await controller.consolidate()
+    assert found is not None and found.fleet is not None
+    assert (found.fleet.nodes_before, found.fleet.nodes_after) == (2, 1)
+    assert controller.activity.figures(Mode.FULL, leader=True, lag_seconds=0.0).consolidation is found
+    assert theatre.world.tally.evictions == 0
+
+
+async def test_advice_goes_where_the_world_refuses_to_be_looked_at():
+    class Failing(Exhaustive):
+        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+            raise Unavailable("the packing process cannot be started")
+
+    theatre = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")])
+    run(theatre.world, 60)
+    controller = controller_of(theatre, packs=Packer(Failing(), 1, consolidate=Consolidation.ADVISE))
+    await controller.refresh_statistics()
+    with pytest.raises(Unavailable):
+        await controller.consolidate()
+    assert controller.activity.consolidation is not None
+    assert controller.activity.consolidation.why == "the packing process cannot be started"
+
+
+async def test_nothing_is_looked_for_where_that_is_switched_off():
+    theatre, solver = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")]), Exhaustive()
+    controller = controller_of(theatre, packs=Packer(solver, 1, consolidate=Consolidation.OFF))
+    await controller.refresh_statistics()
+    assert await controller.consolidate() is None
+    assert solver.asked == []

@@ -26,6 +26,7 @@ from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.static_token import StaticToken
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import Rehearsing
+from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 from cruise.runtime.ports import Store
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.sizing.node_pass import NodePass, node_pass
@@ -48,6 +49,7 @@ class Scene:
     authority: Authority | None = None
     done: NodePass | None = None
     leader: bool = True
+    consolidation: ConsolidationPass | None = None
     rehearsals: Rehearsing | None = None
     announced: list[Intervention] = field(default_factory=list)
 
@@ -62,6 +64,7 @@ class Scene:
             last_pass=pass_figures(self.done) if self.done is not None else None,
             statistics_at=NOW,
             watch_lag_seconds=float("inf"),
+            consolidation=self.consolidation,
         )
 
     def last_pass(self) -> NodePass | None:

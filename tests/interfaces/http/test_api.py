@@ -143,6 +143,7 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/overrides",
         "/api/v1/overrides/{namespace}/{kind}/{name}",
         "/api/v1/pause",
+        "/api/v1/consolidation",
         "/api/v1/packing",
         "/api/v1/interventions",
         "/api/v1/overview",

@@ -1,0 +1,59 @@
+"""With how few nodes a cluster would do, in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cruise.domain.packing import FleetChange
+from cruise.interfaces.amounts import count_text
+from cruise.interfaces.packing.fleet import AUTOSCALERS
+from cruise.interfaces.reasons import detail_words
+from cruise.runtime.packing.consolidation_pass import ConsolidationPass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCount:
+    """A number of nodes, and the reason, constraint or type that it is of."""
+
+    of: str
+    nodes: int
+
+
+def nodes_kept(fleet: FleetChange) -> list[NodeCount]:
+    """Return for each reason how many nodes stay in use for it alone."""
+    return [NodeCount(detail_words(detail), nodes) for detail, nodes in fleet.kept]
+
+
+def nodes_without(fleet: FleetChange) -> list[NodeCount]:
+    """Return for some constraints how many nodes would do without them."""
+    return [NodeCount(constraint, nodes) for constraint, nodes in fleet.without]
+
+
+def nodes_to_add(fleet: FleetChange) -> list[NodeCount]:
+    """Return how many nodes of which types are to be added for pods that are pending."""
+    return [NodeCount(name, count) for name, count in fleet.added]
+
+
+def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
+    """Say with how few nodes the cluster would do, what is proved of it, and what stops fewer; or why nothing is said.
+
+    The first sentence stands for all.
+    """
+    fleet = done.fleet
+    if fleet is None or done.plan is None:
+        return [f"No advice: {done.why}."]
+    now = f"{count_text(fleet.nodes_before, 'node')} in use"
+    proved = fleet.nodes_after <= fleet.nodes_bound
+    if fleet.added:
+        added = " and ".join(f"{count_text(count, 'node')} of type {name}" for name, count in fleet.added)
+        return [f"{now}; pending pods need {added} more{', proved' if proved else ''}."]
+    if fleet.nodes_after >= fleet.nodes_before:
+        first = f"{now}; none can be spared, proved." if proved else f"{now}; no way was found to spare one."
+    else:
+        moves = count_text(len(done.plan.moves), "move")
+        bound = "proved" if proved else f"at least {fleet.nodes_bound:,} in any plan"
+        first = f"{now}; {fleet.nodes_after:,} suffice after {moves}, {bound}."
+    lines = [first]
+    lines += [f"Without {constraint} {nodes:,} would do." for constraint, nodes in fleet.without]
+    if done.autoscaler is not None and fleet.emptied:
+        lines.append(f"{AUTOSCALERS[done.autoscaler]} removes nodes that are empty.")
+    return lines

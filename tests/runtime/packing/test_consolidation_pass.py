@@ -1,0 +1,108 @@
+"""The consolidation pass on small simulated clusters, with a solver in this process."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cruise.domain.policy import Mode
+from cruise.errors import Unavailable
+from cruise.interfaces.packing.advice import nodes_kept, nodes_lines
+from cruise.runtime.packing.consolidation_pass import ConsolidationPass, consolidation_pass
+from cruise.runtime.usage.state import UsageState
+from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
+from tests.runtime.packing.test_packing_pass import Exhaustive
+from tests.simulation.scenes import run
+
+
+def spread_out(policy=FULL, **fields) -> Theatre:
+    """Three pods that one node could hold, on three nodes."""
+    theatre = Theatre([sized("web", 500, replicas=3)], [node("n1"), node("n2"), node("n3")], policy, **fields)
+    run(theatre.world, 60)
+    return theatre
+
+
+async def looked(theatre: Theatre, solver=None, *, statistics_at="now", cluster: Any = None) -> ConsolidationPass:
+    now = theatre.world.now
+    return await consolidation_pass(
+        cluster or theatre.world,
+        theatre.store,
+        solver or Exhaustive(),
+        theatre.policy,
+        now,
+        seconds=1,
+        known_usage=UsageState(),
+        statistics_at=now if statistics_at == "now" else statistics_at,
+    )
+
+
+async def test_the_fewest_nodes_are_found_and_nothing_is_written():
+    theatre = spread_out()
+    before = await theatre.where()
+    done = await looked(theatre)
+    assert done.fleet is not None and done.plan is not None
+    assert (done.fleet.nodes_before, done.fleet.nodes_after, done.fleet.nodes_bound) == (3, 1, 1)
+    assert len(done.plan.moves) == len(done.fleet.emptied) == 2
+    assert nodes_lines(done) == ["3 nodes in use; 1 suffice after 2 moves, proved."]
+    assert await theatre.where() == before
+    assert await theatre.store.packing() is None
+    assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
+
+
+async def test_observe_is_advised_as_mode_full_would_be():
+    done = await looked(spread_out(replace(FULL, mode=Mode.OBSERVE)))
+    assert done.fleet is not None and done.fleet.nodes_after == 1
+
+
+@pytest.mark.parametrize("age", [None, timedelta(minutes=16)])
+async def test_without_fresh_statistics_there_is_no_advice(age):
+    theatre, solver = spread_out(), Exhaustive()
+    done = await looked(theatre, solver, statistics_at=None if age is None else theatre.world.now - age)
+    assert done.fleet is None
+    assert "no statistics" in done.why
+    assert nodes_lines(done) == [f"No advice: {done.why}."]
+    assert solver.asked == []
+
+
+async def test_what_keeps_a_node_is_said():
+    theatre = spread_out()
+    pods = (await theatre.world.snapshot()).pods
+    done = await looked(theatre, cluster=Kept(theatre, pods[0].uid))
+    assert done.fleet is not None
+    assert done.fleet.nodes_after == 1
+    [kept] = nodes_kept(done.fleet)
+    assert kept.nodes == 1 and "safe-to-evict" in kept.of
+
+
+class Kept:
+    """A cluster in which one pod may not be evicted."""
+
+    def __init__(self, theatre: Theatre, uid: str) -> None:
+        self._theatre, self._uid = theatre, uid
+
+    async def snapshot(self):
+        found = await self._theatre.world.snapshot()
+        kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+        pods = [replace(pod, annotations=kept) if pod.uid == self._uid else pod for pod in found.pods]
+        return replace(found, pods=tuple(pods))
+
+
+async def test_a_view_of_the_cluster_that_is_not_known_is_refused():
+    theatre = spread_out()
+
+    class Lost(Kept):
+        async def snapshot(self):
+            raise Unavailable("the view of the cluster is old")
+
+    with pytest.raises(Unavailable):
+        await looked(theatre, cluster=Lost(theatre, ""))
+
+
+async def test_a_mistake_about_one_cluster_ends_no_other_pass():
+    class Odd(Exhaustive):
+        async def pack(self, problem, seconds, /):
+            raise ValueError("odd")
+
+    done = await looked(spread_out(), Odd())
+    assert done.why == "failed: ValueError('odd')"
