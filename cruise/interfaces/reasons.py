@@ -61,7 +61,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.CANNOT_RESTORE: "its original sizes cannot be put back in place",
     Reason.CAPPED: "its bounds let it grow no further",
     Reason.RECORDED: "kills are only recorded",
-    Reason.PACKING: "a packing plan is being carried out on its node",
+    Reason.PACKING: "a packing plan is being carried out that counts on its node, or on the evictions that are left",
     Reason.CROWDED: "its pods share what the node is short of, bases first, and nobody has to go for it",
     Reason.OVERSUBSCRIBED: "not even with every candidate gone would the node fit: nobody goes, pods share what it has",
     Reason.RIGHTSIZED: "sized to what it uses",

@@ -9,6 +9,7 @@ import structlog
 
 from cruise.decisions.packing.execution import Step, decide_next_step, learnt, subjects_of
 from cruise.domain.actions import Outcome, Verdict
+from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Policy
 from cruise.runtime.ports import Cluster, Store
@@ -57,8 +58,12 @@ class PlanExecution:
         if plan is None or plan.phase is not Phase.UNDER_WAY:
             self._exclusions.reserve()
             return None
-        self._exclusions.reserve(*subjects_of(plan))
+        self._reserve(plan, await self._cluster.snapshot())
         return plan
+
+    def _reserve(self, plan: PackingPlan, snapshot: Snapshot) -> None:
+        counted_on = subjects_of(plan, snapshot)
+        self._exclusions.reserve(counted_on.nodes, counted_on.uids, counted_on.workloads, counted_on.evictions)
 
     async def to_the_end(self, plan: PackingPlan) -> PackingPlan:
         """Carry a plan out until it is finished or dropped; one that is only shown is returned as it is.
@@ -73,8 +78,8 @@ class PlanExecution:
 
     async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
         """Do what comes next for a plan under way; return it as it is then, and whether something was done."""
-        self._exclusions.reserve(*subjects_of(plan))
         snapshot, stored = await self._cluster.snapshot(), await self._store.overrides()
+        self._reserve(plan, snapshot)
         now = self._clock()
         # In a thread, since judging the rest of a plan in a large cluster takes a while.
         try:

@@ -62,9 +62,9 @@ class EvictionBudgets:
         if action.node is None:
             # A pod that runs nowhere serves nothing.
             return None
-        spent = [line for line in spent if line.action.node is not None]
-        if len(spent) >= policy.max_evictions_per_hour:
+        if self.left_in_the_hour(spent) <= 0:
             return Reason.BUDGET_HOUR
+        spent = [line for line in spent if line.action.node is not None]
         recent = self._recent(spent)
         if any(self._came_back(line) for line in spent if line.action.node == action.node):
             return Reason.CAME_BACK
@@ -80,6 +80,10 @@ class EvictionBudgets:
         disrupted |= {one.uid for one in recent if (one.namespace, one.workload) == workload}
         return Reason.BUDGET_WORKLOAD if len(disrupted) >= policy.max_evictions_per_workload else None
 
+    def left_in_the_hour(self, spent: Sequence[Outcome]) -> int:
+        """Return how many pods may be evicted yet; those that ran nowhere are not counted."""
+        return self._policy.max_evictions_per_hour - sum(line.action.node is not None for line in spent)
+
     def allowance(self, spent: Sequence[Outcome]) -> Allowance:
         """Return what is left of the budgets for a whole plan; `spent` are the evictions of the last hour."""
         policy = self._policy
@@ -94,7 +98,7 @@ class EvictionBudgets:
                 on_node[line.action.node or ""] = policy.max_evictions_per_node
         each_node, each_workload = policy.max_evictions_per_node, policy.max_evictions_per_workload
         return Allowance(
-            in_all=max(0, policy.max_evictions_per_hour - len(spent)),
+            in_all=max(0, self.left_in_the_hour(spent)),
             each_workload=each_workload,
             of_workloads={
                 (namespace, ref): max(0, each_workload - many)

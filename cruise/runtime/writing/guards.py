@@ -22,7 +22,7 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.sizes import spec_targets
 from cruise.runtime.writing.evictions import EvictionBudgets
-from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.exclusions import OF_A_NODE_PASS, Exclusions
 from cruise.runtime.writing.grows import Grow, RecentGrows
 
 
@@ -153,10 +153,17 @@ class Guards:
     def over_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> Reason | None:
         """Return the budget that an eviction would overdraw; `spent` are the evictions of the last hour."""
         reason = self._budgets.over_budget(action, spent)
+        if reason is None and action.reason in OF_A_NODE_PASS and self._is_left_to_the_plan(spent):
+            return Reason.PACKING
         if reason is None and action.node in self.refusing_nodes:
             # Without the pod that had to stay the node does not fit: another eviction may be in vain.
             return Reason.DISRUPTION_BUDGET
         return reason
+
+    def _is_left_to_the_plan(self, spent: Sequence[Outcome]) -> bool:
+        """Tell whether the packing plan under way would miss one more eviction of this hour."""
+        reserved = self._exclusions.reserved_evictions
+        return reserved > 0 and self._budgets.left_in_the_hour(spent) <= reserved
 
 
 def _submitted(pod: Pod, signing_keys: Sequence[bytes]) -> tuple[ContainerTarget, ...]:

@@ -15,7 +15,7 @@ from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.evictions import BudgetRule
 from tests.runtime.packing.packing_scenes import FULL, Theatre, move, node, preemption, shrink, sized
 from tests.simulation.faults import Faults, FaultyCluster
-from tests.simulation.scenes import START, amounts, run
+from tests.simulation.scenes import START, amounts, evict, pods, run
 from tests.simulation.scenes import resize as make_resize
 
 
@@ -45,6 +45,28 @@ async def test_a_pod_moves_where_it_is_steered_and_the_one_that_waited_takes_its
     [line] = await theatre.store.outcomes(START)
     assert isinstance(line.action, EvictPod)
     assert (line.verdict, line.action.reason, line.action.uid) == (Verdict.DONE, Reason.PACKED, before.uid)
+
+
+@pytest.mark.parametrize("shared", ["the hour", "the workload"])
+async def test_a_node_pass_leaves_a_plan_the_evictions_that_it_counts_on(shared):
+    of_the_hour, replicas = (2, 2) if shared == "the hour" else (20, 3)
+    policy = replace(FULL, max_evictions_per_workload=2, max_evictions_per_hour=of_the_hour)
+    apps = [sized("web", 1500, replicas=replicas), sized("db", 1500)]
+    theatre = Theatre(apps, [node(f"n{number}") for number in range(6)], policy)
+    run(theatre.world, 20)
+    web = [pod for pod in await pods(theatre.world, "web") if not pod.terminating]
+    empty = sorted({f"n{number}" for number in range(6)} - set((await theatre.where()).values()))
+    moves = [move(pod, target) for pod, target in zip(web, empty, strict=False)][:2]
+    stranger = web[2] if shared == "the workload" else await theatre.only("db")
+    plan = await theatre.step(await theatre.begin(*(Stage((), (one,), (one,)) for one in moves)))
+    asked = replace(evict(stranger), reason=Reason.DOES_NOT_FIT, node="n9")
+    writer = Writer(
+        theatre.world, theatre.store, policy, audit=theatre.audit, grows=theatre.grows, exclusions=theatre.exclusions
+    )
+    [held] = await writer.apply([asked], await theatre.world.snapshot(), theatre.world.now)
+    assert (held.verdict, held.reason) == (Verdict.HELD, Reason.PACKING)
+    plan = await theatre.to_the_end(plan)
+    assert (plan.phase, plan.detail) == (Phase.FINISHED, "")
 
 
 async def test_nobody_is_evicted_before_the_webhook_can_know_of_it():

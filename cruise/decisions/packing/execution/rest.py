@@ -1,10 +1,10 @@
 """What is left of a plan, and what its pods ask for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Container, Pod, Snapshot
+from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
 from cruise.domain.packing import Arrival, PackingPlan, Stage
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Amounts, Resources
@@ -24,15 +24,30 @@ def present_stage(plan: PackingPlan) -> Stage | None:
     return stages[plan.stage] if plan.stage < len(stages) else None
 
 
-def subjects_of(plan: PackingPlan) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the nodes that what is left of a plan counts on, and the uids of its pods."""
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """What is left of a plan counts on: nodes, pods by uid, workloads that it evicts from, and so many evictions."""
+
+    nodes: frozenset[str]
+    uids: frozenset[str]
+    workloads: frozenset[tuple[str, WorkloadRef]]
+    evictions: int
+
+
+def subjects_of(plan: PackingPlan, snapshot: Snapshot) -> Subjects:
+    """Return what the stages that are left of a plan count on."""
     nodes: set[str | None] = set()
     uids: set[str] = set()
     for stage in plan.proposal.stages[plan.stage :]:
         nodes |= {one.node for one in stage.resizes} | {one.source for one in stage.leaves}
         nodes |= {one.target for one in stage.arrivals}
         uids |= {one.uid for one in (*stage.resizes, *stage.leaves, *stage.arrivals)}
-    return frozenset(node for node in nodes if node is not None), frozenset(uids)
+    departed = {one.uid for one in plan.departed}
+    leaving = {one.uid for stage in plan.proposal.stages[plan.stage :] for one in stage.leaves} - departed
+    refs = {(pod.namespace, pod.workload) for pod in snapshot.pods if pod.uid in leaving and pod.workload is not None}
+    return Subjects(
+        frozenset(node for node in nodes if node is not None), frozenset(uids), frozenset(refs), len(leaving)
+    )
 
 
 def sizes_of(stage: Stage, arrival: Arrival) -> tuple[ContainerTarget, ...]:

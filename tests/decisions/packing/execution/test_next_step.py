@@ -203,10 +203,12 @@ def test_a_plan_goes_as_far_as_the_mode_does(mode, stages, detail):
 
 def test_what_a_plan_counts_on_is_that_of_the_stages_that_are_left():
     plan = plan_of(STAGE, Stage((), (), (Arrival("shop", "late-1", "uid-late", None, "n3"),)))
-    nodes, uids = subjects_of(plan)
-    assert (set(nodes), set(uids)) == ({"n1", "n2", "n3"}, {WEB.uid, BIG.uid, "uid-late"})
-    nodes, uids = subjects_of(replace(plan, stage=1))
-    assert (set(nodes), set(uids)) == ({"n3"}, {"uid-late"})
+    found = subjects_of(plan, cluster())
+    assert (set(found.nodes), set(found.uids)) == ({"n1", "n2", "n3"}, {WEB.uid, BIG.uid, "uid-late"})
+    assert (list(found.workloads), found.evictions) == ([(WEB.namespace, WEB.workload)], 1)
+    found = subjects_of(replace(plan, stage=1), cluster())
+    assert (set(found.nodes), set(found.uids)) == ({"n3"}, {"uid-late"})
+    assert (list(found.workloads), found.evictions) == ([], 0)
 
 
 def test_who_went_by_themselves_count_as_evicted_only_once_the_stage_was_told():
