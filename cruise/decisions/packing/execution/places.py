@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cruise.decisions.packing.execution.rest import PodsByUid, pods_of
+from cruise.decisions.packing.execution.rest import PodsByUid, need_of, pods_of, sizes_of
 from cruise.domain.actions import ResizePod
 from cruise.domain.annotations import STEERED
 from cruise.domain.cluster import Pod, Snapshot
@@ -35,6 +35,7 @@ class Places:
         self._plan = plan
         self._stage = stage
         self._become: dict[str, Pod] = {}
+        self._instead = _find_instead(plan, self.pods)
         self._find_known()
         self._find_new(snapshot.pods)
 
@@ -49,10 +50,15 @@ class Places:
         )
 
     def pod_of(self, arrival: Arrival) -> Pod | None:
-        """Return the pod that an arrival is now, None where it is not replaced yet, or is gone."""
+        """Return the pod that an arrival is now, None where it is not replaced yet, or is gone.
+
+        For one that waited that may be another that waited as well, and that kube-scheduler took first.
+        """
         if arrival.uid in self.left:
             return self._become.get(arrival.uid)
-        return self.pods.get(arrival.uid) if arrival.source is None else None
+        if arrival.source is not None:
+            return None
+        return self._instead.get(arrival.uid) or self.pods.get(arrival.uid)
 
     def node_of(self, arrival: Arrival) -> str | None:
         """Return the node that an arrival is bound to, None while it is to none."""
@@ -103,6 +109,33 @@ class Places:
             for pod in (*marked, *unmarked)[:1]:
                 self._become[one.replaces] = pod
                 new.remove(pod)
+
+
+def _find_instead(plan: PackingPlan, pods: PodsByUid) -> dict[str, Pod]:
+    """Return, by the arrivals that wait, the pods that were left out of a plan and came to their nodes in their place.
+
+    Each is as important and no larger, so that as much is gained and no less room left.
+    """
+    left_out = {(one.namespace, one.pod) for one in plan.proposal.unplaced}
+    came: dict[str, list[Pod]] = {}
+    for pod in pods.values() if left_out else ():
+        if pod.node is not None and _counts(pod) and (pod.namespace, pod.name) in left_out:
+            came.setdefault(pod.node, []).append(pod)
+    found: dict[str, Pod] = {}
+    # Those of the stages before stand for others already.
+    for stage in plan.proposal.stages[: plan.stage + 1] if came else ():
+        for one in stage.arrivals:
+            waits = pods.get(one.uid) if one.source is None else None
+            if waits is None or waits.node is not None:
+                continue
+            need = need_of(waits, sizes_of(stage, one))
+            there = came.get(one.target, [])
+            for pod in there:
+                if pod.priority >= waits.priority and need_of(pod).fits_in(need):
+                    found[one.uid] = pod
+                    there.remove(pod)
+                    break
+    return found
 
 
 def _counts(pod: Pod) -> bool:
