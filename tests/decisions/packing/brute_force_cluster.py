@@ -16,6 +16,7 @@ from cruise.decisions.scheduling.neighbours import refuse_by_affinity, refuse_by
 from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
+from cruise.domain.packing import UNLIMITED, Allowance
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
@@ -34,9 +35,16 @@ class Best:
     places: Places
 
 
-def best_plan(snapshot: Snapshot, objective: Objective, demands: Demands | None = None, *, still: bool = False) -> Best:
-    """The best valid plan; with `still` among those that leave every running pod where it is."""
-    return _Search(snapshot, objective, demands, still=still).best()
+def best_plan(
+    snapshot: Snapshot,
+    objective: Objective,
+    demands: Demands | None = None,
+    *,
+    still: bool = False,
+    allowance: Allowance = UNLIMITED,
+) -> Best:
+    """The best valid plan within an allowance; with `still` among those that leave every running pod where it is."""
+    return _Search(snapshot, objective, demands, still=still, allowance=allowance).best()
 
 
 def can_be_placed(snapshot: Snapshot, pod: PodKey, objective: Objective, demands: Demands | None = None) -> bool:
@@ -60,8 +68,10 @@ class _Search:
         demands: Demands | None,
         target: PodKey | None = None,
         still: bool = False,
+        allowance: Allowance = UNLIMITED,
     ) -> None:
         self.still = still
+        self.allowance = allowance
         self.snapshot = snapshot
         self.objective = objective
         self.target = target
@@ -186,6 +196,8 @@ class _Search:
             gone = [self.budgets[i] for i in range(number + 1) if self._leaves(self.pods[i], places)]
             if any(sum(name in names for names in gone) > self.allowed[name] for name in self.budgets[number]):
                 return False
+            if self._overdraws(pod, [other for other in self.pods[: number + 1] if self._leaves(other, places)]):
+                return False
         if place is None:
             return True
         return self._has_room(place, self.pods[: number + 1], places) and not self._keeps_apart(number, place, places)
@@ -212,6 +224,15 @@ class _Search:
             pod, node = self.pods[new], self.nodes[place]
             self.clashes[asked] = any(any(refuse(board, pod, node)) for refuse in refusals)
         return self.clashes[asked]
+
+    def _overdraws(self, pod: Pod, gone: list[Pod]) -> bool:
+        """Whether more leave than may in all, from the pod's node, or of its workload."""
+        given, ref = self.allowance, pod.workload
+        left = [(given.in_all, len(gone)), (given.on_node(pod.node or ""), sum(one.node == pod.node for one in gone))]
+        if ref is not None:
+            alike = sum((one.namespace, one.workload) == (pod.namespace, ref) for one in gone)
+            left.append((given.of_workload(pod.namespace, ref), alike))
+        return any(allowed is not None and many > allowed for allowed, many in left)
 
     def _leaves(self, pod: Pod, places: Places) -> bool:
         return pod.node is not None and places[key_of(pod)] != pod.node

@@ -6,7 +6,7 @@ from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Proposal, Sizes
+from cruise.domain.packing import UNLIMITED, Allowance, Proposal, Sizes
 from cruise.packer.answer import Packing, Status, figures_of
 from cruise.packer.budget import Budget
 from cruise.packer.pack import pack
@@ -32,9 +32,9 @@ class Packed:
         return self.packing.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL)
 
 
-def packed(snapshot: Snapshot, objective: Objective) -> Packed:
+def packed(snapshot: Snapshot, objective: Objective, allowance: Allowance = UNLIMITED) -> Packed:
     """Pack a cluster; its reports are looked at as well."""
-    built = build_problem(snapshot, sizes=SIZES[objective])
+    built = build_problem(snapshot, sizes=SIZES[objective], allowance=allowance)
     reported: list[Packing] = []
     packing = pack(built.problem, Budget(work_units=WORK_UNITS), reported.append)
     keys = [report.after.key(objective) for report in reported]
@@ -44,10 +44,10 @@ def packed(snapshot: Snapshot, objective: Objective) -> Packed:
     return Packed(packing, propose(built, packing), now)
 
 
-def find_disagreements(snapshot: Snapshot, objective: Objective) -> list[str]:
+def find_disagreements(snapshot: Snapshot, objective: Objective, allowance: Allowance = UNLIMITED) -> list[str]:
     """Say where the packer and trying all plans disagree about a cluster, and what the judge objects to."""
-    answer = packed(snapshot, objective)
-    best = best_plan(snapshot, objective)
+    answer = packed(snapshot, objective, allowance)
+    best = best_plan(snapshot, objective, allowance=allowance)
     found = []
     if answer.now != key_of_now(snapshot, objective):
         found.append(f"what runs now is {answer.now}, not {key_of_now(snapshot, objective)}")
@@ -59,5 +59,6 @@ def find_disagreements(snapshot: Snapshot, objective: Objective) -> list[str]:
     if isinstance(answer.proposal, NoOrder):
         found.append(answer.proposal.reason)
     else:
-        found += [one for one in find_objections(snapshot, answer.proposal) if "neither placed" not in one]
+        objections = find_objections(snapshot, answer.proposal, allowance=allowance)
+        found += [one for one in objections if "neither placed" not in one]
     return found
