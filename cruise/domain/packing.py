@@ -127,12 +127,60 @@ class FleetChange:
     without: tuple[tuple[str, int], ...] = ()
 
 
+class Budget(StrEnum):
+    """What bounds evictions: of an hour, of a node or a workload in one pass, or of a PodDisruptionBudget."""
+
+    HOUR = "hour"
+    NODE = "node"
+    WORKLOAD = "workload"
+    DISRUPTION = "disruption-budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Budgets of one kind of which nothing is left: what each of them allowed, `of` which nodes or the like."""
+
+    budget: Budget
+    of: tuple[str, ...]
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """What a plan adds to those before it: of the pods that wait now, and by how many evictions."""
+
+    placed: int
+    evictions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Larger:
+    """What a plan under larger budgets would add, and how large those would have to be."""
+
+    placed: int
+    evictions: int
+    needs: tuple[tuple[Budget, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What a plan leaves to be done, since budgets end it.
+
+    `goes` are further plans, each once the one before is carried out and budgets have filled up again; `larger` is
+    what none of them does, as it takes more evictions at once than these budgets ever allow.
+    """
+
+    spent: tuple[Spent, ...]
+    goes: tuple[Go, ...]
+    larger: Larger | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A whole plan for a cluster; lists are sorted by namespace and pod, stages are in their order.
 
     `fleet` is there for a plan that is to need as few nodes as can be. Such a plan is carried out over hours: what a
-    PodDisruptionBudget allows is there again for each stage.
+    PodDisruptionBudget allows is there again for each stage. `later` is there where eviction budgets end the plan.
     """
 
     status: Status
@@ -146,6 +194,12 @@ class Proposal:
     stages: tuple[Stage, ...]
     notes: tuple[str, ...] = ()
     fleet: FleetChange | None = None
+    later: Later | None = None
+
+    @property
+    def evicted(self) -> frozenset[str]:
+        """The uids of the pods that leave their nodes."""
+        return frozenset([one.uid for one in self.moves] + [one.uid for one in self.preempted])
 
 
 class Phase(StrEnum):

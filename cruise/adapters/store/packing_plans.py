@@ -86,7 +86,12 @@ def read_unplaced(document: Document) -> Unplaced:
 
 
 def _filled(kind: type[T], document: Document, **given: object) -> T:
-    """Read a dataclass field by field, but those that are given: a union of dataclasses cannot be read as a whole."""
+    """Read a dataclass field by field, but those that are given: a union of dataclasses cannot be read as a whole.
+
+    What a release before this one did not store has its default.
+    """
     types = get_type_hints(kind)
-    read = {name: msgspec.convert(document[name], types[name]) for name in types if name not in given}
+    read = {
+        name: msgspec.convert(document[name], types[name]) for name in types if name not in given and name in document
+    }
     return kind(**read, **given)

@@ -74,6 +74,12 @@ def pack(
         str | None,
         optional("--node-types", "FILE", "With --consolidate: what nodes cost, and which could be added."),
     ] = None,
+    within_budgets: Annotated[
+        bool,
+        typer.Option(
+            "--within-budgets", help="Only what serve may evict in one go, and what further goes would add to that."
+        ),
+    ] = False,
     now: NowOption = None,
     full: Annotated[bool, typer.Option("--full", help="Leave no pod, step or node out of the table.")] = False,
     format: FormatOption = Format.TABLE,
@@ -98,7 +104,12 @@ def pack(
 
       cruise pack --snapshot cluster.json --work 1e9 --seed 7
 
+      cruise pack --snapshot cluster.json --within-budgets --config cruise.toml
+
       cruise pack --snapshot cluster.json --consolidate --max-evictions 40
+
+    --within-budgets plans under max_evictions_per_node, _per_workload and
+    _per_hour, as serve does: pods that are not ready count as evicted.
 
     With --consolidate the plan empties as many nodes as it can, one after
     the other, and never evicts more of a PodDisruptionBudget at once than
@@ -110,7 +121,7 @@ def pack(
        {"name":"m6.large","allocatable":{"cpu":"1930m","memory":"7Gi","pods":29},"price":0.096,"limit":10}]}
     """
     from cruise.adapters.files import load_node_types
-    from cruise.cli.execution.packing import Consolidation, Search, plan_packing
+    from cruise.cli.execution.packing import Consolidation, Search, Wish, plan_packing
     from cruise.cli.inputs.files import collector_off, load_snapshot, load_usage
     from cruise.decisions.packing.building import Usage
     from cruise.decisions.packing.consolidating import with_new_nodes
@@ -121,6 +132,10 @@ def pack(
     if not consolidate and (max_evictions is not None or node_types is not None):
         given = "--max-evictions" if max_evictions is not None else "--node-types"
         raise BadInput(f"{given} is for --consolidate; add that")
+    if consolidate and within_budgets:
+        raise BadInput(
+            "--within-budgets is not for --consolidate, which goes on for hours; --max-evictions N bounds that"
+        )
     search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
     policy, at = policy_of(config, ModeName.FULL), parse_time(now)
     with collector_off():
@@ -130,8 +145,8 @@ def pack(
         if consolidate:
             fleet = with_new_nodes(cluster, None if node_types is None else load_node_types(node_types))
             cluster, consolidation = fleet.snapshot, Consolidation(fleet, max_evictions)
-        planned = plan_packing(cluster, known, policy, Sizes(sizes.value), search, consolidation)
-        _print(planned, cluster, format, full)
+        wish = Wish(cluster, known, policy, Sizes(sizes.value), search, consolidation, within_budgets)
+        _print(plan_packing(wish), cluster, format, full, within_budgets)
 
 
 def _seconds(time_limit: float | None, config: Path | None) -> float:
@@ -145,14 +160,14 @@ def _seconds(time_limit: float | None, config: Path | None) -> float:
     return time_limit
 
 
-def _print(planned: "Planned", snapshot: "Snapshot", format: Format, in_full: bool) -> None:
+def _print(planned: "Planned", snapshot: "Snapshot", format: Format, in_full: bool, within_budgets: bool) -> None:
     from cruise.interfaces.packing.document import pack_json
     from cruise.interfaces.packing.table import pack_table
 
     proposal, seconds = planned.proposal, planned.seconds
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     if format is Format.JSON:
-        write_json(pack_json(proposal, pods, seconds))
+        write_json(pack_json(proposal, pods, seconds, within_budgets=within_budgets))
         for note in proposal.notes:
             complain(f"note: {note}")
         return

@@ -4,6 +4,7 @@ import asyncio
 import math
 import os
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -14,13 +15,14 @@ from cruise.decisions.packing.consolidating import Fleet, fleet_change
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.decisions.packing.proposing.propose import arrives_at
-from cruise.domain.packing import UNLIMITED, Allowance, FleetChange, Proposal, Sizes
+from cruise.domain.packing import UNLIMITED, Allowance, FleetChange, Later, Proposal, Sizes
 from cruise.errors import Unavailable
 from cruise.interfaces.packing.progress import progress_text
 from cruise.packer.answer import Packing, packing_of
 from cruise.packer.pack import quick_packing
 from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled
+from cruise.runtime.packing.later_goes import LATER_SHARE, later_of, whole_allowance
 from cruise.runtime.packing.packing_pass import demands_of
 from cruise.runtime.packing.worker import STILL_COMPILING, PackWorker
 
@@ -63,7 +65,7 @@ class Consolidation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class Wish:
     """What a plan is asked for: decided from what, at which sizes, with which nodes."""
 
     snapshot: "Snapshot"
@@ -72,32 +74,34 @@ class _Wish:
     sizes: Sizes
     search: Search
     consolidation: Consolidation | None
+    within_budgets: bool
+    allowance: Allowance = UNLIMITED
+
+    @property
+    def now(self) -> datetime:
+        """When it is; budgets of which nothing was spent do not depend on it."""
+        return datetime(1970, 1, 2, tzinfo=UTC) if self.usage is None else self.usage.now
 
     @property
     def large(self) -> bool:
         """Whether each step takes long enough to be shown."""
         return len(self.snapshot.pods) >= _LARGE_CLUSTER_PODS
 
-    @property
-    def allowance(self) -> Allowance:
-        """How many evictions the plan may ask for."""
-        return UNLIMITED if self.consolidation is None else Allowance(in_all=self.consolidation.max_evictions)
 
-
-def plan_packing(
-    snapshot: "Snapshot",
-    usage: Usage | None,
-    policy: "Policy",
-    sizes: Sizes,
-    search: Search,
-    consolidation: Consolidation | None = None,
-) -> Planned:
+def plan_packing(wish: Wish) -> Planned:
     """Search in a process of its own, and show on a terminal how far it has got. Raises Unavailable."""
-    return asyncio.run(_planned(_Wish(snapshot, usage, policy, sizes, search, consolidation)))
+    return asyncio.run(_planned(replace(wish, allowance=_allowance_of(wish))))
 
 
-async def _planned(wish: _Wish) -> Planned:
+def _allowance_of(wish: Wish) -> Allowance:
+    if wish.consolidation is not None:
+        return Allowance(in_all=wish.consolidation.max_evictions)
+    return whole_allowance(wish.snapshot, wish.policy, wish.now) if wish.within_budgets else UNLIMITED
+
+
+async def _planned(wish: Wish) -> Planned:
     fleet: FleetChange | None = None
+    later: Later | None = None
     async with PackWorker() as worker:
 
         async def search(turn: Turn) -> Found:
@@ -105,6 +109,7 @@ async def _planned(wish: _Wish) -> Planned:
 
         if wish.consolidation is None:
             found = await search(Turn(wish.snapshot))
+            later = await _later_of(wish, found, worker) if wish.within_budgets else None
         else:
             found = await find_fewest_nodes(search, wish.snapshot)
             if wish.large:
@@ -115,11 +120,23 @@ async def _planned(wish: _Wish) -> Planned:
         plan = found.plan
         if STILL_COMPILING in plan.notes:
             plan = replace(plan, notes=(*plan.notes, _COMPILE_ONCE))
-        plan = replace(plan, fleet=fleet)
+        plan = replace(plan, fleet=fleet, later=later)
         return Planned(_judged(found.built, plan, wish.allowance), found.seconds)
 
 
-async def _found(wish: _Wish, worker: PackWorker, turn: Turn) -> Found:
+async def _later_of(wish: Wish, found: Found, worker: PackWorker) -> Later | None:
+    """Say what further plans add, as far as half as much time as the plan had suffices for that."""
+
+    async def make(snapshot: "Snapshot", allowance: Allowance, seconds: float) -> Proposal | None:
+        search = replace(wish.search, seconds=seconds)
+        after = replace(wish, snapshot=snapshot, search=search, allowance=allowance)
+        return (await _found(after, worker, Turn(snapshot))).plan
+
+    seconds = wish.search.seconds * LATER_SHARE
+    return await later_of(wish.snapshot, found.plan, wish.policy, wish.now, wish.allowance, make, seconds)
+
+
+async def _found(wish: Wish, worker: PackWorker, turn: Turn) -> Found:
     """Plan in a share of what is left of the time."""
     usage, search, taken, bound = wish.usage, wish.search, turn.taken, turn.bound
     prices = None if wish.consolidation is None else wish.consolidation.fleet.prices

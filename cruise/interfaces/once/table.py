@@ -13,6 +13,7 @@ from cruise.domain.packing import PackingPlan, Phase, Proposal
 from cruise.domain.policy import Mode
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.once.changes import ContainerChange, Pods, changes_of, pods_of
+from cruise.interfaces.packing.later_words import later_words
 from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
 from cruise.interfaces.reasons import WORDS, in_words
@@ -167,6 +168,7 @@ def _packing(done: PackingPass) -> Iterator[RenderableType]:
         f"preempted, {len(proposal.resizes):,} resized; {_PROOFS[proposal.status]}; {plan.seconds:.2f} s."
     )
     yield _ending(plan)
+    yield from (Text(said) for said in later_words(proposal.later))
     if proposal.stages or proposal.unplaced:
         yield _places(proposal)
 

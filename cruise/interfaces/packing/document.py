@@ -1,10 +1,11 @@
 """A packing plan as the JSON document that scripts read; its keys are a contract."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from cruise.domain.packing import FleetChange, Proposal
+from cruise.interfaces.packing.later_words import later_json
 from cruise.interfaces.packing.sizes import Pods, sizes_after
 
 _DECIMALS = 3
@@ -65,6 +66,10 @@ class _Packing(_Json):
     by_priority: list[_Tier]
 
 
+class _Within(_Packing):
+    later: Mapping[str, object] | None
+
+
 class _Added(_Json):
     type: str
     count: int
@@ -93,9 +98,10 @@ class _Consolidation(_Packing):
     without: list[_Without]
 
 
-def pack_json(proposal: Proposal, pods: Pods, seconds: float) -> Iterator[bytes]:
+def pack_json(proposal: Proposal, pods: Pods, seconds: float, *, within_budgets: bool = False) -> Iterator[bytes]:
     """Yield the document; `pods` are the snapshot's by (namespace, name), `seconds` what solving took.
 
+    `within_budgets` adds what eviction budgets leave to later plans.
     A resize has what will count for the whole pod. A tier's `bound` is what no plan surpasses.
     """
     document = _Packing(
@@ -112,7 +118,12 @@ def pack_json(proposal: Proposal, pods: Pods, seconds: float) -> Iterator[bytes]
         unplaced=[_Unplaced(one.namespace, one.pod, list(one.blocked_by)) for one in proposal.unplaced],
         by_priority=[_Tier(tier.priority, tier.placed, tier.most) for tier in proposal.by_priority],
     )
-    yield msgspec.json.encode(document if proposal.fleet is None else _with_fleet(document, proposal.fleet))
+    if proposal.fleet is not None:
+        document = _with_fleet(document, proposal.fleet)
+    elif within_budgets:
+        later = None if proposal.later is None else later_json(proposal.later)
+        document = _Within(**msgspec.structs.asdict(document), later=later)
+    yield msgspec.json.encode(document)
     yield b"\n"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from cruise.domain.actions import ContainerTarget, ResizePod
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
+from cruise.interfaces.packing.later_words import later_json
 from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.interfaces.shapes import camel, shape
 
@@ -98,6 +99,42 @@ class StageSteps:
 
 
 @dataclass(frozen=True, slots=True)
+class SpentBudget:
+    """Budgets of one kind of which the plan leaves nothing: hour, node, workload or disruption-budget."""
+
+    budget: str
+    of: list[str]
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaterGo:
+    """What one more plan would place of the pods that wait, once budgets have filled up again."""
+
+    placed: int
+    evictions: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargerPlan:
+    """What takes more evictions in one go than budgets allow, and the settings that would allow them."""
+
+    placed: int
+    evictions: int
+    needs: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LaterPlans:
+    """What eviction budgets leave to later plans; null where they leave nothing."""
+
+    spent: list[SpentBudget]
+    goes: list[LaterGo]
+    larger: LargerPlan | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class PackingDocument:
     """The last packing plan; `phase` is shown, under-way, finished or dropped, `stage` counts the stages done."""
 
@@ -120,6 +157,7 @@ class PackingDocument:
     by_priority: list[PriorityLine]
     stages: list[StageSteps]
     notes: list[str]
+    later: LaterPlans | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +203,7 @@ def packing_document(plan: PackingPlan) -> Mapping[str, object]:
         ],
         "stages": [_stage(stage) for stage in proposal.stages],
         "notes": list(proposal.notes),
+        "later": None if proposal.later is None else later_json(proposal.later),
     }
 
 

@@ -13,6 +13,7 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.unplaced import Unplaced
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.packing.fleet import fleet_part, fleet_proof
+from cruise.interfaces.packing.later_words import later_words
 from cruise.interfaces.packing.nodes import node_parts
 from cruise.interfaces.packing.sizes import Pods
 from cruise.interfaces.packing.steps import step_parts
@@ -32,6 +33,8 @@ def pack_table(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report; `pods` are the snapshot's by (namespace, name), `in_full` leaves nothing out."""
     yield _headline(proposal, seconds)
+    if proposal.later is not None:
+        yield Group(*(Text(said) for said in later_words(proposal.later)), "")
     if proposal.fleet is not None:
         yield fleet_part(proposal.fleet, snapshot)
     if proposal.placed or proposal.unplaced:

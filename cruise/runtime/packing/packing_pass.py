@@ -23,6 +23,7 @@ from cruise.domain.resources import Resources
 from cruise.errors import CruiseError
 from cruise.packer.answer import Packing
 from cruise.packer.problem import Objective, Problem
+from cruise.runtime.packing.later_goes import LATER_SHARE, later_of
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
@@ -109,9 +110,7 @@ async def packing_pass(
         return PackingPass(now, len(waiting), last, "a plan is under way")
     scene = await gathered(snapshot, store, known_usage or UsageState(), policy, now)
     try:
-        made = await make(scene, solver, seconds, monotonic)
-        if not isinstance(made, str) and made.evicts_unproved:
-            made = await _without_evictions(made, scene, solver, seconds, monotonic)
+        made = await _best_of(scene, solver, seconds, monotonic)
     except CruiseError:
         raise
     except Exception as mistake:
@@ -131,6 +130,16 @@ async def packing_pass(
     return PackingPass(now, len(waiting), plan)
 
 
+async def _best_of(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made | str:
+    """Return the plan to be carried out or shown, and what further ones would add; or why there is none."""
+    made = await make(scene, solver, seconds, monotonic)
+    if isinstance(made, str):
+        return made
+    if made.evicts_unproved:
+        made = await _without_evictions(made, scene, solver, seconds, monotonic)
+    return await _with_later(made, scene, solver, seconds, monotonic)
+
+
 async def _without_evictions(
     made: Made, scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
 ) -> Made:
@@ -143,6 +152,19 @@ async def _without_evictions(
         rescue.proposal, notes=(*rescue.proposal.notes, f"more would be placed by evictions, but {UNPROVED}")
     )
     return replace(rescue, proposal=proposal, seconds=made.seconds + rescue.seconds)
+
+
+async def _with_later(made: Made, scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made:
+    """Return a plan with what further ones would add to it, as far as half as much time as it had suffices for that."""
+
+    async def again(snapshot: Snapshot, allowance: Allowance, within: float) -> Proposal | None:
+        found = await make(replace(scene, snapshot=snapshot, allowance=allowance), solver, within, monotonic)
+        return None if isinstance(found, str) or found.evicts_unproved else found.proposal
+
+    proposal, policy, now = made.proposal, scene.policy, scene.usage.now
+    within = seconds * LATER_SHARE
+    later = await later_of(scene.snapshot, proposal, policy, now, scene.allowance, again, within, monotonic)
+    return replace(made, proposal=replace(proposal, later=later))
 
 
 async def make(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made | str:

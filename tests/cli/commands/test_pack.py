@@ -85,6 +85,24 @@ def test_a_plan_makes_room_and_is_proved(packed):
     ]
 
 
+def test_within_budgets_it_evicts_what_serve_may_and_says_what_else_there_is(packed, tmp_path):
+    options = ("--time-limit", "inf", "--within-budgets")
+    document = packed(*CROWDED, options=options)
+    # The pod that waits is one of web that does not serve, so no other of web may go.
+    assert (document["placed"], document["moves"]) == ([], [])
+    assert document["later"]["larger"] == {"placed": 1, "evictions": 1, "needs": {}}
+    config = tmp_path / "cruise.toml"
+    config.write_text("max_evictions_per_workload = 2\n")
+    document = packed(*CROWDED, options=(*options, "--config", str(config)))
+    assert (len(document["moves"]), document["later"]) == (1, None)
+
+
+def test_within_budgets_is_not_for_fewer_nodes(tmp_path, capsys):
+    file = write(tmp_path, *CROWDED)
+    assert main(["pack", "--snapshot", file, "--within-budgets", "--consolidate"]) == 2
+    assert "--max-evictions N" in capsys.readouterr().err
+
+
 def test_work_instead_of_time_gives_the_same_plan_again(packed):
     first, second = (packed(*CROWDED, options=("--work", "1e7", "--seed", "3")) for _ in range(2))
     assert {key: first[key] for key in TIERS} == {key: second[key] for key in TIERS}

@@ -126,6 +126,7 @@ async def test_the_last_packing_plan_is_there_with_its_progress(scene, api):
     assert plan["moves"] == [{"namespace": "shop", "pod": "web-1", "from": "n1", "to": "n2"}]
     assert plan["byPriority"] == [{"priority": 5, "placed": 3, "running": 2, "bound": 4}]
     assert plan["stages"][1]["evictions"] == ["shop/web-1 from n1", "shop/low from n1"]
+    assert plan["later"]["goes"] == [{"placed": 3, "evictions": 2}, {"placed": 1, "evictions": 1}]
 
 
 async def test_the_openapi_document_is_whole(api):

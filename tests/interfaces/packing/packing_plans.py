@@ -4,12 +4,17 @@ from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.packing import (
     Arrival,
+    Budget,
     Departure,
+    Go,
+    Larger,
+    Later,
     PackingPlan,
     Phase,
     Preemption,
     Proposal,
     Sizes,
+    Spent,
     Stage,
     TierLine,
 )
@@ -23,6 +28,7 @@ RESIZE = ResizePod("shop", "api-1", "uid-api", "n2", None, (_TARGET,), NO_RESOUR
 MOVE = Arrival("shop", "web-1", "uid-web", "n1", "n2")
 LATE = Arrival("shop", "late-1", "uid-late", None, "n1")
 LOW = Preemption("shop", "low", "uid-low", "n1")
+LATER = Later((Spent(Budget.NODE, ("n1",), 2),), (Go(3, 2), Go(1, 1)), Larger(1, 4, ((Budget.NODE, 3),)))
 PLAN = PackingPlan(
     id="20260101T000000.000000Z",
     at=NOW,
@@ -37,6 +43,7 @@ PLAN = PackingPlan(
         (TierLine(5, 3, 2, 4),),
         (Stage((RESIZE,), (), ()), Stage((), (MOVE, LOW), (MOVE, LATE))),
         ("one node is cordoned",),
+        later=LATER,
     ),
     seconds=0.25,
     phase=Phase.UNDER_WAY,
