@@ -100,20 +100,26 @@ class Beside:
         return ours
 
 
+NODES = {0: Resources(4000, 4 * GIBIBYTE), 1: Resources(1500, 2 * GIBIBYTE), 2: Resources(2000, 3 * GIBIBYTE)}
+CALM, EVERY_CHANGE = (DEFAULT_RULES, 1 / 8), (TRACKING, 1 / 2)
+
+
 @pytest.mark.parametrize(
-    ("seed", "hours", "step", "node"),
+    ("seed", "hours", "step", "rules", "least"),
     [
-        (0, 12, 60, Resources(4000, 4 * GIBIBYTE)),
-        (1, 30, 300, Resources(1500, 2 * GIBIBYTE)),
-        (2, 30, 300, Resources(2000, 3 * GIBIBYTE)),
+        pytest.param(0, 12, 60, *CALM, id="minutes-calm"),
+        pytest.param(0, 12, 60, *EVERY_CHANGE, id="minutes-tracking"),
+        pytest.param(1, 30, 300, *CALM, id="short-of-memory-calm"),
+        pytest.param(2, 30, 300, *EVERY_CHANGE, id="days-tracking"),
+        pytest.param(1, 30, 300, *EVERY_CHANGE, id="short-of-memory-tracking", marks=pytest.mark.long),
+        pytest.param(2, 30, 300, *CALM, id="days-calm", marks=pytest.mark.long),
     ],
 )
-@pytest.mark.parametrize(("rules", "least"), [(DEFAULT_RULES, 1 / 8), (TRACKING, 1 / 2)], ids=["calm", "tracking"])
-def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, step, node, rules, least):
+def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, step, rules, least):
     made = recording(seed, hours, step)
     policy = Policy(rules=rules)
     both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
-    replay(made, both, ReplayOptions(node=node))
+    replay(made, both, ReplayOptions(node=NODES[seed]))
     assert both.passes == hours * 12
     assert both.resizes > both.passes * least
 
