@@ -1,6 +1,7 @@
 """Cruise under replay decides what its passes decide through their ports, pass by pass."""
 
 import asyncio
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -118,8 +119,9 @@ CALM, EVERY_CHANGE = (DEFAULT_RULES, 1 / 8), (TRACKING, 1 / 2)
 def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, step, rules, least):
     made = recording(seed, hours, step)
     policy = Policy(rules=rules)
-    both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
-    replay(made, both, ReplayOptions(node=NODES[seed]))
+    with closing(LivePasses(made, policy)) as live:
+        both = Beside(CruisePasses(made, policy), live)
+        replay(made, both, ReplayOptions(node=NODES[seed]))
     assert both.passes == hours * 12
     assert both.resizes > both.passes * least
 
@@ -134,9 +136,9 @@ def test_headroom_models_are_prepared_and_judged_alike(model):
         headroom_cpu_risk=0.1,
         headroom_start=HeadroomStart.PRIOR,
     )
-    live = LivePasses(made, policy)
-    both = Beside(CruisePasses(made, policy), live)
-    replay(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))
+    with closing(LivePasses(made, policy)) as live:
+        both = Beside(CruisePasses(made, policy), live)
+        replay(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))
     assert both.resizes > both.passes / 2
     scores = asyncio.run(live.store.headroom_scores())
     assert (sum(int(day.counts.sum()) for day in scores) > 2 * both.passes) == (model == "risk")
@@ -150,6 +152,7 @@ def test_reactions_to_kills_are_those_of_the_reactor():
     rules = replace(DEFAULT_RULES, plausible=False)
     for reaction in OomReaction:
         policy = Policy(oom_reaction=reaction, rules=rules)
-        both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
-        replay(made, both, ReplayOptions(node=Resources(3000, 4 * GIBIBYTE)))
+        with closing(LivePasses(made, policy)) as live:
+            both = Beside(CruisePasses(made, policy), live)
+            replay(made, both, ReplayOptions(node=Resources(3000, 4 * GIBIBYTE)))
         assert both.kills > 3
