@@ -1,0 +1,55 @@
+"""Clusters full of rules between pods: how many packings are proved, and in which time, kind by kind."""
+
+import time
+
+from benchmarks.ruled_clusters import Kind, Ruled, draw_ruled
+from benchmarks.table import Row
+from cruise.packer.budget import Budget
+from cruise.packer.faults import find_faults
+from cruise.packer.pack import pack
+from cruise.packer.warming import warm_up
+
+NAME = "packing-rules"
+SEEDS = (1, 2)
+# So many seconds of an idle core, counted as work, so that other programs on the machine change nothing.
+LIMIT_SECONDS, WORK_A_SECOND = 10.0, 1e9
+PROVED_SHARE = 0.80
+# Priorities, and the share of all room that pods ask for.
+FULL = ((1, 97), (4, 97), (2, 102))
+NODES = (16, 32)
+
+
+def run() -> list[Row]:
+    """Measure every kind, one cluster at a time."""
+    warm_up()
+    return [row for nodes in NODES for row in _rows(nodes)]
+
+
+def _rows(nodes: int) -> list[Row]:
+    rows: list[Row] = []
+    results: list[tuple[bool, float]] = []
+    for kind in Kind:
+        mine = [_solve(Ruled(kind, nodes, 8, tiers, usage), seed) for tiers, usage in FULL for seed in SEEDS]
+        rows += [_proved(f"{nodes}x8 {kind}", mine), _mean(f"{nodes}x8 {kind}", mine)]
+        results += mine
+    return [*rows, _proved(f"{nodes}x8, all {len(results)}", results), _mean(f"{nodes}x8, all {len(results)}", results)]
+
+
+def _solve(ruled: Ruled, seed: int) -> tuple[bool, float]:
+    """Whether the packing is proved, and the processor time that it took."""
+    problem = draw_ruled(ruled, seed)
+    begun = time.process_time()
+    packing = pack(problem, Budget(work_units=LIMIT_SECONDS * WORK_A_SECOND), lambda _: None)
+    taken = time.process_time() - begun
+    assert not find_faults(problem, packing.pod_node)
+    return packing.status.proved, taken
+
+
+def _proved(what: str, results: list[tuple[bool, float]]) -> Row:
+    share = sum(proved for proved, _ in results) / len(results)
+    beside = f"{100 * PROVED_SHARE:.0f} % promised in {LIMIT_SECONDS:g} s"
+    return Row(NAME, f"{what}: proved", 100 * share, "%", beside, share / PROVED_SHARE)
+
+
+def _mean(what: str, results: list[tuple[bool, float]]) -> Row:
+    return Row(NAME, f"{what}: mean, processor", sum(seconds for _, seconds in results) / len(results), "s")
