@@ -78,10 +78,11 @@ class AdmissionSize(StrEnum):
 
 
 class Consolidation(StrEnum):
-    """Whether it is looked at with how few nodes the cluster would do."""
+    """Whether it is looked at with how few nodes the cluster would do, and whether pods are moved for that."""
 
     OFF = "off"
     ADVISE = "advise"
+    ACT = "act"
 
 
 class OomReaction(StrEnum):

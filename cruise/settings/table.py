@@ -190,6 +190,7 @@ class Settings:
     packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
     consolidate: Consolidation = _setting(choices.CONSOLIDATE, Consolidation.ADVISE)
     consolidate_interval: timedelta = _setting(_DURATION, timedelta(minutes=30))
+    consolidate_rest: timedelta = _setting(_PAUSE, timedelta(hours=4))
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)
     price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
     headroom: str = _setting(choices.HEADROOM, _POLICY.headroom)

@@ -35,9 +35,11 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "proved bound."
         ),
         "consolidate": (
-            "With how few nodes the cluster would do: `advise` says so and changes nothing, `off` does not look."
+            "With how few nodes the cluster would do: `advise` says so and changes nothing, `act` also moves pods off "
+            "nodes in mode `full`, `off` does not look."
         ),
-        "consolidate_interval": "How often that is looked at.",
+        "consolidate_interval": "How often that is looked at; while pods are moved, at each node pass.",
+        "consolidate_rest": "No pod younger than this is moved for fewer nodes: none moves twice in that time.",
         "node_autoscaler": "What adds and removes nodes; stated where cruise sees it wrongly.",
         "overload_above": "Load average by core above which a node is tainted, at two samples in a row.",
         "overload_below": "Load average by core below which the taint goes, at two samples in a row.",

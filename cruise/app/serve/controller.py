@@ -74,7 +74,8 @@ NO_HOOKS = Hooks()
 class Packer:
     """How pods are packed: the solver and its time, and whether plans are carried out or only shown.
 
-    `consolidate` says whether fewer nodes are looked for, and `consolidate_interval` how often.
+    `consolidate` says whether fewer nodes are looked for, `consolidate_interval` how often, and `consolidate_rest` how
+    old a pod is that may be moved for that.
     """
 
     solver: Solver
@@ -82,6 +83,7 @@ class Packer:
     enabled: bool = True
     consolidate: Consolidation = Consolidation.OFF
     consolidate_interval: timedelta = timedelta(minutes=30)
+    consolidate_rest: timedelta = timedelta(hours=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,8 @@ class Controller:
     async def consolidate(self) -> ConsolidationPass | None:
         """Look with how few nodes the cluster would do, and take that over; None where that is not wanted.
 
-        Raises what the world refuses: then there is no advice, and the reason for that.
+        What is to be carried out of it is a packing plan under way from then on. Raises what the world refuses: then
+        there is no advice, and the reason for that.
         """
         packer, now = self._packer, self._clock()
         self._consolidation_due_at = now if packer is None else now + packer.consolidate_interval
@@ -256,12 +259,17 @@ class Controller:
                 seconds=packer.seconds,
                 known_usage=self._usage,
                 statistics_at=self.activity.refreshed_at,
+                rest=packer.consolidate_rest if packer.consolidate is Consolidation.ACT else None,
             )
         except CruiseError as error:
             # What was found before need not be true any more.
             self.activity.consolidation = ConsolidationPass(now, why=str(error))
             raise
         self.activity.consolidation = done
+        if done.begun is not None:
+            # The rest is planned anew, on the cluster that this part leaves.
+            self._packs = True
+            self._consolidation_due_at = now + min(packer.consolidate_interval, self._policy.pass_interval)
         return done
 
     async def keep_history(self) -> None:

@@ -127,6 +127,7 @@ def controller_of(
             settings.packing,
             settings.consolidate,
             settings.consolidate_interval,
+            settings.consolidate_rest,
         ),
         grace=settings.stop_grace,
         earlier=earlier,

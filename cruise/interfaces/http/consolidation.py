@@ -20,7 +20,8 @@ class NodesAdvice:
     `why` says why there is no advice; then all figures are null. A node is in use while a pod is there that is not of a
     DaemonSet. `nodesBound` is what no plan goes below: the plan is proved where it is `nodesAfter`. `emptied` is in the
     order in which the plan empties them. `kept` counts the nodes that stay in use for one reason alone, `without` the
-    nodes that would do without a constraint, `add` those to add of each type for pods that are pending.
+    nodes that would do without a constraint, `add` those to add of each type for pods that are pending. `empty` are the
+    nodes that nothing uses already.
     """
 
     __pydantic_config__ = CAMEL
@@ -36,6 +37,7 @@ class NodesAdvice:
     kept: list[NodeCount]
     without: list[NodeCount]
     add: list[NodeCount]
+    empty: list[str]
     node_autoscaler: str | None
 
 
@@ -79,5 +81,6 @@ def _advice(done: ConsolidationPass) -> NodesAdvice:
         kept=[] if fleet is None else nodes_kept(fleet),
         without=[] if fleet is None else nodes_without(fleet),
         add=[] if fleet is None else nodes_to_add(fleet),
+        empty=list(done.empty),
         node_autoscaler=None if done.autoscaler is None else done.autoscaler.value,
     )

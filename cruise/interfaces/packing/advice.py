@@ -9,6 +9,8 @@ from cruise.interfaces.packing.fleet import AUTOSCALERS
 from cruise.interfaces.reasons import detail_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 
+_MOST_EMPTY = 10
+
 
 @dataclass(frozen=True, slots=True)
 class NodeCount:
@@ -54,6 +56,21 @@ def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
         first = f"{now}; {fleet.nodes_after:,} suffice after {moves}, {bound}."
     lines = [first]
     lines += [f"Without {constraint} {nodes:,} would do." for constraint, nodes in fleet.without]
-    if done.autoscaler is not None and fleet.emptied:
-        lines.append(f"{AUTOSCALERS[done.autoscaler]} removes nodes that are empty.")
-    return lines
+    if done.begun is not None:
+        lines.append(f"{count_text(len(done.begun.proposal.moves), 'move')} of them begun.")
+    elif done.waits and fleet.emptied:
+        lines.append(f"None is made now: {done.waits}.")
+    return [*lines, *_empty_words(done)]
+
+
+def _empty_words(done: ConsolidationPass) -> list[str]:
+    if done.autoscaler is not None:
+        return (
+            [f"{AUTOSCALERS[done.autoscaler]} removes nodes that are empty."]
+            if done.fleet and done.fleet.emptied
+            else []
+        )
+    if not done.empty:
+        return []
+    shown = ", ".join(done.empty[:_MOST_EMPTY]) + (" and more" if len(done.empty) > _MOST_EMPTY else "")
+    return [f"{count_text(len(done.empty), 'node')} empty: {shown}; cruise removes none."]

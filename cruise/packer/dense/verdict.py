@@ -7,7 +7,11 @@ from cruise.packer.arrays import IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """Whether the target can be reached (None: not decided in time), by how many uses of each filling."""
+    """Whether the target can be reached (None: not decided in time), by how many uses of each filling, at what effort.
+
+    Effort is in CP-SAT's deterministic seconds, which repeat exactly.
+    """
 
     reachable: bool | None
     uses: IntArray
+    effort: float = 0.0

@@ -110,12 +110,12 @@ class _Search(Board):
         `least` is what no packing's nodes cost less than.
         """
         load = self.load()
-        choice = Choice(self.problem, all_placed=bool((self.packing.pod_node >= 0).all()))
+        placed = bool((self.packing.pod_node >= 0).all())
         low, high = 0.0, self.packing.after.price / max(least, 1) - 1.0
         while high - low > _FINEST and not self.meter.over():
             more = (low + high) / 2
             with self.within(_CLOSING_SHARE):
-                chosen = choice.nodes(load, self.meter, more)
+                chosen = Choice(self.problem, all_placed=placed, more=more).nodes(load, self.meter)
                 price = 0 if chosen is None else int(self.prices[chosen].sum())
                 if chosen is None or price >= self.packing.after.price:
                     high = more

@@ -4,17 +4,20 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
-from cruise.decisions.packing.consolidating import with_new_nodes
-from cruise.domain.cluster import NodeAutoscaler
-from cruise.domain.packing import UNLIMITED, FleetChange, Proposal
+from cruise.decisions.guidance.daemons import belongs_to_node
+from cruise.decisions.packing.consolidating import Ground, next_moves, with_new_nodes
+from cruise.decisions.packing.execution import begun
+from cruise.decisions.packing.proposing.propose import arrives_at
+from cruise.domain.cluster import NodeAutoscaler, Snapshot
+from cruise.domain.packing import UNLIMITED, FleetChange, PackingPlan, Proposal
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import CruiseError
-from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
-from cruise.runtime.packing.packing_pass import Solver, gathered, make
+from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
+from cruise.runtime.packing.packing_pass import Solver, demands_of, gathered, make
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
 
@@ -28,7 +31,8 @@ _LEAST_SECONDS = 0.5
 class ConsolidationPass:
     """What one look came to: a plan with its `fleet`, or in words why there is none; `seconds` is all of solving.
 
-    `autoscaler` removes the nodes that are empty, None where nothing does.
+    `autoscaler` removes the nodes that are empty, None where nothing does; `empty` are those that are so already.
+    `begun` is what is carried out of the plan, `waits` why nothing is where something could be.
     """
 
     at: datetime
@@ -36,6 +40,9 @@ class ConsolidationPass:
     why: str = ""
     seconds: float = 0.0
     autoscaler: NodeAutoscaler | None = None
+    empty: tuple[str, ...] = ()
+    begun: PackingPlan | None = None
+    waits: str = ""
 
     @property
     def fleet(self) -> FleetChange | None:
@@ -57,23 +64,23 @@ async def consolidation_pass(
     seconds: float,
     known_usage: UsageState,
     statistics_at: datetime | None,
+    rest: timedelta | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> ConsolidationPass:
-    """Find the fewest nodes that hold all pods, at the sizes that a node pass would give them; nothing is written.
+    """Find the fewest nodes that hold all pods, at the sizes that a node pass would give them.
 
+    With a `rest`, after which a pod may be moved, a part of the plan is stored to be carried out; else nothing is.
     `statistics_at` is when the statistics were last brought up to date: old ones are no ground for advice. Raises
     Unavailable where cluster, store or solver are out of reach.
     """
-    if policy.mode in (Mode.OFF, Mode.INITIAL):
-        return ConsolidationPass(now, why=f"mode {policy.mode.label}")
-    if statistics_at is None or now - statistics_at > policy.max_age:
-        since = "yet" if statistics_at is None else f"since {statistics_at:%Y-%m-%d %H:%M:%S} UTC"
-        return ConsolidationPass(now, why=f"no statistics {since}")
+    why_not = _why_no_advice(policy, now, statistics_at)
+    if why_not:
+        return ConsolidationPass(now, why=why_not)
     snapshot = await cluster.snapshot()
     fleet = await asyncio.to_thread(with_new_nodes, snapshot, None)
     scene = await gathered(fleet.snapshot, store, known_usage, policy, now)
     # Whatever may be evicted in one go: such a plan takes hours.
-    scene = replace(scene, allowance=UNLIMITED, fleet=fleet)
+    left, scene = scene.allowance, replace(scene, allowance=UNLIMITED, fleet=fleet)
 
     async def search(turn: Turn) -> Found:
         left = max(_LEAST_SECONDS, (seconds - turn.taken) * turn.share)
@@ -82,8 +89,8 @@ async def consolidation_pass(
         if isinstance(made, str):
             raise _NoPlan(made)
         bound = made.packing.bound if turn.bound is None else turn.bound
-        packing = replace(made.packing, bound=bound)
-        return found_of(made.built, packing, made.proposal, turn.taken + made.seconds)
+        reached = arrives_at(made.built, replace(made.packing, bound=bound), made.proposal)
+        return Found(made.built, reached, made.proposal, turn.taken + made.seconds)
 
     try:
         found = await find_fewest_nodes(search, fleet.snapshot)
@@ -104,4 +111,39 @@ async def consolidation_pass(
         moves=len(found.plan.moves),
         seconds=round(found.seconds, 3),
     )
-    return ConsolidationPass(now, replace(found.plan, fleet=change), "", found.seconds, snapshot.node_autoscaler)
+    plan = replace(found.plan, fleet=change)
+    done = ConsolidationPass(now, plan, "", found.seconds, snapshot.node_autoscaler, _empty_nodes(snapshot))
+    if rest is None or policy.mode is not Mode.FULL:
+        return done
+    ground = Ground(snapshot, demands_of(found.built), policy, scene.usage.stored, left, now, rest)
+    return await _with_a_part_begun(done, plan, ground, store)
+
+
+def _why_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None) -> str:
+    if policy.mode in (Mode.OFF, Mode.INITIAL):
+        return f"mode {policy.mode.label}"
+    if statistics_at is None:
+        return "no statistics yet"
+    if now - statistics_at > policy.max_age:
+        return f"no statistics since {statistics_at:%Y-%m-%d %H:%M:%S} UTC"
+    return ""
+
+
+async def _with_a_part_begun(
+    done: ConsolidationPass, plan: Proposal, ground: Ground, store: Store
+) -> ConsolidationPass:
+    """Store what may be carried out of a plan now as a packing plan under way."""
+    if await store.paused():
+        return replace(done, waits="paused")
+    part = await asyncio.to_thread(next_moves, plan, ground)
+    if isinstance(part, str):
+        return replace(done, waits=part)
+    under_way = begun(part, ground.now, ground.now, done.seconds, ground.policy.mode)
+    await store.save_packing(under_way)
+    return replace(done, begun=under_way)
+
+
+def _empty_nodes(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the nodes that nothing runs on but what belongs to nodes."""
+    used = {pod.node for pod in snapshot.pods if not pod.terminal and not belongs_to_node(pod)}
+    return tuple(sorted(node.name for node in snapshot.nodes if node.name not in used))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.runtime.packing.test_packing_pass import Exhaustive, crowded
 from tests.simulation.scenes import run
 
 PACE = 200.0
+HOUR = timedelta(hours=1)
 
 
 def controller_of(
@@ -179,3 +181,54 @@ async def test_nothing_is_looked_for_where_that_is_switched_off():
     await controller.refresh_statistics()
     assert await controller.consolidate() is None
     assert solver.asked == []
+
+
+async def test_nodes_are_emptied_part_by_part_within_the_budgets_and_no_pod_moves_twice():
+    theatre = Theatre(
+        [sized("web", 500, replicas=2), sized("db", 500, replicas=2)],
+        [node("n1"), node("n2"), node("n3")],
+        replace(FULL, max_evictions_per_node=1),
+    )
+    run(theatre.world, 60)
+    packs = Packer(
+        Exhaustive(),
+        1,
+        consolidate=Consolidation.ACT,
+        consolidate_rest=timedelta(seconds=50),
+        consolidate_interval=HOUR,
+    )
+    controller = controller_of(theatre, packs=packs)
+    moved: list[str] = []
+    async with time_passing(theatre):
+        await controller.refresh_statistics()
+        await controller.rightsize()
+        for _ in range(8):
+            done = await controller.consolidate()
+            assert done is not None and done.plan is not None
+            if done.begun is None:
+                break
+            sources = [one.source for one in done.begun.proposal.moves]
+            assert len(sources) == len(set(sources)), "one eviction a node"
+            moved += [one.uid for one in done.begun.proposal.moves]
+            ended_plan = await controller.pack()
+            assert ended_plan is not None and ended_plan.plan is not None
+            assert ended_plan.plan.phase is Phase.FINISHED
+    where = await theatre.where()
+    assert len(set(where.values())) == 1, where
+    assert len(where) == 4
+    assert len(moved) == len(set(moved)) == theatre.world.tally.evictions
+    assert done is not None
+    assert len(done.empty) == 2
+    assert done.waits == "no node can be spared"
+
+
+async def test_nothing_moves_where_it_is_only_advised_or_pods_are_young():
+    for consolidate, why in ((Consolidation.ADVISE, ""), (Consolidation.ACT, "no pod may be moved now")):
+        theatre = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")])
+        run(theatre.world, 60)
+        controller = controller_of(theatre, packs=Packer(Exhaustive(), 1, consolidate=consolidate))
+        await controller.refresh_statistics()
+        done = await controller.consolidate()
+        assert done is not None and done.fleet is not None
+        assert (done.fleet.nodes_after, done.begun, done.waits) == (1, None, why)
+        assert await theatre.store.packing() is None
