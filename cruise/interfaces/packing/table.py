@@ -23,8 +23,8 @@ from cruise.packer.answer import Status
 
 _MOST_PENDING, _MOST_PLACES, _MOST_TIERS = 30, 3, 12
 _PROVED = {
-    Sizes.FIXED: "no plan places more pods, a higher priority first, or then leaves more where they are",
-    Sizes.RIGHTSIZED: "no plan places more pods, a higher priority first, or then needs fewer evictions",
+    Sizes.FIXED: "places more pods, a higher priority first, or then leaves more where they are",
+    Sizes.RIGHTSIZED: "places more pods, a higher priority first, or then needs fewer evictions",
 }
 
 
@@ -80,7 +80,8 @@ def proof_words(proposal: Proposal) -> str:
         return fleet_proof(proposal.fleet)
     match proposal.status:
         case Status.OPTIMAL | Status.ALREADY_OPTIMAL:
-            return f"proved that {_PROVED[proposal.sizes]}"
+            no_plan = "no plan" if proposal.later is None else "no plan in one go"
+            return f"proved that {no_plan} {_PROVED[proposal.sizes]}"
         case Status.FEASIBLE:
             return f"better than now; {_open(proposal.by_priority)}"
         case Status.NO_IMPROVEMENT:

@@ -1,0 +1,56 @@
+"""Pods that a plan leaves out, and that kube-scheduler takes in place of those that it names."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.packing.execution.places import Places
+from cruise.domain.cluster import Pod
+from cruise.domain.packing import Arrival, PackingPlan, Stage
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
+from tests.decisions.packing.execution.test_next_step import BIG, PLACE, cluster, plan_of, pod
+
+
+def leaving_out(plan: PackingPlan, *pods: Pod) -> PackingPlan:
+    unplaced = tuple(Unplaced(one.namespace, one.name, ("cpu",), Finding(Pattern.FULL), False) for one in pods)
+    return replace(plan, proposal=replace(plan.proposal, unplaced=unplaced))
+
+
+def came(name: str, cpu: int = 3000, **more) -> Pod:
+    """A pod that waited, on the node to which the plan sends another."""
+    return pod(name, cpu, "n1", **more)
+
+
+def node_of_place(other: Pod, *, left_out: bool = True) -> str | None:
+    plan = plan_of(Stage((), (), (PLACE,)))
+    plan = leaving_out(plan, other) if left_out else plan
+    return Places(plan, plan.proposal.stages[0], cluster(BIG, other)).node_of(PLACE)
+
+
+@pytest.mark.parametrize(
+    ("other", "stands"),
+    [
+        (came("also-1"), True),
+        (came("also-1", cpu=2000, priority=5), True),
+        (came("also-1", cpu=3100), False),
+        (came("also-1", priority=-1), False),
+        (replace(came("also-1"), node="n2"), False),
+        (replace(came("also-1"), terminating=True), False),
+    ],
+    ids=["alike", "smaller and more important", "larger", "less important", "elsewhere", "on its way out"],
+)
+def test_what_is_as_important_and_no_larger_stands_for_the_one_that_is_named(other, stands):
+    assert node_of_place(other) == ("n1" if stands else None)
+
+
+def test_a_pod_that_was_no_candidate_stands_for_nobody():
+    assert node_of_place(came("also-1"), left_out=False) is None
+
+
+def test_each_stands_for_one_also_in_later_stages():
+    second = pod("second-1", 3000, None)
+    later = Arrival("shop", "second-1", second.uid, None, "n1")
+    plan = leaving_out(plan_of(Stage((), (), (PLACE,)), Stage((), (), (later,))), came("also-1"))
+    snapshot = cluster(BIG, second, came("also-1"))
+    plan = replace(plan, stage=1)
+    assert Places(plan, plan.proposal.stages[1], snapshot).node_of(later) is None
