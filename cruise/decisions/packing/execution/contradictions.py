@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from cruise.decisions.packing.execution.places import Places, rest_of
-from cruise.decisions.packing.execution.rest import PodsByUid, is_bound, need_of, sizes_of
+from cruise.decisions.packing.execution.rest import need_of, sizes_of
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.domain.actions import ResizePod
@@ -23,7 +23,7 @@ def find_contradictions(
 
     What disruption budgets allow now is not judged: they allow more once replacements are ready.
     """
-    settled = _settled_by_itself(plan, places.pods)
+    settled = _settled_by_itself(plan, places)
     if settled is not None:
         return (settled,)
     if any(places.pod_of(one) is None and one.uid in places.left for one in plan.proposal.stages[plan.stage].arrivals):
@@ -79,9 +79,13 @@ def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Se
     return taken.fits_in(node.allocatable) and len(staying) + len(arriving) <= node.allocatable_pods
 
 
-def _settled_by_itself(plan: PackingPlan, pods: PodsByUid) -> str | None:
+def _settled_by_itself(plan: PackingPlan, places: Places) -> str | None:
     """Say which pod has found a node in the meantime, where others would be evicted for nothing."""
     stages = plan.proposal.stages[plan.stage :]
     evicting = next((number for number, stage in enumerate(stages) if stage.leaves), len(stages))
-    found = next((one for stage in stages[evicting:] for one in stage.arrivals if is_bound(one, pods)), None)
+    found = next((one for stage in stages[evicting:] for one in stage.arrivals if _is_bound(one, places)), None)
     return None if found is None else f"pod {found.namespace}/{found.pod} has found a node by itself"
+
+
+def _is_bound(arrival: Arrival, places: Places) -> bool:
+    return arrival.source is None and arrival.uid not in places.left and places.node_of(arrival) is not None

@@ -83,8 +83,13 @@ class Places:
         return [
             one
             for one in self._stage.arrivals
-            if one.source is None and one.uid in expected and one.uid not in self.left and self.node_of(one) is None
+            if one.source is None and one.uid in expected and one.uid not in self.left and self._waits(one)
         ]
+
+    def _waits(self, arrival: Arrival) -> bool:
+        """Tell whether a pod that is to be created anew waits still, and no other has come in its place."""
+        own = self.pods.get(arrival.uid)
+        return (own is None or own.node is None) and self.node_of(arrival) is None
 
     def _find_known(self) -> None:
         for landing in self._plan.landed:
@@ -112,30 +117,46 @@ class Places:
 
 
 def _find_instead(plan: PackingPlan, pods: PodsByUid) -> dict[str, Pod]:
-    """Return, by the arrivals that wait, the pods that were left out of a plan and came to their nodes in their place.
+    """Return the pods that stand for arrivals which waited, since kube-scheduler took another one first.
 
-    Each is as important and no larger, so that as much is gained and no less room left.
+    On the node of an arrival that may be a pod that the plan leaves out, or one of a later stage, for which the one
+    that is named then stands in turn. Each is as important and no larger, so that as much is gained and no less room
+    is left.
     """
+    stages = plan.proposal.stages
+    waiting = {
+        one.uid: (number, one) for number, stage in enumerate(stages) for one in stage.arrivals if one.source is None
+    }
     left_out = {(one.namespace, one.pod) for one in plan.proposal.unplaced}
     came: dict[str, list[Pod]] = {}
-    for pod in pods.values() if left_out else ():
-        if pod.node is not None and _counts(pod) and (pod.namespace, pod.name) in left_out:
+    for pod in pods.values() if waiting else ():
+        if pod.node is not None and _counts(pod) and (pod.uid in waiting or (pod.namespace, pod.name) in left_out):
             came.setdefault(pod.node, []).append(pod)
     found: dict[str, Pod] = {}
-    # Those of the stages before stand for others already.
-    for stage in plan.proposal.stages[: plan.stage + 1] if came else ():
+    for number, stage in enumerate(stages[: plan.stage + 1] if came else ()):
         for one in stage.arrivals:
-            waits = pods.get(one.uid) if one.source is None else None
-            if waits is None or waits.node is not None:
+            named = (found.get(one.uid) or pods.get(one.uid)) if one.source is None else None
+            if named is None or named.node is not None:
                 continue
-            need = need_of(waits, sizes_of(stage, one))
-            there = came.get(one.target, [])
-            for pod in there:
-                if pod.priority >= waits.priority and need_of(pod).fits_in(need):
-                    found[one.uid] = pod
-                    there.remove(pod)
-                    break
+            need = need_of(named, sizes_of(stage, one))
+            for pod in came.get(one.target, ()):
+                at, later = waiting.get(pod.uid, (len(stages), None))
+                if at <= number or pod.priority < named.priority or not need_of(pod).fits_in(need):
+                    continue
+                if later is not None and not _alike(named, pod):
+                    continue
+                found[one.uid] = pod
+                came[one.target].remove(pod)
+                if later is not None:
+                    found[later.uid] = named
+                break
     return found
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    """Tell whether two pods are of one owner and ask for as much: where one was to go the other may."""
+    owners = [(pod.namespace, pod.owner_kind, pod.owner_name, pod.priority) for pod in (one, other)]
+    return one.owner_name is not None and owners[0] == owners[1] and need_of(one) == need_of(other)
 
 
 def _counts(pod: Pod) -> bool:
@@ -179,7 +200,7 @@ def _still_to_resize(one: ResizePod, places: Places) -> bool:
 
 
 def _as_now(arrival: Arrival, places: Places) -> Arrival:
-    pod = places.pod_of(arrival) if arrival.uid in places.left else None
+    pod = places.pod_of(arrival) if arrival.uid in places.left or arrival.source is None else None
     return arrival if pod is None else replace(arrival, pod=pod.name, uid=pod.uid, source=None)
 
 

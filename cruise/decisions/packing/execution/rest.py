@@ -77,9 +77,3 @@ def _has(stated: Amounts, wanted: Amounts) -> bool:
         None,
         stated.memory_bytes,
     )
-
-
-def is_bound(arrival: Arrival, pods: PodsByUid) -> bool:
-    """Tell whether a pod that waited has a node."""
-    pod = pods.get(arrival.uid)
-    return arrival.source is None and pod is not None and pod.node is not None

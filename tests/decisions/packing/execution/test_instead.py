@@ -1,14 +1,29 @@
 """Pods that a plan leaves out, and that kube-scheduler takes in place of those that it names."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from cruise.decisions.packing.execution import decide_next_step
 from cruise.decisions.packing.execution.places import Places
 from cruise.domain.cluster import Pod
-from cruise.domain.packing import Arrival, PackingPlan, Stage
+from cruise.domain.packing import Arrival, PackingPlan, Phase, Stage
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
-from tests.decisions.packing.execution.test_next_step import BIG, PLACE, cluster, plan_of, pod
+from tests.builders import NOW
+from tests.decisions.packing.execution.test_next_step import (
+    BIG,
+    FULL,
+    PLACE,
+    SOON,
+    cluster,
+    evicted,
+    plan_of,
+    pod,
+    told,
+)
+
+UNTIL_STEERED = "waits until the webhook knows which pods to steer"
 
 
 def leaving_out(plan: PackingPlan, *pods: Pod) -> PackingPlan:
@@ -54,3 +69,25 @@ def test_each_stands_for_one_also_in_later_stages():
     snapshot = cluster(BIG, second, came("also-1"))
     plan = replace(plan, stage=1)
     assert Places(plan, plan.proposal.stages[1], snapshot).node_of(later) is None
+
+
+def test_replicas_of_two_stages_change_places():
+    first, second = (pod(f"big-{number}", 1500, None, unschedulable_since=NOW) for number in (1, 2))
+    alone = [pod("web-1", 1500), pod("db-1", 1500)]
+    moves = [Arrival("shop", one.name, one.uid, "n1", "n2") for one in alone]
+    places = [Arrival("shop", one.name, one.uid, None, "n1") for one in (first, second)]
+    stages = tuple(Stage((), (move,), (move, place)) for move, place in zip(moves, places, strict=True))
+    plan = told(plan_of(*stages), cluster(*alone, pod("api-1", 1000), first, second))
+    there = [pod("web-new", 1500, "n2", owner_name="web-rs", uid="uid-new"), alone[1], pod("api-1", 1000)]
+    # In the first stage the second one came.
+    now = cluster(*there, first, replace(second, node="n1", phase="Running", unschedulable_since=None))
+    step = decide_next_step(evicted(plan, alone[0].uid), now, FULL, SOON)
+    assert (step.plan.phase, step.plan.stage, step.plan.detail) == (Phase.UNDER_WAY, 1, UNTIL_STEERED)
+    step = decide_next_step(step.plan, now, FULL, SOON + timedelta(seconds=5))
+    assert [one.uid for one in step.actions] == [alone[1].uid]
+    gone = [there[0], there[2], pod("db-new", 1500, "n2", owner_name="db-rs", uid="uid-db-new")]
+    ended = cluster(
+        *gone, *(replace(one, node="n1", phase="Running", unschedulable_since=None) for one in (first, second))
+    )
+    step = decide_next_step(evicted(step.plan, alone[1].uid), ended, FULL, SOON + timedelta(seconds=9))
+    assert step.plan.phase is Phase.FINISHED
