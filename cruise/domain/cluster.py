@@ -211,6 +211,11 @@ class DisruptionBudget:
     disruptions_allowed: int
     never_allows: bool = False
 
+    @property
+    def title(self) -> str:
+        """Its kind and name, as in details and in the names of eviction limits."""
+        return f"PodDisruptionBudget {self.namespace}/{self.name}"
+
 
 PLAIN_KINDS = frozenset(
     {

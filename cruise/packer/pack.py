@@ -13,6 +13,7 @@ from cruise.packer.faults import find_faults
 from cruise.packer.parts import parts_of
 from cruise.packer.problem import Objective, Problem, Rules
 from cruise.packer.quick import quick_assignment
+from cruise.packer.rules.folding import folded
 from cruise.packer.whole import Whole
 
 # The compiled solvers are imported where they are needed: the quick way answers without them.
@@ -93,12 +94,17 @@ def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
         whole.refute_rescue(index, rooted)
 
 
-def _solve_small(problem: Problem, start: IntArray, meter: "Meter", seed: int, report: Report) -> Packing:
+def _solve_small(unfolded: Problem, start: IntArray, meter: "Meter", seed: int, report: Report) -> Packing:
     """The best within what is left of the meter, exactly where that suffices; reported as well."""
     from cruise.packer.constrained.solving import solve_constrained
+    from cruise.packer.dense.bounding import EntryBound
     from cruise.packer.dense.by_class import solve_dense
     from cruise.packer.dense.classing import barred
 
+    def bounding(assignment: IntArray, entry: int) -> EntryBound:
+        return EntryBound(problem, assignment, entry, seed)
+
+    problem = folded(unfolded)
     if not problem.rules.bind:
         # What no filling of a node expresses is left to the exact way: nodes too full, and pods that do not preempt.
         expressed = bool(problem.preempt.all()) and not barred(problem).any()
@@ -120,7 +126,7 @@ def _solve_small(problem: Problem, start: IntArray, meter: "Meter", seed: int, r
         if key == relaxed.bound or meter.over():
             return relaxed
         start = relaxed.pod_node
-    packing = solve_constrained(problem, start, _all_of(meter, seed), report, relaxed=relaxed.bound)
+    packing = solve_constrained(problem, start, _all_of(meter, seed), report, relaxed=relaxed.bound, bounding=bounding)
     report(packing)
     return packing
 

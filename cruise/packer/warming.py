@@ -62,7 +62,7 @@ def warm_up_dense() -> None:
     listed = closer.enumerate(generation.ceiling, meter)
     if listed is not None:
         closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
-        decide_target(phase, listed[0], listed[1], generation.ceiling, 1.0, 1.0)
+        decide_target(phase, listed[0], listed[1], generation.ceiling, meter)
     answer_phase(search, 0, generator, meter, lambda: None)
 
 

@@ -27,6 +27,8 @@ BROKEN_ONCE = [
     ("powers of two", 3085),
     ("mixed", 382),
     ("mixed", 1039),
+    # A pod was cut for room that its init containers keep.
+    ("mixed", 1392),
 ]
 ALL: dict[str, Generate] = {**GENERATORS, "crooked": crooked, "mixed": mixed}
 

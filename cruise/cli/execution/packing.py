@@ -14,13 +14,12 @@ from cruise.decisions.packing.building import Built, Usage, build_problem
 from cruise.decisions.packing.consolidating import Fleet, fleet_change
 from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.domain.packing import UNLIMITED, Allowance, FleetChange, Later, Proposal, Sizes
 from cruise.errors import Unavailable
 from cruise.interfaces.packing.progress import progress_text
 from cruise.packer.answer import Packing, packing_of
 from cruise.packer.pack import quick_packing
-from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
+from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled
 from cruise.runtime.packing.later_goes import LATER_SHARE, later_of, whole_allowance
 from cruise.runtime.packing.packing_pass import demands_of
@@ -100,22 +99,27 @@ def _allowance_of(wish: Wish) -> Allowance:
 
 
 async def _planned(wish: Wish) -> Planned:
+    async with PackWorker() as worker:
+        return await plan_with(worker, wish)
+
+
+async def plan_with(worker: PackWorker, wish: Wish) -> Planned:
+    """Search in a process that is there: build, solve, propose, judge. Raises Unavailable."""
     fleet: FleetChange | None = None
     later: Later | None = None
-    async with PackWorker() as worker:
 
-        async def search(turn: Turn) -> Found:
-            return await _found(replace(wish, snapshot=turn.snapshot), worker, turn)
+    async def search(turn: Turn) -> Found:
+        return await _found(replace(wish, snapshot=turn.snapshot), worker, turn)
 
-        if wish.consolidation is None:
-            found = await search(Turn(wish.snapshot))
-            later = await _later_of(wish, found, worker) if wish.within_budgets else None
+    if wish.consolidation is None:
+        found = await search(Turn(wish.snapshot))
+        later = await _later_of(wish, found, worker) if wish.within_budgets else None
+    else:
+        found = await find_fewest_nodes(search, wish.snapshot)
+        if wish.large:
+            fleet = fleet_change(found.built, found.packing, found.plan, wish.consolidation.fleet)
         else:
-            found = await find_fewest_nodes(search, wish.snapshot)
-            if wish.large:
-                fleet = fleet_change(found.built, found.packing, found.plan, wish.consolidation.fleet)
-            else:
-                fleet = await change_of(search, found, wish.consolidation.fleet, wish.search.seconds)
+            fleet = await change_of(search, found, wish.consolidation.fleet, wish.search.seconds)
     with busy("checking the plan", wish.large):
         plan = found.plan
         if STILL_COMPILING in plan.notes:
@@ -164,7 +168,7 @@ async def _found(wish: Wish, worker: PackWorker, turn: Turn) -> Found:
             break
         usage = replace(usage, unsizable=usage.unsizable | found.unsizable)
     plan = _in_order(built, packing, found) if isinstance(found, NoOrder) else found
-    return Found(built, arrives_at(built, packing, plan), plan, taken)
+    return found_of(built, packing, plan, taken)
 
 
 async def _packed(

@@ -189,7 +189,18 @@ class _Resource:
         over = columns.node_sum(np.where(self._fit.stays, after, 0)) - columns.available[resource]
         for node, room in self._fit.promised.items():
             over[node] += room.of(resource)
-        self._cut(np.where(self._counts, self.sizes - self._targets, 0), over.astype(np.float64), Why.ROOM_WANTED)
+        if (over > 0).any():
+            self._cut(self._room_given(sums), over.astype(np.float64), Why.ROOM_WANTED)
+
+    def _room_given(self, sums: Int64Array) -> Int64Array:
+        """Return what each container gives on its way to its target; what init containers need anyway gives no room."""
+        candidates = self._columns.candidates
+        amounts = np.where(self._counts, np.maximum(self.sizes - self._targets, 0), 0)
+        of_pods = np.add.reduceat(amounts, candidates.first_container)
+        given = sums - candidates.pod_sum(self._resource, self.sizes - amounts)
+        shares = given / np.maximum(of_pods, 1)
+        whole: Int64Array = np.floor(amounts * shares[candidates.pod_of]).astype(np.int64)
+        return whole
 
     def _with_spare(self, targets: Int64Array) -> Int64Array:
         """Return targets with something to spare, no more than the peak and the bounds, and never less than targets."""

@@ -1,7 +1,7 @@
 """A model of all rules on some open nodes, what is maximised in it, and one call of the solver."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +14,15 @@ from cruise.packer.constrained.cells import Cells, Count, Part
 from cruise.packer.constrained.grounding import keep_grounded
 from cruise.packer.constrained.layout import Layout
 from cruise.packer.constrained.room import keep_preemption_to_those_who_may, keep_to_capacity, keep_to_counts
+from cruise.packer.cpsat import EFFORT_UNIT, solve
 from cruise.packer.problem import Objective
 
-# What a second of CP-SAT's deterministic time costs in work units.
-EFFORT_UNIT = 1e9
 # About how long a model takes to be built, with its rules.
 SECONDS_A_VARIABLE = 5e-5
 
 Found = Callable[[IntArray], None]
+# For nodes, and for classes: no node holds more of these than one row says, beside what is fixed.
+Fillings = tuple[IntArray, IntArray, IntArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,27 @@ class Model:
         """From now on an entry of the key is to be no more than what is known to bound it."""
         self.cells.require(self.entries[entry].expression() <= most)
 
+    def restrict(self, fillings: Sequence[Fillings]) -> None:
+        """From now on each node holds no more of some classes than one of its fillings, beside what is fixed."""
+        cells, model = self.cells, self.cells.model
+        for nodes, classes, copies in fillings:
+            for node in nodes.tolist():
+                uses = [model.new_bool_var("") for _ in copies]
+                model.add_at_most_one(uses)
+                for pod_class, most in zip(classes.tolist(), copies.T, strict=True):
+                    cell = pod_class, node
+                    held = [kind[cell] for kind in (cells.stay, cells.arrive) if cell in kind]
+                    some = np.flatnonzero(most).tolist()
+                    allowed = cp_model.LinearExpr.weighted_sum([uses[k] for k in some], most[some].tolist())
+                    if held:
+                        model.add(cp_model.LinearExpr.sum(held) <= allowed)
+
+    def find(self, meter: Meter) -> tuple[IntArray | None, bool]:
+        """An assignment if there is any, and whether it is refuted that there is."""
+        self.cells.model.clear_objective()  # type: ignore[no-untyped-call]
+        outcome = solve(self.cells.model, meter)
+        return (self.read(outcome.solver.value) if outcome.found else None), outcome.refuted
+
     @property
     def effort(self) -> float:
         """What building it stands for in work units."""
@@ -73,26 +95,23 @@ class Model:
         """Hint at every variable, and tell whether the model allows the assignment at all."""
         self.hint(assignment)
         self.cells.model.clear_objective()  # type: ignore[no-untyped-call]
-        solver = _solver(meter)
-        solver.parameters.fix_variables_to_their_hinted_value = True
-        status = _solve(solver, self.cells.model, meter)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        outcome = solve(self.cells.model, meter, as_hinted=True)
+        if not outcome.found:
             return False
-        self._hint_all(solver)
+        self._hint_all(outcome.solver)
         # What has no variable, or is more than its variable may be, was not hinted at.
-        return bool((self.read(solver.value) == assignment).all())
+        return bool((self.read(outcome.solver.value) == assignment).all())
 
     def maximise(self, objective: cp_model.LinearExprT, meter: Meter, found: Found | None = None) -> Answer:
         """Look for the greatest value of an expression; hint at what is found where `found` is given."""
         self.cells.model.maximize(objective)
-        solver = _solver(meter)
-        status = _solve(solver, self.cells.model, meter, None if found is None else _Listener(self, found))
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            # Without a solution the solver's bound may be no more than where it begins to count.
+        outcome = solve(self.cells.model, meter, None if found is None else _Listener(self, found))
+        if not outcome.found:
             return Answer(None, 0, None)
         if found is not None:
-            self._hint_all(solver)
-        return Answer(self.read(solver.value), round(solver.objective_value), _floor(solver.best_objective_bound))
+            self._hint_all(outcome.solver)
+        bound = None if outcome.bound is None else math.floor(outcome.bound + 1e-6)
+        return Answer(self.read(outcome.solver.value), round(outcome.solver.objective_value), bound)
 
     def read(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
         """The assignment that the variables' values make."""
@@ -109,10 +128,6 @@ class Model:
         solution = solver.response_proto.solution
         for index, level in enumerate(solution):
             model.add_hint(model.get_int_var_from_proto_index(index), level)
-
-
-def _floor(bound: float) -> int | None:
-    return math.floor(bound + 1e-6) if math.isfinite(bound) else None
 
 
 class _Listener(cp_model.CpSolverSolutionCallback):
@@ -168,24 +183,3 @@ def _sum_of(cells: Cells, kinds: tuple[dict[tuple[int, int], cp_model.IntVar], .
                 if cell in variables:
                     count.take(variables[cell], most[cell], weight)
     return count
-
-
-def _solver(meter: Meter) -> cp_model.CpSolver:
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 1
-    solver.parameters.linearization_level = 2
-    seconds = meter.remaining_seconds()
-    if seconds < math.inf:
-        solver.parameters.max_time_in_seconds = max(seconds, 0.001)
-    if meter.work_left < math.inf:
-        solver.parameters.max_deterministic_time = max(meter.work_left / EFFORT_UNIT, 0.001)
-    return solver
-
-
-def _solve(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, meter: Meter, listener: _Listener | None = None
-) -> cp_model.CpSolverStatus:
-    status = solver.solve(model, listener)
-    meter.spend(EFFORT_UNIT * float(solver.response_proto.deterministic_time))
-    return status

@@ -10,7 +10,8 @@ from cruise.packer.budget import Meter
 from cruise.packer.constrained.cells import Part
 from cruise.packer.constrained.incumbent import Incumbent
 from cruise.packer.constrained.layout import headroom_of
-from cruise.packer.constrained.model import EFFORT_UNIT, Model
+from cruise.packer.constrained.model import Model
+from cruise.packer.cpsat import EFFORT_UNIT
 
 # How many copies are free to go elsewhere at once: at first, at least, and of those that wait.
 _FIRST_LOOSE, _FEWEST_LOOSE, _WAITING_SHARE = 40.0, 8.0, 0.2

@@ -1,6 +1,8 @@
 """The best packing under all rules: by neighbourhoods where there are many nodes, then entry by entry with a proof."""
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -10,14 +12,35 @@ from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.cells import whole
 from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
 from cruise.packer.constrained.layout import layout_of
-from cruise.packer.constrained.model import EFFORT_UNIT, SECONDS_A_VARIABLE, Model
+from cruise.packer.constrained.model import SECONDS_A_VARIABLE, Fillings, Model
 from cruise.packer.constrained.neighbourhoods import improve
+from cruise.packer.cpsat import EFFORT_UNIT
 from cruise.packer.problem import Problem, copies_of
 
 # A model of no more variables is solved as a whole from the beginning.
 _FEW_VARIABLES = 300
 _SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY, _SHARE_OF_BUILDING = 0.4, 0.7, 0.4, 0.3
 _PATIENCE = 60
+# Of what is left, for a bound of one entry, and for a packing at that bound out of listed fillings.
+_SHARE_OF_A_BOUND, _SHARE_OF_CLOSING = 0.15, 0.5
+_MOST_FILLINGS = 20_000
+
+
+class EntryBound(Protocol):
+    """What no assignment surpasses in an entry that is as good as another one in those before."""
+
+    def bound(self, meter: Meter) -> int:
+        """The bound, as far as the meter lets find out."""
+
+    def fillings(self, meter: Meter) -> Sequence[Fillings] | None:
+        """What nodes hold in assignments that reach the bound; None where that is too much to say."""
+
+    def refute(self) -> int:
+        """Take note that none reaches it; what the bound is then."""
+
+
+# For an assignment and an entry.
+Bounding = Callable[[IntArray, int], EntryBound]
 
 
 def solve_constrained(
@@ -27,6 +50,7 @@ def solve_constrained(
     report: Report,
     *,
     relaxed: tuple[int, ...] = (),
+    bounding: Bounding | None = None,
 ) -> Packing:
     """Pack as well as the budget lets, never worse than `start` or than what runs now.
 
@@ -42,9 +66,11 @@ def solve_constrained(
     if variables > _FEW_VARIABLES:
         with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
             improve(incumbent, generator, part, _PATIENCE)
+    for entry in range(len(incumbent.key)):
+        _bound(incumbent, entry, meter, bounding)
     if not incumbent.proved and _pays(variables, meter):
         with meter.part(_SHARE_OF_THE_WHOLE) as part:
-            _prove(incumbent, part)
+            _prove(incumbent, part, bounding)
     improve(incumbent, generator, meter, math.inf)
     return incumbent.packing()
 
@@ -55,7 +81,41 @@ def _pays(variables: int, meter: Meter) -> bool:
     return not meter.over() and building < min(meter.remaining_seconds(), meter.work_left / EFFORT_UNIT)
 
 
-def _prove(incumbent: Incumbent, meter: Meter) -> None:
+def _bound(incumbent: Incumbent, entry: int, meter: Meter, bounding: Bounding | None) -> EntryBound | None:
+    """Bound an entry that is open; None where it is not."""
+    if bounding is None or incumbent.key[entry] == incumbent.bound[entry] or meter.over():
+        return None
+    found = bounding(incumbent.assignment, entry)
+    with meter.part(_SHARE_OF_A_BOUND) as part:
+        incumbent.lower(entry, found.bound(part))
+    return found
+
+
+def _close(incumbent: Incumbent, entry: int, fixed: int, found: EntryBound, meter: Meter) -> None:
+    """Look for a packing at the bound among those made of listed fillings, until one is found or it is too dear."""
+    part = whole(incumbent.layout)
+    bound = found.bound(meter)
+    while incumbent.key[entry] < bound <= incumbent.bound[entry] and not meter.over():
+        fillings = found.fillings(meter)
+        if fillings is None or sum(len(nodes) * len(copies) for nodes, _, copies in fillings) > _MOST_FILLINGS:
+            return
+        model = Model(incumbent.layout, part)
+        meter.spend(model.effort)
+        for before, least in enumerate(incumbent.key[:entry]):
+            model.demand(before, least - key_of(incumbent.layout, part.fixed)[before])
+        model.demand(entry, bound - fixed)
+        model.restrict(fillings)
+        assignment, refuted = model.find(meter)
+        if assignment is not None:
+            incumbent.offer(assignment)
+            return
+        if not refuted:
+            return
+        bound = found.refute()
+        incumbent.lower(entry, bound)
+
+
+def _prove(incumbent: Incumbent, meter: Meter, bounding: Bounding | None) -> None:
     """Maximise one entry of the key after the other, those before held at what is reached."""
     part = whole(incumbent.layout)
     fixed = key_of(incumbent.layout, part.fixed)
@@ -65,6 +125,10 @@ def _prove(incumbent: Incumbent, meter: Meter) -> None:
         return
     last = len(incumbent.key) - 1
     for entry in range(last + 1):
+        found = _bound(incumbent, entry, meter, bounding)
+        if found is not None:
+            with meter.part(_SHARE_OF_CLOSING) as own:
+                _close(incumbent, entry, fixed[entry], found, own)
         if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
             model.cap(entry, incumbent.bound[entry] - fixed[entry])
             with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as own:

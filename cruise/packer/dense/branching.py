@@ -73,6 +73,7 @@ def _of_single_nodes(phase: Phase) -> Phase:
         floor=phase.floor[spread],
         limits=phase.limits[spread],
         running=phase.running[spread],
+        row_share=phase.row_share[:, spread],
     )
 
 

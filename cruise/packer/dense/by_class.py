@@ -8,7 +8,7 @@ from cruise.packer.answer import Packing, Report, figures_of, packing_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.certificate import Solution
-from cruise.packer.dense.classing import barred, instance_of, is_allowed, pod_node_of, unit_of
+from cruise.packer.dense.classing import barred, instance_of, is_allowed, pod_node_of, weighed
 from cruise.packer.dense.instance import Instance
 from cruise.packer.dense.solving import solve
 from cruise.packer.problem import Objective, Problem, copies_of
@@ -95,19 +95,14 @@ class _Best:
         better = key > self.key and is_allowed(self.problem, pod_node)
         if better:
             self.pod_node, self.key = pod_node, key
-        known = self.bounds if bounds is None else self._bounds_beside(key, self._named(bounds))
+        known = self.bounds
+        if bounds is not None:
+            named = tuple(weighed(self.problem, entry, bound) for entry, bound in enumerate(bounds.tolist()))
+            known = self._bounds_beside(key, named)
         if better or known != self.bounds:
             self.bounds = known
             self.packing = packing_of(self.problem, self.pod_node, self.bounds, self._notes())
             self.report(self.packing)
-
-    def _named(self, bounds: IntArray) -> tuple[int, ...]:
-        """The bounds on the key: on weights of evictions, where those on weights of stays are found."""
-        named = tuple(bounds.tolist())
-        if self.problem.objective is Objective.PAPER or not named:
-            return named
-        unit, ran = unit_of(self.problem), self.problem.pod_class[self.problem.pod_node >= 0]
-        return (*named[:-1], unit * named[-1] - int(self.problem.weights[ran].sum()))
 
     def _bounds_beside(self, key: tuple[int, ...], bounds: tuple[int, ...]) -> tuple[int, ...]:
         """What bounds beside a key that is not allowed say: nothing any more after the first entry that differs."""

@@ -36,6 +36,14 @@ def unit_of(problem: Problem) -> int:
     return max(int(np.gcd.reduce(problem.weights)), 1) if len(problem.weights) else 1
 
 
+def weighed(problem: Problem, entry: int, value: int) -> int:
+    """An entry of the instance's vector in the problem's key: weights of evictions, where those of stays are found."""
+    if problem.objective is Objective.PAPER or entry < len(np.unique(problem.priorities)):
+        return value
+    ran = problem.pod_class[problem.pod_node >= 0]
+    return unit_of(problem) * value - int(problem.weights[ran].sum())
+
+
 def usage_of(problem: Problem, assignment: IntArray) -> IntArray:
     """What the copies on each node take: the sum of their demands, and the largest headroom once."""
     usage = assignment.T @ problem.demands

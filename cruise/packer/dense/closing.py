@@ -18,8 +18,8 @@ from cruise.packer.kernels.shelf import Shelf
 _MOST_NODES = 200_000
 _MOST_FILLINGS, _MOST_CELLS = 20_000, 4_000_000
 _MOST_BRANCHED, _FEW_ALIKE = 20_000, 4
-# CP-SAT's deterministic second is worth about this many units of work.
-_EFFORT_UNIT = 1e9
+# Fillings are made of what is worth more than -1.
+_LEFT_OUT = -2.0
 
 
 @dataclass(slots=True)
@@ -41,14 +41,18 @@ class Closer:
         generation, phase = self.generation, self.generation.phase
         gap = generation.bound - target + BOUND_TOLERANCE
         value, stay_bonus = generation.master.prices(generation.duals)
+        # A copy that costs a node something is left out; one that stays there may be worth something all the same.
+        staying = np.maximum(value + stay_bonus, 0.0)
+        stay_bonus = np.where(value < 0, np.where(staying > 0, staying - _LEFT_OUT, 0.0), stay_bonus)
+        value = np.where(value < 0, _LEFT_OUT, value)
         written = 0
         for group in range(len(phase.group_size)):
             before = int(self.shelf.nodes[0])
             found, outcome = enumerate_fillings(
                 self.shelf,
                 group,
-                value,
-                stay_bonus,
+                value[group],
+                stay_bonus[group],
                 phase.counts,
                 float(generation.group_bounds[group]) - gap,
                 written,
@@ -67,14 +71,10 @@ class Closer:
         Few fillings of nodes that mostly differ are for branch and bound, everything else is for CP-SAT.
         """
         sizes = self.generation.phase.group_size
-        if int(sizes[groups].sum()) <= _MOST_BRANCHED and int(sizes.max()) <= _FEW_ALIKE:
-            with meter.part(share) as part:
-                return branch(self.generation.phase, groups, fillings, target, self.generator, part)
         with meter.part(share) as part:
-            seconds, effort = part.remaining_seconds(), part.work_left / _EFFORT_UNIT
-            verdict = decide_target(self.generation.phase, groups, fillings, target, seconds, effort)
-            part.spend(_EFFORT_UNIT * verdict.effort)
-        return verdict
+            if int(sizes[groups].sum()) <= _MOST_BRANCHED and int(sizes.max()) <= _FEW_ALIKE:
+                return branch(self.generation.phase, groups, fillings, target, self.generator, part)
+            return decide_target(self.generation.phase, groups, fillings, target, part)
 
 
 def closer_of(generation: Generation, generator: np.random.Generator, most_fillings: int = _MOST_FILLINGS) -> Closer:

@@ -1,21 +1,17 @@
 """CP-SAT's part: whether one filling a node, out of those that may still matter, can reach a target."""
 
-import math
-
 import numpy as np
 from ortools.sat.python import cp_model
 
 from cruise.packer.arrays import IntArray
+from cruise.packer.budget import Meter
+from cruise.packer.cpsat import solve
 from cruise.packer.dense.phase import Phase
 from cruise.packer.dense.verdict import Verdict
 
-_SEED = 1
 
-
-def decide_target(
-    phase: Phase, groups: IntArray, fillings: IntArray, target: int, seconds: float, effort: float
-) -> Verdict:
-    """Decide whether a choice of the fillings reaches `target`, within seconds and deterministic effort."""
+def decide_target(phase: Phase, groups: IntArray, fillings: IntArray, target: int, meter: Meter) -> Verdict:
+    """Decide whether a choice of the fillings reaches `target`, with what the meter has left."""
     model = cp_model.CpModel()
     sizes = phase.group_size[groups]
     uses = [model.new_int_var(0, int(size), "") for size in sizes.tolist()]
@@ -47,19 +43,10 @@ def decide_target(
     counted = [counts[c] for c in np.flatnonzero(phase.counted).tolist()]
     kept = _weighted(uses, stays @ phase.kept)
     model.add(cp_model.LinearExpr.sum([cp_model.LinearExpr.sum(counted), kept]) >= target)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.linearization_level = 2
-    solver.parameters.random_seed = _SEED
-    if seconds < math.inf:
-        solver.parameters.max_time_in_seconds = max(seconds, 0.001)
-    if effort < math.inf:
-        solver.parameters.max_deterministic_time = max(effort, 0.001)
-    status = solver.solve(model)
-    effort_spent = float(solver.response_proto.deterministic_time)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Verdict(True, np.array([solver.value(use) for use in uses], dtype=np.int64), effort_spent)
-    return Verdict(False if status == cp_model.INFEASIBLE else None, np.zeros(0, dtype=np.int64), effort_spent)
+    outcome = solve(model, meter)
+    if outcome.found:
+        return Verdict(True, np.array([outcome.solver.value(use) for use in uses], dtype=np.int64))
+    return Verdict(False if outcome.refuted else None, np.zeros(0, dtype=np.int64))
 
 
 def _weighted(uses: list[cp_model.IntVar], weights: IntArray) -> cp_model.LinearExprT:

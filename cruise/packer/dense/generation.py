@@ -91,23 +91,29 @@ class Generation:
         known, bounds = np.zeros(groups), np.zeros(groups)
         best_known(self.master.tableau, duals, self.master.first, self.master.convexity, known)
         value, stay_bonus = self.master.prices(duals)
-        before = int(self.shelf.nodes[0])
-        written = fill_all(
-            self.shelf,
-            value,
-            stay_bonus,
-            counts,
-            open_groups,
-            known,
-            bounds,
-            _PER_GROUP,
-            self.most_nodes,
-            meter.deadline_seconds,
-        )
+        before, found = int(self.shelf.nodes[0]), []
+        # Without rows between nodes a copy is worth as much in each group.
+        together = len(self.phase.row_least) == 0
+        for mine in np.ones((1, groups), dtype=np.int64) if together else np.eye(groups, dtype=np.int64):
+            own = np.zeros(groups)
+            written = fill_all(
+                self.shelf,
+                value[int(np.argmax(mine))],
+                stay_bonus,
+                counts,
+                open_groups * mine,
+                known,
+                own,
+                _PER_GROUP,
+                self.most_nodes,
+                meter.deadline_seconds,
+            )
+            if written < 0:
+                return None
+            bounds += own
+            found.append((self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()))
         meter.spend(PRICING_STEP * (int(self.shelf.nodes[0]) - before) + 1000 * groups)
-        if written < 0:
-            return None
-        return self.shelf.found_group[:written], self.shelf.found[:written], bounds
+        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found]), bounds
 
     def take(self, groups: IntArray, fillings: IntArray) -> bool:
         """Add fillings to the master; whether one of them gains at its duals."""
@@ -116,7 +122,7 @@ class Generation:
         value, stay_bonus = self.master.prices(-duals[: self.master.convexity])
         for group, filling in zip(groups.tolist(), fillings, strict=True):
             stays = np.minimum(filling, self.phase.running[group])
-            worth = float(filling @ value + stays @ stay_bonus) - float(duals[self.master.convexity + group])
+            worth = float(filling @ value[group] + stays @ stay_bonus) - float(duals[self.master.convexity + group])
             if self.master.add(group, filling) and worth > REDUCED_COST_TOLERANCE:
                 gained = True
         return gained

@@ -30,6 +30,7 @@ class Master:
     tableau: Tableau
     right: FloatArray
     first: int
+    between: int
     convexity: int
     count_columns: IntArray
     artificials: IntArray
@@ -70,6 +71,8 @@ class Master:
             total = float(stays[phase.need_members[need]].sum())
             if total:
                 entries.append((classes + need, total))
+        between = phase.row_share[:, group] @ filling
+        entries += [(self.between + k, float(between[k])) for k in np.flatnonzero(between).tolist()]
         entries.append((self.convexity + group, 1.0))
         self._append(entries, float(stays @ phase.kept), FREE)
         self.groups.append(group)
@@ -84,6 +87,7 @@ class Master:
         entries[:, :classes] = fillings
         for need in np.flatnonzero(phase.need_stays).tolist():
             entries[:, classes + need] = stays[:, phase.need_members[need]].sum(axis=1)
+        entries[:, self.between : self.convexity] = np.einsum("rkc,kc->kr", phase.row_share[:, groups], fillings)
         entries[np.arange(count), self.convexity + groups] = 1.0
         columns, rows = np.nonzero(entries)
         first = int(self.tableau.size[0])
@@ -164,7 +168,7 @@ class Master:
         return float(counts - duals[: self.convexity] @ self.right[: self.convexity] + phase.group_size @ group_bounds)
 
     def prices(self, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What a copy of each class is worth at some duals, and what it is worth more where it stays."""
+        """What a copy of each class is worth in each group at some duals, and what it is worth more where it stays."""
         return prices_of(self.phase, duals)
 
 
@@ -174,9 +178,12 @@ def master_of(phase: Phase, generator: np.random.Generator) -> Master:
     The right-hand sides that the simplex sees are relaxed a little, each by another amount, against degeneracy; bounds
     are computed from the true ones.
     """
-    classes, needs, groups = len(phase.classes), len(phase.need_least), len(phase.group_size)
-    convexity, m = classes + needs, classes + needs + groups
-    right = np.concatenate([np.where(phase.must, phase.counts, 0), phase.need_least, phase.group_size]).astype(float)
+    classes, groups = len(phase.classes), len(phase.group_size)
+    between = classes + len(phase.need_least)
+    convexity = between + len(phase.row_least)
+    m = convexity + groups
+    asked = np.where(phase.must, phase.counts, 0), phase.need_least, phase.row_least, phase.group_size
+    right = np.concatenate(asked).astype(float)
     shift = generator.uniform(1e-5, 1e-4, m)
     shift[:convexity] *= -1
     master = Master(
@@ -184,6 +191,7 @@ def master_of(phase: Phase, generator: np.random.Generator) -> Master:
         tableau=empty_tableau(right + shift, 4 * m + 1024, 16 * m + 16384),
         right=right,
         first=0,
+        between=between,
         convexity=convexity,
         count_columns=np.full(classes, -1, dtype=np.int64),
         artificials=np.zeros(0, dtype=np.int64),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.dense.between import FREE, Between
 from cruise.packer.dense.residual import Residual
 from cruise.packer.kernels.shelf import Shelf, shelf_of
 
@@ -17,7 +18,8 @@ class Phase:
     Then come the demands: `need_members[need, class]` marks whose placed (or, where `need_stays`, staying)
     copies add up to at least `need_least`. `counted[class]` tells whether a placed copy is worth 1, `kept[class]` what
     a staying one is worth. `answer` is what the best plan known achieves, `ceiling` what no plan can surpass.
-    On a node of a group the largest `headroom` (no rows where there is none) is kept, at least `floor`.
+    On a node of a group the largest `headroom` (no rows where there is none) is kept, at least `floor`. Last, for each
+    `row` between nodes `row_share[row, group, class]` of all copies add up to at least `row_least`.
     """
 
     classes: IntArray
@@ -39,6 +41,8 @@ class Phase:
     running: IntArray
     answer: int
     ceiling: int
+    row_share: FloatArray
+    row_least: FloatArray
 
     @property
     def unit(self) -> float:
@@ -50,8 +54,8 @@ class Phase:
         return int(placed[self.counted].sum() + stayed @ self.kept)
 
 
-def phase_of(residual: Residual, assignment: IntArray, entry: int) -> Phase:
-    """The question about an entry of the vector, given a plan whose entries before are kept."""
+def phase_of(residual: Residual, assignment: IntArray, entry: int, between: Between = FREE) -> Phase:
+    """The question about an entry of the vector, given a plan whose entries before are kept; `between` pods as well."""
     entries = residual.entries
     classes = np.flatnonzero((residual.tiers <= entries.tier[entry]) | (residual.least > 0))
     placed = assignment[classes].sum(axis=1)
@@ -59,16 +63,21 @@ def phase_of(residual: Residual, assignment: IntArray, entry: int) -> Phase:
     demand = _Demand(residual, classes, placed)
     for before in range(entry):
         if entries.stays[before]:
-            demand.keep_stays(entries.stay[classes] == before, stayed)
+            mine = entries.stay[classes] == before
+            demand.keep_stays(mine, int(stayed[mine].sum()))
         else:
             demand.keep_places(entries.place[classes] == before)
     counted = (entries.place[classes] == entry) & ~demand.must
     kept = np.where(entries.stay[classes] == entry, entries.weight[classes], 0)
     demand.place_least()
+    for members, allowed in between.limits:
+        mine = members[residual.origin[classes]]
+        demand.keep_stays(mine, int(residual.running[classes[mine]].sum()) - allowed)
     loyal = (demand.loyal | (kept > 0)) & residual.running[classes].any(axis=1)
     counts, running = residual.counts[classes], np.where(loyal[:, None], residual.running[classes], 0)
     limits = residual.limits[classes]
-    node_group, first = _grouped(residual, limits, running)
+    share, least = between.rows(residual.origin[classes], len(residual.room))
+    node_group, first = _grouped(residual, limits, running, share)
     possible = np.minimum(residual.running, residual.limits)[classes].sum(axis=1)
     return Phase(
         classes=classes,
@@ -92,6 +101,8 @@ def phase_of(residual: Residual, assignment: IntArray, entry: int) -> Phase:
         running=np.ascontiguousarray(running[:, first].T),
         answer=int(placed[counted].sum() + stayed @ kept),
         ceiling=int(counts[counted].sum() + np.minimum(possible, counts) @ kept),
+        row_share=np.ascontiguousarray(share[:, first]),
+        row_least=least,
     )
 
 
@@ -112,10 +123,10 @@ class _Demand:
         else:
             self.needs.append((optional, False, int(self.placed[optional].sum())))
 
-    def keep_stays(self, mine: BoolArray, stayed: IntArray) -> None:
-        """Some classes have as many copies staying as now."""
-        if stayed[mine].sum() > 0:
-            self.needs.append((mine, True, int(stayed[mine].sum())))
+    def keep_stays(self, mine: BoolArray, least: int) -> None:
+        """Some classes have so many copies staying."""
+        if least > 0:
+            self.needs.append((mine, True, least))
             self.loyal |= mine
 
     def place_least(self) -> None:
@@ -124,14 +135,14 @@ class _Demand:
             self.needs.append((np.arange(len(self.least)) == c, False, int(self.least[c])))
 
 
-def _grouped(residual: Residual, limits: IntArray, running: IntArray) -> tuple[IntArray, IntArray]:
+def _grouped(residual: Residual, limits: IntArray, running: IntArray, share: FloatArray) -> tuple[IntArray, IntArray]:
     """Each node's group of nodes that nothing tells apart, and the first node of every group."""
     seen: dict[bytes, int] = {}
     group = np.zeros(len(residual.room), dtype=np.int64)
     first: list[int] = []
     columns = np.concatenate([residual.room, residual.floor, limits.T, running.T], axis=1)
     for node in range(len(residual.room)):
-        key = columns[node].tobytes()
+        key = columns[node].tobytes() + share[:, node].tobytes()
         if key not in seen:
             seen[key] = len(first)
             first.append(node)
@@ -181,12 +192,13 @@ def _matched(fillings: IntArray, runs: IntArray, worth: FloatArray) -> IntArray:
 
 
 def prices_of(phase: Phase, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What a copy of each class is worth at some duals of the rows, and what it is worth more where it stays."""
-    classes = len(phase.classes)
+    """What a copy of each class is worth in each group at some duals, and what it is worth more where it stays."""
+    classes, between = len(phase.classes), len(phase.classes) + len(phase.need_least)
     bonus = phase.kept.astype(np.float64)
     for need in np.flatnonzero(phase.need_stays).tolist():
         bonus += phase.need_members[need] * duals[classes + need]
-    return duals[:classes].copy(), np.where(phase.loyal, bonus, 0.0)
+    rows = duals[between : between + len(phase.row_least)]
+    return duals[:classes] + np.tensordot(rows, phase.row_share, 1), np.where(phase.loyal, bonus, 0.0)
 
 
 def shelf_for(phase: Phase, patterns: int) -> Shelf:

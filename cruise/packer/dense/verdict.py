@@ -7,11 +7,7 @@ from cruise.packer.arrays import IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """Whether the target can be reached (None: not decided in time), by how many uses of each filling, at what effort.
-
-    Effort is in CP-SAT's deterministic seconds, which repeat exactly.
-    """
+    """Whether the target can be reached (None: not decided in time), by how many uses of each filling."""
 
     reachable: bool | None
     uses: IntArray
-    effort: float = 0.0

@@ -1,14 +1,14 @@
 """What no packing's nodes cost less than: which nodes have to be there for all that has a place to have one."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.budget import Meter
-from cruise.packer.constrained.model import EFFORT_UNIT
+from cruise.packer.cpsat import solve
 from cruise.packer.faults import loads_of
 from cruise.packer.problem import Problem
 
@@ -35,64 +35,57 @@ def kept_in_use(problem: Problem) -> BoolArray:
 
 
 class Choice:
-    """A model of which nodes are in use: whole ones, so that their room holds the sums of all that needs a place.
+    """Which nodes are in use: whole ones, so that their room holds the sums of all that needs a place.
 
     `all_placed`: in packings in which all that waits has a place; all that runs has one in any case. The sums are those
-    of demands, and of dual feasible functions of them: of pods above half of a node each needs its own. With `more`
-    than 0 that share more is to be held, which bounds nothing but leaves room for what does not fit together.
+    of demands, and of dual feasible functions of them: of pods above half of a node each needs its own.
     """
 
-    def __init__(self, problem: Problem, *, all_placed: bool, more: float = 0.0) -> None:
+    def __init__(self, problem: Problem, *, all_placed: bool) -> None:
         assert problem.fleet is not None
         self.prices = problem.fleet.prices
         self.kept = kept_in_use(problem)
-        rows = [row for row in _covers(problem, all_placed) if row.need > 0]
-        limits = list(_evictions(problem))
-        columns = [self.prices, self.kept, *(row.offers for row in rows), *(running for running, _ in limits)]
-        kinds, self._kind_of, counts = np.unique(np.vstack(columns), axis=1, return_inverse=True, return_counts=True)
-        self.model = cp_model.CpModel()
-        self._used = [
-            self.model.new_int_var(count if kept else 0, count, "")
-            for kept, count in zip(kinds[1].tolist(), counts.tolist(), strict=True)
-        ]
-        for row, offers in zip(rows, kinds[2 : 2 + len(rows)].tolist(), strict=True):
-            need = row.need if more == 0 else min(int(row.need * (1.0 + more)), int(row.offers.sum()))
-            self._require(offers, need)
-        for (_, allowed), running in zip(limits, kinds[2 + len(rows) :].tolist(), strict=True):
-            self._require(running, sum(count * pods for count, pods in zip(counts, running, strict=True)) - allowed)
-        self.model.minimize(cp_model.LinearExpr.weighted_sum(self._used, kinds[0].tolist()))
-
-    def _require(self, offers: Sequence[int], need: int) -> None:
-        self.model.add(cp_model.LinearExpr.weighted_sum(self._used, offers) >= int(need))
+        self._rows = [row for row in _covers(problem, all_placed) if row.need > 0]
+        self._limits = list(_evictions(problem))
+        columns = [self.prices, self.kept, *(row.offers for row in self._rows), *(here for here, _ in self._limits)]
+        self._kinds, kind_of, self._counts = np.unique(
+            np.vstack(columns), axis=1, return_inverse=True, return_counts=True
+        )
+        self._kind_of = kind_of.ravel()
 
     def least_price(self, meter: Meter) -> int:
         """What they cost at least."""
-        solver = self._solved(meter)
-        sure = int(self.prices[self.kept].sum())
-        return sure if solver is None else max(sure, math.ceil(solver.best_objective_bound - 1e-6))
+        bound, sure = solve(self._model()[0], meter).bound, int(self.prices[self.kept].sum())
+        return sure if bound is None else max(sure, math.ceil(bound - 1e-6))
 
-    def nodes(self, load: FloatArray, meter: Meter) -> BoolArray | None:
-        """The nodes to use, of equal ones those with the most load; None where no choice was found."""
-        solver = self._solved(meter)
-        if solver is None:
+    def nodes(self, load: FloatArray, meter: Meter, more: float = 0.0) -> BoolArray | None:
+        """The nodes to use, of equal ones those with the most load; None where no choice was found.
+
+        They hold that share `more`, which bounds nothing but leaves room for what does not fit together.
+        """
+        model, kinds_used = self._model(more)
+        outcome = solve(model, meter)
+        if not outcome.found:
             return None
         chosen = np.zeros(len(self.prices), dtype=np.bool_)
-        for kind, used in enumerate(self._used):
-            alike = np.flatnonzero(self._kind_of.ravel() == kind)
-            chosen[alike[np.argsort(-load[alike], kind="stable")][: solver.value(used)]] = True
+        for kind, used in enumerate(kinds_used):
+            alike = np.flatnonzero(self._kind_of == kind)
+            chosen[alike[np.argsort(-load[alike], kind="stable")][: outcome.solver.value(used)]] = True
         return chosen
 
-    def _solved(self, meter: Meter) -> cp_model.CpSolver | None:
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 1
-        if meter.deadline_seconds < math.inf:
-            solver.parameters.max_time_in_seconds = max(meter.remaining_seconds(), 0.001)
-        if meter.work_left < math.inf:
-            solver.parameters.max_deterministic_time = max(meter.work_left / EFFORT_UNIT, 0.001)
-        status = solver.solve(self.model)
-        meter.spend(EFFORT_UNIT * float(solver.response_proto.deterministic_time))
-        return solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+    def _model(self, more: float = 0.0) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
+        """How many nodes of each kind are used, at the least price."""
+        model, (prices, kept, *rest) = cp_model.CpModel(), self._kinds.tolist()
+        used = [
+            model.new_int_var(count if stays else 0, count, "")
+            for stays, count in zip(kept, self._counts.tolist(), strict=True)
+        ]
+        needs = [min(int(row.need * (1.0 + more)), int(row.offers.sum())) if more else row.need for row in self._rows]
+        needs += [int(here.sum()) - allowed for here, allowed in self._limits]
+        for offers, need in zip(rest, needs, strict=True):
+            model.add(cp_model.LinearExpr.weighted_sum(used, offers) >= need)
+        model.minimize(cp_model.LinearExpr.weighted_sum(used, prices))
+        return model, used
 
 
 class _Cover:

@@ -110,12 +110,12 @@ class _Search(Board):
         `least` is what no packing's nodes cost less than.
         """
         load = self.load()
-        placed = bool((self.packing.pod_node >= 0).all())
+        choice = Choice(self.problem, all_placed=bool((self.packing.pod_node >= 0).all()))
         low, high = 0.0, self.packing.after.price / max(least, 1) - 1.0
         while high - low > _FINEST and not self.meter.over():
             more = (low + high) / 2
             with self.within(_CLOSING_SHARE):
-                chosen = Choice(self.problem, all_placed=placed, more=more).nodes(load, self.meter)
+                chosen = choice.nodes(load, self.meter, more)
                 price = 0 if chosen is None else int(self.prices[chosen].sum())
                 if chosen is None or price >= self.packing.after.price:
                     high = more

@@ -11,12 +11,11 @@ import structlog
 from cruise.decisions.guidance.daemons import belongs_to_node
 from cruise.decisions.packing.consolidating import Ground, next_moves, with_new_nodes
 from cruise.decisions.packing.execution import begun
-from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.domain.cluster import NodeAutoscaler, Snapshot
 from cruise.domain.packing import UNLIMITED, FleetChange, PackingPlan, Proposal
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import CruiseError
-from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
+from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
 from cruise.runtime.packing.packing_pass import Solver, demands_of, gathered, make
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
@@ -89,8 +88,8 @@ async def consolidation_pass(
         if isinstance(made, str):
             raise _NoPlan(made)
         bound = made.packing.bound if turn.bound is None else turn.bound
-        reached = arrives_at(made.built, replace(made.packing, bound=bound), made.proposal)
-        return Found(made.built, reached, made.proposal, turn.taken + made.seconds)
+        packing = replace(made.packing, bound=bound)
+        return found_of(made.built, packing, made.proposal, turn.taken + made.seconds)
 
     try:
         found = await find_fewest_nodes(search, fleet.snapshot)

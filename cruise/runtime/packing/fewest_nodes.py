@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.consolidating import Fleet, fleet_change
-from cruise.decisions.packing.proposing.propose import CUT_SHORT
+from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.domain.cluster import Snapshot
-from cruise.domain.details import Detail, code_of
+from cruise.domain.details import Detail
 from cruise.domain.packing import FleetChange, Proposal
 from cruise.packer.answer import Packing
 
@@ -19,12 +19,16 @@ _MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A packing, the plan that carries it out, and the seconds that solving has taken by then."""
+    """The packing that a plan arrives at, the plan, and the seconds that solving has taken by then.
+
+    `cut_short` tells that the solver's own packing is better, and has no order.
+    """
 
     built: Built
     packing: Packing
     plan: Proposal
     seconds: float
+    cut_short: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,18 @@ class Turn:
 Search = Callable[[Turn], Awaitable[Found]]
 
 
+def found_of(built: Built, packing: Packing, plan: Proposal, seconds: float) -> Found:
+    """What a plan made from a packing comes to."""
+    reached, objective = arrives_at(built, packing, plan), built.problem.objective
+    return Found(built, reached, plan, seconds, reached.after.key(objective) < packing.after.key(objective))
+
+
 async def find_fewest_nodes(search: Search, snapshot: Snapshot) -> Found:
     """Return the best plan for a snapshot that has the nodes which could be ordered."""
     # Moves between zones mostly have no order: they are tried for a while, and say what no plan goes below.
     spread = any(pod.constraints.spread for pod in snapshot.pods)
     found = await search(Turn(snapshot, share=FIRST_SHARE if spread else 1.0))
-    if not spread or (CUT_SHORT not in found.plan.notes and found.packing.status.proved):
+    if not spread or (found.packing.status.proved and not found.cut_short):
         return found
     again = await search(Turn(snapshot, found.seconds, bound=found.packing.bound))
     objective = found.built.problem.objective
@@ -66,13 +76,14 @@ async def change_of(search: Search, found: Found, fleet: Fleet, seconds: float) 
     if found.packing.after.price > -found.packing.bound[len(found.packing.after.tiers)]:
         return change
     without: list[tuple[str, int]] = []
-    for name in [detail.partition(": ")[2] for detail, _ in change.kept if code_of(detail) is Detail.BUDGET_EXHAUSTED]:
+    exhausted = {Detail.BUDGET_EXHAUSTED.of(budget.title): budget for budget in snapshot.budgets}
+    for budget in [exhausted[detail] for detail, _ in change.kept if detail in exhausted]:
         if len(without) == _MOST_LIFTED or seconds - taken < _LEAST_SECONDS:
             break
-        budgets = tuple(one for one in snapshot.budgets if f"PodDisruptionBudget {one.namespace}/{one.name}" != name)
+        budgets = tuple(one for one in snapshot.budgets if one is not budget)
         other = await search(Turn(replace(snapshot, budgets=budgets), taken, _LIFTED_SHARE))
         taken = other.seconds
         if other.packing.after.price < found.packing.after.price:
             nodes = fleet_change(other.built, other.packing, other.plan, fleet).nodes_after
-            without.append((name, nodes))
+            without.append((budget.title, nodes))
     return replace(change, without=tuple(without))

@@ -1,7 +1,6 @@
 """Cruise under replay through its ports: usage pass, node pass and OOM reactor as `cruise serve` runs them."""
 
 import asyncio
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -44,8 +43,7 @@ class LivePasses:
         self.seconds = 0.0
         # One loop for all passes, since each new one begins with new threads.
         runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        weakref.finalize(self, runner.close)
-        self.run = runner.run
+        self.run, self.close = runner.run, runner.close
         self.state = UsageState()
         self.headroom = PassHeadroom(self.state)
         self.earlier = NOTHING_SEEN

@@ -1,6 +1,7 @@
 """Cruise under replay decides what its passes decide through their ports, pass by pass."""
 
 import asyncio
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -100,20 +101,27 @@ class Beside:
         return ours
 
 
+NODES = {0: Resources(4000, 4 * GIBIBYTE), 1: Resources(1500, 2 * GIBIBYTE), 2: Resources(2000, 3 * GIBIBYTE)}
+CALM, EVERY_CHANGE = (DEFAULT_RULES, 1 / 8), (TRACKING, 1 / 2)
+
+
 @pytest.mark.parametrize(
-    ("seed", "hours", "step", "node"),
+    ("seed", "hours", "step", "rules", "least"),
     [
-        (0, 12, 60, Resources(4000, 4 * GIBIBYTE)),
-        (1, 30, 300, Resources(1500, 2 * GIBIBYTE)),
-        (2, 30, 300, Resources(2000, 3 * GIBIBYTE)),
+        pytest.param(0, 12, 60, *CALM, id="minutes-calm"),
+        pytest.param(0, 12, 60, *EVERY_CHANGE, id="minutes-tracking"),
+        pytest.param(1, 30, 300, *CALM, id="short-of-memory-calm"),
+        pytest.param(2, 30, 300, *EVERY_CHANGE, id="days-tracking"),
+        pytest.param(1, 30, 300, *EVERY_CHANGE, id="short-of-memory-tracking", marks=pytest.mark.long),
+        pytest.param(2, 30, 300, *CALM, id="days-calm", marks=pytest.mark.long),
     ],
 )
-@pytest.mark.parametrize(("rules", "least"), [(DEFAULT_RULES, 1 / 8), (TRACKING, 1 / 2)], ids=["calm", "tracking"])
-def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, step, node, rules, least):
+def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, step, rules, least):
     made = recording(seed, hours, step)
     policy = Policy(rules=rules)
-    both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
-    replay(made, both, ReplayOptions(node=node))
+    with closing(LivePasses(made, policy)) as live:
+        both = Beside(CruisePasses(made, policy), live)
+        replay(made, both, ReplayOptions(node=NODES[seed]))
     assert both.passes == hours * 12
     assert both.resizes > both.passes * least
 
@@ -128,9 +136,9 @@ def test_headroom_models_are_prepared_and_judged_alike(model):
         headroom_cpu_risk=0.1,
         headroom_start=HeadroomStart.PRIOR,
     )
-    live = LivePasses(made, policy)
-    both = Beside(CruisePasses(made, policy), live)
-    replay(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))
+    with closing(LivePasses(made, policy)) as live:
+        both = Beside(CruisePasses(made, policy), live)
+        replay(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))
     assert both.resizes > both.passes / 2
     scores = asyncio.run(live.store.headroom_scores())
     assert (sum(int(day.counts.sum()) for day in scores) > 2 * both.passes) == (model == "risk")
@@ -144,6 +152,7 @@ def test_reactions_to_kills_are_those_of_the_reactor():
     rules = replace(DEFAULT_RULES, plausible=False)
     for reaction in OomReaction:
         policy = Policy(oom_reaction=reaction, rules=rules)
-        both = Beside(CruisePasses(made, policy), LivePasses(made, policy))
-        replay(made, both, ReplayOptions(node=Resources(3000, 4 * GIBIBYTE)))
+        with closing(LivePasses(made, policy)) as live:
+            both = Beside(CruisePasses(made, policy), live)
+            replay(made, both, ReplayOptions(node=Resources(3000, 4 * GIBIBYTE)))
         assert both.kills > 3

@@ -124,7 +124,9 @@ class Usage:
         lines: list[str] = []
         for one in series:
             labels = f'container="{one.container}",id="{one.id}",namespace="{one.namespace}",node="{one.node}"'
-            labels += f',pod="{one.pod}",job="kubelet"'
+            # Without an instance, as in the history: else there would be two series of a container that do not agree
+            # until the history's last samples are five minutes old.
+            labels += f',pod="{one.pod}",job="kubelet",instance=""'
             lines.append(f"container_cpu_usage_seconds_total{{{labels}}} {one.cpu[0]:.3f}")
             if one.waiting is not None:
                 lines.append(f"container_pressure_cpu_waiting_seconds_total{{{labels}}} {one.waiting[0]:.3f}")

@@ -5,21 +5,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from cruise.domain.callers import Access, Caller, PathAccess
 from cruise.interfaces.dashboard.frame import POLICY
+from cruise.interfaces.dashboard.front import DashboardFront
 from cruise.interfaces.dashboard.pages import MENU, add_dashboard
 from cruise.interfaces.dashboard.sessions import COOKIE, Sessions
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.gate import GateRules, gated
+from cruise.interfaces.http.gate import Authority, GateRules, gated
 from cruise.interfaces.http.hosts import hosts
 from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.survey import Surveys
-from tests.interfaces.http.api_scene import Scene, busy_scene
+from tests.interfaces.http.api_scene import Scene, busy_scene, looking_at, present
 
 ADMINISTRATOR, READER, TENANT, STRANGER = map(Caller, ("administrator", "reader", "tenant", "stranger"))
 OF_ONE = ("/workloads/shop/Deployment/web", "/nodes/n1", "/policies/shop/Deployment/web")
@@ -42,13 +45,23 @@ class Roles:
         return caller == ADMINISTRATOR or (caller in (READER, TENANT) and reads)
 
 
+ROLES = Roles()
+
+
+@cache
+def _dashboard(authority: Authority | None) -> tuple[FastAPI, DashboardFront]:
+    view, surveys, explanations, sessions = present(4)
+    api = create_api(view, surveys, explanations)
+    return api, add_dashboard(api, view, surveys, explanations, sessions, authority)
+
+
 @asynccontextmanager
 async def browser(scene: Scene, *, known: bool = False) -> AsyncIterator[httpx.AsyncClient]:
     """A browser at the scene's dashboard, where callers are known or reads are open."""
-    surveys, explanations, authority = Surveys(scene), Explanations(scene), Roles() if known else None
-    api = create_api(scene, surveys, explanations)
-    front = add_dashboard(api, scene, surveys, explanations, Sessions(lambda: 0.0), authority)
-    app = gated(api, GateRules(authority, hosts(["cruise"]), reads_open=not known, front=front))
+    authority = ROLES if known else None
+    api, front = _dashboard(authority)
+    rules = GateRules(authority, hosts(["cruise"]), reads_open=not known, front=front)
+    app = looking_at(gated(api, rules), scene, Surveys(scene), Explanations(scene), Sessions(lambda: 0.0))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://cruise") as client:
         yield client
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 from fastapi import FastAPI
@@ -84,19 +84,24 @@ class Scene:
 
     def app(self, reads_open: bool = True, **rules: Any) -> AsgiApp:
         """The API behind its gate."""
-        looked_at = (self, Surveys(self), Explanations(self))
-
-        async def api(scope: Scope, receive: Receive, send: Send) -> None:
-            _looked_at.set(looked_at)
-            await _api()(scope, receive, send)
-
-        return gated(api, GateRules(self.authority, hosts(["cruise"]), reads_open=reads_open, **rules))
+        app = gated(_api(), GateRules(self.authority, hosts(["cruise"]), reads_open=reads_open, **rules))
+        return looking_at(app, self, Surveys(self), Explanations(self))
 
 
-_looked_at: ContextVar[tuple[Scene, Surveys, Explanations]] = ContextVar("looked_at")
+_looked_at: ContextVar[tuple[object, ...]] = ContextVar("looked_at")
 
 
-class _Now:
+def looking_at(app: AsgiApp, *parts: object) -> AsgiApp:
+    """Have requests to an app made of `present` look at these parts."""
+
+    async def looking(scope: Scope, receive: Receive, send: Send) -> None:
+        _looked_at.set(parts)
+        await app(scope, receive, send)
+
+    return looking
+
+
+class _Present:
     """A part of what the request under way looks at."""
 
     def __init__(self, place: int) -> None:
@@ -106,11 +111,14 @@ class _Now:
         return getattr(_looked_at.get()[self._place], name)
 
 
+def present(count: int) -> Sequence[Any]:
+    """Stand for so many parts of what is looked at, in an app that all scenes share: to make one takes its time."""
+    return [_Present(place) for place in range(count)]
+
+
 @cache
 def _api() -> FastAPI:
-    """One API for all scenes, since to make one takes a tenth of a second."""
-    view, surveys, explanations = (cast(Any, _Now(place)) for place in range(3))
-    return create_api(view, surveys, explanations)
+    return create_api(*present(3))
 
 
 async def busy_scene(token_file: Path | None = None) -> Scene:

@@ -54,7 +54,7 @@ def test_branching_and_cp_sat_decide_alike(seed):
         if listed is None or target > generation.bound:
             continue
         one = branch(phase, *listed, target, np.random.default_rng(2), UNBOUNDED)
-        other = decide_target(phase, *listed, target, 60.0, math.inf)
+        other = decide_target(phase, *listed, target, UNBOUNDED)
         assert one.reachable == other.reachable
         if target == phase.answer:
             assert one.reachable

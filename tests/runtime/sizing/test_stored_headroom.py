@@ -1,6 +1,7 @@
 """Who explains from the store alone prepares the model that the node pass has."""
 
 import asyncio
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -22,15 +23,15 @@ from tests.backtest.policies.test_node_passes import GIBIBYTE, recording
 def test_the_store_tells_what_the_pass_knew(model, step):
     made = recording(5, 26 if model == "joint-peak" else 6, step)
     policy = Policy(headroom=model, headroom_start=HeadroomStart.PRIOR)
-    live = LivePasses(made, policy)
-    replay(made, live, ReplayOptions(node=Resources(4000, 8 * GIBIBYTE)))
+    with closing(LivePasses(made, policy)) as live:
+        replay(made, live, ReplayOptions(node=Resources(4000, 8 * GIBIBYTE)))
 
-    async def both():
-        statistics = await live.store.read_statistics()
-        ours = await stored_headroom(live.store, statistics, policy)
-        return statistics, ours, await live.headroom.prepare(live.store, statistics, policy)
+        async def both():
+            statistics = await live.store.read_statistics()
+            ours = await stored_headroom(live.store, statistics, policy)
+            return statistics, ours, await live.headroom.prepare(live.store, statistics, policy)
 
-    statistics, ours, theirs = asyncio.run(both())
+        statistics, ours, theirs = asyncio.run(both())
     rows = np.array(sorted(statistics.row_of_container.values()))
     assert len(rows) > 3
     base, nothing = statistics.cpu_base_millicores[rows], np.zeros(len(rows), dtype=np.int64)

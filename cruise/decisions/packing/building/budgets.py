@@ -43,10 +43,8 @@ def apply_limits(
             census.kinds[number].covered = True
         if one_by_one and budget.disruptions_allowed > 0:
             continue
-        name = f"PodDisruptionBudget {budget.namespace}/{budget.name}"
-        limits += _limit(
-            census.kinds, Limit(name, Obstacle.DISRUPTION_BUDGET, frozenset(covered), budget.disruptions_allowed)
-        )
+        limit = Limit(budget.title, Obstacle.DISRUPTION_BUDGET, frozenset(covered), budget.disruptions_allowed)
+        limits += _limit(census.kinds, limit)
     for name, members, allowed in _allowances(census.kinds, allowance):
         limits += _limit(census.kinds, Limit(name, Obstacle.EVICTION_LIMIT, frozenset(members), allowed))
     # What stays by a later limit may have freed an earlier one.

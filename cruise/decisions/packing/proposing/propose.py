@@ -23,7 +23,7 @@ from cruise.packer.problem import Objective, Problem, in_use
 
 # What keeps a pod pending for which there is a place that no plan found so far has used.
 OUT_OF_TIME = "time-limit"
-CUT_SHORT = "some nodes stay in use: no order was found in which kube-scheduler would let every pod in"
+_CUT_SHORT = "some nodes stay in use: no order was found in which kube-scheduler would let every pod in"
 
 Explain = Callable[[Built, Packing], Sequence[Unplaced]]
 
@@ -52,7 +52,7 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
     if ordered is None and built.problem.fleet is not None:
         ordered = _in_order(built, match(built.problem, packing.pod_node), as_far_as_can_be=True)
         if isinstance(ordered, _Ordered):
-            notes = (*packing.notes, CUT_SHORT)
+            notes = (*packing.notes, _CUT_SHORT)
             packing = packing_of(built.problem, ordered.changes.pod_node, packing.bound, notes)
     if ordered is None:
         return NoOrder("no order was found in which kube-scheduler would let every pod in")

@@ -1,0 +1,51 @@
+"""One call of CP-SAT: its parameters, what of a meter it may spend, and what its answer says."""
+
+import math
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from cruise.packer.budget import Meter
+
+# What a second of CP-SAT's deterministic time costs in work units.
+EFFORT_UNIT = 1e9
+_LEAST_SECONDS = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Whether a solution was `found`, which `solver` then has, or it is `refuted` that there is any, or neither."""
+
+    solver: cp_model.CpSolver
+    found: bool
+    refuted: bool
+
+    @property
+    def bound(self) -> float | None:
+        """What no solution surpasses; None where none was found: it may be no more than where counting begins."""
+        bound = float(self.solver.best_objective_bound)
+        return bound if self.found and math.isfinite(bound) else None
+
+
+def solve(
+    model: cp_model.CpModel,
+    meter: Meter,
+    listener: cp_model.CpSolverSolutionCallback | None = None,
+    *,
+    as_hinted: bool = False,
+) -> Outcome:
+    """Solve with all that the meter has left; `as_hinted` asks for the solution of the hints alone."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 1
+    solver.parameters.linearization_level = 2
+    solver.parameters.fix_variables_to_their_hinted_value = as_hinted
+    seconds = meter.remaining_seconds()
+    if seconds < math.inf:
+        solver.parameters.max_time_in_seconds = max(seconds, _LEAST_SECONDS)
+    if meter.work_left < math.inf:
+        solver.parameters.max_deterministic_time = max(meter.work_left / EFFORT_UNIT, _LEAST_SECONDS)
+    status = solver.solve(model, listener)
+    meter.spend(EFFORT_UNIT * float(solver.response_proto.deterministic_time))
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    return Outcome(solver, found, status == cp_model.INFEASIBLE)

@@ -1,0 +1,59 @@
+"""Bounds of single entries under rules between pods, against every assignment."""
+
+from itertools import product
+
+import numpy as np
+
+from cruise.packer.answer import figures_of
+from cruise.packer.arrays import IntArray
+from cruise.packer.budget import Budget, Meter
+from cruise.packer.constrained.solving import solve_constrained
+from cruise.packer.dense.bounding import EntryBound
+from cruise.packer.problem import Problem, copies_of
+from cruise.packer.rules.folding import folded
+from tests.packer.constrained.tiny import best_key, obeys, random_problem
+
+UNBOUNDED = Meter(np.inf, np.inf)
+
+
+def obeying_keys(problem: Problem) -> list[tuple[int, ...]]:
+    nodes = range(-1, problem.node_count)
+    choices = [
+        [int(node)] if node >= 0 and not problem.movable[c] else list(nodes)
+        for c, node in zip(problem.pod_class, problem.pod_node, strict=True)
+    ]
+    found = (np.array(chosen, dtype=np.int64) for chosen in product(*choices))
+    return [figures_of(problem, x).key(problem.objective) for x in found if obeys(problem, x)]
+
+
+def test_no_assignment_as_good_before_surpasses_the_bound(seeds):
+    tight = 0
+    for seed in seeds(60):
+        problem = random_problem(seed, most_pods=4)
+        now = figures_of(problem, problem.pod_node).key(problem.objective)
+        keys = obeying_keys(problem)
+        for entry in range(len(now)):
+            bound = EntryBound(folded(problem), copies_of(problem, problem.pod_node), entry, 1).bound(UNBOUNDED)
+            rivals = [key[entry] for key in keys if all(a >= b for a, b in zip(key[:entry], now, strict=False))]
+            assert max(rivals, default=now[entry]) <= bound, (seed, entry)
+            tight += bound == max([now[entry], *rivals])
+    assert tight > 60
+
+
+def test_what_is_proved_with_bounds_and_fillings_is_the_best_of_all(seeds):
+    closed = 0
+    for seed in seeds(60):
+        problem = folded(random_problem(seed, most_pods=5))
+
+        class Closing(EntryBound):
+            def refute(self) -> int:
+                nonlocal closed
+                closed += 1
+                return super().refute()
+
+        def bounding(assignment: IntArray, entry: int, problem: Problem = problem) -> Closing:
+            return Closing(problem, assignment, entry, 1)
+
+        packing = solve_constrained(problem, problem.pod_node, Budget(), lambda _: None, bounding=bounding)
+        assert packing.after.key(problem.objective) == packing.bound == best_key(problem), seed
+    assert closed

@@ -1,0 +1,42 @@
+"""Exclusions by node as resources: the same assignments obey."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cruise.packer.faults import find_faults
+from cruise.packer.problem import Exclusion, Problem
+from cruise.packer.rules.folding import folded
+from tests.packer.drawn_problems import draw_problem
+
+
+def with_ports(problem: Problem, seed: int) -> Problem:
+    """The problem with two host ports, one of which nobody has alone."""
+    source = np.random.default_rng(seed)
+    ports = [np.flatnonzero(source.random(problem.class_count) < 0.4) for _ in range(2)]
+    held = [Exclusion(0, c, users) for users in ports for c in users.tolist()]
+    return replace(problem, rules=replace(problem.rules, exclusions=(*problem.rules.exclusions, *held)))
+
+
+def test_the_same_assignments_obey(seeds):
+    obeyed = dropped = 0
+    for seed in seeds(60):
+        problem = with_ports(draw_problem(seed, nodes=3, classes=5), seed)
+        simpler = folded(problem)
+        dropped += len(problem.rules.exclusions) - len(simpler.rules.exclusions)
+        source = np.random.default_rng(seed)
+        for _ in range(20):
+            moved = source.random(problem.pod_count) < 0.15
+            pod_node = np.where(moved, source.integers(-1, problem.node_count, problem.pod_count), problem.pod_node)
+            sound = find_faults(problem, pod_node) == ()
+            assert sound == (find_faults(simpler, pod_node) == ())
+            obeyed += sound
+    assert obeyed and dropped
+
+
+def test_what_only_one_of_two_holds_stays_a_rule():
+    problem = draw_problem(3, nodes=4, classes=3, ruled=False)
+    one_sided = Exclusion(0, 0, np.array([1]))
+    by_zone = Exclusion(1, 2, np.array([2]))
+    ruled = replace(problem, rules=replace(problem.rules, exclusions=(one_sided, by_zone)))
+    assert folded(ruled).rules.exclusions == (one_sided, by_zone)
