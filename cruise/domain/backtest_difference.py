@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from cruise.domain.backtest import BacktestResult
+if TYPE_CHECKING:
+    # The command line names the figures, and starts without numpy.
+    from cruise.domain.backtest import BacktestResult
 
 
 class Figure(StrEnum):
@@ -60,7 +63,7 @@ class Judged:
 class Difference:
     """A recording's figures that were recorded, in order; `block_hours` is how long the blocks were, for each."""
 
-    result: BacktestResult
+    result: "BacktestResult"
     figures: Mapping[Figure, FigureDifference]
     block_hours: Mapping[Figure, int]
     skipped_hours: int

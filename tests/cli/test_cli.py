@@ -117,6 +117,11 @@ def test_python_dash_m_is_the_same_program():
     assert (done.returncode, done.stdout) == (0, f"cruise {__version__}\n")
 
 
+def test_the_program_starts_without_numpy():
+    script = "import sys; import cruise.cli.program; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
 # ---- plan ----
 
 
