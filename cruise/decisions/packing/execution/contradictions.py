@@ -80,11 +80,17 @@ def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Se
 
 
 def _settled_by_itself(plan: PackingPlan, places: Places) -> str | None:
-    """Say which pod has found a node in the meantime, where others would be evicted for nothing."""
+    """Say which pod has found a node in the meantime, where others would be evicted for nothing.
+
+    They would not where more is to come to the nodes that they leave: what fits without that has come by itself.
+    """
     stages = plan.proposal.stages[plan.stage :]
     evicting = next((number for number, stage in enumerate(stages) if stage.leaves), len(stages))
     found = next((one for stage in stages[evicting:] for one in stage.arrivals if _is_bound(one, places)), None)
-    return None if found is None else f"pod {found.namespace}/{found.pod} has found a node by itself"
+    coming = {one.target for stage in stages for one in stage.arrivals if not _is_bound(one, places)}
+    if found is None or all(leave.source in coming for stage in stages[evicting:] for leave in stage.leaves):
+        return None
+    return f"pod {found.namespace}/{found.pod} has found a node by itself"
 
 
 def _is_bound(arrival: Arrival, places: Places) -> bool:

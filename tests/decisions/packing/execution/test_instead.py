@@ -91,3 +91,23 @@ def test_replicas_of_two_stages_change_places():
     )
     step = decide_next_step(evicted(step.plan, alone[1].uid), ended, FULL, SOON + timedelta(seconds=9))
     assert step.plan.phase is Phase.FINISHED
+
+
+def test_a_plan_goes_on_where_one_of_two_came_as_soon_as_there_was_room_for_one():
+    first, second = (pod(f"big-{number}", 1600, None, unschedulable_since=NOW) for number in (1, 2))
+    alone = [pod("web-1", 1500), pod("db-1", 1500)]
+    moves = [Arrival("shop", one.name, one.uid, "n1", "n2") for one in alone]
+    places = tuple(Arrival("shop", one.name, one.uid, None, "n1") for one in (first, second))
+    stages = Stage((), (moves[0],), (moves[0],)), Stage((), (moves[1],), (moves[1], *places))
+    others = [pod("api-1", 800), pod("auth-1", 1000, "n2")]
+    plan = told(plan_of(*stages), cluster(*alone, *others, first, second))
+    there = [pod("web-new", 1500, "n2", owner_name="web-rs", uid="uid-new"), alone[1], *others]
+    came = replace(first, node="n1", phase="Running", unschedulable_since=None)
+    now = cluster(*there, came, second)
+    plan = decide_next_step(evicted(plan, alone[0].uid), now, FULL, SOON).plan
+    step = decide_next_step(plan, now, FULL, SOON + timedelta(seconds=5))
+    assert [one.uid for one in step.actions] == [alone[1].uid]
+    # With both there nobody has to go any more.
+    both = replace(second, node="n1", phase="Running", unschedulable_since=None)
+    step = decide_next_step(plan, cluster(*there, came, both), FULL, SOON + timedelta(seconds=5))
+    assert (step.actions, step.plan.phase) == ((), Phase.DROPPED)
