@@ -383,14 +383,14 @@ def test_long_texts_of_very_many_pods_are_not_kept(put):
     answer_of(reviewer, pod_json())
     tracemalloc.start()
     try:
-        for number in range(100):
+        for number in range(60):
             pod = pod_json(containers=[make_container_json()])
             put(pod, f"{number}-" + "x" * 900_000)
             assert answer_of(reviewer, pod)["allowed"]
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 60 << 20
+    assert held < 40 << 20
 
 
 def test_too_much_is_remembered():
