@@ -70,9 +70,8 @@ class NodeExplanation:
     """The sums of a node: `fixed` is what pods that are not sized and all overheads take from its allocatable.
 
     `base` and `headroom` are those of all pods that take part, before any eviction: the largest single headroom, which
-    the fit goes by. `staying_base` and `staying_headroom` are those of the pods that stay, the headroom being what
-    they share, found by the rule in `rules`. `spikes` and `rankings` are by resource, a ranking empty where the
-    node needs no eviction.
+    the fit goes by. `staying_headroom` is what the pods that stay share, found by the rule in `rules`. `spikes` and
+    `rankings` are by resource, a ranking empty where the node needs no eviction.
     """
 
     name: str
@@ -81,7 +80,6 @@ class NodeExplanation:
     available: Resources
     base: Resources
     headroom: Resources
-    staying_base: Resources
     staying_headroom: Resources
     rules: Mapping[ResourceName, str]
     fits: bool
@@ -279,7 +277,6 @@ def _node(plan: NodePlan, found: SizedNodes, headroom: Headroom) -> NodeExplanat
         available=plan.available,
         base=Resources(*(int(columns.base_of_nodes[resource][room.number]) for resource in ResourceName)),
         headroom=Resources(*(int(columns.spike_of_nodes[resource][room.number]) for resource in ResourceName)),
-        staying_base=plan.base,
         staying_headroom=plan.headroom,
         rules={resource: headroom.rule(resource) for resource in ResourceName},
         fits=plan.fits,

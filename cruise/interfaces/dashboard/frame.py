@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -160,8 +159,3 @@ def root_of(path: str) -> str:
 def with_menu(dashboard: Dashboard, menu: Sequence[Page]) -> Dashboard:
     """Return the dashboard with its menu."""
     return replace(dashboard, menu=menu)
-
-
-def clock_text(at: datetime) -> str:
-    """Write a time as all pages do."""
-    return f"{at:%Y-%m-%d %H:%M} UTC"
