@@ -179,8 +179,9 @@ class Later:
 class Proposal:
     """A whole plan for a cluster; lists are sorted by namespace and pod, stages are in their order.
 
-    `fleet` is there for a plan that is to need as few nodes as can be. Such a plan is carried out over hours: what a
-    PodDisruptionBudget allows is there again for each stage. `later` is there where eviction budgets end the plan.
+    `least_evicted` pods at least are evicted by every plan that places as many of each priority. `fleet` is there for
+    a plan that is to need as few nodes as can be. Such a plan is carried out over hours: what a PodDisruptionBudget
+    allows is there again for each stage. `later` is there where eviction budgets end the plan.
     """
 
     status: Status
@@ -195,6 +196,7 @@ class Proposal:
     notes: tuple[str, ...] = ()
     fleet: FleetChange | None = None
     later: Later | None = None
+    least_evicted: int = 0
 
     @property
     def evicted(self) -> frozenset[str]:

@@ -41,12 +41,17 @@ class Figures:
     eviction_weight: int
     price: int = 0
 
+    @property
+    def placed(self) -> tuple[int, ...]:
+        """How many pods of each priority have a place."""
+        return tuple(tier.placed for tier in self.tiers)
+
     def key(self, objective: Objective) -> tuple[int, ...]:
         """What decides which of two is better: the greater one, entry by entry."""
         if objective is Objective.PAPER:
             return tuple(figure for tier in self.tiers for figure in (tier.placed, tier.stayed))
         price = (-self.price,) if objective is Objective.FLEET else ()
-        return (*(tier.placed for tier in self.tiers), *price, -self.eviction_weight)
+        return (*self.placed, *price, -self.eviction_weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +60,8 @@ class Packing:
 
     `bound` has for each entry of the figures' key what no assignment surpasses that is as good in the entries before.
     `needs_evictions` tells that it is proved that none without evictions is as good, even where more stays open.
-    `notes` are for people: what was left out, and why.
+    `least_evicted` pods at least are evicted by every plan that places as many of each priority. `notes` are for
+    people: what was left out, and why.
     """
 
     pod_node: IntArray
@@ -65,6 +71,7 @@ class Packing:
     status: Status
     needs_evictions: bool = False
     notes: tuple[str, ...] = ()
+    least_evicted: int = 0
 
 
 # Called with every packing that is better, or whose bound is, than the one before.
@@ -95,4 +102,13 @@ def packing_of(problem: Problem, pod_node: IntArray, bound: tuple[int, ...], not
     else:
         status = Status.ALREADY_OPTIMAL if proved else Status.NO_IMPROVEMENT
     needs_evictions = problem.objective is Objective.OPERATOR and bound[-1] < 0
-    return Packing(pod_node, now, after, bound, status, needs_evictions, notes)
+    return Packing(pod_node, now, after, bound, status, needs_evictions, notes, _least_evicted(problem, now, bound))
+
+
+def _least_evicted(problem: Problem, now: Figures, bound: tuple[int, ...]) -> int:
+    """How many pods a plan evicts that places as many, as far as the bound of one entry says so."""
+    if problem.objective is Objective.OPERATOR:
+        return -(bound[-1] // max(int(problem.weights.max(initial=1)), 1))
+    if problem.objective is Objective.PAPER and len(now.tiers) == 1:
+        return now.tiers[0].stayed - bound[1]
+    return 0

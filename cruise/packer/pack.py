@@ -29,6 +29,12 @@ _RELAXED_CELLS, _LEAST_SECONDS = 300_000, 1.5
 _SEARCH_SHARE = 0.95
 # Of a part's: for plans without any eviction, for the part without its rules, for ejections alone.
 _RESCUE_SHARE, _RELAXED_SHARE, _EJECTIONS_SHARE = 0.3, 0.4, 0.5
+# Of a large part's, for the search alone: what it leaves is for bounds by prices.
+_LARGE_SHARE = 0.85
+# Of what a large part has left that is searched without its rules as well: for bounds by prices.
+_PRICES_SHARE = 0.4
+# Of these, for the entries that decide; the rest is for evictions of all priorities.
+_ENTRIES_SHARE = 0.5
 # Where nodes have prices, of what is left each: for placing what waits, for a bound, for emptying nodes.
 _PLACING_SHARE, _BOUNDING_SHARE, _EMPTYING_SHARE = 0.3, 0.15, 0.6
 
@@ -138,9 +144,11 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     problem, start = whole.parts[index].problem, whole.assignment(index)
     cells = problem.class_count * problem.node_count
     relaxes = cells <= _RELAXED_CELLS
-    with meter.part(_EJECTIONS_SHARE if relaxes else 1.0) as part:
+    with meter.part(_EJECTIONS_SHARE if relaxes else _LARGE_SHARE) as part:
         _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k)))
     whole.count_evictions(index)
+    with meter.part(_PRICES_SHARE if relaxes else 1.0) as part:
+        _bound_by_prices(whole, index, part)
     # What is laid out for that takes a moment that no clock interrupts.
     hasty = cells > _DENSE_CELLS and meter.remaining_seconds() < _LEAST_SECONDS
     if whole.proved(index) or meter.over() or hasty or not relaxes:
@@ -149,6 +157,22 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     free = replace(problem, rules=Rules(problem.rules.topologies))
     relaxed = solve_dense(free, whole.assignment(index), _all_of(meter, seed), lambda k: _try(whole, index, k))
     _try(whole, index, relaxed)
+
+
+def _bound_by_prices(whole: Whole, index: int, meter: "Meter") -> None:
+    """Find out what is open about a part's answer: how many more could be placed, how few evictions could do."""
+    from cruise.packer.relaxed.bounding import Bounds
+
+    if whole.proved(index) or meter.over():
+        return
+    bounds, problem, pod_node = Bounds(whole.parts[index].problem), whole.parts[index].problem, whole.assignment(index)
+    key = figures_of(problem, pod_node).key(problem.objective)
+    several = problem.objective is Objective.PAPER and len(np.unique(problem.priorities)) > 1
+    with meter.part(_ENTRIES_SHARE if several else 1.0) as part:
+        whole.bound(index, key, bounds.of(key, whole.bounds[index], part))
+    if several:
+        evicted = int(((problem.pod_node >= 0) & (pod_node != problem.pod_node)).sum())
+        whole.evict(index, bounds.least_evicted(figures_of(problem, pod_node).placed, evicted, meter))
 
 
 def _solve_fleet(whole: Whole, index: int, meter: "Meter", seed: int) -> None:

@@ -21,6 +21,7 @@ from cruise.packer.fleet.emptying import empty_nodes
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.large.solving import solve_large
 from cruise.packer.problem import EvictionLimit, Fleet, Objective, Problem, Rules
+from cruise.packer.relaxed.bounding import Bounds
 
 _NODES, _CLASSES, _COPIES, _CAPACITY = 5, 12, 2, 20
 _SEED = 3
@@ -39,6 +40,7 @@ def warm_up_large() -> None:
     for objective in (Objective.PAPER, Objective.OPERATOR):
         meter = Meter(seconds() + _MOST_SECONDS, math.inf)
         solve_large(replace(problem, objective=objective), problem.pod_node, meter, _ignore)
+    Bounds(problem).least_evicted((1, 3, 1), 1, Meter(seconds() + _MOST_SECONDS, math.inf))
     fleet = Fleet(np.ones(2, dtype=np.int64), np.ones(4, dtype=np.bool_))
     priced = replace(problem, objective=Objective.FLEET, fleet=fleet)
     empty_nodes(priced, problem.pod_node, 1, Meter(seconds() + _MOST_SECONDS, math.inf), _SEED, _ignore)

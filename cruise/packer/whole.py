@@ -20,6 +20,7 @@ class Whole:
         self.notes: tuple[str, ...] = ()
         self.most = [counted_bound(part.problem) for part in parts]
         self.bounds = list(self.most)
+        self.evictions = [0] * len(parts)
         self.keys = [_key(part.problem, part.assignment(start)) for part in parts]
         self.counted = counted_bound(problem)
         self._weighs_evictions = problem.objective is not Objective.PAPER
@@ -62,6 +63,12 @@ class Whole:
             self.bounds[index] = tuple(fresh)
             self._tell()
 
+    def evict(self, index: int, pods: int) -> None:
+        """Take over how many pods of a part every plan evicts that places as many of each priority."""
+        if pods > self.evictions[index]:
+            self.evictions[index] = pods
+            self._tell()
+
     def refute_rescue(self, index: int, rooted: Packing) -> None:
         """Take over what a solve with nothing movable proved: that as much is not placed without an eviction."""
         problem, mine = self.parts[index].problem, self.keys[index]
@@ -83,8 +90,18 @@ class Whole:
 
     def _tell(self) -> None:
         packing = packing_of(self.problem, self.pod_node, self._bound(), self.notes)
-        self.packing = replace(packing, needs_evictions=self._needs_evictions())
+        least_evicted = max(self._least_evicted(), packing.least_evicted)
+        self.packing = replace(packing, needs_evictions=self._needs_evictions(), least_evicted=least_evicted)
         self.report(self.packing)
+
+    def _least_evicted(self) -> int:
+        """The sum over parts: a plan that places as many in all does so in each where none can place more."""
+        each = 2 if self.problem.objective is Objective.PAPER else 1
+        tiers = [each * len(np.unique(part.problem.priorities)) for part in self.parts]
+        full = all(
+            key[:count:each] == most[:count:each] for key, most, count in zip(self.keys, self.most, tiers, strict=True)
+        )
+        return sum(self.evictions) if full or len(self.parts) == 1 else 0
 
     def _needs_evictions(self) -> bool:
         """Whether each part that evicts has proved that it has to: the whole's bound may not show it."""

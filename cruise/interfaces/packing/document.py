@@ -64,6 +64,8 @@ class _Packing(_Json):
     resizes: list[_Resize]
     unplaced: list[_Unplaced]
     by_priority: list[_Tier]
+    evictions: int
+    evictions_bound: int
 
 
 class _Within(_Packing):
@@ -101,8 +103,8 @@ class _Consolidation(_Packing):
 def pack_json(proposal: Proposal, pods: Pods, seconds: float, *, within_budgets: bool = False) -> Iterator[bytes]:
     """Yield the document; `pods` are the snapshot's by (namespace, name), `seconds` what solving took.
 
-    `within_budgets` adds what eviction budgets leave to later plans.
-    A resize has what will count for the whole pod. A tier's `bound` is what no plan surpasses.
+    `within_budgets` adds what eviction budgets leave to later plans. A resize has what will count for the whole pod. A
+    tier's `bound` is what no plan surpasses, `evictionsBound` how many pods every plan evicts that places as many.
     """
     document = _Packing(
         status=proposal.status.value,
@@ -117,6 +119,8 @@ def pack_json(proposal: Proposal, pods: Pods, seconds: float, *, within_budgets:
         ],
         unplaced=[_Unplaced(one.namespace, one.pod, list(one.blocked_by)) for one in proposal.unplaced],
         by_priority=[_Tier(tier.priority, tier.placed, tier.most) for tier in proposal.by_priority],
+        evictions=len(proposal.evicted),
+        evictions_bound=proposal.least_evicted,
     )
     if proposal.fleet is not None:
         document = _with_fleet(document, proposal.fleet)

@@ -1,5 +1,6 @@
 """A packing plan for people: what it achieves, what is proved, what was pending, its steps, the nodes after it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -83,18 +84,27 @@ def proof_words(proposal: Proposal) -> str:
             no_plan = "no plan" if proposal.later is None else "no plan in one go"
             return f"proved that {no_plan} {_PROVED[proposal.sizes]}"
         case Status.FEASIBLE:
-            return f"better than now; {_open(proposal.by_priority)}"
+            return f"better than now; {_open(proposal)}"
         case Status.NO_IMPROVEMENT:
-            return f"nothing better than now was found in the time; {_open(proposal.by_priority)}"
+            return f"nothing better than now was found in the time; {_open(proposal)}"
 
 
-def _open(tiers: Sequence[TierLine]) -> str:
+def _open(proposal: Proposal) -> str:
     """Say how far from proved a plan is."""
-    for tier in tiers:
+    evicted, least = len(proposal.evicted), proposal.least_evicted
+    for tier in proposal.by_priority:
         if tier.most > tier.placed:
             more = count_text(tier.most - tier.placed, "more pod")
-            return f"not proved to be the best: at most {more} of priority {tier.priority} could be placed"
-    return "no plan places more pods, whether one needs fewer evictions is open"
+            words = f"not proved to be the best: at most {more} of priority {tier.priority} could be placed"
+            return f"{words}; {_gap(evicted, least)}" if 0 < least else words
+    if not 0 < least < evicted:
+        return "no plan places more pods, whether one needs fewer evictions is open"
+    return f"no plan places more pods, proved; {_gap(evicted, least)}"
+
+
+def _gap(evicted: int, least: int) -> str:
+    apart = f" (gap {math.ceil(100 * (evicted - least) / evicted)} %)" if evicted > least else ""
+    return f"it evicts {evicted:,}, and to place as many takes at least {least:,}{apart}"
 
 
 def time_text(seconds: float) -> str:

@@ -29,6 +29,8 @@ def test_the_document_has_exactly_the_keys_of_the_contract():
             {"priority": 0, "placed": 3, "bound": 3},
             {"priority": -10, "placed": 0, "bound": 0},
         ],
+        "evictions": 2,
+        "evictionsBound": 0,
     }
 
 
@@ -43,6 +45,8 @@ def test_keys_come_in_the_order_of_the_contract():
         "resizes",
         "unplaced",
         "byPriority",
+        "evictions",
+        "evictionsBound",
     ]
 
 
@@ -50,6 +54,11 @@ def test_an_open_proof_shows_in_the_bound():
     found = document(status=Status.FEASIBLE, by_priority=(TierLine(7, 12, 10, 15),))
     assert found["status"] == "feasible"
     assert found["byPriority"] == [{"priority": 7, "placed": 12, "bound": 15}]
+
+
+def test_how_many_evictions_every_such_plan_takes_stands_beside_what_the_plan_takes():
+    found = document(status=Status.FEASIBLE, least_evicted=1)
+    assert (found["evictions"], found["evictionsBound"]) == (2, 1)
 
 
 def test_a_pod_that_arrives_smaller_is_a_resize_on_its_target():

@@ -49,6 +49,25 @@ def test_where_the_counts_are_proved_only_evictions_are_open():
     assert "no plan places more pods, whether one needs fewer evictions is open" in text
 
 
+@pytest.mark.parametrize(
+    ("least", "expected"),
+    [
+        (1, "no plan places more pods, proved; it evicts 2, and to place as many takes at least 1 (gap 50 %)"),
+        (0, "no plan places more pods, whether one needs fewer evictions is open"),
+    ],
+)
+def test_evictions_are_shown_beside_what_they_are_at_least(least, expected):
+    assert expected in flat(table(make_proposal(status=Status.FEASIBLE, least_evicted=least)))
+
+
+def test_what_could_be_placed_and_what_it_takes_are_told_together():
+    tiers = (TierLine(9, 4, 3, 6),)
+    text = flat(table(make_proposal(status=Status.FEASIBLE, by_priority=tiers, least_evicted=2)))
+    assert (
+        "at most 2 more pods of priority 9 could be placed; it evicts 2, and to place as many takes at least 2" in text
+    )
+
+
 def test_a_cluster_without_pending_pods():
     empty = make_proposal(
         status=Status.ALREADY_OPTIMAL, placed=(), moves=(), preempted=(), resizes=(), unplaced=(), stages=()

@@ -74,6 +74,7 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
         by_priority=_tier_lines(built.problem, packing),
         stages=tuple(names.stage(step) for step in ordered.steps),
         notes=(*built.notes, *packing.notes),
+        least_evicted=packing.least_evicted,
     )
 
 

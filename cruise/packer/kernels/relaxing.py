@@ -1,0 +1,270 @@
+"""Nodes at a price for each class: what is gained where copies leave them for that price and others arrive for it."""
+
+import math
+from typing import NamedTuple
+
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.kernels.clock import seconds
+from cruise.packer.kernels.compiling import inlined, lean
+from cruise.packer.kernels.pricing import fill
+from cruise.packer.kernels.shelf import Shelf, tune
+
+_FAR = 1e300
+# Prices and costs are whole numbers: what is less than this more is nothing more, and rounding errs by far less.
+_HALF = 0.5
+
+
+class Present(NamedTuple):
+    """What runs on each node and may leave it, and what each class may do.
+
+    On a node run `copies[k]` of class `of[k]`, for each k from `first[node]` to below `first[node + 1]`.
+    `admits[site[class], node]` tells where a class may arrive, `total[class]` how many copies there are, `most[class]`
+    how many of them one node holds. `free[node, resource]` is what the node has left beside what runs there, `beside`
+    what it has as long as nothing leaves, and `floor` the headroom of what stays there in any case. `here[class]` is
+    scratch, all zero between nodes.
+    """
+
+    first: IntArray
+    of: IntArray
+    copies: IntArray
+    site: IntArray
+    admits: BoolArray
+    total: IntArray
+    most: IntArray
+    free: IntArray
+    beside: IntArray
+    floor: IntArray
+    here: IntArray
+
+
+@inlined
+def _arriving(s: Shelf, p: Present, g: int, c: int) -> int:
+    """How many copies of a class may come to a node that has nothing else to hold."""
+    most = min(p.most[c], p.total[c] - p.here[c])
+    if most <= 0 or not p.admits[p.site[c], g]:
+        return 0
+    for r in range(s.demands.shape[1]):
+        room = s.room[g, r]
+        if s.headroom.shape[0] > 0:
+            room -= max(s.floor[g, r], s.headroom[c, r])
+        if s.demands[c, r] > 0:
+            most = min(most, room // s.demands[c, r])
+        elif room < 0:
+            most = 0
+    return int(max(most, 0))
+
+
+@inlined
+def _fits_beside(s: Shelf, p: Present, g: int, c: int) -> bool:
+    """Tell whether a node holds one copy more of a class as it is now."""
+    for r in range(s.demands.shape[1]):
+        if s.demands[c, r] > p.beside[g, r]:
+            return False
+    return True
+
+
+@inlined
+def _put(s: Shelf, i: int, c: int, copies: int, value: float) -> None:
+    s.item_class[i], s.item_bound[i], s.item_value[i] = c, copies, value
+    for r in range(s.demands.shape[1]):
+        s.item_weight[i, r] = s.demands[c, r]
+        if s.headroom.shape[0] > 0:
+            s.item_head[i, r] = s.headroom[c, r]
+
+
+@inlined
+def _worth(s: Shelf, rate: FloatArray, c: int) -> float:
+    worth = 0.0
+    for r in range(len(rate)):
+        worth += rate[r] * s.demands[c, r]
+    return worth
+
+
+@inlined
+def _estimate(
+    s: Shelf, p: Present, g: int, price: FloatArray, cost: FloatArray, rate: FloatArray, above: IntArray
+) -> tuple[float, float]:
+    """What a node gains at most where room has a rate: in any way, and in ways in which something leaves.
+
+    `above` are the classes whose price is above what their room is worth at that rate.
+    """
+    top = 0.0
+    for r in range(len(rate)):
+        top += rate[r] * p.free[g, r]
+    for c in above:
+        if c < 0:
+            break
+        most = _arriving(s, p, g, c)
+        if most > 0:
+            top += most * (price[c] - _worth(s, rate, c))
+    leavers, nearest = 0.0, -_FAR
+    for k in range(p.first[g], p.first[g + 1]):
+        c = p.of[k]
+        gain = _worth(s, rate, c) - price[c] - cost[c]
+        nearest = max(nearest, gain)
+        if gain > 0.0:
+            leavers += p.copies[k] * gain
+    return top + leavers, top + (leavers if leavers > 0.0 else nearest)
+
+
+@inlined
+def _gather(
+    s: Shelf,
+    p: Present,
+    g: int,
+    priced: IntArray,
+    price: FloatArray,
+    cost: FloatArray,
+    rate: FloatArray,
+    most_gain: float,
+    kept: BoolArray,
+) -> tuple[int, float]:
+    """Gather what may change on a node in a way that gains, and set aside room for what is kept there.
+
+    Returns how many items there are, and what those that run there are worth.
+    """
+    count, known = 0, 0.0
+    for k in range(p.first[g], p.first[g + 1]):
+        c = p.of[k]
+        value = price[c] + cost[c]
+        if kept[k - p.first[g]]:
+            _reserve(s, p, g, k)
+        elif value > 0.0:
+            known += p.copies[k] * value
+            _put(s, count, c, p.copies[k], value)
+            count += 1
+    for c in priced:
+        if most_gain + min(price[c] - _worth(s, rate, c), 0.0) > _HALF:
+            most = _arriving(s, p, g, c)
+            if most > 0:
+                _put(s, count, c, most, price[c])
+                count += 1
+    return count, known
+
+
+@inlined
+def _reserve(s: Shelf, p: Present, g: int, k: int) -> None:
+    """Set room aside for what runs on a node."""
+    for r in range(s.demands.shape[1]):
+        s.room[g, r] -= p.copies[k] * s.demands[p.of[k], r]
+        if s.headroom.shape[0] > 0:
+            s.floor[g, r] = max(s.floor[g, r], s.headroom[p.of[k], r])
+
+
+@inlined
+def _give_back(s: Shelf, p: Present, g: int, kept: BoolArray) -> None:
+    for k in range(p.first[g], p.first[g + 1]):
+        if kept[k - p.first[g]]:
+            for r in range(s.demands.shape[1]):
+                s.room[g, r] += p.copies[k] * s.demands[p.of[k], r]
+    for r in range(s.demands.shape[1]):
+        s.floor[g, r] = p.floor[g, r]
+
+
+@inlined
+def _add_up(s: Shelf, p: Present, g: int, count: int, kept: BoolArray, net: IntArray, left: IntArray) -> None:
+    """Count what left and what arrived in the best filling of a node."""
+    for k in range(p.first[g], p.first[g + 1]):
+        c = p.of[k]
+        if not kept[k - p.first[g]]:
+            net[c] -= p.copies[k]
+            left[c] += max(p.copies[k] - s.found[0, c], 0)
+    for i in range(count):
+        c = s.item_class[i]
+        net[c] += s.found[0, c]
+        # A class that stays and arrives is two items.
+        s.found[0, c] = 0
+
+
+@inlined
+def _look(
+    s: Shelf,
+    p: Present,
+    g: int,
+    priced: IntArray,
+    price: FloatArray,
+    cost: FloatArray,
+    rates: FloatArray,
+    above: IntArray,
+) -> tuple[int, float]:
+    """The rate by which a node gains least, and how much that is; 0 where nothing changes there for a gain."""
+    beside = False
+    for c in priced:
+        if _fits_beside(s, p, g, c):
+            beside = True
+            break
+    best, most_gain, most_leaving = 0, _FAR, _FAR
+    for k in range(len(rates)):
+        any_way, leaving = _estimate(s, p, g, price, cost, rates[k], above[k])
+        most_leaving = min(most_leaving, leaving)
+        if any_way < most_gain:
+            best, most_gain = k, any_way
+        if most_leaving <= _HALF and not beside:
+            return best, 0.0
+    return best, most_gain
+
+
+@inlined
+def _mark_kept(
+    s: Shelf,
+    p: Present,
+    g: int,
+    price: FloatArray,
+    cost: FloatArray,
+    rate: FloatArray,
+    most_gain: float,
+    kept: BoolArray,
+) -> None:
+    """Mark what leaves a node in no way that gains."""
+    for k in range(p.first[g], p.first[g + 1]):
+        c = p.of[k]
+        kept[k - p.first[g]] = most_gain + min(_worth(s, rate, c) - price[c] - cost[c], 0.0) <= _HALF
+
+
+@lean
+def price_nodes(
+    s: Shelf,
+    p: Present,
+    priced: IntArray,
+    price: FloatArray,
+    cost: FloatArray,
+    rates: FloatArray,
+    above: IntArray,
+    kept: BoolArray,
+    net: IntArray,
+    left: IntArray,
+    gains: FloatArray,
+    most_nodes: int,
+    deadline: float,
+) -> int:
+    """The most that each node gains: the prices of what arrives, less the prices and costs of what leaves.
+
+    Prices and costs are whole numbers, and so are `gains[node]`, which are upper bounds where a search met its limit.
+    `net[class]` becomes what arrived less what left on all nodes, `left[class]` what left; `priced` are the classes
+    that may arrive. `rates[rate, resource]` are tried to see that a node gains nothing, with the classes `above[rate]`
+    them, a list that ends at -1. `kept` is scratch. Returns how many nodes were searched, or -1 when the deadline came
+    first.
+    """
+    for c in range(len(net)):
+        net[c] = left[c] = 0
+    searched = 0
+    for g in range(len(gains)):
+        gains[g] = 0.0
+        if g % 16 == 0 and seconds() > deadline:
+            return -1
+        for k in range(p.first[g], p.first[g + 1]):
+            p.here[p.of[k]] = p.copies[k]
+        best, most_gain = _look(s, p, g, priced, price, cost, rates, above)
+        if most_gain > _HALF:
+            searched += 1
+            _mark_kept(s, p, g, price, cost, rates[best], most_gain, kept)
+            count, known = _gather(s, p, g, priced, price, cost, rates[best], most_gain, kept)
+            if tune(s, g, count) > known + _HALF:
+                _, bound, found = fill(s, g, count, known, 0, 1, most_nodes)
+                gains[g] = max(math.floor(min(bound - known, most_gain) + _HALF), 0.0)
+                if found > 0:
+                    _add_up(s, p, g, count, kept, net, left)
+            _give_back(s, p, g, kept)
+        for k in range(p.first[g], p.first[g + 1]):
+            p.here[p.of[k]] = 0
+    return searched

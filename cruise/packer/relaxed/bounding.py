@@ -1,0 +1,55 @@
+"""What no plan surpasses beside one that is known: entry by entry of what decides, each by a dual of its own."""
+
+import numpy as np
+
+from cruise.packer.arrays import FloatArray, IntArray
+from cruise.packer.budget import Meter
+from cruise.packer.problem import Objective, Problem
+from cruise.packer.relaxed.ascent import least
+from cruise.packer.relaxed.dual import Dual
+from cruise.packer.relaxed.question import fewest_missing, least_weight
+
+
+class Bounds:
+    """Bounds of a problem that hold for plans that are as good as a known one in what counts more."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._dual = Dual(problem)
+        tiers = np.unique(problem.priorities)[::-1]
+        self._tier: IntArray = np.searchsorted(-tiers, -problem.priorities)
+        self._pods = np.bincount(self._tier[problem.pod_class], minlength=len(tiers))
+        # Of equal weights the greatest common part counts: bounds are whole numbers of it.
+        self._unit = max(int(np.gcd.reduce(problem.weights)), 1) if len(problem.weights) else 1
+
+    def of(self, key: tuple[int, ...], known: tuple[int, ...], meter: Meter) -> tuple[int, ...]:
+        """Bounds of each entry beside a plan of this key, no worse than those that are known."""
+        bounds, each = list(known), 2 if self.problem.objective is Objective.PAPER else 1
+        tiers = len(self._pods)
+        placed = key[: each * tiers : each]
+        open_entries = [entry for entry, (mine, most) in enumerate(zip(key, known, strict=True)) if mine < most]
+        for number, entry in enumerate(open_entries):
+            with meter.part(1.0 / (len(open_entries) - number)) as part:
+                bounds[entry] = min(known[entry], self._most(key, placed, entry, each, part))
+        return tuple(bounds)
+
+    def least_evicted(self, placed: tuple[int, ...], evicted: int, meter: Meter) -> int:
+        """How many pods every plan evicts that places as many of each priority; `evicted` is what a known one does."""
+        question = least_weight(self.problem, placed, np.ones(self.problem.class_count, dtype=np.int64))
+        return least(self._dual, question, evicted, self._none(), meter).bound
+
+    def _most(self, key: tuple[int, ...], placed: tuple[int, ...], entry: int, each: int, meter: Meter) -> int:
+        problem, tier = self.problem, entry // each
+        if entry >= each * len(self._pods):
+            question = least_weight(problem, placed, problem.weights // self._unit)
+            return -self._unit * least(self._dual, question, -key[entry] // self._unit, self._none(), meter).bound
+        if entry % each == 0:
+            question = fewest_missing(problem, placed[:tier])
+            missing = int(self._pods[tier]) - key[entry]
+            return int(self._pods[tier]) - least(self._dual, question, missing, self._none(), meter).bound
+        ran = int((self._tier[problem.pod_class[problem.pod_node >= 0]] == tier).sum())
+        question = least_weight(problem, placed[: tier + 1], (self._tier == tier).astype(np.int64))
+        return ran - least(self._dual, question, ran - key[entry], self._none(), meter).bound
+
+    def _none(self) -> FloatArray:
+        return np.zeros(self.problem.class_count)

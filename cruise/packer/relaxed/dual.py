@@ -1,0 +1,158 @@
+"""The dual of a problem: a lower bound for any prices of classes, exact because prices are whole numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.budget import PRICING_STEP, Meter
+from cruise.packer.faults import loads_of
+from cruise.packer.kernels.relaxing import Present, price_nodes
+from cruise.packer.kernels.shelf import Shelf, shelf_of
+from cruise.packer.problem import Problem
+from cruise.packer.relaxed.question import Question
+
+# Prices are multiples of one part in so many of a whole: a power of two, so that sums of them are exact.
+SCALE = 1 << 16
+_MOST_NODES = 2_000
+# Rates of room: mixes of the scarcest resources, at levels that so large a share of the classes are not worth.
+_MIXES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_LEVELS = (0.5, 0.75, 0.9, 0.97, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """The dual at some prices: `bound` in parts of SCALE, and how it grows with each class's price."""
+
+    bound: int
+    slope: IntArray
+
+
+class Dual:
+    """A problem whose nodes know of each other by prices alone.
+
+    Whatever holds between pods is left out, and so is the order of arrivals. Each class has a price that a copy
+    pays where it leaves a node and brings where it arrives; what has no place in the end is short of it. At any
+    prices the sum over nodes of what they gain at most bounds every plan.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        running = problem.pod_node >= 0
+        shut = np.zeros(problem.class_count, dtype=np.bool_)
+        for limit in problem.rules.eviction_limits:
+            if limit.allowed <= 0:
+                shut[limit.members] = True
+        fixed = running & (~problem.movable | shut)[problem.pod_class]
+        if problem.rules.most_evicted is not None:
+            fixed |= running & (problem.rules.most_evicted <= 0)[problem.pod_node]
+        loose = running & ~fixed
+        cells, copies = np.unique(
+            problem.pod_node[loose] * problem.class_count + problem.pod_class[loose], return_counts=True
+        )
+        self.problem = problem
+        self.total = np.bincount(problem.pod_class, minlength=problem.class_count)
+        self.pending = np.bincount(problem.pod_class[~running], minlength=problem.class_count)
+        loose_copies = np.bincount(problem.pod_class[loose], minlength=problem.class_count)
+        # Of a class that may not be preempted what runs has a place in every plan.
+        self.droppable = self.pending + np.where(problem.preemptible, loose_copies, 0)
+        self.supply: BoolArray = self.pending + loose_copies > 0
+        self._shelf, free, beside = _shelf(problem, fixed)
+        self._present = Present(
+            first=np.searchsorted(cells, np.arange(problem.node_count + 1) * problem.class_count).astype(np.int64),
+            of=(cells % problem.class_count).astype(np.int64),
+            copies=copies.astype(np.int64),
+            site=problem.sites,
+            admits=problem.admits,
+            total=self.total - np.bincount(problem.pod_class[fixed], minlength=problem.class_count),
+            most=problem.most_on_node,
+            free=free,
+            beside=beside,
+            floor=self._shelf.floor.copy(),
+            here=np.zeros(problem.class_count, dtype=np.int64),
+        )
+        self._kept = np.zeros(int(np.diff(self._present.first).max(initial=0)), dtype=np.bool_)
+        self._mixes = _mixes(problem)
+        self._net = np.zeros(problem.class_count, dtype=np.int64)
+        self._left = np.zeros(problem.class_count, dtype=np.int64)
+        self._gains = np.zeros(problem.node_count)
+
+    def value(self, question: Question, prices: FloatArray, meter: Meter) -> Value | None:
+        """The bound at prices that are rounded to parts of SCALE first; None when the budget ended before."""
+        whole = np.where(self.supply, np.rint(np.maximum(prices, 0.0) * SCALE), 0.0).astype(np.int64)
+        before = int(self._shelf.nodes[0])
+        rates, above = self._rates(whole)
+        done = price_nodes(
+            self._shelf,
+            self._present,
+            np.flatnonzero(whole),
+            whole.astype(np.float64),
+            (question.cost * SCALE).astype(np.float64),
+            rates,
+            above,
+            self._kept,
+            self._net,
+            self._left,
+            self._gains,
+            _MOST_NODES,
+            meter.deadline_seconds,
+        )
+        meter.spend(PRICING_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * self.problem.node_count)
+        if done < 0:
+            return None
+        missing = self._missing(question, whole)
+        short = int(whole @ (self.pending - missing)) + SCALE * int(missing[question.missed].sum())
+        return Value(short - int(self._gains.sum()), self.pending - missing - self._net)
+
+    def _rates(self, whole: IntArray) -> tuple[FloatArray, IntArray]:
+        """Rates of room in the two scarcest resources at which most classes, or all, are not worth their prices."""
+        priced = np.flatnonzero(whole)
+        if len(priced) == 0:
+            return np.zeros((1, self._shelf.demands.shape[1])), np.full((1, 1), -1, dtype=np.int64)
+        rates = []
+        for mix in self._mixes:
+            ratio = whole[priced] / np.maximum(self.problem.demands[priced] @ mix, 1e-12)
+            rates += [mix * level for level in np.quantile(ratio, _LEVELS).tolist()]
+        found = np.array(rates)
+        over = whole[priced][:, None] > self.problem.demands[priced] @ found.T
+        above = np.full((len(found), int(over.sum(axis=0).max()) + 1), -1, dtype=np.int64)
+        for k, column in enumerate(over.T):
+            mine = priced[column]
+            above[k, : len(mine)] = mine
+        return found, above
+
+    def _missing(self, question: Question, whole: IntArray) -> IntArray:
+        """How many copies of each class go without a place where that is cheapest: those of the highest prices."""
+        missing = np.where(question.missed, np.where(whole > SCALE, self.droppable, 0), self.droppable)
+        for members, spare in zip(question.members, question.spare.tolist(), strict=True):
+            mine = np.flatnonzero(members)
+            order = mine[np.argsort(-whole[mine], kind="stable")]
+            before = np.cumsum(self.droppable[order]) - self.droppable[order]
+            missing[order] = np.clip(spare - before, 0, self.droppable[order])
+        return missing
+
+
+def _shelf(problem: Problem, fixed: BoolArray) -> tuple[Shelf, IntArray, IntArray]:
+    """Every node with what stays there on it, what is free beside all that runs there, and if nothing leaves.
+
+    A node that is too full takes as much as runs there.
+    """
+    now, peaks = loads_of(problem, problem.pod_node)
+    kept, floor = loads_of(problem, np.where(fixed, problem.pod_node, -1))
+    whole = np.maximum(problem.capacities, now + peaks)
+    headroom = problem.headroom if problem.headroom.any() else np.zeros((0, problem.capacities.shape[1]), np.int64)
+    none = np.zeros((0, 0), dtype=np.int64)
+    shelf = shelf_of(np.ascontiguousarray(problem.demands), headroom, whole - kept, floor, none, none, 1)
+    return shelf, whole - now - floor, whole - now - peaks
+
+
+def _mixes(problem: Problem) -> list[FloatArray]:
+    """Mixes of the two resources that are scarcest, per unit of each."""
+    total = np.maximum(problem.capacities.sum(axis=0), 1)
+    wanted = problem.demands[problem.pod_class].sum(axis=0) / total
+    scarce = np.argsort(-wanted, kind="stable")[:2]
+    mixes = []
+    for share in _MIXES:
+        mix = np.zeros(len(total))
+        mix[scarce] = np.array([share, 1.0 - share])[: len(scarce)] / total[scarce]
+        mixes.append(mix)
+    return mixes
