@@ -12,6 +12,8 @@ from cruise.packer.kernels.shelf import Shelf, tune
 _FAR = 1e300
 # Prices and costs are whole numbers: what is less than this more is nothing more, and rounding errs by far less.
 _HALF = 0.5
+# So many looks at a class, or a tenth as many items to arrange, take as long as one step of a search.
+_LOOKS = 4
 
 
 class Present(NamedTuple):
@@ -82,21 +84,20 @@ def _worth(s: Shelf, rate: FloatArray, c: int) -> float:
 
 @inlined
 def _estimate(
-    s: Shelf, p: Present, g: int, price: FloatArray, cost: FloatArray, rate: FloatArray, above: IntArray
+    s: Shelf,
+    p: Present,
+    g: int,
+    price: FloatArray,
+    cost: FloatArray,
+    rate: FloatArray,
+    above: IntArray,
+    known: tuple[float, float],
 ) -> tuple[float, float]:
     """What a node gains at most where room has a rate: in any way, and in ways in which something leaves.
 
-    `above` are the classes whose price is above what their room is worth at that rate.
+    `above` are the classes whose price is above what their room is worth at that rate. What is no less than is `known`
+    may be given up.
     """
-    top = 0.0
-    for r in range(len(rate)):
-        top += rate[r] * p.free[g, r]
-    for c in above:
-        if c < 0:
-            break
-        most = _arriving(s, p, g, c)
-        if most > 0:
-            top += most * (price[c] - _worth(s, rate, c))
     leavers, nearest = 0.0, -_FAR
     for k in range(p.first[g], p.first[g + 1]):
         c = p.of[k]
@@ -104,7 +105,20 @@ def _estimate(
         nearest = max(nearest, gain)
         if gain > 0.0:
             leavers += p.copies[k] * gain
-    return top + leavers, top + (leavers if leavers > 0.0 else nearest)
+    top = leavers
+    for r in range(len(rate)):
+        top += rate[r] * p.free[g, r]
+    first = nearest if leavers <= 0.0 else 0.0
+    looked = p.first[g + 1] - p.first[g]
+    for c in above:
+        if c < 0 or (top >= known[0] and top + first >= known[1]):
+            break
+        looked += 1
+        most = _arriving(s, p, g, c)
+        if most > 0:
+            top += most * (price[c] - _worth(s, rate, c))
+    s.nodes[0] += looked // _LOOKS
+    return top, top + first
 
 
 @inlined
@@ -188,14 +202,16 @@ def _look(
     above: IntArray,
 ) -> tuple[int, float]:
     """The rate by which a node gains least, and how much that is; 0 where nothing changes there for a gain."""
-    beside = False
+    beside, looked = False, 0
     for c in priced:
+        looked += 1
         if _fits_beside(s, p, g, c):
             beside = True
             break
+    s.nodes[0] += looked // _LOOKS
     best, most_gain, most_leaving = 0, _FAR, _FAR
     for k in range(len(rates)):
-        any_way, leaving = _estimate(s, p, g, price, cost, rates[k], above[k])
+        any_way, leaving = _estimate(s, p, g, price, cost, rates[k], above[k], (most_gain, most_leaving))
         most_leaving = min(most_leaving, leaving)
         if any_way < most_gain:
             best, most_gain = k, any_way
@@ -259,6 +275,7 @@ def price_nodes(
             searched += 1
             _mark_kept(s, p, g, price, cost, rates[best], most_gain, kept)
             count, known = _gather(s, p, g, priced, price, cost, rates[best], most_gain, kept)
+            s.nodes[0] += 10 * count // _LOOKS
             if tune(s, g, count) > known + _HALF:
                 _, bound, found = fill(s, g, count, known, 0, 1, most_nodes)
                 gains[g] = max(math.floor(min(bound - known, most_gain) + _HALF), 0.0)

@@ -17,7 +17,7 @@ SCALE = 1 << 16
 _MOST_NODES = 2_000
 # Rates of room: mixes of the scarcest resources, at levels that so large a share of the classes are not worth.
 _MIXES = (0.0, 0.25, 0.5, 0.75, 1.0)
-_LEVELS = (0.5, 0.75, 0.9, 0.97, 1.0)
+_LEVELS = (1.0, 0.97, 0.9, 0.75, 0.5)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,11 +108,10 @@ class Dual:
         priced = np.flatnonzero(whole)
         if len(priced) == 0:
             return np.zeros((1, self._shelf.demands.shape[1])), np.full((1, 1), -1, dtype=np.int64)
-        rates = []
-        for mix in self._mixes:
-            ratio = whole[priced] / np.maximum(self.problem.demands[priced] @ mix, 1e-12)
-            rates += [mix * level for level in np.quantile(ratio, _LEVELS).tolist()]
-        found = np.array(rates)
+        ratios = [whole[priced] / np.maximum(self.problem.demands[priced] @ mix, 1e-12) for mix in self._mixes]
+        # Those with the fewest classes above them first: most nodes are seen through by one of these.
+        levels = np.array([np.quantile(ratio, _LEVELS) for ratio in ratios]).T
+        found = np.concatenate([level[:, None] * np.array(self._mixes) for level in levels])
         over = whole[priced][:, None] > self.problem.demands[priced] @ found.T
         above = np.full((len(found), int(over.sum(axis=0).max()) + 1), -1, dtype=np.int64)
         for k, column in enumerate(over.T):

@@ -1,0 +1,57 @@
+"""How far from the best large plans may be: what more could be placed, and how few evictions could do."""
+
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.large_clusters import Crowd, draw_crowd
+from benchmarks.openb_cluster import OPENB
+from benchmarks.table import Row
+from benchmarks.unlike_clusters import Budgets, Full, Make, draw_full
+from cruise.packer.bounds import counted_bound, least_evictions
+from cruise.packer.budget import Budget
+from cruise.packer.pack import pack
+from cruise.packer.problem import Objective, Problem
+from cruise.packer.warming import warm_up
+
+NAME = "packing-bounds"
+SEED = 1
+# Units of work, about 1e9 a second: the same on a busy machine.
+WORK = {200: 1e10, 500: 1e10, 1000: 1e10, 5000: 6e10}
+CLUSTERS: tuple[Crowd | Full, ...] = (
+    *(Crowd(nodes) for nodes in WORK),
+    *(Crowd(nodes, usage_percent=101.0) for nodes in WORK),
+    *(Full(make, nodes, budgets=Budgets.USUAL) for make in Make for nodes in (200, 500, 1000)),
+    Full(Make.BIMODAL, 5000),
+)
+
+
+def run() -> list[Row]:
+    """Measure each cluster once, the kernels warm."""
+    warm_up()
+    drawn = [one for one in CLUSTERS if isinstance(one, Crowd) or one.make is not Make.OPENB or OPENB.exists()]
+    return [row for one in drawn for row in _rows(one)]
+
+
+def _rows(cluster: Crowd | Full) -> Iterator[Row]:
+    problem = _drawn(cluster)
+    begun, spent = time.monotonic(), time.process_time()
+    packing = pack(problem, Budget(math.inf, WORK[problem.node_count], SEED), lambda _: None)
+    taken, processor = time.monotonic() - begun, time.process_time() - spent
+    placed = sum(packing.after.placed)
+    more, counted = sum(packing.bound[:-1]) - placed, sum(counted_bound(problem)[:-1]) - placed
+    waits = problem.pod_count - placed
+    yield Row(NAME, f"{cluster}: at most placed beyond the plan", more, "pods", f"{counted} counted, {waits} wait")
+    evicted = int(np.count_nonzero((problem.pod_node >= 0) & (packing.pod_node != problem.pod_node)))
+    weight = int(problem.weights.max())
+    beside = f"at least {packing.least_evicted}, {math.ceil(least_evictions(problem) / weight)} counted"
+    yield Row(NAME, f"{cluster}: evicted", evicted, "pods", beside, (evicted + 1) / (packing.least_evicted + 1))
+    yield Row(NAME, f"{cluster}: time", taken, "s", f"{processor:.1f} s of the processor")
+
+
+def _drawn(cluster: Crowd | Full) -> Problem:
+    if isinstance(cluster, Crowd):
+        return draw_crowd(cluster, SEED)
+    return draw_full(cluster, SEED, Objective.OPERATOR)
