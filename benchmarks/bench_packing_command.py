@@ -12,7 +12,7 @@ from benchmarks.table import Row
 from cruise.cli.execution.packing import Search, Wish, plan_with
 from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
 from cruise.domain.packing import Sizes
-from cruise.domain.policy import Policy
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts, Resources
 from cruise.packer.answer import Status
 from cruise.packer.dense.instance import Instance
@@ -59,7 +59,8 @@ async def _run() -> tuple[list[Result], list[Result]]:
 async def _plan(worker: PackWorker, snapshot: Snapshot, seconds: float) -> Result:
     begun = time.monotonic()
     search = Search(seconds * STRETCH, np.inf, 1)
-    planned = await plan_with(worker, Wish(snapshot, None, Policy(), Sizes.FIXED, search, None, within_budgets=False))
+    wish = Wish(snapshot, None, Policy(mode=Mode.FULL), Sizes.FIXED, search, None, within_budgets=False)
+    planned = await plan_with(worker, wish)
     return Result(Status(planned.proposal.status), planned.seconds, time.monotonic() - begun - planned.seconds)
 
 

@@ -9,7 +9,6 @@ from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.answering import answer_phase
 from cruise.packer.dense.closing import closer_of
-from cruise.packer.dense.cpsat import decide_target
 from cruise.packer.dense.generation import generation_of
 from cruise.packer.dense.greedy import start
 from cruise.packer.dense.instance import Instance, plain_instance
@@ -64,7 +63,6 @@ def warm_up_dense() -> None:
     listed = closer.enumerate(generation.ceiling, meter)
     if listed is not None:
         closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
-        decide_target(phase, listed[0], listed[1], generation.ceiling, meter)
     answer_phase(search, 0, generator, meter, lambda: None)
 
 

@@ -1,4 +1,4 @@
-"""One phase from its first bound to a proof: generate columns, dive, list what is left, and let CP-SAT decide."""
+"""One phase from its first bound to a proof: generate columns, dive, list what is left, and branch on it."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _BETWEEN_ITERATIONS = 400_000
 _BETWEEN_HEATS = (0.5, 0.06, 0.3, 0.1)
 _NOISE = 0.1
 _MOST_NOISE = 0.5
-# CP-SAT gets this share of what is left, at the first attempt and at each later one.
+# Closing gets this share of what is left, at the first attempt and at each later one.
 _CLOSING_SHARE = 0.85
 _DIVES_BETWEEN = 3
 # A master with more rows proves nothing in any reasonable time, and its inverse takes 8 bytes a pair of rows.

@@ -1,6 +1,6 @@
 """Deciding a target over listed fillings by branch and bound on their linear master, costs being all that changes."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -8,7 +8,6 @@ from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.master import Master, master_of
 from cruise.packer.dense.phase import Phase
-from cruise.packer.dense.verdict import Verdict
 from cruise.packer.kernels.simplex import refresh
 
 # Using an excluded filling costs so much that the master's value stays a bound whatever it is.
@@ -17,6 +16,14 @@ _PENALTY = 1000.0
 _WHOLE = 1e-2
 _DEEPEST = 400
 _MARGIN = 1e-4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """Whether the target can be reached (None: not decided in time), by how many uses of each filling."""
+
+    reachable: bool | None
+    uses: IntArray
 
 
 def branch(

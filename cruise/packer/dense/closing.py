@@ -1,4 +1,4 @@
-"""Closing a phase: list every filling that an answer at the ceiling could use, and let CP-SAT decide."""
+"""Closing a phase: list every filling that an answer at the ceiling could use, and decide by branch and bound."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,9 @@ import numpy as np
 
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import PRICING_STEP, Meter
-from cruise.packer.dense.branching import branch
-from cruise.packer.dense.cpsat import decide_target
+from cruise.packer.dense.branching import Verdict, branch
 from cruise.packer.dense.generation import BOUND_TOLERANCE, Generation
 from cruise.packer.dense.phase import shelf_for
-from cruise.packer.dense.verdict import Verdict
 from cruise.packer.kernels.listing import enumerate_fillings
 from cruise.packer.kernels.pricing import EXACT
 from cruise.packer.kernels.shelf import Shelf
@@ -66,15 +64,12 @@ class Closer:
         return self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()
 
     def decide(self, groups: IntArray, fillings: IntArray, target: int, share: float, meter: Meter) -> Verdict:
-        """Decide about the target, within a share of what is left of the budget.
-
-        Few fillings of nodes that mostly differ are for branch and bound, everything else is for CP-SAT.
-        """
+        """Decide about the target, within a share of what is left: of few fillings, of nodes that mostly differ."""
         sizes = self.generation.phase.group_size
+        if int(sizes[groups].sum()) > _MOST_BRANCHED or int(sizes.max()) > _FEW_ALIKE:
+            return Verdict(None, np.zeros(0, dtype=np.int64))
         with meter.part(share) as part:
-            if int(sizes[groups].sum()) <= _MOST_BRANCHED and int(sizes.max()) <= _FEW_ALIKE:
-                return branch(self.generation.phase, groups, fillings, target, self.generator, part)
-            return decide_target(self.generation.phase, groups, fillings, target, part)
+            return branch(self.generation.phase, groups, fillings, target, self.generator, part)
 
 
 def closer_of(generation: Generation, generator: np.random.Generator, most_fillings: int = _MOST_FILLINGS) -> Closer:
@@ -87,6 +82,6 @@ def closer_of(generation: Generation, generator: np.random.Generator, most_filli
 
 
 def chosen(groups: IntArray, fillings: IntArray, verdict: Verdict) -> tuple[IntArray, IntArray]:
-    """The groups and copies of one filling a node that CP-SAT chose."""
+    """The groups and copies of one filling a node that were chosen."""
     picks = np.repeat(np.arange(len(groups)), verdict.uses)
     return groups[picks], fillings[picks]

@@ -8,12 +8,12 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.branching import branch
 from cruise.packer.dense.closing import closer_of
-from cruise.packer.dense.cpsat import decide_target
 from cruise.packer.dense.generation import Generation, generation_of
 from cruise.packer.dense.greedy import start
 from cruise.packer.dense.phase import patterns_of, phase_of
 from cruise.packer.dense.residual import Residual, residual_of
 from cruise.packer.dense.solving import solve
+from tests.packer.dense.deciding import decide_target
 
 UNBOUNDED = Meter(math.inf, math.inf)
 

@@ -1,4 +1,4 @@
-"""CP-SAT's part: whether one filling a node, out of those that may still matter, can reach a target."""
+"""What CP-SAT says of whether one filling a node, out of those that are listed, can reach a target."""
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -6,8 +6,8 @@ from ortools.sat.python import cp_model
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.cpsat import solve
+from cruise.packer.dense.branching import Verdict
 from cruise.packer.dense.phase import Phase
-from cruise.packer.dense.verdict import Verdict
 
 
 def decide_target(phase: Phase, groups: IntArray, fillings: IntArray, target: int, meter: Meter) -> Verdict:
