@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from cruise.decisions.sizing.dead_band import DeadBand, default_dead_band
-from cruise.domain.actions import ContainerTarget, EvictPod, ResizePod
+from cruise.domain.actions import ContainerTarget, EvictPod, ResizePod, WriteCause
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
@@ -227,16 +227,21 @@ def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
         if plan.node in evicting or not whole or not _unchanged(plan.node, last.before, again.snapshot):
             continue
         actions: list[EvictPod | ResizePod] = [*now.evict, *now.resize]
+        wanted = any(
+            (last.evicted() or pods[one.uid].namespace in widened) and not _falls(one, pods[one.uid])
+            for one in now.resize
+        )
         for action in actions:
             pod = pods[action.uid]
             # What a lever asks is granted from free room, which follows what the others have by now. Room that was kept
             # for a replacement is free again once that has come elsewhere, and what a shrink leaves of a quota counts
-            # from the next pass on: then pods may grow, or need more than their node has.
+            # from the next pass on: then pods may grow, want room of others, or need more than their node has.
             if isinstance(action, EvictPod):
                 freed = not widened.isdisjoint(one.namespace for one in pods.values() if one.node == plan.node)
             else:
                 more = bool(last.evicted()) or pod.namespace in widened
                 freed = more and not _falls(action, pod, default_dead_band(Policy()))
+                freed |= wanted and action.cause is WriteCause.ROOM_WANTED
             if not _pulls_a_lever(pod.annotations) and not freed:
                 yield f"{plan.node}: {_text(action)} although nothing has changed"
 
