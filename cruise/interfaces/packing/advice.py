@@ -10,6 +10,7 @@ from cruise.interfaces.reasons import detail_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 
 _MOST_EMPTY = 10
+_SUFFICE = {True: "suffices", False: "suffice"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,13 @@ def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
     else:
         moves = count_text(len(done.plan.moves), "move")
         bound = "proved" if proved else f"at least {fleet.nodes_bound:,} in any plan"
-        first = f"{now}; {fleet.nodes_after:,} suffice after {moves}, {bound}."
+        first = f"{now}; {fleet.nodes_after:,} {_SUFFICE[fleet.nodes_after == 1]} after {moves}, {bound}."
     lines = [first]
     lines += [f"Without {constraint} {nodes:,} would do." for constraint, nodes in fleet.without]
     if done.begun is not None:
         lines.append(f"{count_text(len(done.begun.proposal.moves), 'move')} of them begun.")
     elif done.waits and fleet.emptied:
-        lines.append(f"None is made now: {done.waits}.")
+        lines.append(f"No pod moves now: {done.waits}.")
     return [*lines, *_empty_words(done)]
 
 

@@ -44,7 +44,7 @@ async def test_the_fewest_nodes_are_found_and_nothing_is_written():
     assert done.fleet is not None and done.plan is not None
     assert (done.fleet.nodes_before, done.fleet.nodes_after, done.fleet.nodes_bound) == (3, 1, 1)
     assert len(done.plan.moves) == len(done.fleet.emptied) == 2
-    assert nodes_lines(done) == ["3 nodes in use; 1 suffice after 2 moves, proved."]
+    assert nodes_lines(done) == ["3 nodes in use; 1 suffices after 2 moves, proved."]
     assert await theatre.where() == before
     assert await theatre.store.packing() is None
     assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
