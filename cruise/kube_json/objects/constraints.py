@@ -32,25 +32,28 @@ class ConstraintReader:
         default_factory=dict
     )
 
-    def read(self, spec: pod_json.PodSpec, pod: str, namespace: str, labels: Mapping[str, str]) -> PodConstraints:
-        """Return the constraints of a pod of that name, namespace and labels. Raises BadInput that names the place."""
+    def read(self, spec: pod_json.PodSpec, namespace: str, labels: Mapping[str, str]) -> PodConstraints:
+        """Return the constraints of a pod of that namespace and labels, its claims apart.
+
+        Raises BadInput that names the place.
+        """
         affinity, anti_affinity = _required_terms(spec.affinity)
         spread = spec.topology_spread_constraints or ()
         ports = _host_ports(spec)
-        constraints = UNCONSTRAINED
-        if affinity or anti_affinity or spread or ports:
-            spread_key = tuple([_spread_key(one, labels) for one in spread])
-            key = (namespace, _terms_key(affinity, labels), _terms_key(anti_affinity, labels), spread_key, ports)
-            known = self._known.get(key)
-            constraints = self._known.keep(key, _read(spec, namespace, labels, ports)) if known is None else known
+        if not (affinity or anti_affinity or spread or ports):
+            return UNCONSTRAINED
+        spread_key = tuple([_spread_key(one, labels) for one in spread])
+        key = (namespace, _terms_key(affinity, labels), _terms_key(anti_affinity, labels), spread_key, ports)
+        known = self._known.get(key)
+        return self._known.keep(key, _read(spec, namespace, labels, ports)) if known is None else known
+
+    def with_claims(self, constraints: PodConstraints, spec: pod_json.PodSpec, pod: str) -> PodConstraints:
+        """Add the claims of a pod of that name to the other constraints of its spec."""
         if not (spec.volumes or spec.resource_claims):
             return constraints
-        claims = _claims(spec, pod)
-        return self._with_claims(constraints, *claims) if any(claims) else constraints
-
-    def _with_claims(
-        self, constraints: PodConstraints, claims: _Names, own_claims: _Names, unjudged: _Names
-    ) -> PodConstraints:
+        claims, own_claims, unjudged = _claims(spec, pod)
+        if not (claims or own_claims or unjudged):
+            return constraints
         # What a number stands for is kept beside its result, so that it stays the number of that object.
         key = (id(constraints), claims, own_claims, unjudged)
         entry = self._latest.get(key)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from sys import intern
 from typing import Any
 
@@ -18,12 +19,14 @@ from cruise.domain.cluster import (
     ResizeState,
     WorkloadRef,
 )
+from cruise.domain.colocation import PodConstraints
 from cruise.domain.qos import qos_of
-from cruise.domain.resources import NO_RESOURCES, Amounts
+from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
+from cruise.domain.scheduling import Placement
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import StringMaps
 from cruise.kube_json.objects.constraints import ConstraintReader
-from cruise.kube_json.objects.containers import ContainerReader
+from cruise.kube_json.objects.containers import ContainerReader, Extended
 from cruise.kube_json.objects.owners import NO_OWNERS, Owners, controller_of, identity_of
 from cruise.kube_json.objects.placement import PlacementReader, pinned_node
 from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, read_preempting
@@ -35,6 +38,44 @@ from cruise.kube_json.wire.pod_json import Condition, PodObject, PodSpec, PodSta
 _NO_STATUS = PodStatus()
 _READ_CONDITIONS = frozenset({"Ready", "PodScheduled", "PodResizePending", "PodResizeInProgress"})
 _QOS_CLASSES = {stated.value: stated for stated in QosClass}
+_OF_TEMPLATE = attrgetter(
+    "containers",
+    "init_containers",
+    "overhead",
+    "resources",
+    "os",
+    "node_selector",
+    "affinity",
+    "tolerations",
+    "topology_spread_constraints",
+    "host_network",
+    "preemption_policy",
+    "priority_class_name",
+    "scheduler_name",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What replicas have in common, and what was `written` in the pod that it was read from."""
+
+    written: tuple[object, ...]
+    namespace: str
+    labels: Mapping[str, str]
+    owner_kind: str | None
+    owner_name: str | None
+    placement: Placement
+    containers: tuple[Container, ...]
+    extended: Extended
+    requests: Amounts | None
+    limits: Amounts | None
+    overhead: Resources
+    qos: QosClass
+    windows: bool
+    constraints: PodConstraints
+    preempts: bool
+    priority_class: str
+    scheduler: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +92,8 @@ class PodReader:
     _placements: PlacementReader = field(default_factory=PlacementReader)
     _constraints: ConstraintReader = field(default_factory=ConstraintReader)
     _workloads: SharedValues[WorkloadRef, WorkloadRef] = field(default_factory=SharedValues)
+    # Of the pod that was read last: lists have replicas one behind the other.
+    _latest: list[_Shape] = field(default_factory=list)
 
     def read(self, document: PodObject) -> Pod:
         """Return the pod. Raises BadInput that names pod, place and fix."""
@@ -63,55 +106,88 @@ class PodReader:
 
     def _read(self, document: PodObject) -> Pod:
         metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
-        namespace = intern(metadata.namespace or "default")
+        shape = self._shape(document, status)
         node = intern(spec.node_name) if spec.node_name else None
-        labels = self.maps.labels(metadata.labels)
+        workload = self.owners.workload_of(shape.namespace, shape.owner_kind, shape.owner_name, shape.labels)
         annotations = self.maps.annotations(metadata.annotations)
-        owner = controller_of(metadata.owner_references)
-        owner_kind, owner_name = (intern(owner.kind), intern(owner.name)) if owner else (None, None)
-        workload = self.owners.workload_of(namespace, owner_kind, owner_name, labels)
-        placement = self._placements.read(spec)
-        identity = identity_of(owner_kind, metadata.name, node or pinned_node(placement))
-        containers, extended = self._containers.read_all(spec, status)
-        pod_requests, pod_limits = _pod_level(spec, containers)
-        given = class_of(spec.priority_class_name or "", self.classes) if spec.priority is None else None
-        preempts = read_preempting(spec.preemption_policy, "spec.preemptionPolicy")
+        identity = identity_of(shape.owner_kind, metadata.name, node or pinned_node(shape.placement))
+        given = class_of(shape.priority_class, self.classes) if spec.priority is None else None
         phase = status.phase or ("Running" if node else "Pending")
         conditions = [condition for condition in status.conditions or () if condition.type in _READ_CONDITIONS]
         return Pod(
-            namespace=namespace,
+            namespace=shape.namespace,
             name=metadata.name,
             uid=metadata.uid or "",
-            containers=containers,
+            containers=shape.containers,
             node=node,
             workload=self._workloads.one(workload, lambda: workload) if workload else None,
-            owner_kind=owner_kind,
-            owner_name=owner_name,
+            owner_kind=shape.owner_kind,
+            owner_name=shape.owner_name,
             identity=intern(identity),
-            labels=labels,
+            labels=shape.labels,
             annotations=annotations,
             phase=intern(phase),
             ready=_is_ready(phase, conditions),
             terminating=metadata.deletion_timestamp is not None,
             created_at=metadata.creation_timestamp,
             priority=given.priority if given else spec.priority or 0,
-            qos=_stated_qos(status) or qos_of(containers, pod_requests, pod_limits),
-            overhead=read_amounts(spec.overhead, "spec.overhead").resources if spec.overhead else NO_RESOURCES,
-            pod_requests=pod_requests,
-            pod_limits=pod_limits,
-            extended_requests=extended,
-            windows=_is_windows(spec),
-            mirror=owner_kind == "Node" or MIRROR_POD in annotations,
+            qos=_stated_qos(status) or shape.qos,
+            overhead=shape.overhead,
+            pod_requests=shape.requests,
+            pod_limits=shape.limits,
+            extended_requests=shape.extended,
+            windows=shape.windows,
+            mirror=shape.owner_kind == "Node" or MIRROR_POD in annotations,
             resize=_resize_state(status.resize, conditions),
-            placement=placement,
+            placement=shape.placement,
             unschedulable_since=_unschedulable_since(conditions, metadata.creation_timestamp),
             scheduling_gated=bool(spec.scheduling_gates),
-            constraints=self._constraints.read(spec, metadata.name, namespace, labels),
-            preempts=preempts and (given is None or given.preempts),
-            priority_class=intern(spec.priority_class_name or ""),
-            scheduler=intern(spec.scheduler_name or DEFAULT_SCHEDULER),
+            constraints=self._constraints.with_claims(shape.constraints, spec, metadata.name),
+            preempts=shape.preempts and (given is None or given.preempts),
+            priority_class=shape.priority_class,
+            scheduler=shape.scheduler,
             nominated_node="" if node else intern(status.nominated_node_name or ""),
         )
+
+    def _shape(self, document: PodObject, status: PodStatus) -> _Shape:
+        """Return what a pod has in common with its replicas. Raises BadInput that names the place."""
+        metadata, spec = document.metadata, document.spec
+        written = (
+            metadata.namespace,
+            metadata.labels,
+            metadata.owner_references,
+            _OF_TEMPLATE(spec),
+            status.init_container_statuses,
+            status.container_statuses,
+        )
+        if self._latest and self._latest[0].written == written:
+            return self._latest[0]
+        namespace, labels = intern(metadata.namespace or "default"), self.maps.labels(metadata.labels)
+        owner = controller_of(metadata.owner_references)
+        placement = self._placements.read(spec)
+        containers, extended = self._containers.read_all(spec, status)
+        requests, limits = _pod_level(spec, containers)
+        shape = _Shape(
+            written=written,
+            namespace=namespace,
+            labels=labels,
+            owner_kind=intern(owner.kind) if owner else None,
+            owner_name=intern(owner.name) if owner else None,
+            placement=placement,
+            containers=containers,
+            extended=extended,
+            requests=requests,
+            limits=limits,
+            preempts=read_preempting(spec.preemption_policy, "spec.preemptionPolicy"),
+            overhead=read_amounts(spec.overhead, "spec.overhead").resources if spec.overhead else NO_RESOURCES,
+            qos=qos_of(containers, requests, limits),
+            windows=_is_windows(spec),
+            constraints=self._constraints.read(spec, namespace, labels),
+            priority_class=intern(spec.priority_class_name or ""),
+            scheduler=intern(spec.scheduler_name or DEFAULT_SCHEDULER),
+        )
+        self._latest[:] = [shape]
+        return shape
 
 
 def decode_pod(document: PodObject | Mapping[str, Any], owners: Owners = NO_OWNERS) -> Pod:

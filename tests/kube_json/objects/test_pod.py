@@ -17,6 +17,14 @@ from cruise.kube_json.objects.pod import PodReader, decode_pod
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import LONG_AGO, NOW, Json, make_amounts, make_container_json, make_pod_json, stamp
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+
 
 def resources_json(**requests: str) -> Json:
     return {"requests": requests}
@@ -176,6 +184,37 @@ def test_sharing_never_joins_what_differs(resources, status):
     assert other == decode_pod(
         make_pod_json(containers=[{"name": "app", "resources": resources}], container_statuses=[status_json(**status)])
     )
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec"),
+    [
+        ({"namespace": "other"}, {}),
+        ({"labels": {"app": "other"}}, {}),
+        ({"ownerReferences": [{"kind": "StatefulSet", "name": "db", "controller": True}]}, {}),
+        ({}, {"initContainers": [make_container_json("first")]}),
+        ({}, {"overhead": {"cpu": "10m", "example.com/tap": "1"}}),
+        ({}, {"resources": {"requests": {"cpu": "2"}}}),
+        ({}, {"os": {"name": "windows"}}),
+        ({}, {"nodeSelector": {"a": "b"}}),
+        ({}, {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname"}]}}}),
+        ({}, {"tolerations": [{"operator": "Exists"}]}),
+        ({}, {"topologySpreadConstraints": [SPREAD]}),
+        ({}, {"hostNetwork": True}),
+        ({}, {"preemptionPolicy": "Never"}),
+        ({}, {"priorityClassName": "high"}),
+        ({}, {"schedulerName": "other"}),
+        ({}, {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}),
+        ({}, {"priority": 7}),
+    ],
+)
+def test_a_pod_says_the_same_behind_its_likeness_as_alone(metadata, spec):
+    plain = make_pod_json(containers=[make_container_json(ports=[{"containerPort": 80}])])
+    other = {**plain, "metadata": plain["metadata"] | metadata, "spec": plain["spec"] | spec}
+    reader = PodReader()
+    pods = [reader.read(msgspec.convert(document, PodObject)) for document in (plain, other, plain)]
+    assert pods == [decode_pod(document) for document in (plain, other, plain)]
+    assert pods[0] != pods[1]
 
 
 def test_extended_requests_are_summed_as_the_scheduler_does():
