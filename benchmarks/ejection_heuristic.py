@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import kernel
 from cruise.packer.problem import Problem
 
@@ -17,7 +18,8 @@ _NEAR, _FEW, _CHAINS = 400, 6, 24
 class _Board(NamedTuple):
     """Where pods are and were, what they take of what is free, and how many evictions are left of each limit.
 
-    `of[pod]` is its class, `limit_of[class]` -1 for none.
+    `of[pod]` is its class, `limit_of[class]` -1 for none; `first[node]`, `after[pod]` and `before[pod]` link the pods
+    of a node.
     """
 
     at: IntArray
@@ -28,9 +30,12 @@ class _Board(NamedTuple):
     movable: BoolArray
     limit_of: IntArray
     left: IntArray
+    first: IntArray
+    after: IntArray
+    before: IntArray
 
 
-def place_by_ejections(problem: Problem) -> IntArray:
+def place_by_ejections(problem: Problem, deadline_seconds: float = np.inf) -> IntArray:
     """A node for every pod, -1 where none was found; what ran is never left without a place."""
     pods = np.flatnonzero(problem.pod_node < 0)
     size = (problem.demands / problem.capacities.sum(axis=0)).sum(axis=1)
@@ -44,14 +49,24 @@ def place_by_ejections(problem: Problem) -> IntArray:
     free = problem.capacities.copy()
     placed = at >= 0
     np.subtract.at(free, at[placed], problem.demands[problem.pod_class[placed]])
-    board = _Board(at, problem.pod_node, problem.pod_class, problem.demands, free, problem.movable, limit_of, left)
-    _place_all(board, order)
+    first = np.full(problem.node_count, -1, dtype=np.int64)
+    after, before = np.full(problem.pod_count, -1, dtype=np.int64), np.full(problem.pod_count, -1, dtype=np.int64)
+    board = _Board(
+        at, problem.pod_node, problem.pod_class, problem.demands, free, problem.movable, limit_of, left,
+        first, after, before,
+    )  # fmt: skip
+    _place_all(board, order, deadline_seconds)
     return at
 
 
 @kernel
-def _place_all(b: _Board, order: IntArray) -> None:
+def _place_all(b: _Board, order: IntArray, deadline: float) -> None:
+    for p in range(b.at.shape[0]):
+        if b.at[p] >= 0:
+            _link(b, p, b.at[p])
     for p in order:
+        if seconds() > deadline:
+            break
         n = _best(b, b.demands[b.of[p]], -1)
         if n >= 0:
             _put(b, p, n)
@@ -74,9 +89,38 @@ def _best(b: _Board, d: IntArray, ban: int) -> int:
 def _put(b: _Board, p: int, n: int) -> None:
     if b.at[p] >= 0:
         b.free[b.at[p]] += b.demands[b.of[p]]
+        if b.before[p] >= 0:
+            b.after[b.before[p]] = b.after[p]
+        else:
+            b.first[b.at[p]] = b.after[p]
+        if b.after[p] >= 0:
+            b.before[b.after[p]] = b.before[p]
     if n >= 0:
         b.free[n] -= b.demands[b.of[p]]
+        _link(b, p, n)
     b.at[p] = n
+
+
+@kernel
+def _link(b: _Board, p: int, n: int) -> None:
+    b.before[p], b.after[p] = -1, b.first[n]
+    if b.first[n] >= 0:
+        b.before[b.first[n]] = p
+    b.first[n] = p
+
+
+@kernel
+def _pods_on(b: _Board, n: int) -> IntArray:
+    """The pods of a node as they are now, by number."""
+    count, q = 0, b.first[n]
+    while q >= 0:
+        count, q = count + 1, b.after[q]
+    pods = np.empty(count, np.int64)
+    q = b.first[n]
+    for k in range(count):
+        pods[k], q = q, b.after[q]
+    pods.sort()
+    return pods
 
 
 @kernel
@@ -90,8 +134,8 @@ def _eject(b: _Board, p: int, depth: int) -> bool:
                 return True
     if depth > 1:
         for n in near[:_CHAINS]:
-            for q in range(b.at.shape[0]):
-                fits = b.at[q] == n and (b.free[n] + b.demands[b.of[q]] >= d).all()
+            for q in _pods_on(b, n):
+                fits = (b.free[n] + b.demands[b.of[q]] >= d).all()
                 if fits and _may_go(b, q):
                     _leave(b, q)
                     _put(b, p, n)
@@ -110,8 +154,8 @@ def _make_room(b: _Board, p: int, n: int, many: int) -> bool:
     count = 0
     while count < many and not (b.free[n] >= d).all():
         pick, fewest = -1, np.inf
-        for q in range(b.at.shape[0]):
-            if b.at[q] == n and _may_go(b, q) and _best(b, b.demands[b.of[q]], n) >= 0:
+        for q in _pods_on(b, n):
+            if _may_go(b, q) and _best(b, b.demands[b.of[q]], n) >= 0:
                 over = np.maximum(d - b.free[n] - b.demands[b.of[q]], 0)
                 size = b.demands[b.of[q], 0] / 16000 + b.demands[b.of[q], 1] / 65536
                 score = 100.0 * (over[0] / 16000 + over[1] / 65536) + size

@@ -48,10 +48,13 @@ class Full:
     pods_per_node: int = 30
     priorities: int = 1
     budgets: Budgets = Budgets.USUAL
+    # Of the pods that fill it there are so many: up to 100 all have a place.
+    percent: int = 100
 
     def __str__(self) -> str:
         tiers = f", {self.priorities} priorities" if self.priorities > 1 else ""
-        return f"{self.make}, {self.nodes}x{self.pods_per_node}{tiers}, budgets {self.budgets}"
+        share = f", {self.percent} %" if self.percent != 100 else ""
+        return f"{self.make}, {self.nodes}x{self.pods_per_node}{share}{tiers}, budgets {self.budgets}"
 
 
 def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> Problem:
@@ -60,6 +63,11 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
     sizes = _SIZES[full.make](source, full)
     pod_class = _filled(source, sizes, full.nodes)
     apps = len(sizes)
+    pod_class = (
+        source.choice(pod_class, len(pod_class) * full.percent // 100, replace=False)
+        if full.percent < 100
+        else (np.concatenate([pod_class, source.integers(0, apps, len(pod_class) * (full.percent - 100) // 100)]))
+    )
     demands = np.column_stack([sizes, np.ones(apps, dtype=np.int64)])
     capacities = np.tile(np.array([_CORES, _MEBIBYTES, _SLOTS], dtype=np.int64), (full.nodes, 1))
     pod_class = pod_class[np.argsort(source.permutation(apps)[pod_class], kind="stable")]
@@ -77,14 +85,18 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
         )
     )
     movable = source.random(apps) >= 0.1
+    priorities = source.integers(0, full.priorities, apps).astype(np.int64)
+    # In operation what has the highest priority that waits gives way to nothing, nor does what is above.
+    top = priorities[pod_class[pod_node < 0]].max(initial=-1)
+    below = priorities <= top if objective is Objective.PAPER else priorities < top
     return Problem(
         resources=("cpu", "memory", "pods"),
         capacities=capacities,
         demands=demands,
         headroom=np.zeros_like(demands),
-        priorities=source.integers(0, full.priorities, apps).astype(np.int64),
+        priorities=priorities,
         movable=movable,
-        preemptible=movable if objective is Objective.PAPER else np.zeros(apps, dtype=np.bool_),
+        preemptible=movable & below,
         preempt=np.ones(apps, dtype=np.bool_),
         weights=np.full(apps, 2, dtype=np.int64),
         most_on_node=np.full(apps, len(pod_class), dtype=np.int64),

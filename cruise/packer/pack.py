@@ -145,7 +145,7 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     cells = problem.class_count * problem.node_count
     relaxes = cells <= _RELAXED_CELLS
     with meter.part(_EJECTIONS_SHARE if relaxes else _LARGE_SHARE) as part:
-        _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k)))
+        _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k), seed))
     whole.count_evictions(index)
     with meter.part(_PRICES_SHARE if relaxes else 1.0) as part:
         _bound_by_prices(whole, index, part)
@@ -210,7 +210,7 @@ def _place(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
         from cruise.packer.large.solving import solve_large
 
-        packing = solve_large(free, whole.assignment(index), meter, _ignore)
+        packing = solve_large(free, whole.assignment(index), meter, _ignore, seed)
     else:
         packing = _solve_small(free, whole.assignment(index), meter, seed, _ignore)
     if whole.offer(index, packing.pod_node):

@@ -6,6 +6,7 @@ from benchmarks.ejection_heuristic import place_by_ejections
 from benchmarks.openb_cluster import OPENB
 from benchmarks.unlike_clusters import Budgets, Full, Make, draw_full
 from cruise.packer.faults import find_faults
+from cruise.packer.problem import Objective
 
 MAKES = [make for make in Make if make is not Make.OPENB or OPENB.exists()]
 
@@ -18,6 +19,17 @@ def test_a_drawn_cluster_holds_no_more_than_its_nodes(make, budgets):
     wanted = problem.demands[problem.pod_class].sum(axis=0)
     assert (wanted <= problem.capacities.sum(axis=0)).all()
     assert (wanted[:2] > 0.6 * problem.capacities.sum(axis=0)[:2]).any()
+
+
+def test_of_a_full_cluster_some_share_of_its_pods_is_drawn():
+    full, fewer, more = (
+        draw_full(Full(Make.BIMODAL, 20, percent=percent, priorities=3), 1, Objective.OPERATOR)
+        for percent in (100, 90, 101)
+    )
+    assert fewer.pod_count == full.pod_count * 90 // 100
+    assert more.pod_count == full.pod_count + full.pod_count // 100
+    waits = more.priorities[more.pod_class[more.pod_node < 0]].max()
+    assert not (more.preemptible & (more.priorities >= waits)).any()
 
 
 def test_the_simple_way_places_more_and_breaks_no_rule():

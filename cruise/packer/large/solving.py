@@ -1,4 +1,4 @@
-"""Large problems: priority after priority by ejections, then what was moved without need goes home."""
+"""Large problems: priority after priority by ejections, then small changes that place more or bring pods home."""
 
 from functools import partial
 
@@ -10,6 +10,7 @@ from cruise.packer.bounds import counted_bound
 from cruise.packer.budget import Meter
 from cruise.packer.kernels.ejecting import place_pods
 from cruise.packer.kernels.preempting import bring_home, preempt_for
+from cruise.packer.kernels.rearranging import rearrange
 from cruise.packer.large.board import ANY_RANK, Board
 from cruise.packer.problem import Objective, Problem
 from cruise.packer.quick import pending_order
@@ -18,31 +19,58 @@ _DEPTHS = (1, 2, 3)
 # What fits nowhere may take this share of what is left, so that time remains for all priorities.
 _SHARE = 0.5
 # Largest first comes first; of what is left smallest first and largest first take turns until both gain nothing.
-_FIRST_SHARE, _PATIENCE = 0.5, 2
+_FIRST_SHARE, _AGAIN_SHARE, _PATIENCE = 0.5, 0.5, 2
+# Rearranging ends after so many rounds in vain for each pod; the best is reported so many times.
+_IDLE, _TURNS = 10, 10
 
 
-def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
+def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report, seed: int = 1) -> Packing:
     """Pack by chains of ejections, no worse than what runs now or `start`; memory grows with pods alone.
 
     First from what runs now, then again and again from the best so far, as long as that gains something: what is
-    preempted for a higher priority early finds a place once others have moved.
+    preempted for a higher priority early finds a place once others have moved. What is left of the budget goes into
+    small changes, which bring home what was moved without need.
     """
     packing = packing_of(problem, start, counted_bound(problem))
     with meter.part(_FIRST_SHARE) as part:
         search = _Ejections(problem, problem.pod_node, packing, part, report, smallest_first=False)
         packing = search.run()
     vain, smallest_first = 0, True
-    while vain < _PATIENCE and not meter.over() and not _holds_all(problem, packing):
-        # Where not all have room, the small ones leave more of it to others.
-        again = _Ejections(problem, packing.pod_node, packing, meter, report, smallest_first=smallest_first).run()
-        vain = 0 if again is not packing else vain + 1
-        packing, smallest_first = again, not smallest_first
-    return packing
+    with meter.part(_AGAIN_SHARE) as part:
+        while vain < _PATIENCE and not part.over() and not _holds_all(problem, packing):
+            # Where not all have room, the small ones leave more of it to others.
+            again = _Ejections(problem, packing.pod_node, packing, part, report, smallest_first=smallest_first).run()
+            vain = 0 if again is not packing else vain + 1
+            packing, smallest_first = again, not smallest_first
+    if meter.over() or _is_best(problem, packing):
+        return packing
+    return _Rearranging(problem, packing.pod_node, packing, meter, report).run(seed)
+
+
+class _Rearranging(Board):
+    """Small changes to a packing, one after the other."""
+
+    def run(self, seed: int) -> Packing:
+        """Rearrange until nothing can be better, or nothing was for long."""
+        problem, random = self.problem, np.array([2 * seed + 1], dtype=np.uint64)
+        paper, patience, vain = problem.objective is Objective.PAPER, _IDLE * problem.pod_count, 0
+        for turns in range(_TURNS, 0, -1):
+            if vain >= patience or self.meter.over() or _is_best(problem, self.packing):
+                break
+            rounds = partial(rearrange, self.state, problem.weights, paper, random, vain, patience)
+            with self.meter.part(1 / turns) as part:
+                vain = self.act(part, rounds)
+            self.offer()
+        return self.packing
+
+
+def _is_best(problem: Problem, packing: Packing) -> bool:
+    return packing.after.key(problem.objective) == packing.bound
 
 
 def _holds_all(problem: Problem, packing: Packing) -> bool:
     """Tell whether every pod has a place, and of those that run none has another one."""
-    return bool((packing.pod_node >= 0).all()) and packing.after.key(problem.objective) == packing.bound
+    return bool((packing.pod_node >= 0).all()) and _is_best(problem, packing)
 
 
 class _Ejections(Board):

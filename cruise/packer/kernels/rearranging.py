@@ -1,0 +1,207 @@
+"""Going on from a packing: some pods of a few nodes are taken out and placed anew, which stays unless it is worse."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.packer.arrays import IntArray
+from cruise.packer.kernels.clock import seconds
+from cruise.packer.kernels.cluster_state import ClusterState, allowed, best_node, draw_sky, may_leave, move, undo
+from cruise.packer.kernels.compiling import kernel, lean
+from cruise.packer.kernels.drawing import draw
+from cruise.packer.kernels.ejecting import by_one
+
+# Nodes looked at for a pod that waits; pods away from home are looked for that often.
+_LOOKS, _DRAWS = 8, 64
+# Of how many nodes, and how many of those that run there.
+_NODES, _LEAVERS = 3, 4
+_MOST = 128
+_NONE, _UNTOUCHED = -1, -2
+
+
+@kernel
+def rearrange(
+    s: ClusterState,
+    weights: IntArray,
+    paper: bool,
+    random: NDArray[np.uint64],
+    vain: int,
+    patience: int,
+    deadline: float,
+    work: float,
+) -> int:
+    """Rearrange a few nodes again and again, until that gained nothing so many times in a row, `vain` so far.
+
+    It returns how many times in a row that then is.
+
+    With `paper` whatever stays counts beside what is placed, for each priority; else the `weights` of evictions in
+    the end.
+    """
+    ranks = 1
+    for c in range(s.ranks.shape[0]):
+        ranks = max(ranks, s.ranks[c] + 1)
+    gains = np.zeros(2 * ranks + 1, np.int64)
+    before = np.full(s.at.shape[0], _UNTOUCHED, np.int64)
+    out = np.empty(_MOST, np.int64)
+    waiting = np.flatnonzero(s.at < 0)
+    while vain < patience and s.spent[0] <= work and (deadline == np.inf or seconds() <= deadline):
+        vain += 1
+        s.logged[0] = 0
+        s.spent[0] += 1
+        first = _NONE
+        if waiting.shape[0] > 0 and draw(random, 2) == 0:
+            first = waiting[draw(random, waiting.shape[0])]
+        count = _take_out(s, first, out, random)
+        if count == 0:
+            continue
+        kept = _put_back(s, out[:count], first, paper, random)
+        if kept and _weigh(s, weights, paper, before, gains) >= 0:
+            if gains[-1] > 0:
+                vain = 0
+            for r in range(ranks):
+                if gains[2 * r] != 0:
+                    waiting = np.flatnonzero(s.at < 0)
+                    break
+        else:
+            undo(s, 0)
+    s.logged[0] = 0
+    return vain
+
+
+@lean
+def _take_out(s: ClusterState, first: int, out: IntArray, random: NDArray[np.uint64]) -> int:
+    """Take pods off a node that one which waits could have, or that one away from home ran on; how many.
+
+    Beside them some of nodes that these came from, or of any.
+    """
+    if first >= 0:
+        out[0], centre = first, _lacks_least(s, first, random)
+    else:
+        p = _away(s, random)
+        centre = s.home[p] if p >= 0 else _NONE
+        if p >= 0:
+            out[0] = p
+            move(s, p, -1)
+    if centre < 0:
+        return 0
+    count = _strip(s, centre, first >= 0, out, 1, random)
+    for _ in range(draw(random, _NODES)):
+        came_from = s.home[out[draw(random, count)]]
+        count = _strip(s, came_from if came_from >= 0 else draw(random, s.free.shape[0]), True, out, count, random)
+    return count
+
+
+@lean
+def _lacks_least(s: ClusterState, p: int, random: NDArray[np.uint64]) -> int:
+    """Of some nodes where a pod may arrive, the one that lacks least room for it; -1 for none."""
+    best, least = _NONE, np.inf
+    for _ in range(_LOOKS):
+        n = draw(random, s.free.shape[0])
+        if allowed(s, p, n):
+            lack = 0.0
+            for r in range(s.free.shape[1]):
+                lack += max(0, s.demands[s.pod_class[p], r] - s.free[n, r]) * s.shares[r]
+            if lack < least:
+                best, least = n, lack
+    return best
+
+
+@lean
+def _away(s: ClusterState, random: NDArray[np.uint64]) -> int:
+    """Some pod that is not where it ran, and may leave where it is; -1 where a few draws find none."""
+    for _ in range(_DRAWS):
+        p = draw(random, s.at.shape[0])
+        if s.home[p] >= 0 and s.at[p] >= 0 and s.at[p] != s.home[p]:
+            return p if may_leave(s, p) else _NONE
+    return _NONE
+
+
+@lean
+def _strip(s: ClusterState, n: int, deep: bool, out: IntArray, count: int, random: NDArray[np.uint64]) -> int:
+    """Take guests off a node, and if `deep` a few that run there; how many are out."""
+    there = 0
+    other = s.head[n]
+    while other >= 0:
+        there += 1
+        other = s.after[other]
+    at_home = draw(random, _LEAVERS + 1) if deep else 0
+    other = s.head[n]
+    while other >= 0 and count < out.shape[0]:
+        beyond = s.after[other]
+        guest = s.at[other] != s.home[other]
+        if (guest and draw(random, 4) > 0) or (not guest and at_home > 0 and draw(random, there) < _LEAVERS):
+            if may_leave(s, other):
+                at_home -= not guest
+                move(s, other, -1)
+                out[count] = other
+                count += 1
+        other = beyond
+    s.spent[0] += there
+    return count
+
+
+@kernel
+def _put_back(s: ClusterState, out: IntArray, first: int, paper: bool, random: NDArray[np.uint64]) -> bool:
+    """Place what was taken out, the largest first or in any order; False where one that had a place finds none."""
+    noise = 0.5 * draw(random, 3)
+    sizes = np.empty(out.shape[0], np.float64)
+    for k in range(out.shape[0]):
+        c = s.pod_class[out[k]]
+        size = 0.0
+        for r in range(s.free.shape[1]):
+            size += s.demands[c, r] * s.shares[r]
+        sizes[k] = -size * (1.0 + noise * (draw(random, 1024) / 1024.0))
+        if out[k] == first:
+            sizes[k] = -np.inf
+    order = np.argsort(sizes)
+    drawn = False
+    for k in range(out.shape[0]):
+        p = out[order[k]]
+        n = best_node(s, p, -1)
+        if n >= 0:
+            move(s, p, n)
+            continue
+        if not drawn:
+            draw_sky(s)
+            drawn = True
+        s.pinned[p] = True
+        if first >= 0:
+            s.pinned[first] = True
+        done = by_one(s, p, s.ranks[s.pod_class[p]] if paper else -1)
+        s.pinned[p] = False
+        if first >= 0:
+            s.pinned[first] = False
+        if not done and (p == first or s.home[p] >= 0 or first < 0):
+            return False
+    return True
+
+
+@lean
+def _weigh(s: ClusterState, weights: IntArray, paper: bool, before: IntArray, gains: IntArray) -> int:
+    """Tell whether all changes since the last decision are better (1), worse (-1) or neither.
+
+    `gains` has for each rank how many more are placed and stay, and the answer in the end.
+    """
+    gains[:] = 0
+    for k in range(s.logged[0] - 1, -1, -1):
+        before[s.log[k, 0]] = s.log[k, 1]
+    weight = 0
+    for k in range(s.logged[0]):
+        p = s.log[k, 0]
+        if before[p] == _UNTOUCHED:
+            continue
+        c = s.pod_class[p]
+        r = s.ranks[c]
+        gains[2 * r] += (1 if s.at[p] >= 0 else 0) - (1 if before[p] >= 0 else 0)
+        if s.home[p] >= 0:
+            stays = (1 if s.at[p] == s.home[p] else 0) - (1 if before[p] == s.home[p] else 0)
+            gains[2 * r + 1] += stays
+            weight += stays * weights[c]
+        before[p] = _UNTOUCHED
+    answer = 0
+    for k in range(gains.shape[0] - 1):
+        if answer == 0 and (paper or k % 2 == 0) and gains[k] != 0:
+            answer = 1 if gains[k] > 0 else -1
+    if answer == 0 and not paper and weight != 0:
+        answer = 1 if weight > 0 else -1
+    gains[gains.shape[0] - 1] = answer
+    return answer
