@@ -208,9 +208,9 @@ def _place(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     free = replace(problem, objective=Objective.OPERATOR, fleet=None)
     cells = problem.class_count * problem.node_count
     if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
-        from cruise.packer.large.solving import solve_large
+        from cruise.packer.large.solving import place_large
 
-        packing = solve_large(free, whole.assignment(index), meter, _ignore, seed)
+        packing = place_large(free, whole.assignment(index), meter, _ignore)
     else:
         packing = _solve_small(free, whole.assignment(index), meter, seed, _ignore)
     if whole.offer(index, packing.pod_node):

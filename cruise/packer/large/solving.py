@@ -27,9 +27,19 @@ _IDLE, _TURNS = 10, 10
 def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report, seed: int = 1) -> Packing:
     """Pack by chains of ejections, no worse than what runs now or `start`; memory grows with pods alone.
 
+    What is left of the budget goes into small changes, which place more or bring home what was moved without need.
+    """
+    packing = place_large(problem, start, meter, report)
+    if meter.over() or _is_best(problem, packing):
+        return packing
+    return _Rearranging(problem, packing.pod_node, packing, meter, report).run(seed)
+
+
+def place_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
+    """Place by chains of ejections alone, no worse than what runs now or `start`.
+
     First from what runs now, then again and again from the best so far, as long as that gains something: what is
-    preempted for a higher priority early finds a place once others have moved. What is left of the budget goes into
-    small changes, which bring home what was moved without need.
+    preempted for a higher priority early finds a place once others have moved.
     """
     packing = packing_of(problem, start, counted_bound(problem))
     with meter.part(_FIRST_SHARE) as part:
@@ -42,9 +52,7 @@ def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report,
             again = _Ejections(problem, packing.pod_node, packing, part, report, smallest_first=smallest_first).run()
             vain = 0 if again is not packing else vain + 1
             packing, smallest_first = again, not smallest_first
-    if meter.over() or _is_best(problem, packing):
-        return packing
-    return _Rearranging(problem, packing.pod_node, packing, meter, report).run(seed)
+    return packing
 
 
 class _Rearranging(Board):
