@@ -1,0 +1,86 @@
+"""How many nodes half-empty clusters of five makes and a real one's trace need, by how many moves, and what is proved.
+
+Of each full cluster a share of the pods runs, drawn at random, as after a day's peak. A PodDisruptionBudget that
+allows one eviction allows the next one later, so limits are shut or none.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.bench_packing_openb import fill
+from benchmarks.openb_cluster import OPENB, read_openb
+from benchmarks.table import Row
+from benchmarks.unlike_clusters import Budgets, Full, Make, draw_full
+from cruise.packer.answer import Packing
+from cruise.packer.arrays import BoolArray
+from cruise.packer.budget import Budget
+from cruise.packer.faults import find_faults
+from cruise.packer.pack import pack
+from cruise.packer.problem import Fleet, Objective, Problem, in_use
+from cruise.packer.warming import warm_up
+
+NAME = "packing-consolidate"
+SEED = 1
+LIMIT_SECONDS = 10.0
+SHARES = (0.5, 0.8)
+MAKES = tuple(make for make in Make if make is not Make.OPENB)
+# Pods that may not move keep most nodes: the packer is tried where all may.
+SCENES = ((True, 0.5), (True, 0.8), (False, 0.5))
+
+
+def run() -> list[Row]:
+    """Measure each cluster once, the kernels warm."""
+    warm_up()
+    clusters = [(str(make), draw_full(Full(make, 200, 30, 2, Budgets.USUAL), SEED)) for make in MAKES]
+    if OPENB.exists():
+        clusters.append(("openb", fill(read_openb()).problem))
+    rows = [
+        row
+        for name, problem in clusters
+        for free, share in SCENES
+        for row in _rows(f"{name}, {share:.0%} run{'' if free else ', some may not move'}", problem, share, free)
+    ]
+    missing = [] if OPENB.exists() else [Row(NAME, "openb: not measured: no trace in ../shared/data/openb", 0, "")]
+    return [*rows, *missing]
+
+
+def thinned(problem: Problem, share: float, free: bool, seed: int) -> Problem:
+    """Return a problem of the fewest nodes in which a share of the pods that ran does so still, and none waits.
+
+    Where they are `free` all of them may move, within no limits.
+    """
+    runs = problem.pod_node >= 0
+    stays = runs & (np.random.default_rng(seed).random(problem.pod_count) < share)
+    limits = tuple(limit for limit in problem.rules.eviction_limits if not (limit.allowed or free))
+    occupies: BoolArray = np.ones(problem.class_count, dtype=np.bool_)
+    return replace(
+        problem,
+        movable=problem.movable | free,
+        pod_class=problem.pod_class[stays],
+        pod_node=problem.pod_node[stays],
+        rules=replace(problem.rules, eviction_limits=limits),
+        objective=Objective.FLEET,
+        fleet=Fleet(np.ones(problem.node_count, dtype=np.int64), occupies),
+    )
+
+
+def _rows(scene: str, full: Problem, share: float, free: bool) -> Iterator[Row]:
+    problem = thinned(full, share, free, SEED)
+    begun = time.process_time()
+    packing = pack(problem, Budget(time.monotonic() + LIMIT_SECONDS), lambda _: None)
+    seconds = time.process_time() - begun
+    assert not find_faults(problem, packing.pod_node)
+    before, after = (int(in_use(problem, nodes).sum()) for nodes in (problem.pod_node, packing.pod_node))
+    least = _least(packing)
+    beside = f"{before} before, at least {least}{', proved' if after <= least else ''}"
+    yield Row(NAME, f"{scene}: nodes", after, "nodes", beside, after / max(least, 1))
+    moves = int(np.count_nonzero(packing.pod_node != problem.pod_node))
+    yield Row(NAME, f"{scene}: moves", moves, "pods", f"of {problem.pod_count:,}, for {before - after} nodes")
+    yield Row(NAME, f"{scene}: processor time", seconds, "s", "")
+
+
+def _least(packing: Packing) -> int:
+    return -packing.bound[len(packing.after.tiers)]
