@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
-from cruise.packer.budget import PRICING_STEP, Meter
+from cruise.packer.budget import Meter
 from cruise.packer.faults import loads_of
 from cruise.packer.kernels.relaxing import Present, price_nodes
 from cruise.packer.kernels.shelf import Shelf, shelf_of
@@ -15,6 +15,8 @@ from cruise.packer.relaxed.question import Question
 # Prices are multiples of one part in so many of a whole: a power of two, so that sums of them are exact.
 SCALE = 1 << 16
 _MOST_NODES = 2_000
+# What one step of a node's search stands for in units of work, with all that is arranged for it.
+_STEP = 100
 # Rates of room: mixes of the scarcest resources, at levels that so large a share of the classes are not worth.
 _MIXES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _LEVELS = (1.0, 0.97, 0.9, 0.75, 0.5)
@@ -96,7 +98,7 @@ class Dual:
             _MOST_NODES,
             meter.deadline_seconds,
         )
-        meter.spend(PRICING_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * self.problem.node_count)
+        meter.spend(_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * self.problem.node_count)
         if done < 0:
             return None
         missing = self._missing(question, whole)
