@@ -1,6 +1,7 @@
 """The house rules that no linter states."""
 
 import ast
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -58,6 +59,11 @@ def words_judged(module: Path) -> list[str]:
         texts = [one.value for one in literals if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         found += [ast.unparse(node) for text in texts if re.search(r"\w \w|[a-z][A-Z]", text)]
     return found
+
+
+def test_every_script_that_make_calls_can_be_run():
+    found = [*(ROOT / "scripts").glob("*.sh"), *(ROOT / "tests/setup").glob("*.sh")]
+    assert found and [path.name for path in found if not os.access(path, os.X_OK)] == []
 
 
 def test_reasons_are_values_and_only_the_edges_read_words():

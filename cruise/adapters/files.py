@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from cruise.adapters.collection import uncollected
+from cruise.collection import uncollected
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import NodeType
 from cruise.domain.usage import StatisticsTable

@@ -7,6 +7,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.tables import cluster_hour
+from cruise.collection import uncollected
 from cruise.domain.cluster_hours import ClusterHour
 from cruise.domain.resources import Resources
 
@@ -26,13 +27,14 @@ async def since(connection: AsyncConnection, hour: int) -> Sequence[ClusterHour]
     rows = await connection.execute(
         select(cluster_hour).where(cluster_hour.c.hour >= hour).order_by(cluster_hour.c.hour)
     )
-    return [
-        ClusterHour(
-            row["hour"],
-            **{name: Resources(row[f"{name}_cpu_millicores"], row[f"{name}_memory_bytes"]) for name in _SUMS},
-        )
-        for row in rows.mappings()
-    ]
+    with uncollected():
+        return [
+            ClusterHour(
+                row["hour"],
+                **{name: Resources(row[f"{name}_cpu_millicores"], row[f"{name}_memory_bytes"]) for name in _SUMS},
+            )
+            for row in rows.mappings()
+        ]
 
 
 async def prune(connection: AsyncConnection, before_hour: int) -> None:

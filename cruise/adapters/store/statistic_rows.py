@@ -14,10 +14,10 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.collection import uncollected
 from cruise.adapters.store import headroom_scores, revisions
 from cruise.adapters.store.connection import driver_in_transaction
 from cruise.adapters.store.tables import pod_statistic, workload_statistic
+from cruise.collection import uncollected
 from cruise.domain.usage import FIGURES, StatisticColumns, StatisticKey, StatisticsTable
 
 STATISTICS_LOCK = 0x6372_7569_7365_0002

@@ -6,10 +6,10 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.collection import uncollected
 from cruise.adapters.store import peaks
 from cruise.adapters.store.packing import pack_block, pack_tail, unpack_block, unpack_tail
 from cruise.adapters.store.tables import sample_block, usage_partition
+from cruise.collection import uncollected
 from cruise.domain.usage import ContainerKey, PartitionProgress, SampleBlock, UsageAdvance
 
 _BLOCKS_AT_ONCE = 8

@@ -1,7 +1,6 @@
 """`cruise webhook`: settings become a view of the cluster, a view of the store, a certificate and an HTTPS server."""
 
 import asyncio
-import gc
 import os
 import sys
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from cruise.app.serve.connections import policy_of
 from cruise.app.webhook.admission_upkeep import AdmissionUpkeep, Quotas
 from cruise.app.webhook.certificates import CertificateTimes, served_certificate
 from cruise.app.webhook.stored_view import StoreFollower
+from cruise.collection import leave_to_counting
 from cruise.errors import CruiseError, one_refusal
 from cruise.interfaces.http.health import AsgiApp, health_app
 from cruise.interfaces.http.metrics import metrics_text
@@ -129,8 +129,7 @@ class Webhook:
         """Keep the garbage collector from what stays for good: a pass over all of it would hold up every request."""
         while not self.reviewer.ready or self.store.view.read_at is None:
             await asyncio.sleep(_LOOK_SECONDS)
-        gc.collect()
-        gc.freeze()
+        leave_to_counting()
 
     async def _until_cancelled(self) -> None:
         try:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import structlog
 
-from cruise.adapters.collection import uncollected
+from cruise.collection import uncollected
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Steering
 from cruise.domain.usage import FIGURES, StatisticsTable

@@ -90,7 +90,7 @@ def export(
 
       cruise export --snapshot cluster.json --usage usage.json
     """
-    from cruise.cli.inputs.files import collector_off
+    from cruise.collection import uncollected
     from cruise.decisions.exporting.templates import size_templates
     from cruise.interfaces.export.report import ExportReport
 
@@ -100,7 +100,7 @@ def export(
     if directory is not None and format in (ExportFormat.TABLE, ExportFormat.JSON):
         raise BadInput(f"--format {format.value} is not for files: leave out --output, or redirect standard output")
     settings, sources = settings_of(config), Sources(snapshot, usage, prometheus_url, history, parse_time(now))
-    with collector_off():
+    with uncollected():
         cluster, statistics, at, rests_on = read_sources(sources, settings)
         pods = _chosen(cluster, wanted, namespace or [])
         changes = size_templates(cluster, statistics, settings.policy(), at, pods)

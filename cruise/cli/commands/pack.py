@@ -122,7 +122,8 @@ def pack(
     """
     from cruise.adapters.files import load_node_types
     from cruise.cli.execution.packing import Consolidation, Search, Wish, plan_packing
-    from cruise.cli.inputs.files import collector_off, load_snapshot, load_usage
+    from cruise.cli.inputs.files import load_snapshot, load_usage
+    from cruise.collection import uncollected
     from cruise.decisions.packing.building import Usage
     from cruise.decisions.packing.consolidating import with_new_nodes
     from cruise.domain.packing import Sizes
@@ -138,7 +139,7 @@ def pack(
         )
     search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
     policy, at = policy_of(config, ModeName.FULL), parse_time(now)
-    with collector_off():
+    with uncollected():
         cluster = load_snapshot(snapshot, policy.node_autoscaler)
         known = Usage(*load_usage(usage, cluster, at)) if usage is not None else None
         consolidation = None

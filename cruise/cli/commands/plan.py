@@ -57,13 +57,14 @@ def plan(
 
       cruise plan --snapshot cluster.json --usage usage.json --format json
     """
-    from cruise.cli.inputs.files import collector_off, is_large, load_snapshot, load_usage
+    from cruise.cli.inputs.files import is_large, load_snapshot, load_usage
+    from cruise.collection import uncollected
     from cruise.decisions.admission.replacing import replacements
     from cruise.decisions.sizing.node_plans import decide_node_plans
     from cruise.interfaces.plan.document import plan_json
 
     policy, at = policy_of(config, mode, rules), parse_time(now)
-    with collector_off():
+    with uncollected():
         cluster = load_snapshot(snapshot, policy.node_autoscaler)
         wanted = _wanted(node, cluster)
         statistics, at = load_usage(usage, cluster, at)

@@ -67,13 +67,13 @@ def scan(
 
       cruise scan --email-ready -o mail.html
     """
-    from cruise.cli.inputs.files import collector_off
+    from cruise.collection import uncollected
     from cruise.decisions.scan.findings import scan as look_at
     from cruise.interfaces.scan.report import ScanReport
 
     prices, chosen = prices_of(price_cpu_core_hour, price_gib_hour), _format(format, output, email_ready)
     settings, sources = settings_of(config), Sources(snapshot, usage, prometheus_url, history, parse_time(now))
-    with collector_off():
+    with uncollected():
         cluster, statistics, at, rests_on = read_sources(sources, settings)
         with busy(f"looking at {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
             report = ScanReport(look_at(cluster, statistics, settings.policy(), prices, at), rests_on)

@@ -1,9 +1,6 @@
-"""The files that commands read, and Python's garbage collector, which is in their way."""
+"""The files that commands read."""
 
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -35,19 +32,3 @@ def load_usage(path: str, snapshot: Snapshot, now: datetime | None) -> tuple[Sta
     """Read a usage file that belongs to a snapshot, and the time that it is judged at. Raises BadInput."""
     with busy(f"reading {path}", is_large(path)):
         return files.load_usage(path, snapshot, now)
-
-
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """Do without the garbage collector.
-
-    A command makes a million objects, none of them in cycles, and keeps them until it ends: looking through them for
-    garbage again and again would cost a third of its time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -11,6 +11,7 @@ import msgspec
 from fastapi import APIRouter, HTTPException, Query, Response
 
 from cruise import __version__
+from cruise.collection import uncollected
 from cruise.decisions.node_load import untaint_command
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import EvictPod, Outcome, ResizePod
@@ -320,7 +321,8 @@ def _namespaces(plan: NodePlan) -> Iterator[str]:
 
 def _node_page(done: NodePass, plans: Sequence[NodePlan], offset: int) -> Response:
     page = {"at": done.at, "total": len(done.plans), "offset": offset}
-    return _document({**page, "items": [node_document(plan) for plan in plans]})
+    with uncollected():
+        return _document({**page, "items": [node_document(plan) for plan in plans]})
 
 
 def _line(outcome: Outcome) -> OutcomeLine:

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Response
 
+from cruise.collection import uncollected
 from cruise.domain.cluster_hours import hour_of
 from cruise.domain.resources import Resources
 from cruise.interfaces.http.controller import Sizes
@@ -47,14 +48,15 @@ def history_routes(view: ApiView) -> APIRouter:
         earliest = view.now() - SHOWN if since is None else parse_since(since)
         found = await in_time(view.store.cluster_hours(hour_of(earliest)))
         # Thousands of hours, which to check as a model takes a tenth of a second.
-        items = [
-            {
-                "at": one.at,
-                **{name: _sizes(getattr(one, name)) for name in ("allocatable", "requested", "used", "saved")},
-            }
-            for one in found
-        ]
-        return Response(msgspec.json.encode({"items": items}), media_type="application/json")
+        with uncollected():
+            items = [
+                {
+                    "at": one.at,
+                    **{name: _sizes(getattr(one, name)) for name in ("allocatable", "requested", "used", "saved")},
+                }
+                for one in found
+            ]
+            return Response(msgspec.json.encode({"items": items}), media_type="application/json")
 
     return routes
 

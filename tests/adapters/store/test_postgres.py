@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from cruise.adapters.collection import uncollected
 from cruise.adapters.store import open_store
 from cruise.adapters.store.connection import Database
+from cruise.collection import uncollected
 from cruise.domain.usage import (
     HourlyPeaks,
     PartitionProgress,

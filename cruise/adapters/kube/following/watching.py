@@ -1,7 +1,6 @@
 """One kind kept in step with the API server: a list, then a watch, and from every failure back to one of the two."""
 
 import asyncio
-import gc
 import math
 import random
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +14,7 @@ from cruise.adapters.kube.following.shelf import Key, KindShelf, key_of
 from cruise.adapters.kube.following.watch_lines import WatchLines
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.throttling import Backoff
+from cruise.collection import leave_to_counting
 from cruise.errors import BadInput, CruiseError, Expired, NotFound, Throttled, Unavailable
 from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, Event, StreamDecoder
 from cruise.kube_json.wire.object_json import AnyObject
@@ -148,7 +148,7 @@ class KindWatch:
                 self._shelf.put(item, page.version)
             version = page.version
             if len(page.items) >= _MANY:
-                _leave_to_counting()
+                leave_to_counting()
             await asyncio.sleep(0)
         self._shelf.keep_only(names)
         self.absent = False
@@ -237,12 +237,3 @@ class KindWatch:
         if self.problem:
             self.problem = ""
             self._lines.goes_on(self.kind.plural)
-
-
-def _leave_to_counting() -> None:
-    """Keep the garbage collector from going through what stays for long, and is freed by reference counting.
-
-    A pass over the objects of 150,000 pods would stop the event loop for some tenths of a second, again and again.
-    """
-    gc.collect()
-    gc.freeze()
