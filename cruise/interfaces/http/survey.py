@@ -10,6 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from cruise.collection import uncollected
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.revert import Sizes
 from cruise.decisions.scan.risks import Risk, rank_risks
@@ -107,8 +108,9 @@ class Surveys:
         originals, keys = await in_time(view.store.original_sizes()), await in_time(view.store.signing_keys())
 
         def made() -> Survey:
-            known = known_sizes(done.snapshot, originals, keys)
-            return survey(done, statistics, stored, view.policy, known)
+            with uncollected():
+                known = known_sizes(done.snapshot, originals, keys)
+                return survey(done, statistics, stored, view.policy, known)
 
         return await asyncio.to_thread(made)
 
