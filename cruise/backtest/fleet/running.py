@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from cruise.backtest.fleet.sources import Source
 from cruise.backtest.fleet.tasks import ReplayTask, Survey, replay_task, survey
+from cruise.backtest.policies.policies import SLOW
 from cruise.backtest.replay.options import Judgement, ReplayOptions
 from cruise.domain.backtest import BacktestResult, PolicyScore
 
@@ -15,6 +16,7 @@ T = TypeVar("T")
 Show = Callable[[str, float], None]
 _POLL_SECONDS = 0.25
 _PASS_AS_CONTAINERS = 200
+_SLOWER = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,28 +97,35 @@ def replay_all(
     """Return one result a recording, with a score for each entry; both are in the order given.
 
     Each entry is replayed twice, as consolidation may judge in two ways; not where a single node sufficed, which
-    cannot be emptied however that is judged.
+    cannot be emptied however that is judged. The longest replays begin first.
     """
     scores: dict[tuple[int, int, Judgement], PolicyScore] = {}
     cells: dict[int, tuple[int, int, Judgement]] = {}
+    begun: set[tuple[int, int, Judgement]] = set()
+    rows = sorted(range(len(entries)), key=lambda row: entries[row].policy not in SLOW)
 
     def submit(at: int, row: int, judgement: Judgement) -> tuple[Future[PolicyScore], int]:
         found, entry = surveys[at], entries[row]
-        number = board.add(f"{found.name}: {entry.name}", _work(found, entry.options))
+        number = board.add(f"{found.name}: {entry.name}", _work(found, entry))
         cells[number] = (at, row, judgement)
+        begun.add(cells[number])
         lines = with_time_lines and judgement is Judgement.ADMITTED
         task = ReplayTask(found.source, entry.policy, entry.options, judgement, watched_node, lines, with_cells)
         return executor.submit(replay_task, number, task), number
 
-    pending = dict(submit(at, row, Judgement.ADMITTED) for at in range(len(surveys)) for row in range(len(entries)))
+    pending = dict(submit(at, row, Judgement.ADMITTED) for at in range(len(surveys)) for row in rows)
     for number, score in _as_they_end(pending, board):
         at, row, judgement = cells[number]
         scores[at, row, judgement] = score
-        again = judgement is Judgement.ADMITTED and entries[row].options.both_judgements
-        if again and score.nodes_peak > 1:
-            future, other = submit(at, row, Judgement.REQUESTS)
-            pending[future] = other
-        elif again:
+        if judgement is Judgement.REQUESTS:
+            continue
+        # What one policy needs several nodes for, the others mostly do: none has to wait for its own first replay.
+        due = rows if score.nodes_peak > 1 else ()
+        for other in due:
+            if entries[other].options.both_judgements and (at, other, Judgement.REQUESTS) not in begun:
+                future, added = submit(at, other, Judgement.REQUESTS)
+                pending[future] = added
+        if entries[row].options.both_judgements and (at, row, Judgement.REQUESTS) not in begun:
             scores[at, row, Judgement.REQUESTS] = score
     return [
         _result(
@@ -133,13 +142,13 @@ def replay_all(
 
 def work_of(surveys: Sequence[Survey], entries: Sequence[Entry]) -> float:
     """Return how much all replays are, in the unit of the board."""
-    return sum(_work(found, one.options) * (1 + one.options.both_judgements) for found in surveys for one in entries)
+    return sum(_work(found, one) * (1 + one.options.both_judgements) for found in surveys for one in entries)
 
 
-def _work(found: Survey, options: ReplayOptions) -> float:
+def _work(found: Survey, entry: Entry) -> float:
     """Return how long a replay takes beside others: so much a pass, and so much for each container in it."""
-    passes = found.days * 86_400 / max(options.pass_seconds, found.step_seconds)
-    return passes * (_PASS_AS_CONTAINERS + found.containers)
+    passes = found.days * 86_400 / max(entry.options.pass_seconds, found.step_seconds)
+    return passes * (_PASS_AS_CONTAINERS + found.containers) * (_SLOWER if entry.policy in SLOW else 1)
 
 
 def _as_they_end(pending: dict[Future[T], int], board: Board) -> Iterator[tuple[int, T]]:

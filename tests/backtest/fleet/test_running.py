@@ -6,7 +6,8 @@ from cruise.backtest.backtest import backtest
 from cruise.backtest.fleet.here import Here
 from cruise.backtest.fleet.running import Board, Entry, replay_all, survey_all, work_of
 from cruise.backtest.fleet.sources import ReadSource, keep
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.fleet.tasks import ReplayTask
+from cruise.backtest.replay.options import Judgement, ReplayOptions
 from cruise.domain.resources import Resources
 from tests.backtest.replay.test_replay import made_up
 from tests.backtest.replayed import recorded
@@ -85,3 +86,20 @@ def test_progress_of_other_processes_is_read_from_what_they_share():
     shares[2] = 0.1
     board.poll()
     assert seen == [("two", 15.0), ("two and 1 more", 16.0)]
+
+
+def test_the_longest_replays_begin_first_and_each_is_made_once():
+    begun: list[tuple[str, Judgement]] = []
+
+    class Listing(Here):
+        def submit(self, fn, /, *args, **kwargs):
+            begun.extend((one.policy, one.judgement) for one in args if isinstance(one, ReplayTask))
+            return super().submit(fn, *args, **kwargs)
+
+    board = Board()
+    here = Listing(board)
+    surveys = survey_all(here, [ReadSource(made_up(hours=8, step=300))], OPTIONS, None, board)
+    [result] = replay_all(here, surveys, ENTRIES, board)
+    assert list(result.policies) == ["vpa", "patient"]
+    assert all(score.nodes_peak > 1 for score in result.policies.values())
+    assert begun == [(policy, judgement) for judgement in Judgement for policy in ("cruise", "vpa")]
