@@ -77,8 +77,8 @@ async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anyb
         # kube-scheduler takes any of those that wait and are alike.
         named, waited = {arrival.uid for arrival in plan.proposal.placed}, {pod.uid for pod in before}
         now = (await theatre.world.snapshot()).pods
-        came = Counter(_kind(pod) for pod in now if pod.node is not None and pod.uid in waited)
-        assert not Counter(_kind(pod) for pod in before if pod.uid in named) - came
+        instead = Counter(_kind(pod) for pod in now if pod.node is not None and pod.uid in waited - named)
+        assert not Counter(_kind(pod) for pod in now if pod.node is None and pod.uid in named) - instead
     taken = dict.fromkeys(theatre.world.node_names, NO_RESOURCES)
     for pod in (await theatre.world.snapshot()).pods:
         if pod.node is not None:
