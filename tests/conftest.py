@@ -103,7 +103,8 @@ def debian_postgres() -> Iterator[DebianServer]:
 
 @pytest.fixture
 def admin(control_plane: ControlPlane) -> Api:
-    """The control plane's admin."""
+    """The control plane's admin; a server that ended in an earlier test is there again."""
+    control_plane.revive()
     return control_plane.api()
 
 

@@ -104,9 +104,12 @@ async def simulated(scene: Scene) -> AsyncIterator[World]:
 class RealWorld:
     """A scene on a real control plane, with a namespace and nodes of its own."""
 
-    def __init__(self, scene: Scene, port: KubeCluster, admin: Api, kubelet: TestKubelet, namespace: str) -> None:
+    def __init__(
+        self, scene: Scene, port: KubeCluster, plane: ControlPlane, admin: Api, kubelet: TestKubelet, namespace: str
+    ) -> None:
         self.port: Cluster = port
         self.namespace = namespace
+        self._plane = plane
         self._admin = admin
         self._kubelet = kubelet
         self._replicas = sum(workload.replicas for workload in scene.workloads)
@@ -118,7 +121,7 @@ class RealWorld:
     async def settle(self) -> None:
         deadline = asyncio.get_running_loop().time() + 30
         while not await self._at_rest():
-            assert asyncio.get_running_loop().time() < deadline, "the scene does not come to rest"
+            assert asyncio.get_running_loop().time() < deadline, f"the scene does not come to rest: {self._as_it_is()}"
             await asyncio.sleep(0.02)
 
     async def exhaust_memory(self, pod: Pod) -> None:
@@ -140,6 +143,13 @@ class RealWorld:
             return hopeless and pod.unschedulable_since is not None
         done = all(one.allocated == one.requests for one in pod.containers)
         return pod.phase == "Running" and not pod.terminating and (done or pod.resize.pending is not None)
+
+    def _as_it_is(self) -> str:
+        """Say what the API server has of the scene, and what its controllers and scheduler logged last."""
+        pods = {one["metadata"]["name"]: one["status"] for one in self._admin.items("pods", self.namespace)}
+        events = [one.get("message") for one in self._admin.items("events", self.namespace)][-5:]
+        logs = "\n".join(self._plane.log(name)[-1500:] for name in ("kube-scheduler", "kube-controller-manager"))
+        return f"servers {sorted(self._plane.pids())}, pods {pods}, events {events}\n{logs}"
 
     async def _budgets_observed(self, healthy: int) -> bool:
         """Tell whether the disruption controller has seen the pods as they are, and the port what it says."""
@@ -175,7 +185,7 @@ def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
                 running = asyncio.ensure_future(cluster.run())
                 try:
                     await asyncio.wait_for(cluster.synced(), 60)
-                    yield RealWorld(scene, cluster, admin, kubelet, namespace)
+                    yield RealWorld(scene, cluster, plane, admin, kubelet, namespace)
                 finally:
                     running.cancel()
                     await asyncio.gather(running, return_exceptions=True)

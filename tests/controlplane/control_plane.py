@@ -146,6 +146,17 @@ class ControlPlane:
         until(lambda: self._alive() and _is_ready(api), "the API server is ready")
         api.close()
 
+    def revive(self) -> None:
+        """Start anew what has ended by itself, and print why it did; nothing where all servers run."""
+        ended = [server for server in self._servers.values() if not server.running]
+        for server in ended:
+            print(f"{server.name} has ended and is started anew:\n{self.log(server.name)[-3000:]}")
+            self._servers[server.name] = server.started_anew()
+        if ended:
+            api = self.api()
+            until(lambda: self._alive() and _is_ready(api), "the API server is ready")
+            api.close()
+
     def restart(self) -> None:
         """Kill the API server and start it anew: older watches are told 410."""
         self.kill_api_server()

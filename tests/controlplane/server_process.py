@@ -13,6 +13,7 @@ class ServerProcess:
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.name = Path(command[0]).name
         self.log = log
+        self._command, self._environment = command, environment
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
@@ -25,6 +26,10 @@ class ServerProcess:
                 process_group=0,
             )
         self._waker: subprocess.Popen[bytes] | None = None
+
+    def started_anew(self) -> "ServerProcess":
+        """Start the same server once more, with the same log."""
+        return ServerProcess(self._command, self.log, self._environment)
 
     @property
     def pid(self) -> int:

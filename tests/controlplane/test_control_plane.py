@@ -414,6 +414,22 @@ def test_killed_server_comes_back_with_all_it_knew(control_plane: ControlPlane, 
     running(admin, namespace, 2)
 
 
+def test_a_server_that_has_ended_is_started_anew(namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Its own, as below."""
+    with ControlPlane(tmp_path) as plane:
+        before = plane.pids()
+        for name in ("kube-apiserver", "kube-scheduler"):
+            os.kill(before[name], signal.SIGKILL)
+        until(lambda: len(plane.pids()) == 2, "both have ended")
+        plane.revive()
+        after = plane.pids()
+        assert {name for name in after if after[name] != before[name]} == {"kube-apiserver", "kube-scheduler"}
+        assert plane.api().items("namespaces")
+        plane.revive()
+        assert plane.pids() == after
+    assert "kube-scheduler has ended and is started anew" in capsys.readouterr().out
+
+
 def test_an_api_server_that_goes_as_soon_as_it_may_ends_no_other_server(namespace: str, tmp_path: Path):
     """Its own, since the worker's control plane has been there for long; `namespace` skips where there can be none."""
     with ControlPlane(tmp_path) as plane:
