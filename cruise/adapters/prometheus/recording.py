@@ -65,10 +65,10 @@ class RecordingReader:
 
     def containers(self) -> list[ContainerKey]:
         """Return every container that had a CPU counter within the time, sorted."""
-        self._listings = [
-            patiently(partial(usage_listing, self._settings, self._client, int(day[0]), int(day[-1])))
-            for day in self._days
-        ]
+        ask = partial(usage_listing, self._settings, self._client)
+        # Nothing is lost yet that a wait could save, and an address may be wrong.
+        self._listings = [ask(int(self._days[0][0]), int(self._days[0][-1]))]
+        self._listings += [patiently(partial(ask, int(day[0]), int(day[-1]))) for day in self._days[1:]]
         return sorted(set().union(*(one.containers for one in self._listings)))
 
     def read(

@@ -38,16 +38,14 @@ def answer(data: object) -> Answer:
 
 
 class Failing:
-    """Answers as `respond` does, but fails some times in a row at first."""
+    """Answers as `respond` does, but fails once, when it is first asked for `what`."""
 
-    def __init__(self, failure: Answer, times: int) -> None:
-        self.failure, self.left = failure, times
+    def __init__(self, failure: Answer, what: str = "/query_range") -> None:
+        self.failure, self.what, self.asked = failure, what, 0
 
     def __call__(self, request: Request) -> Answer:
-        if self.left:
-            self.left -= 1
-            return self.failure
-        return respond(request)
+        self.asked += request.path.endswith(self.what)
+        return self.failure if self.asked == 1 and request.path.endswith(self.what) else respond(request)
 
 
 def read(respond: Callable[[Request], Answer]) -> np.ndarray:
@@ -63,9 +61,16 @@ def test_every_step_has_its_use_the_first_included() -> None:
 
 
 def test_what_fails_for_a_moment_is_asked_again() -> None:
-    assert len(read(Failing(Answer(503), 1))) == 10
+    assert len(read(Failing(Answer(503)))) == 10
     with pytest.raises(BadInput, match="asks for credentials"):
-        read(Failing(Answer(401), 1))
+        read(Failing(Answer(401)))
+
+
+def test_a_server_that_does_not_answer_at_all_is_given_up_at_once() -> None:
+    away = Failing(Answer(503), "/series")
+    with pytest.raises(Unavailable):
+        read(away)
+    assert away.asked == 1
 
 
 @pytest.mark.parametrize(
