@@ -1,66 +1,93 @@
-"""The best key of a tiny problem by trying every assignment of copies to nodes."""
+"""Every assignment of copies to nodes of a tiny problem, and the best key among them.
+
+Assignments stand in arrays whose last two axes are classes and nodes.
+"""
 
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 
 import numpy as np
 
-from cruise.packer.arrays import IntArray
+from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.constrained.layout import layout_of, pods_of
+from cruise.packer.faults import find_faults
 from cruise.packer.problem import Objective, Problem, copies_of
+
+MOST_AT_ONCE = 10_000
 
 
 def best_key(problem: Problem) -> tuple[int, ...]:
     """The greatest key over every assignment that obeys the rules; classes that do not preempt are not judged."""
     running = copies_of(problem, problem.pod_node)
-    return max(key_of(problem, x) for x in every_assignment(problem) if is_sound(problem, running, x))
+    sound = (some[is_sound(problem, running, some)] for some in every_assignment(problem))
+    return max(max(map(tuple, keys_of(problem, some).tolist())) for some in sound if len(some))
+
+
+def best_key_without_faults(problem: Problem) -> tuple[int, ...]:
+    """The greatest key over every assignment without a fault, of which the best are looked at first."""
+    layout, every = layout_of(problem), np.concatenate(list(every_assignment(problem)))
+    keys = keys_of(problem, every)
+    best_first = np.lexsort(keys.T[::-1])[::-1]
+    chosen = next(place for place in best_first if not find_faults(problem, pods_of(layout, every[place])))
+    return tuple(keys[chosen].tolist())
 
 
 def every_assignment(problem: Problem) -> Iterator[IntArray]:
-    """Every assignment that keeps to the limits of single classes."""
+    """Every assignment that keeps to the limits of single classes, some at a time."""
+    rows = _rows(problem)
+    lengths = tuple(map(len, rows))
+    for first in range(0, prod(lengths), MOST_AT_ONCE):
+        places = np.unravel_index(np.arange(first, min(first + MOST_AT_ONCE, prod(lengths))), lengths)
+        yield np.stack([row[place] for row, place in zip(rows, places, strict=True)], axis=1)
+
+
+def count_assignments(problem: Problem) -> int:
+    """How many that are."""
+    return prod(map(len, _rows(problem)))
+
+
+def is_sound(problem: Problem, running: IntArray, x: IntArray) -> BoolArray:
+    """Tell whether nothing arrives where this takes more than there is."""
+    widest = np.where((x > 0)[..., None], problem.headroom[:, None, :], 0).max(axis=-3)
+    used = np.einsum("...cn,cr->...nr", x, problem.demands) + widest
+    wanted = np.einsum("...cn,cr->...nr", x > running, problem.demands + problem.headroom) > 0
+    return np.asarray(~(wanted & (used > problem.capacities)).any(axis=(-2, -1)))
+
+
+def key_of(problem: Problem, x: IntArray) -> tuple[int, ...]:
+    """The key of an assignment, figure by figure."""
+    return tuple(keys_of(problem, x).tolist())
+
+
+def keys_of(problem: Problem, x: IntArray) -> IntArray:
+    """The keys of assignments, on the last axis."""
+    running = copies_of(problem, problem.pod_node)
+    placed, stayed = x.sum(axis=-1), np.minimum(x, running).sum(axis=-1)
+    places, figures = [], []
+    for priority in sorted(set(problem.priorities.tolist()), reverse=True):
+        mine = problem.priorities == priority
+        places.append(placed[..., mine].sum(axis=-1))
+        figures += [places[-1], stayed[..., mine].sum(axis=-1)]
+    if problem.objective is Objective.PAPER:
+        return np.stack(figures, axis=-1)
+    if problem.fleet is not None and problem.objective is Objective.FLEET:
+        in_use = (x[..., problem.fleet.occupies, :] > 0).any(axis=-2)
+        places.append(-(in_use @ problem.fleet.prices))
+    return np.stack([*places, -((running.sum(axis=-1) - stayed) @ problem.weights)], axis=-1)
+
+
+def _rows(problem: Problem) -> list[IntArray]:
+    """How the copies of each class may be spread over the nodes, whatever the others do."""
     running = copies_of(problem, problem.pod_node)
     counts = np.bincount(problem.pod_class, minlength=problem.class_count)
-    rows: list[list[tuple[int, ...]]] = []
+    rows = []
     for c in range(problem.class_count):
         admitted = np.where(problem.admits[problem.sites[c]], problem.most_on_node[c], 0)
         tops = np.minimum(np.maximum(admitted, running[c]), counts[c])
         lows = np.zeros_like(tops) if problem.movable[c] else running[c]
         least = 0 if problem.preemptible[c] else int(running[c].sum())
         spans = [range(int(low), int(top) + 1) for low, top in zip(lows, tops, strict=True)]
-        rows.append([copies for copies in product(*spans) if least <= sum(copies) <= counts[c]])
-    for chosen in product(*rows):
-        yield np.array(chosen, dtype=np.int64).reshape(problem.class_count, problem.node_count)
-
-
-def is_sound(problem: Problem, running: IntArray, x: IntArray) -> bool:
-    """Tell whether nothing arrives where this takes more than there is."""
-    for n in range(problem.node_count):
-        here = np.flatnonzero(x[:, n])
-        used = x[:, n] @ problem.demands + problem.headroom[here].max(axis=0, initial=0)
-        arrived = np.flatnonzero(x[:, n] > running[:, n])
-        wanted = (problem.demands[arrived] + problem.headroom[arrived]).sum(axis=0) > 0
-        if (wanted & (used > problem.capacities[n])).any():
-            return False
-    return True
-
-
-def key_of(problem: Problem, x: IntArray) -> tuple[int, ...]:
-    """The key of an assignment, figure by figure."""
-    running = copies_of(problem, problem.pod_node)
-    places, figures, weight = [], [], 0
-    for priority in sorted({int(p) for p in problem.priorities}, reverse=True):
-        mine = [c for c in range(problem.class_count) if problem.priorities[c] == priority]
-        placed = sum(int(x[c].sum()) for c in mine)
-        stayed = sum(int(np.minimum(x[c], running[c]).sum()) for c in mine)
-        places.append(placed)
-        figures += [placed, stayed]
-    for c in range(problem.class_count):
-        weight += int(problem.weights[c]) * int((running[c] - np.minimum(x[c], running[c])).sum())
-    if problem.objective is Objective.PAPER:
-        return tuple(figures)
-    return (*places, *([-_price(problem, x)] if problem.objective is Objective.FLEET else []), -weight)
-
-
-def _price(problem: Problem, x: IntArray) -> int:
-    assert problem.fleet is not None
-    occupying = [c for c in range(problem.class_count) if problem.fleet.occupies[c]]
-    return sum(int(problem.fleet.prices[n]) for n in range(problem.node_count) if any(x[c, n] for c in occupying))
+        allowed = [copies for copies in product(*spans) if least <= sum(copies) <= counts[c]]
+        rows.append(np.array(allowed, dtype=np.int64).reshape(len(allowed), problem.node_count))
+    return rows

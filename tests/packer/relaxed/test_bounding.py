@@ -12,7 +12,7 @@ from cruise.packer.bounds import counted_bound
 from cruise.packer.budget import Meter
 from cruise.packer.problem import copies_of
 from cruise.packer.relaxed.bounding import Bounds
-from tests.packer.every_assignment import every_assignment, is_sound, key_of
+from tests.packer.every_assignment import every_assignment, is_sound, keys_of
 from tests.packer.problems import WITHOUT_FLEET, draw_problem
 from tests.tiers import examples
 
@@ -26,7 +26,8 @@ def _meter():
 def test_no_assignment_surpasses_a_bound_beside_what_it_is_as_good_as(seed, objective):
     problem = replace(draw_problem(seed), objective=objective)
     running = copies_of(problem, problem.pod_node)
-    keys = [key_of(problem, x) for x in every_assignment(problem) if is_sound(problem, running, x)]
+    sound = (some[is_sound(problem, running, some)] for some in every_assignment(problem))
+    keys = [tuple(key) for some in sound for key in keys_of(problem, some).tolist()]
     counted, bounds = counted_bound(problem), Bounds(problem)
     for key in {max(keys), min(keys), figures_of(problem, problem.pod_node).key(objective)}:
         found = bounds.of(key, counted, _meter())
