@@ -2,13 +2,15 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
 import pytest
 import structlog
 
+from benchmarks.recordings import make_recording
+from cruise.backtest.recordings.recording import Recording
 from cruise.runtime.packing.kernel_cache import choose_cache
 from tests import scheduling, tiers
 from tests.controlplane.api import Api
@@ -17,6 +19,7 @@ from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
 from tests.postgres_servers import DebianServer, change, debian_server, dsn_below, embedded_server
+from tests.recorded_metrics import prometheus_with
 
 # What the installation has compiled is not compiled again; kernels look for it when they are imported.
 if (cache := choose_cache(os.environ)) is not None:
@@ -64,7 +67,7 @@ def logs_as_by_default() -> None:
 
 
 @pytest.fixture(scope="session")
-def seeds(request: pytest.FixtureRequest) -> Callable[[int], range]:
+def seeds(request: pytest.FixtureRequest) -> tiers.Seeds:
     """The seeds below a number that this run tries."""
     return tiers.seeds_of(request.config)
 
@@ -99,6 +102,19 @@ def debian_postgres() -> Iterator[DebianServer]:
     """A Postgres of Debian's packages, shared by the tests of one worker; who stops it starts it again."""
     with debian_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def recorded_day() -> Recording:
+    """A day of four containers, every five minutes."""
+    return make_recording(4, 1, 300, seed=3)
+
+
+@pytest.fixture(scope="session")
+def day_server(recorded_day: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Prometheus that has scraped the recorded day, shared by the tests of one worker."""
+    with prometheus_with(recorded_day, tmp_path_factory.mktemp("day")) as url:
+        yield url
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 
 from cruise.domain.cluster import ContainerRole
@@ -34,6 +35,7 @@ def test_a_cluster_could_exist(cluster: Cluster):
         assert not key.pod or (key.namespace, key.pod, key.container) in containers
 
 
+@pytest.mark.beyond_core
 def test_clusters_reach_the_states_that_need_care():
     seen: Counter[str] = Counter()
 

@@ -1,12 +1,13 @@
 """How much a run tries: `--tier core` needs no server, `default` is what a change must pass, `long` searches furthest.
 
 A test needs a server where its folder, one of its fixtures or a mark says so, or where its module starts one. What has
-the mark `long` is left to that tier: others show the same from another side, or sooner.
+the mark `long` is left to that tier: others show the same from another side, or sooner. `beyond_core` is for what takes
+seconds, where the tier core shows the same of fewer cases, or where only tests depend on it.
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from hypothesis import settings
@@ -17,11 +18,11 @@ from tests.prometheus_server import running_prometheus
 CORE, DEFAULT, LONG = TIERS = ("core", "default", "long")
 # How many examples a property tries that says nothing of its own.
 EXAMPLES = {CORE: 25, DEFAULT: 100, LONG: 1000}
-# Among so many drawn clusters is each kind.
-FEWEST_SEEDS = 50
+# Which part of its seeds a test tries, and how many at least: among fifty drawn clusters is each kind.
+SEEDS = {CORE: (0.02, 20), DEFAULT: (0.1, 50), LONG: (1.0, 0)}
 
 SERVER_FOLDERS = tuple(Path(__file__).parent / name for name in ("adapters", "controlplane", "demo_real", "e2e"))
-SERVER_FIXTURES = frozenset({"control_plane", "debian_postgres", "embedded_postgres"})
+SERVER_FIXTURES = frozenset({"control_plane", "day_server", "debian_postgres", "embedded_postgres"})
 STARTERS = (embedded_server, running_prometheus)
 
 
@@ -33,6 +34,7 @@ def add_option(parser: pytest.Parser) -> None:
 def begin(config: pytest.Config) -> None:
     """Settle how many examples are tried, before a test module is read."""
     config.addinivalue_line("markers", "server: needs a server or a process, which the tier core does without")
+    config.addinivalue_line("markers", "beyond_core: left to make test, since core has the same of fewer cases")
     config.addinivalue_line("markers", "long: left to the tier long, since a test of the other tiers shows as much")
     config.addinivalue_line("markers", "smoke: enough of a suite for an implementation that others stand for")
     tier = config.getoption("--tier")
@@ -54,18 +56,26 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if _needs_server(item):
             item.add_marker("server")
-    unwanted = {CORE: ("server", "long"), DEFAULT: ("long",), LONG: ()}[config.getoption("--tier")]
+    unwanted = {CORE: ("server", "beyond_core", "long"), DEFAULT: ("long",), LONG: ()}[config.getoption("--tier")]
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in unwanted)]
     if left_out:
         items[:] = [item for item in items if item not in set(left_out)]
         config.hook.pytest_deselected(items=left_out)
 
 
-def seeds_of(config: pytest.Config) -> Callable[[int], range]:
-    """Return what gives the seeds below a number: all of them in the tier long, else the first tenth, and 50 or so."""
+class Seeds(Protocol):
+    """Gives the first seeds below a number."""
 
-    def seeds(count: int) -> range:
-        return range(count if is_long(config) else max(count // 10, min(count, FEWEST_SEEDS)))
+    def __call__(self, count: int, fewest: int = 0) -> range:
+        """Return as many as the tier tries, and no fewer than a test needs."""
+
+
+def seeds_of(config: pytest.Config) -> Seeds:
+    """Return what gives the seeds that a tier tries: all in the tier long, a tenth by default, fewer still in core."""
+    share, usual = SEEDS[config.getoption("--tier")]
+
+    def seeds(count: int, fewest: int = 0) -> range:
+        return range(max(round(count * share), min(count, max(usual, fewest))))
 
     return seeds
 

@@ -1,14 +1,12 @@
 """Proposals replayed on what a real Prometheus holds, each in a process of its own with bounds."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from benchmarks.recordings import make_recording
 from cruise.app.serve.rehearsals import Rehearsals, usual_node
 from cruise.backtest.recordings.prometheus import SETTLE_SECONDS
 from cruise.backtest.recordings.recording import Recording
@@ -21,23 +19,11 @@ from cruise.settings import load_settings
 from tests.builders import make_node
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import Scene, busy_scene
-from tests.recorded_metrics import prometheus_with
 from tests.simulation.scenes import START
 
-STEP = 300
 ANN = Caller("ann")
+NOWHERE = "http://127.0.0.1:9"
 RISKIER = Proposal({"headroom": "shared-max"})
-
-
-@pytest.fixture(scope="module")
-def recording() -> Recording:
-    return make_recording(4, 1, STEP, seed=3)
-
-
-@pytest.fixture(scope="module")
-def server(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with prometheus_with(recording, tmp_path_factory.mktemp("day")) as url:
-        yield url
 
 
 @dataclass
@@ -52,7 +38,7 @@ class AtTheEnd(Scene):
 
 async def made(server: str, recording: Recording, **more: Any) -> tuple[Rehearsals, AtTheEnd]:
     scene = await busy_scene()
-    end = datetime.fromtimestamp(recording.start + 86_400 - STEP + SETTLE_SECONDS, UTC)
+    end = datetime.fromtimestamp(recording.start + 86_400 - recording.step_seconds + SETTLE_SECONDS, UTC)
     view = AtTheEnd(scene.world, scene.store, scene.policy, done=scene.done, at=end)
     settings = load_settings({"CRUISE_PROMETHEUS_URL": server, "CRUISE_PROMETHEUS_STEP": "5m"})
     return Rehearsals(settings, view, **more), view
@@ -65,9 +51,9 @@ async def ended(running: Rehearsals) -> Rehearsal:
     return last
 
 
-async def test_an_override_is_replayed_beside_what_is_stored_today(server, recording):
-    running, view = await made(server, recording)
-    one = recording.containers[0]
+async def test_an_override_is_replayed_beside_what_is_stored_today(day_server, recorded_day):
+    running, view = await made(day_server, recorded_day)
+    one = recorded_day.containers[0]
     stays = Proposal({"mode": "off"}, one.namespace, one.workload)
     async with running:
         began = await running.begin(stays, ANN)
@@ -85,8 +71,8 @@ async def test_an_override_is_replayed_beside_what_is_stored_today(server, recor
     assert not await view.store.overrides()
 
 
-async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(server, recording):
-    running, view = await made(server, recording)
+async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(day_server, recorded_day):
+    running, view = await made(day_server, recorded_day)
     view.rehearsals = running
     async with running, browser(view, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), "to": "policies"}
@@ -106,8 +92,8 @@ async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(s
         assert set(document["figures"]) >= {"cpu-slack", "starved", "kills", "writes"}
 
 
-async def test_it_can_be_cancelled_and_ends_with_serve(server, recording):
-    running, _ = await made(server, recording)
+async def test_it_can_be_cancelled_and_ends_with_serve(day_server, recorded_day):
+    running, _ = await made(day_server, recorded_day)
     async with running:
         await running.begin(RISKIER, ANN)
         await asyncio.sleep(0.5)
@@ -118,17 +104,17 @@ async def test_it_can_be_cancelled_and_ends_with_serve(server, recording):
     assert task is not None and task.done() and (await ended(running)).stage is Stage.CANCELLED
 
 
-async def test_what_takes_too_long_or_too_much_memory_fails_in_one_line(server, recording):
+async def test_what_takes_too_long_or_too_much_memory_fails_in_one_line(day_server, recorded_day):
     for bound, said in (({"longest_seconds": 0.2}, "longer than"), ({"memory_bytes": 1 << 20}, "1 MiB")):
-        running, _ = await made(server, recording, **bound)
+        running, _ = await made(day_server, recorded_day, **bound)
         async with running:
             await running.begin(RISKIER, ANN)
             last = await ended(running)
         assert last.stage is Stage.FAILED and said in last.error
 
 
-async def test_a_server_without_the_days_is_said_to_be_one(recording):
-    running, _ = await made("http://127.0.0.1:9", recording)
+async def test_a_server_without_the_days_is_said_to_be_one(recorded_day):
+    running, _ = await made(NOWHERE, recorded_day)
     async with running:
         await running.begin(RISKIER, ANN)
         last = await ended(running)
@@ -139,8 +125,8 @@ async def test_a_server_without_the_days_is_said_to_be_one(recording):
     ("key", "said"),
     [("headroom_rsk", "did you mean headroom_risk?"), ("http_address", "did you mean"), ("mode", "no setting that")],
 )
-async def test_only_rules_can_be_tried(server, recording, key, said):
-    running, _ = await made(server, recording)
+async def test_only_rules_can_be_tried(recorded_day, key, said):
+    running, _ = await made(NOWHERE, recorded_day)
     with pytest.raises(BadInput, match=said.replace("?", r"\?")):
         await running.begin(Proposal({key: "1"}), ANN)
     assert running.last() is None

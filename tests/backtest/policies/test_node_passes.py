@@ -108,10 +108,10 @@ CALM, EVERY_CHANGE = (DEFAULT_RULES, 1 / 8), (TRACKING, 1 / 2)
 @pytest.mark.parametrize(
     ("seed", "hours", "step", "rules", "least"),
     [
-        pytest.param(0, 12, 60, *CALM, id="minutes-calm"),
+        pytest.param(0, 12, 60, *CALM, id="minutes-calm", marks=pytest.mark.beyond_core),
         pytest.param(0, 12, 60, *EVERY_CHANGE, id="minutes-tracking"),
         pytest.param(1, 30, 300, *CALM, id="short-of-memory-calm"),
-        pytest.param(2, 30, 300, *EVERY_CHANGE, id="days-tracking"),
+        pytest.param(2, 30, 300, *EVERY_CHANGE, id="days-tracking", marks=pytest.mark.beyond_core),
         pytest.param(1, 30, 300, *EVERY_CHANGE, id="short-of-memory-tracking", marks=pytest.mark.long),
         pytest.param(2, 30, 300, *CALM, id="days-calm", marks=pytest.mark.long),
     ],

@@ -153,7 +153,7 @@ def answers_under_two_futures(name: str, until: int) -> tuple[list[Asked], list[
     return one, other
 
 
-@pytest.mark.parametrize("until_hours", [5, 10])
+@pytest.mark.parametrize("until_hours", [5, pytest.param(10, marks=pytest.mark.beyond_core)])
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "oracle"])
 def test_no_policy_sees_the_future(name: str, until_hours: int):
     one, other = answers_under_two_futures(name, until_hours * HOUR)

@@ -23,6 +23,7 @@ def cases(*names: str) -> list[Case]:
     return [Case("plan", name, ("plan", name)) for name in names]
 
 
+@pytest.mark.server
 def test_a_reference_holds_everything_that_is_refused_and_a_change_to_it_is_found(tmp_path, capsys):
     reference, found = tmp_path / "reference", tmp_path / "found"
     saving = ["--before", str(ROOT), "--save", str(reference), "--clusters", "0", "--jobs", "1"]

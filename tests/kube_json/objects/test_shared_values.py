@@ -10,6 +10,16 @@ from cruise.kube_json.objects.shared_values import SharedValues
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import make_container_json, make_pod_json
 
+JOB = msgspec.json.encode(
+    make_pod_json(
+        "job-@",
+        owner="Job/job-@",
+        containers=[make_container_json(cpu="@m")],
+        labels={"job-name": "job-@"},
+        spec={"nodeSelector": {"pool": "p@"}},
+    )
+)
+
 
 @dataclass(frozen=True)
 class Value:
@@ -60,14 +70,7 @@ def test_a_reader_that_lives_for_weeks_grows_only_with_what_is_held():
 
 
 def pod_number(number: int) -> PodObject:
-    document = make_pod_json(
-        f"job-{number}",
-        owner=f"Job/job-{number}",
-        containers=[make_container_json(cpu=f"{number + 1}m")],
-        labels={"job-name": f"job-{number}"},
-        spec={"nodeSelector": {"pool": f"p{number}"}},
-    )
-    return msgspec.convert(document, PodObject)
+    return msgspec.json.decode(JOB.replace(b"@", str(number + 1).encode()), type=PodObject)
 
 
 def test_pods_read_later_share_with_those_read_before():
