@@ -77,6 +77,8 @@ def phase_of(residual: Residual, assignment: IntArray, entry: int, between: Betw
     counts, running = residual.counts[classes], np.where(loyal[:, None], residual.running[classes], 0)
     limits = residual.limits[classes]
     share, least = between.rows(residual.origin[classes], len(residual.room))
+    # What is nailed counts in a row as well, but is no variable.
+    least = least - np.einsum("rnc,cn->r", share, residual.nailed[residual.origin[classes]])
     node_group, first = _grouped(residual, limits, running, share)
     possible = np.minimum(residual.running, residual.limits)[classes].sum(axis=1)
     return Phase(

@@ -9,7 +9,7 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.solving import solve_constrained
 from cruise.packer.dense.bounding import EntryBound
-from cruise.packer.problem import Problem, copies_of
+from cruise.packer.problem import Problem, Rules, Spread, copies_of
 from cruise.packer.rules.folding import folded
 from tests.packer.constrained.tiny import best_key, obeys, random_problem
 
@@ -38,6 +38,30 @@ def test_no_assignment_as_good_before_surpasses_the_bound(seeds):
             assert max(rivals, default=now[entry]) <= bound, (seed, entry)
             tight += bound == max([now[entry], *rivals])
     assert tight > 60
+
+
+def test_copies_that_cannot_move_count_where_pods_are_spread():
+    one = np.ones(1, dtype=np.int64)
+    problem = Problem(
+        resources=("cpu",),
+        capacities=np.array([[2], [9], [9]]),
+        demands=np.ones((1, 1), dtype=np.int64),
+        headroom=np.zeros((1, 1), dtype=np.int64),
+        priorities=one,
+        movable=np.zeros(1, dtype=np.bool_),
+        preemptible=np.ones(1, dtype=np.bool_),
+        preempt=np.ones(1, dtype=np.bool_),
+        weights=one,
+        most_on_node=9 * one,
+        sites=np.zeros(1, dtype=np.int64),
+        admits=np.ones((1, 3), dtype=np.bool_),
+        pod_class=np.zeros(5, dtype=np.int64),
+        pod_node=np.array([0, 0, -1, -1, -1]),
+        rules=Rules(np.array([[0, 1, 2]]), spreads=(Spread(0, 0, np.array([0]), 1, 0, np.ones(3, dtype=np.bool_)),)),
+    )
+    # Two run on the full node; the others go to the second node twice and to the third once.
+    assert obeys(problem, np.array([0, 0, 1, 1, 2]))
+    assert EntryBound(problem, copies_of(problem, problem.pod_node), 0, 1).bound(UNBOUNDED) == 5
 
 
 def test_what_is_proved_with_bounds_and_fillings_is_the_best_of_all(seeds):
