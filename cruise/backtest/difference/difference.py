@@ -1,6 +1,6 @@
 """Two configurations over one recording, figure by figure, with intervals and how such intervals did before."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -15,7 +15,6 @@ _DRAWS = 1000
 _DAY_HOURS = 24
 # A controller that runs has had its first day; a shorter recording has nothing else to tell of.
 _FIRST_DAY_COUNTS_BELOW = 4 * _DAY_HOURS
-# Where a recording is cut into what was known and what came next.
 _CUTS = (0.3, 0.4, 0.5, 0.6, 0.7)
 _FEWEST_HOURS = 6
 
@@ -26,7 +25,8 @@ def difference_of(
     """Compare two rows of a result that have cells: `here` less `against`.
 
     An interval is where the difference of as much time again is expected with 95 %: two samples of the hours are drawn
-    in blocks, one in place of what was seen, one of what comes, both with the same hours for both configurations.
+    in blocks, one in place of what was seen, one of what comes, both with the same hours for both configurations. Where
+    such intervals from parts of the hours were too narrow for what came next, it is wider by as much.
     """
     ratios, others = (_ratios(result.policies[name]) for name in (here, against))
     hours = len(next(iter(ratios.values())).below)
@@ -90,7 +90,21 @@ class _Pair:
         return self._here.between(first, end) - self._against.between(first, end)
 
     def _interval(self, first: int, end: int, ahead: int) -> tuple[float, float]:
-        """Return where the difference of so many hours ahead is expected, from what some hours showed."""
+        """Return where the difference of so many hours ahead is expected, from what some hours showed.
+
+        Hours drawn anew know no drift: what use does more of from week to week shows in how far off intervals were.
+        """
+        delta, (low, high) = self._delta(first, end), self._bootstrapped(first, end, ahead)
+        wider = max((self._off(first, cut, later) for cut, later in _cuts(first, end)), default=1.0)
+        return delta + max(wider, 1.0) * (low - delta), delta + max(wider, 1.0) * (high - delta)
+
+    def _off(self, first: int, cut: int, ahead: int) -> float:
+        """Return how far what came after some hours was from what they showed, in halves of their interval."""
+        low, high = self._bootstrapped(first, cut, ahead)
+        missed = abs(self._delta(cut, cut + ahead) - self._delta(first, cut))
+        return 2 * missed / (high - low) if high > low else 0.0
+
+    def _bootstrapped(self, first: int, end: int, ahead: int) -> tuple[float, float]:
         delta = self._delta(first, end)
         if not self._hourly[first:end].any():
             return delta, delta
@@ -110,15 +124,19 @@ class _Pair:
     def _walk_forward(self, first: int, end: int) -> tuple[int, int]:
         """Return how many forecasts could be made within the hours, and how many held."""
         made = held = 0
-        for cut in (first + round((end - first) * share) for share in _CUTS):
-            ahead = min(cut - first, end - cut)
-            if ahead < _FEWEST_HOURS:
-                continue
+        for cut, ahead in _cuts(first, end):
             low, high = self._interval(first, cut, ahead)
-            came = self._delta(cut, cut + ahead)
             made += 1
-            held += _within(low, came, high)
+            held += _within(low, self._delta(cut, cut + ahead), high)
         return made, held
+
+
+def _cuts(first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where hours are cut into what was known and what came next, and how many of the latter are looked at."""
+    for cut in (first + round((end - first) * share) for share in _CUTS):
+        ahead = min(cut - first, end - cut)
+        if ahead >= _FEWEST_HOURS:
+            yield cut, ahead
 
 
 def _hourly(ratio: Ratio) -> Float64Array:

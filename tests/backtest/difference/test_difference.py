@@ -90,6 +90,15 @@ def test_intervals_of_what_remembers_for_long_cover_nearly_as_often():
     assert held / made >= 0.8
 
 
+def test_an_interval_is_as_wide_as_earlier_ones_were_off():
+    # From week to week both write more, each in its own way, as no drawing of hours anew can tell.
+    rng = np.random.default_rng(3)
+    drifting = rng.poisson(np.repeat([2, 8, 14, 20], 168))
+    found = writes_of(drifting, rng.poisson(3, 672)).figures[Figure.WRITES]
+    assert found.low < found.here - found.against - 24 * 6 < found.here - found.against + 24 * 6 < found.high
+    assert found.held >= 4
+
+
 def test_the_same_seed_gives_the_same_interval():
     writes = np.random.default_rng(0).poisson(3, (2, 100))
     assert writes_of(*writes, seed=3).figures == writes_of(*writes, seed=3).figures
