@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstraints, Surroundings
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
-from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Taint
+from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Requirement, Taint
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -174,6 +174,26 @@ class NodeAutoscaler(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class NodePool:
+    """What Karpenter may order: how the nodes of a NodePool are labelled and tainted, and how many more there may be.
+
+    `node_class` names the provider's settings of the machines. `limits` and `used` are by resource: millicores of cpu,
+    bytes of memory, numbers of all else, `nodes` among them. Taints that go by themselves are left out. `closed` says
+    why nothing is ordered from it, empty where something may be.
+    """
+
+    name: str
+    node_class: str = ""
+    requirements: tuple[Requirement, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    weight: int = 0
+    closed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """A controller object; `replicas` is None where the kind has none or it is unknown.
 
@@ -325,7 +345,8 @@ class Snapshot:
     `workloads` is keyed by (namespace, workload), `namespace_annotations`, `limit_ranges` and `quotas` by namespace.
     `oom_kills` are those that the pods' statuses still show, in the pods' order. `scales` has what the scale of an
     autoscaler's target selects, by namespace and target, for kinds whose pods do not name them. `former_nodes` has one
-    node of each kind that was there lately and is not now, where nodes come and go by themselves.
+    node of each kind that was there lately and is not now, where nodes come and go by themselves. `node_claims` are
+    nodes that Karpenter has ordered from its `node_pools`, whether they are there yet or not, by the claims' names.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -342,6 +363,8 @@ class Snapshot:
     vertical_autoscalers: tuple[VerticalAutoscaler, ...] = ()
     scales: Mapping[tuple[str, WorkloadRef], LabelSelector] = field(default_factory=dict)
     former_nodes: tuple[Node, ...] = ()
+    node_pools: tuple[NodePool, ...] = ()
+    node_claims: tuple[Node, ...] = ()
 
     @property
     def known_nodes(self) -> tuple[Node, ...]:

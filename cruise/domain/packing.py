@@ -96,13 +96,32 @@ class TierLine:
 class NodeType:
     """A kind of node that may be ordered: what pods have of one, what one costs, and how many more there may be.
 
-    `template` is a node of the kind without a name; `price` is in the unit of all types, `limit` None for any number.
+    `template` is a node of the kind, whatever its name; `price` is in the unit of all types, `limit` None for any
+    number. `pool` is the NodePool that orders it, empty where none does.
     """
 
     name: str
     template: Node
     price: float = 1.0
     limit: int | None = None
+    pool: str = ""
+
+
+class Measure(StrEnum):
+    """What few nodes are measured by: their number, their size, or stated prices."""
+
+    NUMBER = "number"
+    SIZE = "size"
+    PRICE = "price"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ordered:
+    """How many nodes of a type a plan adds, and from which NodePool; empty where they are of none."""
+
+    type: str
+    count: int
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +129,23 @@ class FleetChange:
     """What a plan makes of the nodes in use: how many there are, how many after it, and in any plan at least.
 
     A node is in use while a pod is there that does not belong to the node itself, as those of DaemonSets do. `emptied`
-    are in the order in which the plan empties them, `added` has how many of each type are ordered. Prices are None
-    where every node counts the same. `kept` has for each detail that keeps pods from moving how many nodes stay in use
-    for it alone, `without` for some of those constraints how many nodes a plan without it needs.
+    are in the order in which the plan empties them. Prices are in the unit of `measure`, None where that is the number.
+    `kept` has for each detail that keeps pods from moving how many nodes stay in use for it alone, `without` for some
+    of those constraints how many nodes a plan without it needs. `silent` has NodePools that offer no type, and why.
     """
 
     nodes_before: int
     nodes_after: int
     nodes_bound: int
     emptied: tuple[str, ...] = ()
-    added: tuple[tuple[str, int], ...] = ()
+    added: tuple[Ordered, ...] = ()
     price_before: float | None = None
     price_after: float | None = None
     price_bound: float | None = None
     kept: tuple[tuple[str, int], ...] = ()
     without: tuple[tuple[str, int], ...] = ()
+    measure: Measure = Measure.NUMBER
+    silent: tuple[tuple[str, str], ...] = ()
 
 
 class Budget(StrEnum):

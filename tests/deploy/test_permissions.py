@@ -28,7 +28,7 @@ READ_BY_SERVE = {
     "autoscaling": ("horizontalpodautoscalers",),
     "autoscaling.k8s.io": ("verticalpodautoscalers",),
     "batch": ("cronjobs", "jobs"),
-    "karpenter.sh": ("nodepools",),
+    "karpenter.sh": ("nodeclaims", "nodepools"),
     "policy": ("poddisruptionbudgets",),
     "scheduling.k8s.io": ("priorityclasses",),
     "storage.k8s.io": ("csinodes", "storageclasses"),

@@ -108,9 +108,8 @@ class KubeCluster:
     async def snapshot(self) -> Snapshot:
         self._check_in_step()
         await self._written.settle()
-        snapshot = self._cache.snapshot()
-        seen = snapshot.node_autoscaler or self._asked.seen
-        autoscaler = self._node_autoscaling.settled(seen)
+        snapshot = self._asked.seen.beside(self._cache.snapshot())
+        autoscaler = self._node_autoscaling.settled(snapshot.node_autoscaler)
         # Where nodes do not come by themselves, one that is gone is gone.
         former = () if autoscaler is None else self._former_nodes.beside(snapshot.nodes)
         return replace(snapshot, node_autoscaler=autoscaler, former_nodes=former)

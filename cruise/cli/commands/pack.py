@@ -115,6 +115,8 @@ def pack(
     the other, and never evicts more of a PodDisruptionBudget at once than
     it allows. Where pods are pending it says which nodes to add for them.
     A node is in use while a pod is there that is not of a DaemonSet.
+    Karpenter's nodepools and nodeclaims may be in the snapshot too: they
+    are added within their limits, of machines that were seen.
     --node-types FILE has prices:
 
       {"apiVersion":"cruise.io/v1","kind":"NodeTypes","items":[

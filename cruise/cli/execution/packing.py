@@ -115,11 +115,11 @@ async def plan_with(worker: PackWorker, wish: Wish) -> Planned:
         found = await search(Turn(wish.snapshot))
         later = await _later_of(wish, found, worker) if wish.within_budgets else None
     else:
-        found = await find_fewest_nodes(search, wish.snapshot)
+        found, there = await find_fewest_nodes(search, wish.consolidation.fleet)
         if wish.large:
-            fleet = fleet_change(found.built, found.packing, found.plan, wish.consolidation.fleet)
+            fleet = fleet_change(found.built, found.packing, found.plan, there)
         else:
-            fleet = await change_of(search, found, wish.consolidation.fleet, wish.search.seconds)
+            fleet = await change_of(search, found, there, wish.search.seconds)
     with busy("checking the plan", wish.large):
         plan = found.plan
         if STILL_COMPILING in plan.notes:
@@ -155,7 +155,7 @@ async def _found(wish: Wish, worker: PackWorker, turn: Turn) -> Found:
                 usage,
                 allowance=wish.allowance,
                 prices=prices,
-                keep_domains=bound is not None,
+                keep_domains=turn.in_zones,
             )
         with progress("starting the solver", *_COLUMNS) as show:
             packing, seconds = await _packed(worker, built, replace(search, seconds=until), taken, show)

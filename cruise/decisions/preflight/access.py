@@ -27,6 +27,7 @@ _READ = (
     ("autoscaling.k8s.io", "verticalpodautoscalers"),
     ("policy", "poddisruptionbudgets"),
     ("karpenter.sh", "nodepools"),
+    ("karpenter.sh", "nodeclaims"),
 )
 # What cluster-autoscaler says of itself.
 _STATUS = AccessNeed("get", "configmaps", "", "", "kube-system", "cluster-autoscaler-status")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cruise.domain.packing import FleetChange
 from cruise.interfaces.amounts import count_text
-from cruise.interfaces.packing.fleet import AUTOSCALERS
+from cruise.interfaces.packing.fleet import AUTOSCALERS, is_proved, ordered_words, silent_words
 from cruise.interfaces.reasons import detail_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 
@@ -33,7 +33,9 @@ def nodes_without(fleet: FleetChange) -> list[NodeCount]:
 
 def nodes_to_add(fleet: FleetChange) -> list[NodeCount]:
     """Return how many nodes of which types are to be added for pods that are pending."""
-    return [NodeCount(name, count) for name, count in fleet.added]
+    return [
+        NodeCount(f"{one.type} from NodePool {one.pool}" if one.pool else one.type, one.count) for one in fleet.added
+    ]
 
 
 def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
@@ -45,10 +47,10 @@ def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
     if fleet is None or done.plan is None:
         return [f"No advice: {done.why}."]
     now = f"{count_text(fleet.nodes_before, 'node')} in use"
-    proved = fleet.nodes_after <= fleet.nodes_bound
+    proved = is_proved(fleet)
     if fleet.added:
-        added = " and ".join(f"{count_text(count, 'node')} of type {name}" for name, count in fleet.added)
-        return [f"{now}; pending pods need {added} more{', proved' if proved else ''}."]
+        added = " and ".join(map(ordered_words, fleet.added))
+        return [f"{now}; pending pods need {added} more{', proved' if proved else ''}.", *silent_words(fleet)]
     if fleet.nodes_after >= fleet.nodes_before:
         first = f"{now}; none can be spared, proved." if proved else f"{now}; no way was found to spare one."
     else:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from cruise.domain.packing import FleetChange, Proposal
+from cruise.domain.packing import FleetChange, Measure, Proposal
 from cruise.interfaces.packing.later_words import later_json
 from cruise.interfaces.packing.sizes import Pods, sizes_after
 
@@ -72,9 +72,10 @@ class _Within(_Packing):
     later: Mapping[str, object] | None
 
 
-class _Added(_Json):
+class _Added(_Json, omit_defaults=True):
     type: str
     count: int
+    node_pool: str | None = None
 
 
 class _Kept(_Json):
@@ -85,6 +86,11 @@ class _Kept(_Json):
 class _Without(_Json):
     constraint: str
     nodes: int
+
+
+class _Silent(_Json):
+    node_pool: str
+    why: str
 
 
 class _Consolidation(_Packing):
@@ -98,6 +104,7 @@ class _Consolidation(_Packing):
     price_bound: float | None
     kept: list[_Kept]
     without: list[_Without]
+    silent_node_pools: list[_Silent]
 
 
 def pack_json(proposal: Proposal, pods: Pods, seconds: float, *, within_budgets: bool = False) -> Iterator[bytes]:
@@ -132,16 +139,18 @@ def pack_json(proposal: Proposal, pods: Pods, seconds: float, *, within_budgets:
 
 
 def _with_fleet(document: _Packing, fleet: FleetChange) -> _Consolidation:
+    priced = fleet.measure is Measure.PRICE
     return _Consolidation(
         **msgspec.structs.asdict(document),
         nodes_before=fleet.nodes_before,
         nodes_after=fleet.nodes_after,
         nodes_bound=fleet.nodes_bound,
         emptied=list(fleet.emptied),
-        add=[_Added(name, count) for name, count in fleet.added],
-        price_before=fleet.price_before,
-        price_after=fleet.price_after,
-        price_bound=fleet.price_bound,
+        add=[_Added(one.type, one.count, one.pool or None) for one in fleet.added],
+        price_before=fleet.price_before if priced else None,
+        price_after=fleet.price_after if priced else None,
+        price_bound=fleet.price_bound if priced else None,
         kept=[_Kept(detail, nodes) for detail, nodes in fleet.kept],
         without=[_Without(name, nodes) for name, nodes in fleet.without],
+        silent_node_pools=[_Silent(name, why) for name, why in fleet.silent],
     )

@@ -9,7 +9,7 @@ from cruise.kube_json.objects.annotations import StringMaps
 from cruise.kube_json.objects.placement import read_taints
 from cruise.kube_json.objects.quantity import read_amounts, read_cpu, read_extended, read_memory
 from cruise.kube_json.refusals import label_of
-from cruise.kube_json.wire.object_json import NodeObject, NodeSpec, NodeStatus
+from cruise.kube_json.wire.object_json import NodeClaimObject, NodeObject, NodeSpec, NodeStatus
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 KUBELET_PORT = 10250
@@ -17,8 +17,10 @@ _NO_SPEC = NodeSpec()
 _NO_STATUS = NodeStatus()
 
 
-def decode_node(document: NodeObject, maps: StringMaps | None = None) -> Node:
+def decode_node(document: NodeObject | NodeClaimObject, maps: StringMaps | None = None) -> Node:
     """Return the node; one that reports no allocatable resources has its capacity, else none.
+
+    What Karpenter has ordered is read alike.
 
     Raises BadInput that names node, place and fix.
     """
@@ -46,7 +48,7 @@ def decode_node(document: NodeObject, maps: StringMaps | None = None) -> Node:
             kubelet_port=_kubelet_port(status),
         )
     except BadInput as error:
-        raise BadInput(f"{label_of('Node', None, name)}: {error}") from error
+        raise BadInput(f"{label_of(str(document.__struct_config__.tag), None, name)}: {error}") from error
 
 
 def _kubelet_port(status: NodeStatus) -> int:

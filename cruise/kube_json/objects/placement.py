@@ -65,6 +65,6 @@ def pinned_node(placement: Placement) -> str | None:
     return None
 
 
-def read_taints(taints: tuple[object_json.NodeTaint, ...] | None) -> tuple[Taint, ...]:
+def read_taints(taints: tuple[object_json.NodeTaint, ...] | None, place: str = "spec.taints") -> tuple[Taint, ...]:
     """Read a node's taints. Raises BadInput that names the place."""
-    return tuple(Taint(taint.key, taint.value or "", _effect(taint.effect, "spec.taints")) for taint in taints or ())
+    return tuple(Taint(taint.key, taint.value or "", _effect(taint.effect, place)) for taint in taints or ())

@@ -51,11 +51,18 @@ def read_node_terms(selector: pod_json.NodeSelector, place: str) -> tuple[NodeSe
     """Read the terms of a node selector. Raises BadInput that names the place."""
     return tuple(
         NodeSelectorTerm(
-            expressions=tuple(_requirement(r, _OF_NODES, place) for r in term.match_expressions or ()),
-            fields=tuple(_requirement(r, _OF_NODES, place) for r in term.match_fields or ()),
+            expressions=read_node_requirements(term.match_expressions, place),
+            fields=read_node_requirements(term.match_fields, place),
         )
         for term in selector.node_selector_terms
     )
+
+
+def read_node_requirements(
+    requirements: tuple[pod_json.SelectorRequirement, ...] | None, place: str
+) -> tuple[Requirement, ...]:
+    """Read requirements on nodes' labels. Raises BadInput that names the place."""
+    return tuple(_requirement(one, _OF_NODES, place) for one in requirements or ())
 
 
 def _requirement(requirement: pod_json.SelectorRequirement, allowed: frozenset[Operator], place: str) -> Requirement:

@@ -11,6 +11,7 @@ from cruise.domain.cluster import (
     LimitRangeItem,
     Node,
     NodeAutoscaler,
+    NodePool,
     OomKill,
     Pod,
     Quota,
@@ -31,6 +32,7 @@ from cruise.kube_json.objects.around_pods import (
 )
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import autoscaler_of, autoscaler_told_by
+from cruise.kube_json.objects.node_pools import decode_node_pool
 from cruise.kube_json.objects.oom_kills import oom_kills_of
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
 from cruise.kube_json.objects.pod import PodReader
@@ -78,6 +80,8 @@ class Gathering:
     storage_rooms: list[StorageRoom] = field(default_factory=list)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     node_autoscalers: set[NodeAutoscaler] = field(default_factory=set)
+    node_pools: list[NodePool] = field(default_factory=list)
+    node_claims: list[Node] = field(default_factory=list)
     # For each pod the class that its priority comes from, empty for the default; None where it states one.
     _class_names: list[str | None] = field(default_factory=list)
     _maps: StringMaps = field(default_factory=StringMaps)
@@ -111,13 +115,23 @@ class Gathering:
                 self._add_autoscaler(document)
             case object_json.LimitRangeObject() | object_json.QuotaObject() | object_json.NamespaceObject():
                 self._add_namespaced(document)
-            case object_json.NodePoolObject() | object_json.ConfigMapObject():
-                told = autoscaler_told_by(document)
-                self.node_autoscalers |= {told} if told else set()
+            case object_json.NodePoolObject() | object_json.NodeClaimObject() | object_json.ConfigMapObject():
+                self._add_node_autoscaling(document)
             case storage_json.PriorityClassObject():
                 self.priority_classes[document.metadata.name] = decode_priority_class(document)
             case _:
                 self._add_storage(document)
+
+    def _add_node_autoscaling(
+        self, document: object_json.NodePoolObject | object_json.NodeClaimObject | object_json.ConfigMapObject
+    ) -> None:
+        if isinstance(document, object_json.NodeClaimObject):
+            self.node_claims.append(decode_node(document, self._maps))
+            return
+        told = autoscaler_told_by(document)
+        self.node_autoscalers |= {told} if told else set()
+        if isinstance(document, object_json.NodePoolObject) and told:
+            self.node_pools.append(decode_node_pool(document))
 
     def _add_autoscaler(self, document: object_json.AutoscalerObject | object_json.VerticalAutoscalerObject) -> None:
         if isinstance(document, object_json.AutoscalerObject):
@@ -199,6 +213,8 @@ class Gathering:
                 rooms=StorageRooms(frozenset(self.publishing_drivers), tuple(self.storage_rooms)),
             ),
             node_autoscaler=autoscaler_of(nodes, self.workloads.values(), self.node_autoscalers),
+            node_pools=tuple(sorted(self.node_pools, key=lambda pool: pool.name)),
+            node_claims=tuple(sorted(self.node_claims, key=lambda claim: claim.name)),
         )
 
     def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:

@@ -1,5 +1,7 @@
 """The few fields that cruise reads of nodes and of the objects around pods, as structs, and the union of all kinds."""
 
+from typing import Any
+
 from msgspec import field
 
 from cruise.kube_json.wire.pod_json import (
@@ -262,10 +264,20 @@ class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
 
 
 class NodePoolObject(Wire, frozen=True, tag_field="kind", tag="NodePool"):
-    """A NodePool: Karpenter's, or of another API group."""
+    """A NodePool: Karpenter's, or of another API group, in which the fields mean something else."""
 
     metadata: Metadata
     api_version: str = ""
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class NodeClaimObject(Wire, frozen=True, tag_field="kind", tag="NodeClaim"):
+    """A node that Karpenter has ordered; what is read of it has the shape of a node's."""
+
+    metadata: Metadata
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
 
 
 class ConfigMapObject(Wire, frozen=True, tag_field="kind", tag="ConfigMap"):
@@ -288,6 +300,7 @@ AnyObject = (
     | QuotaObject
     | NamespaceObject
     | NodePoolObject
+    | NodeClaimObject
     | ConfigMapObject
     | AnyStorage
     | PriorityClassObject

@@ -83,7 +83,7 @@ async def consolidation_pass(
 
     async def search(turn: Turn) -> Found:
         left = max(_LEAST_SECONDS, (seconds - turn.taken) * turn.share)
-        there = replace(scene, snapshot=turn.snapshot, keep_domains=turn.bound is not None)
+        there = replace(scene, snapshot=turn.snapshot, keep_domains=turn.in_zones)
         made = await make(there, solver, left, monotonic)
         if isinstance(made, str):
             raise _NoPlan(made)
@@ -92,8 +92,8 @@ async def consolidation_pass(
         return found_of(made.built, packing, made.proposal, turn.taken + made.seconds)
 
     try:
-        found = await find_fewest_nodes(search, fleet.snapshot)
-        change = await change_of(search, found, fleet, seconds)
+        found, there = await find_fewest_nodes(search, fleet)
+        change = await change_of(search, found, there, seconds)
     except CruiseError:
         raise
     except _NoPlan as none:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from cruise.decisions.packing.building import Built
-from cruise.decisions.packing.consolidating import Fleet, fleet_change
+from cruise.decisions.packing.consolidating import Fleet, fleet_change, within_limits
 from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.domain.cluster import Snapshot
 from cruise.domain.details import Detail
@@ -35,13 +35,15 @@ class Found:
 class Turn:
     """A search in what is left of the time after `taken` seconds: in a share of that.
 
-    With the `bound` of a plan by any moves, pods that are spread over zones stay in theirs.
+    A `bound` is one that no plan surpasses, known from before. With `in_zones` pods that are spread over zones stay in
+    theirs.
     """
 
     snapshot: Snapshot
     taken: float = 0.0
     share: float = 1.0
     bound: tuple[int, ...] | None = None
+    in_zones: bool = False
 
 
 Search = Callable[[Turn], Awaitable[Found]]
@@ -53,17 +55,52 @@ def found_of(built: Built, packing: Packing, plan: Proposal, seconds: float) -> 
     return Found(built, reached, plan, seconds, reached.after.key(objective) < packing.after.key(objective))
 
 
-async def find_fewest_nodes(search: Search, snapshot: Snapshot) -> Found:
-    """Return the best plan for a snapshot that has the nodes which could be ordered."""
+async def find_fewest_nodes(search: Search, fleet: Fleet) -> tuple[Found, Fleet]:
+    """Return the best plan for a fleet, and the fleet that it was found for.
+
+    That one lacks new nodes where NodePools' limits do not allow all that the best plan would have.
+    """
+    found = await _fewest_nodes(search, fleet.snapshot)
+    limited = within_limits(fleet, _new_nodes_used(found, fleet))
+    if limited is None:
+        return found, fleet
+    again = await search(
+        Turn(limited.snapshot, found.seconds, bound=found.packing.bound, in_zones=_is_spread(limited.snapshot))
+    )
+    # With other machines from the same NodePool there may be a place after all.
+    impossible = {(one.namespace, one.pod) for one in found.plan.unplaced if one.impossible}
+    unplaced = tuple(
+        replace(one, impossible=one.impossible and (one.namespace, one.pod) in impossible)
+        for one in again.plan.unplaced
+    )
+    return replace(again, plan=replace(again.plan, unplaced=unplaced)), limited
+
+
+def _new_nodes_used(found: Found, fleet: Fleet) -> list[str]:
+    """Return the new nodes of a plan: those of the highest priority first, then those of the most pods."""
+    ranks: dict[str, tuple[int, int]] = {}
+    for pod, node in zip(found.built.pods, found.packing.pod_node.tolist(), strict=True):
+        name = found.built.nodes[node].name if node >= 0 else ""
+        if name in fleet.types:
+            highest, count = ranks.get(name, (pod.priority, 0))
+            ranks[name] = max(highest, pod.priority), count + 1
+    return sorted(ranks, key=lambda name: (*(-figure for figure in ranks[name]), name))
+
+
+async def _fewest_nodes(search: Search, snapshot: Snapshot) -> Found:
     # Moves between zones mostly have no order: they are tried for a while, and say what no plan goes below.
-    spread = any(pod.constraints.spread for pod in snapshot.pods)
+    spread = _is_spread(snapshot)
     found = await search(Turn(snapshot, share=FIRST_SHARE if spread else 1.0))
     if not spread or (found.packing.status.proved and not found.cut_short):
         return found
-    again = await search(Turn(snapshot, found.seconds, bound=found.packing.bound))
+    again = await search(Turn(snapshot, found.seconds, bound=found.packing.bound, in_zones=True))
     objective = found.built.problem.objective
     better = again.packing.after.key(objective) > found.packing.after.key(objective)
     return again if better else replace(found, seconds=again.seconds)
+
+
+def _is_spread(snapshot: Snapshot) -> bool:
+    return any(pod.constraints.spread for pod in snapshot.pods)
 
 
 async def change_of(search: Search, found: Found, fleet: Fleet, seconds: float) -> FleetChange:

@@ -1,16 +1,17 @@
 """Kinds that a scene defines: those of VerticalPodAutoscalers, and one with a scale, as operators bring them."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from tests.controlplane.api import Api, Json, until
 from tests.deploy.installing import remove
 
 VERTICAL = "/apis/autoscaling.k8s.io/v1"
+KARPENTER_KINDS = "NodePool", "NodeClaim"
 SCALED = "/apis/scenes.example.com/v1"
 
 
-def _definition(group: str, kind: str, **version: object) -> Json:
+def _definition(group: str, kind: str, scope: str = "Namespaced", **version: object) -> Json:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     singular = kind.lower()
     approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"}
@@ -21,7 +22,7 @@ def _definition(group: str, kind: str, **version: object) -> Json:
         "metadata": {"name": f"{singular}s.{group}", "annotations": approved},
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {"plural": f"{singular}s", "singular": singular, "kind": kind},
             "versions": [one],
         },
@@ -48,6 +49,16 @@ def _defined(admin: Api, definition: Json) -> Iterator[None]:
 def vertical_autoscalers(admin: Api) -> Iterator[None]:
     """Have VerticalPodAutoscalers, as their project defines them but for the schema."""
     with _defined(admin, _definition("autoscaling.k8s.io", "VerticalPodAutoscaler", subresources={"status": {}})):
+        yield
+
+
+@contextmanager
+def node_pools(admin: Api) -> Iterator[None]:
+    """Have Karpenter's NodePools and NodeClaims, as their project defines them but for the schema."""
+    kinds = (_definition("karpenter.sh", kind, "Cluster", subresources={"status": {}}) for kind in KARPENTER_KINDS)
+    with ExitStack() as stack:
+        for definition in kinds:
+            stack.enter_context(_defined(admin, definition))
         yield
 
 

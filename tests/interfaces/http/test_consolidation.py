@@ -3,7 +3,7 @@
 import pytest
 
 from cruise.domain.cluster import NodeAutoscaler
-from cruise.domain.packing import FleetChange, Proposal, Sizes
+from cruise.domain.packing import FleetChange, Ordered, Proposal, Sizes
 from cruise.domain.policy import Mode
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import metrics_text
@@ -77,7 +77,7 @@ async def test_the_page_of_nodes_says_how_few_would_do(scene):
         (FleetChange(3, 3, 2), "3 nodes in use; no way was found to spare one."),
         (FleetChange(3, 2, 1), "3 nodes in use; 2 suffice after 0 moves, at least 1 in any plan."),
         (
-            FleetChange(1, 3, 3, added=(("m6.large", 2),)),
+            FleetChange(1, 3, 3, added=(Ordered("m6.large", 2),)),
             "1 node in use; pending pods need 2 nodes of type m6.large more, proved.",
         ),
     ],

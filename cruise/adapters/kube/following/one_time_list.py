@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cruise.adapters.kube.asking.node_autoscaling import ask_for_node_autoscaler
 from cruise.adapters.kube.following.cache import Cache
@@ -42,9 +42,7 @@ async def look(client: KubeClient, on_read: Callable[[str, int], None]) -> Look:
             if isinstance(answer, BaseException):
                 raise answer
     await ScaleReader(client, cache, time.monotonic).read_due()
-    snapshot = cache.snapshot()
-    if snapshot.node_autoscaler is None:
-        snapshot = replace(snapshot, node_autoscaler=await ask_for_node_autoscaler(client))
+    snapshot = (await ask_for_node_autoscaler(client)).beside(cache.snapshot())
     return Look(snapshot, list(cache.unreadable()))
 
 

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.guidance.daemons import belongs_to_node
-from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE
+from cruise.decisions.packing.consolidating.node_pools import PoolTypes, machine_of, pool_types
+from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE, NODE_POOL
 from cruise.domain.cluster import Node, Pod, Snapshot
-from cruise.domain.packing import NodeType
+from cruise.domain.packing import Measure, NodeType
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import lasting_taints
@@ -15,6 +16,8 @@ from cruise.errors import BadInput
 
 # Prices are whole numbers to the packer: of this part of the unit that types state them in.
 _PRICE_PARTS = 1_000_000
+# Clouds ask seven to eight times as much for a core as for a GiB of memory.
+_BYTES_LIKE_A_CORE = 8 << 30
 # Of one type no more nodes than that are looked at, and this much more than what sums of requests need.
 _MOST_NEW, _MORE, _SOME = 200, 1.5, 4
 _NO_DAEMONS = Resources(0, 0), 0
@@ -22,39 +25,44 @@ _NO_DAEMONS = Resources(0, 0), 0
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """A snapshot with `types[node]` new nodes in it, and the price of every node in it, in whole parts.
+    """A snapshot with new nodes in it, each of its type in `types`, and the price of every node, in whole parts.
 
-    `priced` tells whether prices are stated; else every node costs 1.
+    `measure` is what the prices are: stated ones, sizes, or 1 for every node. `silent` has the NodePools that offer no
+    type, and why.
     """
 
     snapshot: Snapshot
     prices: Mapping[str, int]
-    types: Mapping[str, str]
-    priced: bool
+    types: Mapping[str, NodeType]
+    measure: Measure
+    silent: tuple[tuple[str, str], ...] = ()
 
     def price(self, parts: int) -> float | None:
-        """Return a price in the unit of the types; None where none is stated."""
-        return parts / _PRICE_PARTS if self.priced else None
+        """Return a price in the unit of the measure; None where that is the number of nodes."""
+        return None if self.measure is Measure.NUMBER else parts / _PRICE_PARTS
 
 
 def with_new_nodes(snapshot: Snapshot, types: Sequence[NodeType] | None) -> Fleet:
-    """Add the nodes that could be ordered: of the stated types, else of those that there are, where pods wait.
+    """Add the nodes that could be ordered: of the stated types, else where pods wait of those that there are.
 
-    A node that there is costs what its type does, by its label node.kubernetes.io/instance-type. Raises BadInput for
-    one of no stated type.
+    What NodePools order is of those that were seen, with their labels and taints and within their limits. A node that
+    there is costs what its type does, by its label node.kubernetes.io/instance-type; without stated types nodes cost
+    by size where NodePools may order some, else all the same. Raises BadInput for one of no stated type.
     """
     waiting = [pod for pod in snapshot.pods if pod.node is None and not pod.terminal and not pod.terminating]
-    if types is None:
-        prices = {node.name: 1 for node in snapshot.nodes}
-        offered = _types_of(snapshot) if waiting else ()
-    else:
-        of_type = {one.name: one for one in types}
-        prices = {node.name: _parts(_type_of(node, of_type)) for node in snapshot.nodes}
-        offered = tuple(types)
     concerned = waiting if types is None else [pod for pod in snapshot.pods if not pod.terminal]
+    pools = pool_types(snapshot, concerned) if concerned else PoolTypes((), ())
+    if types is None:
+        measure = Measure.SIZE if pools.types else Measure.NUMBER
+        prices = {node.name: _of_size(node) if pools.types else 1 for node in snapshot.nodes}
+        offered = (*pools.types, *_types_of(snapshot)) if waiting else ()
+    else:
+        of_type, measure = {one.name: one for one in types}, Measure.PRICE
+        prices = {node.name: _parts(_type_of(node, of_type)) for node in snapshot.nodes}
+        offered = _priced(pools.types, of_type)
     names = {node.name for node in snapshot.nodes}
     added: list[Node] = []
-    kinds: dict[str, str] = {}
+    kinds: dict[str, NodeType] = {}
     daemons = _daemons(snapshot)
     for one in offered:
         taken, count = daemons.get(one.template.labels.get(INSTANCE_TYPE, one.name)) or daemons.get("", _NO_DAEMONS)
@@ -65,10 +73,33 @@ def with_new_nodes(snapshot: Snapshot, types: Sequence[NodeType] | None) -> Flee
         )
         for node in _new_nodes(replace(one, template=empty), concerned, names):
             added.append(node)
-            kinds[node.name] = one.name
-            prices[node.name] = 1 if types is None else _parts(one)
+            names.add(node.name)
+            kinds[node.name] = one
+            prices[node.name] = {
+                Measure.NUMBER: 1,
+                Measure.SIZE: _of_size(one.template),
+                Measure.PRICE: _parts(one),
+            }[measure]
     nodes = tuple(sorted((*snapshot.nodes, *added), key=lambda node: node.name))
-    return Fleet(replace(snapshot, nodes=nodes), prices, kinds, types is not None)
+    return Fleet(replace(snapshot, nodes=nodes), prices, kinds, measure, pools.silent)
+
+
+def _priced(offered: Sequence[NodeType], stated: Mapping[str, NodeType]) -> tuple[NodeType, ...]:
+    """Return the types of NodePools at their stated prices, and the stated types that no NodePool orders."""
+    found = []
+    for one in offered:
+        if one.name in stated:
+            most = [limit for limit in (one.limit, stated[one.name].limit) if limit is not None]
+            found.append(replace(one, price=stated[one.name].price, limit=min(most, default=None)))
+    of_pools = {one.name for one in found}
+    return (*found, *(one for one in stated.values() if one.name not in of_pools))
+
+
+def _of_size(node: Node) -> int:
+    """Return a price by size: of a core, or of as much memory as clouds sell at the price of a core."""
+    machine = machine_of(node)
+    cores = machine["cpu"] / 1000 + machine["memory"] / _BYTES_LIKE_A_CORE
+    return max(round(cores * _PRICE_PARTS), 1)
 
 
 def _type_of(node: Node, types: Mapping[str, NodeType]) -> NodeType:
@@ -85,10 +116,10 @@ def _parts(one: NodeType) -> int:
 
 
 def _types_of(snapshot: Snapshot) -> tuple[NodeType, ...]:
-    """The kinds of nodes that there are: equal but for their names."""
+    """The kinds of nodes that there are: equal but for their names, and of none of the NodePools."""
     kinds: dict[tuple[object, ...], Node] = {}
     for node in snapshot.nodes:
-        if node.ready and not node.unschedulable:
+        if node.ready and not node.unschedulable and not (snapshot.node_pools and NODE_POOL in node.labels):
             own = frozenset(item for item in node.labels.items() if item[0] != HOSTNAME and item[1] != node.name)
             taints = lasting_taints(node.taints)
             kind = (node.allocatable, node.allocatable_pods, tuple(node.allocatable_extended.items()), own, taints)
@@ -148,10 +179,10 @@ def _new_nodes(one: NodeType, pods: Sequence[Pod], names: set[str]) -> Iterable[
     )
     most = min(len(wanted), math.ceil(by_sums * _MORE) + _SOME, _MOST_NEW)
     most = most if one.limit is None else min(most, one.limit)
-    number = 0
+    number, kind = 0, f"{one.pool}-{one.name}" if one.pool else one.name
     while most > 0:
         number += 1
-        name = f"new-{one.name}-{number}"
+        name = f"new-{kind}-{number}"
         if name in names:
             continue
         most -= 1

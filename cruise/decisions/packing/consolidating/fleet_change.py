@@ -7,7 +7,7 @@ import numpy as np
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.consolidating.fleet import Fleet
 from cruise.domain.arrays import BoolArray
-from cruise.domain.packing import FleetChange, Proposal
+from cruise.domain.packing import FleetChange, Ordered, Proposal
 from cruise.packer.answer import Packing
 from cruise.packer.problem import in_use
 
@@ -22,18 +22,21 @@ def fleet_change(built: Built, packing: Packing, plan: Proposal, fleet: Fleet) -
     before, after = in_use(problem, problem.pod_node), in_use(problem, packing.pod_node)
     least = -packing.bound[len(packing.after.tiers)]
     used = [built.nodes[node].name for node in np.flatnonzero(after).tolist()]
-    added = Counter(fleet.types[name] for name in used if name in fleet.types)
+    types = [fleet.types[name] for name in used if name in fleet.types]
+    added = Counter((one.name, one.pool) for one in types)
     return FleetChange(
         nodes_before=int(before.sum()),
         nodes_after=int(after.sum()),
         # So many at least, were each of the dearest.
         nodes_bound=-(-least // int(problem.fleet.prices.max(initial=1))),
         emptied=_emptied(plan, {built.nodes[node].name for node in np.flatnonzero(before & ~after).tolist()}),
-        added=tuple(sorted(added.items())),
+        added=tuple(sorted(Ordered(name, count, pool) for (name, pool), count in added.items())),
         price_before=fleet.price(packing.now.price),
         price_after=fleet.price(packing.after.price),
         price_bound=fleet.price(least),
         kept=_kept(built, after),
+        measure=fleet.measure,
+        silent=fleet.silent,
     )
 
 
