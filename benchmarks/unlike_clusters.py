@@ -29,6 +29,8 @@ class Make(StrEnum):
     POWERS = "powers of two"
     OPENB = "openb"
     HUGE = "few huge"
+    # Written last: no constant of the packer was chosen by looking at it.
+    TAIL = "heavy tail"
 
 
 class Budgets(StrEnum):
@@ -165,10 +167,19 @@ def _huge(source: np.random.Generator, full: Full) -> IntArray:
     return sizes
 
 
+def _tail(source: np.random.Generator, full: Full) -> IntArray:
+    """CPU and memory that go together and have no largest size, beside apps as small as those of daemons."""
+    apps = _apps(full)
+    wide = (1.0 + source.pareto(1.3, (apps, 1))) * np.exp(source.normal(0.0, 0.3, (apps, 2)))
+    daemons = source.random((apps, 1)) < 0.3
+    return _scaled(np.where(daemons, source.uniform(0.02, 0.08, (apps, 2)), np.minimum(wide, 60.0)), full)
+
+
 _SIZES: dict[Make, Callable[[np.random.Generator, Full], IntArray]] = {
     Make.LOG_NORMAL: _log_normal,
     Make.BIMODAL: _bimodal,
     Make.POWERS: _powers,
     Make.OPENB: _openb,
     Make.HUGE: _huge,
+    Make.TAIL: _tail,
 }

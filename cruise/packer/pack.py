@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Up to so many classes times nodes, a part is solved as a whole; beyond, by ejections and some nodes at a time.
 _DENSE_CELLS = 40_000
 _RULED_CELLS = 20_000
+# Beyond so many with rules, the exact way goes on from a packing by ejections, which has this share of the time.
+_FEW_CELLS, _FIRST_SHARE = 2_000, 0.1
 # After ejections, up to so many are tried without rules.
 _RELAXED_CELLS, _LEAST_SECONDS = 300_000, 1.5
 # Of the budget, for all search: the rest is for judging and for what ends a little late.
@@ -94,6 +96,11 @@ def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
             # What takes no eviction is better than anything else that places as much.
             unmoved = replace(problem, movable=np.zeros_like(problem.movable))
             rooted = _solve_small(unmoved, problem.pod_node, part, seed, lambda k: _offer(whole, index, k))
+    if problem.rules.bind and cells > _FEW_CELLS and not whole.proved(index):
+        from cruise.packer.large.solving import solve_large
+
+        with meter.part(_FIRST_SHARE) as part:
+            _offer(whole, index, solve_large(problem, whole.assignment(index), part, _ignore, seed))
     if not whole.proved(index) and not meter.over():
         _solve_small(problem, whole.assignment(index), meter, seed, lambda k: _learn(whole, index, k))
     if rooted is not None:

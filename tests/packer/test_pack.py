@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from benchmarks.unlike_clusters import Full, Make, draw_full
 from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget
 from cruise.packer.faults import find_faults
@@ -77,3 +78,9 @@ def test_no_eviction_where_the_pending_fit_without():
     assert packing.status == "optimal"
     assert packing.after.key(Objective.OPERATOR) == (4, 0)
     assert packing.pod_node[0] == 0
+
+
+def test_on_full_nodes_with_budgets_all_that_fits_is_placed_within_little_work():
+    problem = draw_full(Full(Make.BIMODAL, 40), 1, Objective.OPERATOR)
+    packing = pack(problem, Budget(work_units=1e9), lambda _: None)
+    assert (packing.pod_node >= 0).all()

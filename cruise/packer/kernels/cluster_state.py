@@ -260,6 +260,18 @@ def waste(s: ClusterState, c: int, n: int) -> float:
 
 
 @lean
+def lack(s: ClusterState, c: int, n: int, gone: int) -> float:
+    """How much a node is short of for a class, weighed, once a pod of the class `gone` (-1: none) has left."""
+    total = 0.0
+    for r in range(s.free.shape[1]):
+        d, h = s.demands[c, r], s.headroom[c, r]
+        if d > 0 or h > 0:
+            freed = s.demands[gone, r] if gone >= 0 else 0
+            total += max(0, d + max(h, s.largest[n, r]) - s.free[n, r] - freed) * s.shares[r]
+    return total
+
+
+@lean
 def best_node(s: ClusterState, p: int, ban: int) -> int:
     """The node that a pod fills best, except one; -1 where it fits nowhere."""
     c = s.pod_class[p]

@@ -13,6 +13,7 @@ from cruise.packer.kernels.cluster_state import (
     best_node,
     draw_sky,
     fits,
+    lack,
     may_fit,
     may_leave,
     move,
@@ -29,6 +30,8 @@ _DRAW_SKY_EVERY = 8
 _SECOND, _THIRD = 24, 10
 # At first, and once that does not help.
 _MANY, _VERY_MANY = 6, 12
+# Of these so many may fit nowhere else; what would still be lacking weighs that much more than what has to go.
+_STUCK, _LACKING = 4, 100.0
 # A pod that is away from home already, or was pending, costs nothing to move again.
 _COSTLESS = 0.5
 
@@ -107,13 +110,8 @@ def _near_nodes(s: ClusterState, p: int) -> IntArray:
         # Where only guests may leave, a node without any makes no room.
         if s.rooted[0] and s.guests[n] == 0:
             continue
-        lack = 0.0
-        for r in range(s.free.shape[1]):
-            d, h = s.demands[c, r], s.headroom[c, r]
-            if d > 0 or h > 0:
-                lack += max(0, d + max(h, s.largest[n, r]) - s.free[n, r]) * s.shares[r]
         if allowed(s, p, n):
-            lacks[n] = lack
+            lacks[n] = lack(s, c, n, -1)
             found += 1
     if found > _NEAR:
         limit = np.partition(lacks, _NEAR)[_NEAR]
@@ -252,33 +250,58 @@ def _leaving(s: ClusterState, n: int, c: int, rank: int, crowd: IntArray) -> int
 
 @kernel
 def _by_many(s: ClusterState, p: int, rank: int, nodes: int, most: int) -> bool:
-    """Eject up to so many small pods of one of some nodes, the largest first."""
+    """Eject up to so many pods of one of some nodes, one after the other to where it fits.
+
+    The nodes that lack least come first, and of their pods those that leave least lacking.
+    """
     c = s.pod_class[p]
     near = _near_nodes(s, p)
+    lacks = np.empty(near.shape[0], np.float64)
+    for i in range(near.shape[0]):
+        lacks[i] = lack(s, c, near[i], -1)
+    order = np.argsort(lacks)
     crowd = np.empty(_CROWD, np.int64)
-    sizes = np.empty(_CROWD, np.float64)
     for i in range(min(near.shape[0], nodes)):
-        n = near[i]
+        n = near[order[i]]
+        start, out, stuck = s.logged[0], 0, 0
         count = _leaving(s, n, c, rank, crowd)
-        for k in range(count):
-            sizes[k] = 0.0
-            for r in range(s.free.shape[1]):
-                sizes[k] -= s.demands[s.pod_class[crowd[k]], r] * s.shares[r]
-        order = np.argsort(sizes[:count])
-        start, out = s.logged[0], 0
-        while out < min(most, count) and not fits(s, c, n):
-            if may_leave(s, crowd[order[out]]):
-                move(s, crowd[order[out]], -1)
-            out += 1
-        ok = fits(s, c, n) and allowed(s, p, n)
-        if ok:
+        while count > 0 and out < most and stuck < _STUCK and not fits(s, c, n):
+            k = _most_useful(s, c, n, crowd[:count])
+            gone = crowd[k]
+            count -= 1
+            crowd[k] = crowd[count]
+            if not may_leave(s, gone):
+                continue
+            before = s.logged[0]
+            move(s, gone, -1)
+            if _direct(s, gone, n):
+                out += 1
+            else:
+                stuck += 1
+                undo(s, before)
+        if fits(s, c, n) and allowed(s, p, n):
             move(s, p, n)
-            for k in range(out):
-                ok = ok and (s.at[crowd[order[k]]] >= 0 or _direct(s, crowd[order[k]], n))
-        if ok:
             return True
         undo(s, start)
     return False
+
+
+@lean
+def _most_useful(s: ClusterState, c: int, n: int, crowd: IntArray) -> int:
+    """Which of some pods leaves least lacking for a class, and of equal ones is the smallest."""
+    best, least = 0, np.inf
+    for k in range(crowd.shape[0]):
+        g = s.pod_class[crowd[k]]
+        score = 0.0
+        for r in range(s.free.shape[1]):
+            score += s.demands[g, r] * s.shares[r]
+        if s.at[crowd[k]] != s.home[crowd[k]]:
+            score *= _COSTLESS
+        score += _LACKING * lack(s, c, n, g)
+        if score < least:
+            best, least = k, score
+    s.spent[0] += crowd.shape[0]
+    return best
 
 
 @kernel

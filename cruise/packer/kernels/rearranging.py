@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from cruise.packer.arrays import IntArray
 from cruise.packer.kernels.clock import seconds
-from cruise.packer.kernels.cluster_state import ClusterState, allowed, best_node, draw_sky, may_leave, move, undo
+from cruise.packer.kernels.cluster_state import ClusterState, allowed, best_node, draw_sky, lack, may_leave, move, undo
 from cruise.packer.kernels.compiling import kernel, lean
 from cruise.packer.kernels.drawing import draw
 from cruise.packer.kernels.ejecting import by_one
@@ -57,10 +57,9 @@ def rearrange(
         if kept and _weigh(s, weights, paper, before, gains) >= 0:
             if gains[-1] > 0:
                 vain = 0
-            for r in range(ranks):
-                if gains[2 * r] != 0:
-                    waiting = np.flatnonzero(s.at < 0)
-                    break
+            # It has a place now, and another one may have none instead.
+            if first >= 0:
+                waiting = np.flatnonzero(s.at < 0)
         else:
             undo(s, 0)
     s.logged[0] = 0
@@ -97,11 +96,9 @@ def _lacks_least(s: ClusterState, p: int, random: NDArray[np.uint64]) -> int:
     for _ in range(_LOOKS):
         n = draw(random, s.free.shape[0])
         if allowed(s, p, n):
-            lack = 0.0
-            for r in range(s.free.shape[1]):
-                lack += max(0, s.demands[s.pod_class[p], r] - s.free[n, r]) * s.shares[r]
-            if lack < least:
-                best, least = n, lack
+            lacking = lack(s, s.pod_class[p], n, -1)
+            if lacking < least:
+                best, least = n, lacking
     return best
 
 

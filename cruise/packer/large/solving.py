@@ -21,7 +21,7 @@ _SHARE = 0.5
 # Largest first comes first; of what is left smallest first and largest first take turns until both gain nothing.
 _FIRST_SHARE, _AGAIN_SHARE, _PATIENCE = 0.5, 0.5, 2
 # Rearranging ends after so many rounds in vain for each pod; the best is reported so many times.
-_IDLE, _TURNS = 10, 10
+_IDLE, _TURNS = 100, 10
 
 
 def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report, seed: int = 1) -> Packing:

@@ -33,6 +33,8 @@ def solved(problem):
 @given(problems())
 @example(draw_problem(3791972129, 6, 5, True, True))
 @example(draw_problem(1242556253, 2, 9, True, False))
+# In this one a pod that had a place by then was placed once more, as one that waits, beside itself.
+@example(draw_problem(636816, 5, 5, True, True))
 def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
     packing = solved(problem)
     now = figures_of(problem, problem.pod_node)
@@ -60,13 +62,18 @@ def test_what_gave_way_to_higher_priorities_finds_a_place_where_all_have_room(no
     assert (packing.pod_node >= 0).all()
 
 
-def test_once_all_have_a_place_moves_that_need_not_be_are_undone():
-    problem = draw_full(Full(Make.BIMODAL, 200, priorities=4), 1, Objective.OPERATOR)
-    packing = solve_large(problem, problem.pod_node, Meter(math.inf, 3e9), lambda _: None)
+# As many moves as the simple way of `benchmarks/ejection_heuristic.py` needs.
+@pytest.mark.parametrize(
+    ("full", "work", "most"),
+    [(Full(Make.BIMODAL, 200, priorities=4), 3e9, 260), (Full(Make.BIMODAL, 40), math.inf, 28)],
+    ids=str,
+)
+def test_once_all_have_a_place_moves_that_need_not_be_are_undone(full, work, most):
+    problem = draw_full(full, 1, Objective.OPERATOR)
+    packing = solve_large(problem, problem.pod_node, Meter(math.inf, work), lambda _: None)
     assert (packing.pod_node >= 0).all()
     moved = (problem.pod_node >= 0) & (packing.pod_node != problem.pod_node)
-    # Ejections end with 407, the simple way of `benchmarks/ejection_heuristic.py` with 260.
-    assert moved.sum() <= 260
+    assert moved.sum() <= most
 
 
 def test_one_eviction_fewer_is_allowed_and_kept_to():
