@@ -1,8 +1,10 @@
 """What a listener takes of clients that it does not know: of each too much is sent, and counted what is kept of it."""
 
 import asyncio
+import gc
+import socket
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -157,6 +159,26 @@ async def test_what_is_within_the_bounds_is_answered_again_and_again():
         assert [await client.answer() for _ in range(3)] == [(200, b"0")] * 3
         assert tally.body_bytes == 0
         assert not tally.turned_away
+
+
+async def test_no_body_waits_for_the_client_to_acknowledge_the_head():
+    async with serving() as (connect, _):
+        client = await connect()
+        await client.send(GET)
+        await client.answer()
+        assert served(client).getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def served(client):
+    """The server's end of a connection."""
+    mine = client.writer.get_extra_info("sockname")
+    ends = [one for one in gc.get_objects() if isinstance(one, socket.socket) and one.fileno() >= 0]
+    return next(one for one in ends if one.getsockname() != mine and _peer(one) == mine)
+
+
+def _peer(end):
+    with suppress(OSError):
+        return end.getpeername()
 
 
 SLOW = {
