@@ -64,10 +64,10 @@ class SimulatedUsage:
         cpu, memory = np.zeros((2, len(number_of), len(times)))
         for namespace in await self.partitions(await self._cluster.snapshot()):
             block, _ = await self.read(namespace, start, end, None)
-            for row, node in enumerate(block.nodes):
-                if node in number_of:
-                    cpu[number_of[node]] += np.nan_to_num(block.cpu_demand_millicores[row])
-                    memory[number_of[node]] += np.nan_to_num(block.memory_bytes[row])
+            rows = [row for row, node in enumerate(block.nodes) if node in number_of]
+            numbers = [number_of[block.nodes[row]] for row in rows]
+            np.add.at(cpu, numbers, np.nan_to_num(block.cpu_demand_millicores[rows]))
+            np.add.at(memory, numbers, np.nan_to_num(block.memory_bytes[rows]))
         return NodeUse(list(number_of), times, cpu, memory)
 
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:

@@ -105,8 +105,11 @@ class Correlated:
 def _shaped(
     cpu: Float64Array, memory: Float64Array, members: Int64Array, at: Int64Array, age: Int64Array
 ) -> tuple[Float64Array, Float64Array]:
-    shape = np.broadcast_shapes(np.shape(members), np.shape(at), np.shape(age))
-    return np.broadcast_to(cpu, shape).astype(np.float64), np.broadcast_to(memory, shape).astype(np.float64)
+    # Called for a few members at a time, where NumPy's own broadcasting functions would take most of the time.
+    shape = np.broadcast(members, at, age).shape
+    shaped = np.empty(shape), np.empty(shape)
+    shaped[0][...], shaped[1][...] = cpu, memory
+    return shaped
 
 
 def _spread(seed: int, members: Int64Array, moments: Int64Array) -> Float64Array:
