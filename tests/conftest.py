@@ -21,6 +21,8 @@ from tests.controlplane.namespaces import own_namespace
 from tests.postgres_servers import DebianServer, change, debian_server, dsn_below, embedded_server
 from tests.recorded_metrics import prometheus_with
 
+# Formatting every local variable of a traceback takes a second.
+PLAIN = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 # What the installation has compiled is not compiled again; kernels look for it when they are imported.
 if (cache := choose_cache(os.environ)) is not None:
     numba.config.CACHE_DIR = str(cache)
@@ -62,8 +64,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> schedulin
 
 @pytest.fixture(autouse=True)
 def logs_as_by_default() -> None:
-    """Forget how an earlier test had logs written."""
+    """Forget how an earlier test had logs written; tracebacks are plain, as the program's are."""
     structlog.reset_defaults()
+    *others, _ = structlog.get_config()["processors"]
+    structlog.configure([*others, PLAIN])
 
 
 @pytest.fixture(scope="session")

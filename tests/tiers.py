@@ -21,7 +21,10 @@ EXAMPLES = {CORE: 25, DEFAULT: 100, LONG: 1000}
 # Which part of its seeds a test tries, and how many at least: among fifty drawn clusters is each kind.
 SEEDS = {CORE: (0.02, 20), DEFAULT: (0.1, 50), LONG: (1.0, 0)}
 
-SERVER_FOLDERS = tuple(Path(__file__).parent / name for name in ("adapters", "controlplane", "demo_real", "e2e"))
+SERVER_FOLDERS = tuple(
+    Path(__file__).parent / name
+    for name in ("adapters", "cli/execution/test_dask_cluster.py", "controlplane", "demo_real", "e2e")
+)
 SERVER_FIXTURES = frozenset({"control_plane", "day_server", "debian_postgres", "embedded_postgres"})
 STARTERS = (embedded_server, running_prometheus)
 

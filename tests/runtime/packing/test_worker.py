@@ -65,6 +65,7 @@ async def test_the_process_is_gone_once_the_context_is_left():
     assert worker.process_id is None
 
 
+@pytest.mark.server
 async def test_replay_by_work_repeats_itself():
     problem = make_problem()
     async with warm_worker() as worker:
@@ -86,6 +87,7 @@ async def test_a_process_that_dies_is_replaced_and_asked_once_more():
     assert answer.after.tiers[0].placed == 1
 
 
+@pytest.mark.server
 async def test_a_process_that_always_dies_leaves_the_answer_to_the_quick_method():
     async def kill_all(worker: PackWorker) -> None:
         while True:
@@ -104,6 +106,7 @@ async def test_a_process_that_always_dies_leaves_the_answer_to_the_quick_method(
     assert "quick method" in note
 
 
+@pytest.mark.server
 async def test_an_idle_process_that_died_is_replaced():
     async with warm_worker() as worker:
         first = worker.process_id
@@ -115,6 +118,7 @@ async def test_an_idle_process_that_died_is_replaced():
     assert answer.notes == ()
 
 
+@pytest.mark.server
 async def test_a_solver_that_does_not_stop_is_stopped():
     async with warm_worker() as worker:
         first = worker.process_id
@@ -129,6 +133,7 @@ async def test_a_solver_that_does_not_stop_is_stopped():
         assert worker.process_id != first
 
 
+@pytest.mark.server
 async def test_cancelling_stops_the_solver_and_the_next_order_is_answered():
     async with warm_worker() as worker:
         first = worker.process_id
@@ -144,6 +149,7 @@ async def test_cancelling_stops_the_solver_and_the_next_order_is_answered():
     assert answer.notes == ()
 
 
+@pytest.mark.server
 async def test_a_solver_that_raises_is_unavailable_and_stays():
     problem = make_problem()
     broken = replace(problem, pod_class=np.full_like(problem.pod_class, 99))
@@ -210,6 +216,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.server
 async def test_it_ends_with_its_parent_even_when_that_is_killed():
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
