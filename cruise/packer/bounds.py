@@ -1,5 +1,7 @@
 """What no packing surpasses, by counting alone: valid at any size, tight where everything can be placed."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
@@ -22,6 +24,18 @@ def counted_bound(problem: Problem) -> tuple[int, ...]:
         stuck = (problem.pod_node >= 0) & ~problem.movable[problem.pod_class]
         return (*placed, -price_of(problem, np.where(stuck, problem.pod_node, -1)), 0)
     return (*placed, 0)
+
+
+def bound_beside(
+    key: tuple[int, ...], before: tuple[int, ...], bound: Sequence[int], most: Sequence[int]
+) -> tuple[int, ...]:
+    """What of a bound found beside an assignment of the key `before` holds beside a better one of this key.
+
+    An entry's bound is for what is as good in the entries before. Where the better one is worse in one of them, that
+    says nothing about it, and `most` is what nothing surpasses.
+    """
+    falls = next((entry for entry, value in enumerate(before) if key[entry] < value), len(key))
+    return (*bound[: falls + 1], *most[falls + 1 :])
 
 
 def least_evictions(problem: Problem) -> int:

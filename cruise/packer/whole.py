@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.packer.answer import Packing, Report, figures_of, packing_of
 from cruise.packer.arrays import IntArray
-from cruise.packer.bounds import counted_bound, least_evictions
+from cruise.packer.bounds import bound_beside, counted_bound, least_evictions
 from cruise.packer.faults import find_faults
 from cruise.packer.parts import Part
 from cruise.packer.problem import Objective, Problem
@@ -44,6 +44,9 @@ class Whole:
             return False
         key = _key(part.problem, pod_node)
         if key > self.keys[index]:
+            self.bounds[index] = bound_beside(key, self.keys[index], self.bounds[index], self.most[index])
+            if any(value < before for value, before in zip(key, self.keys[index], strict=True)):
+                self.evictions[index] = 0
             self.keys[index] = key
             self.pod_node = part.spread_into(self.pod_node, pod_node)
             self._tell()

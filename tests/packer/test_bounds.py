@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.bounds import counted_bound, least_evictions
+from cruise.packer.bounds import bound_beside, counted_bound, least_evictions
 from cruise.packer.budget import Budget
 from cruise.packer.pack import pack
 from cruise.packer.problem import Objective
@@ -40,3 +40,9 @@ def test_a_pod_that_fits_nowhere_costs_an_eviction_and_one_that_fits_costs_none(
     )
     assert least_evictions(problem) == 3
     assert least_evictions(replace(problem, pod_node=np.array([0, 1, 1, 0]))) == 0
+
+
+def test_a_bound_holds_beside_what_is_better_as_far_as_that_is_nowhere_worse():
+    most = (9, 9, 9, 9)
+    assert bound_beside((5, 4, 1, 2), (4, 4, 1, 1), (6, 4, 1, 3), most) == (6, 4, 1, 3)
+    assert bound_beside((5, 3, 2, 1), (4, 4, 1, 1), (6, 4, 1, 3), most) == (6, 4, 9, 9)

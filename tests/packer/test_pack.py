@@ -11,7 +11,7 @@ from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget
 from cruise.packer.faults import find_faults
 from cruise.packer.pack import pack, quick_packing
-from cruise.packer.problem import Objective, Rules
+from cruise.packer.problem import Attraction, Objective, Problem, Rules
 from tests.packer.drawn_problems import draw_problem
 from tests.tiers import examples
 
@@ -35,7 +35,8 @@ def test_each_report_is_better_and_the_answer_obeys_every_rule(seed, ruled, head
     assert packing.after.key(problem.objective) == keys[-1]
     assert find_faults(problem, packing.pod_node) == ()
     assert packing.after.key(problem.objective) >= quick_packing(problem).after.key(problem.objective)
-    assert packing.after.key(problem.objective) <= packing.bound
+    for one in reported:
+        assert all(value <= most for value, most in zip(one.after.key(problem.objective), one.bound, strict=True))
     assert packing.notes == ()
 
 
@@ -56,6 +57,32 @@ def test_what_is_said_to_need_evictions_places_less_without(seed, ruled):
     for packing in packed(problem)[1]:
         if packing.needs_evictions:
             assert rooted.after.key(Objective.OPERATOR)[:-1] < packing.after.key(Objective.OPERATOR)[:-1]
+
+
+def test_a_bound_of_what_is_as_good_as_the_best_does_not_outlive_it():
+    # A better packing has one more of the higher priority and evicts one of it: then two of the lower find a place,
+    # where one is the most that does beside four that stay.
+    problem = Problem(
+        resources=("cpu", "memory", "pods"),
+        capacities=np.array([[700, 694, 110], [700, 1056, 110], [600, 698, 110], [600, 682, 110], [600, 903, 110]]),
+        demands=np.array([[400, 500, 1], [200, 300, 1], [300, 500, 1], [200, 200, 1]]),
+        headroom=np.zeros((4, 3), dtype=np.int64),
+        priorities=np.array([0, 100, 0, 100]),
+        movable=np.array([True, True, False, False]),
+        preemptible=np.array([True, False, False, False]),
+        preempt=np.array([True, True, True, False]),
+        weights=np.ones(4, dtype=np.int64),
+        most_on_node=np.full(4, 10),
+        sites=np.array([2, 1, 0, 3]),
+        admits=np.array(
+            [[False] * 5, [True] * 4 + [False], [True, False, True, True, False], [True, False, True, False, False]]
+        ),
+        pod_class=np.array([0, 0, 0, 1, 1, 1, 1, 2, 3, 3]),
+        pod_node=np.array([-1, -1, -1, 0, 1, 1, 2, 3, -1, -1]),
+        rules=Rules(np.zeros((1, 5), dtype=np.int64), attractions=(Attraction((0,), 3, np.array([0])),)),
+    )
+    packing, _ = packed(problem)
+    assert packing.after.key(Objective.PAPER) == packing.bound == (5, 3, 2, 1)
 
 
 def test_no_eviction_where_the_pending_fit_without():

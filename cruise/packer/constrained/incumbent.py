@@ -6,17 +6,22 @@ import numpy as np
 
 from cruise.packer.answer import Packing, Report, packing_of
 from cruise.packer.arrays import IntArray
+from cruise.packer.bounds import bound_beside
 from cruise.packer.constrained.layout import Layout, pods_of
 from cruise.packer.problem import Objective, Problem
 
 
 @dataclass(slots=True)
 class Incumbent:
-    """An assignment of copies, its key, and the bound of each of the key's entries."""
+    """An assignment of copies, its key, and the bound of each of the key's entries.
+
+    A bound is for what is as good as the assignment in the entries before; `most` is for any.
+    """
 
     layout: Layout
     assignment: IntArray
     key: tuple[int, ...]
+    most: tuple[int, ...]
     bound: list[int]
     report: Report
     relaxed: tuple[int, ...] = ()
@@ -30,6 +35,7 @@ class Incumbent:
         """Take an assignment that is better, and report it; take an equally good one where another is of use."""
         key = key_of(self.layout, assignment)
         if key > self.key:
+            self.bound[:] = bound_beside(key, self.key, self.bound, self.most)
             self.assignment, self.key = assignment, key
             self.relax()
             self.report(self.packing())
@@ -68,7 +74,7 @@ def incumbent_of(layout: Layout, assignment: IntArray, report: Report, relaxed: 
         bound.append(-price_of_copies(problem, layout.stuck))
     if problem.objective is not Objective.PAPER:
         bound.append(0)
-    incumbent = Incumbent(layout, assignment, key_of(layout, assignment), bound, report, relaxed)
+    incumbent = Incumbent(layout, assignment, key_of(layout, assignment), tuple(bound), bound, report, relaxed)
     incumbent.relax()
     return incumbent
 
