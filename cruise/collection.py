@@ -6,17 +6,20 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def uncollected(*, kept: bool = False) -> Iterator[None]:
     """Hold back the collector: it would walk hundreds of thousands of new records over and over, none of them garbage.
 
     Measured on 265,000 statistics: 0.7 s instead of 2.3 s. A command that makes a million objects, and keeps them until
     it ends, takes a third less time. What a page is made of is freed once it is sent; while it is there, it would set
-    off walks through the whole last pass, of 0.2 s each in a cluster of 5,000 nodes.
+    off walks through the whole last pass, of 0.2 s each in a cluster of 5,000 nodes. What is `kept` to the end of the
+    process is not gone through afterwards either.
     """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
+        if kept:
+            gc.freeze()
     finally:
         if was_enabled:
             gc.enable()

@@ -1,10 +1,8 @@
 """Snapshot and usage files: from disk or standard input, gzipped or not, read in small pieces."""
 
-import gc
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -25,7 +23,7 @@ _GZIP_MARK = b"\x1f\x8b"
 
 def load_snapshot(path: str) -> Snapshot:
     """Read a snapshot file, or standard input for `-`. Raises BadInput, one line that names file, place and fix."""
-    with _collector_paused():
+    with uncollected(kept=True):
         return read_snapshot(read_chunks(path), _shown(path))
 
 
@@ -33,7 +31,7 @@ def load_usage(
     path: str, snapshot: Snapshot | None = None, now: datetime | None = None
 ) -> tuple[StatisticsTable, datetime]:
     """Read a usage file and the time it is judged at, as `read_usage` does. Raises BadInput as that does."""
-    with _collector_paused():
+    with uncollected(kept=True):
         return read_usage(read_chunks(path), _shown(path), snapshot, now)
 
 
@@ -49,14 +47,6 @@ def load_node_types(path: str) -> tuple[NodeType, ...]:
 
 def _shown(path: str) -> str:
     return "standard input" if path == STANDARD_INPUT else path
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Spare the garbage collector what cannot be garbage: a million objects without cycles that all stay."""
-    with uncollected():
-        yield
-        gc.freeze()
 
 
 def read_chunks(path: str) -> Iterator[bytes]:
