@@ -7,9 +7,8 @@ from datetime import datetime
 
 import structlog
 
-from cruise.decisions.packing.execution import Step, decide_next_step, learnt, subjects_of
+from cruise.decisions.packing.execution import Step, Subjects, decide_next_step, learnt, subjects_of
 from cruise.domain.actions import Outcome, Verdict
-from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Policy
 from cruise.runtime.ports import Cluster, Store
@@ -56,14 +55,10 @@ class PlanExecution:
         """Return the plan that was begun and not ended, with its nodes and pods reserved; None without one."""
         plan = await self._store.packing()
         if plan is None or plan.phase is not Phase.UNDER_WAY:
-            self._exclusions.reserve()
+            self._exclusions.reserved = Subjects()
             return None
-        self._reserve(plan, await self._cluster.snapshot())
+        self._exclusions.reserved = subjects_of(plan, await self._cluster.snapshot())
         return plan
-
-    def _reserve(self, plan: PackingPlan, snapshot: Snapshot) -> None:
-        counted_on = subjects_of(plan, snapshot)
-        self._exclusions.reserve(counted_on.nodes, counted_on.uids, counted_on.workloads, counted_on.evictions)
 
     async def to_the_end(self, plan: PackingPlan) -> PackingPlan:
         """Carry a plan out until it is finished or dropped; one that is only shown is returned as it is.
@@ -79,7 +74,7 @@ class PlanExecution:
     async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
         """Do what comes next for a plan under way; return it as it is then, and whether something was done."""
         snapshot, stored = await self._cluster.snapshot(), await self._store.overrides()
-        self._reserve(plan, snapshot)
+        self._exclusions.reserved = subjects_of(plan, snapshot)
         now = self._clock()
         # In a thread, since judging the rest of a plan in a large cluster takes a while.
         try:
@@ -99,7 +94,7 @@ class PlanExecution:
             await self._tell(outcomes)
         _log_progress(plan, after)
         if after.phase is not Phase.UNDER_WAY:
-            self._exclusions.reserve()
+            self._exclusions.reserved = Subjects()
         return after, done
 
 

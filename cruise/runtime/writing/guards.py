@@ -162,7 +162,7 @@ class Guards:
 
     def _is_left_to_the_plan(self, spent: Sequence[Outcome]) -> bool:
         """Tell whether the packing plan under way would miss one more eviction of this hour."""
-        reserved = self._exclusions.reserved_evictions
+        reserved = self._exclusions.reserved.evictions
         return reserved > 0 and self._budgets.left_in_the_hour(spent) <= reserved
 
 

@@ -2,6 +2,6 @@
 
 from cruise.decisions.packing.execution.next_step import Step, begun, decide_next_step
 from cruise.decisions.packing.execution.outcomes import learnt
-from cruise.decisions.packing.execution.rest import subjects_of
+from cruise.decisions.packing.execution.rest import Subjects, subjects_of
 
-__all__ = ["Step", "begun", "decide_next_step", "learnt", "subjects_of"]
+__all__ = ["Step", "Subjects", "begun", "decide_next_step", "learnt", "subjects_of"]

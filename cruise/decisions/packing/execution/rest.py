@@ -28,10 +28,10 @@ def present_stage(plan: PackingPlan) -> Stage | None:
 class Subjects:
     """What is left of a plan counts on: nodes, pods by uid, workloads that it evicts from, and so many evictions."""
 
-    nodes: frozenset[str]
-    uids: frozenset[str]
-    workloads: frozenset[tuple[str, WorkloadRef]]
-    evictions: int
+    nodes: frozenset[str] = frozenset()
+    uids: frozenset[str] = frozenset()
+    workloads: frozenset[tuple[str, WorkloadRef]] = frozenset()
+    evictions: int = 0
 
 
 def subjects_of(plan: PackingPlan, snapshot: Snapshot) -> Subjects:
