@@ -14,9 +14,8 @@ from cruise.decisions.packing.execution import begun
 from cruise.domain.cluster import NodeAutoscaler, Snapshot
 from cruise.domain.packing import UNLIMITED, FleetChange, PackingPlan, Proposal
 from cruise.domain.policy import Mode, Policy
-from cruise.errors import CruiseError
 from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
-from cruise.runtime.packing.packing_pass import Solver, demands_of, gathered, make
+from cruise.runtime.packing.packing_pass import Solver, demands_of, gathered, make, mistakes_told
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
 
@@ -79,7 +78,7 @@ async def consolidation_pass(
     fleet = await asyncio.to_thread(with_new_nodes, snapshot, None)
     scene = await gathered(fleet.snapshot, store, known_usage, policy, now)
     # Whatever may be evicted in one go: such a plan takes hours.
-    left, scene = scene.allowance, replace(scene, allowance=UNLIMITED, fleet=fleet)
+    allowance, scene = scene.allowance, replace(scene, allowance=UNLIMITED, fleet=fleet)
 
     async def search(turn: Turn) -> Found:
         left = max(_LEAST_SECONDS, (seconds - turn.taken) * turn.share)
@@ -91,17 +90,17 @@ async def consolidation_pass(
         packing = replace(made.packing, bound=bound)
         return found_of(made.built, packing, made.proposal, turn.taken + made.seconds)
 
-    try:
-        found, there = await find_fewest_nodes(search, fleet)
-        change = await change_of(search, found, there, seconds)
-    except CruiseError:
-        raise
-    except _NoPlan as none:
-        return ConsolidationPass(now, why=str(none))
-    except Exception as mistake:
-        # What is odd about one cluster's pods must not keep the other passes from their work.
-        log.error("consolidation pass failed", error=repr(mistake), exc_info=True)
-        return ConsolidationPass(now, why=f"failed: {mistake!r}")
+    async def looked() -> tuple[Found, FleetChange] | str:
+        try:
+            found, there = await find_fewest_nodes(search, fleet)
+            return found, await change_of(search, found, there, seconds)
+        except _NoPlan as none:
+            return str(none)
+
+    came = await mistakes_told(looked(), "consolidation pass")
+    if isinstance(came, str):
+        return ConsolidationPass(now, why=came)
+    found, change = came
     log.info(
         "consolidation pass",
         nodes=change.nodes_before,
@@ -114,7 +113,7 @@ async def consolidation_pass(
     done = ConsolidationPass(now, plan, "", found.seconds, snapshot.node_autoscaler, _empty_nodes(snapshot))
     if rest is None or policy.mode is not Mode.FULL:
         return done
-    ground = Ground(snapshot, demands_of(found.built), policy, scene.usage.stored, left, now, rest)
+    ground = Ground(snapshot, demands_of(found.built), policy, scene.usage.stored, allowance, now, rest)
     return await _with_a_part_begun(done, plan, ground, store)
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -29,6 +29,7 @@ from cruise.runtime.usage.state import UsageState
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 _MOST_PROBLEMS = 4
 _LEAST_SECONDS = 0.5
@@ -109,14 +110,7 @@ async def packing_pass(
     if last is not None and last.phase is Phase.UNDER_WAY:
         return PackingPass(now, len(waiting), last, "a plan is under way")
     scene = await gathered(snapshot, store, known_usage or UsageState(), policy, now)
-    try:
-        made = await _best_of(scene, solver, seconds, monotonic)
-    except CruiseError:
-        raise
-    except Exception as mistake:
-        # What is odd about one cluster's pods must not keep the node passes from their work.
-        log.error("packing pass failed", error=repr(mistake), exc_info=True)
-        return PackingPass(now, len(waiting), why=f"failed: {mistake!r}")
+    made = await mistakes_told(_best_of(scene, solver, seconds, monotonic), "packing pass")
     if isinstance(made, str):
         return PackingPass(now, len(waiting), why=made)
     why_not = UNPROVED if made.evicts_unproved else ""
@@ -128,6 +122,18 @@ async def packing_pass(
     await store.save_packing(plan)
     _log(plan, len(waiting))
     return PackingPass(now, len(waiting), plan)
+
+
+async def mistakes_told(work: Awaitable[T], name: str) -> T | str:
+    """Return what the work of a pass came to, or a mistake of ours in words. Raises what the world refuses."""
+    try:
+        return await work
+    except CruiseError:
+        raise
+    except Exception as mistake:
+        # What is odd about one cluster's pods must not keep the other passes from their work.
+        log.error(f"{name} failed", error=repr(mistake), exc_info=True)
+        return f"failed: {mistake!r}"
 
 
 async def _best_of(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made | str:
