@@ -58,6 +58,18 @@ def key_of_now(snapshot: Snapshot, objective: Objective) -> Key:
     return search.key({key_of(pod): pod.node for pod in search.pods})
 
 
+def is_single(snapshot: Snapshot, pod: Pod) -> bool:
+    """Tell whether a pod is one of a kind: of a StatefulSet, of no workload, or the only replica."""
+    if pod.workload is None or pod.workload.kind == "StatefulSet":
+        return True
+    workload = snapshot.workloads.get((pod.namespace, pod.workload))
+    replicas = None if workload is None else workload.replicas
+    if replicas is None:
+        alike = [p for p in snapshot.pods if (p.namespace, p.workload) == (pod.namespace, pod.workload)]
+        replicas = sum(not other.terminal for other in alike)
+    return replicas <= 1
+
+
 class _Search:
     """Depth first over pods by priority, cut off where even the rest at its best would not be better."""
 
@@ -156,7 +168,7 @@ class _Search:
         guidance = self.leaving.guidance_of(pod)
         ranking = guidance.ranking if isinstance(guidance, Guidance) else None
         if ranking is None:
-            alone = self.leaving.is_single(pod)
+            alone = is_single(self.snapshot, pod)
             ranking = EvictionRanking.MEDIUM if alone else EvictionRanking.LOW
         more = {EvictionRanking.MEDIUM: 1, EvictionRanking.HIGH: 2}.get(ranking, 0)
         return 1 + more + int(bool(self.leaving.covering(pod)))

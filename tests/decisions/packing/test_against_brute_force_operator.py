@@ -1,7 +1,10 @@
 """The same thousand tiny clusters for the operator's objective: most pods by priority, then the least evicted."""
 
+from dataclasses import replace
+
 from cruise.packer.problem import Objective
-from tests.decisions.packing.brute_force_cluster import best_plan, key_of_now
+from tests.builders import make_pod, make_snapshot, make_workload
+from tests.decisions.packing.brute_force_cluster import best_plan, is_single, key_of_now
 from tests.decisions.packing.brute_force_trials import find_disagreements, packed
 from tests.decisions.packing.clusters import cluster_of
 
@@ -20,3 +23,13 @@ def test_nobody_is_evicted_wherever_all_can_be_placed_that_can_without_that(seed
             assert packed(snapshot, Objective.OPERATOR).packing.after.eviction_weight == 0, seed
             rescued += still.key > key_of_now(snapshot, Objective.OPERATOR)
     assert rescued > len(tried) // 4
+
+
+def test_single_replicas_are_told_from_the_workload_and_else_counted():
+    pods = [make_pod("web-1"), make_pod("web-2")]
+    for replicas, single in ((1, True), (2, False), (None, False)):
+        snapshot = make_snapshot(pods, workloads=[make_workload(replicas=replicas)])
+        assert is_single(snapshot, pods[0]) == single
+    alone = make_snapshot([pods[0], replace(pods[1], phase="Failed")], workloads=[make_workload(replicas=None)])
+    assert is_single(alone, pods[0])
+    assert is_single(make_snapshot(), make_pod(workload="StatefulSet/db"))

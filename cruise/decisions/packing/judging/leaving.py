@@ -66,17 +66,6 @@ class Leaving:
                 return f"its claim {name} is {'missing' if claim is None else 'not bound'}"
         return None
 
-    def is_single(self, pod: Pod) -> bool:
-        """Tell whether a pod is one of a kind: of a StatefulSet, of no workload, or the only replica."""
-        if pod.workload is None or pod.workload.kind == "StatefulSet":
-            return True
-        workload = self._snapshot.workloads.get((pod.namespace, pod.workload))
-        replicas = None if workload is None else workload.replicas
-        if replicas is None:
-            alike = [p for p in self._snapshot.pods if (p.namespace, p.workload) == (pod.namespace, pod.workload)]
-            replicas = sum(not other.terminal for other in alike)
-        return replicas <= 1
-
     def _why_guarded(self, pod: Pod) -> str | None:
         if pod.annotations.get(SAFE_TO_EVICT) == "false":
             return f"its annotation {SAFE_TO_EVICT}"

@@ -111,16 +111,6 @@ def test_a_claim_must_be_bound_or_wait_for_its_pod():
         assert why(pod, snapshot) == reason
 
 
-def test_single_replicas_are_told_from_the_workload_and_else_counted():
-    pods = [make_pod("web-1"), make_pod("web-2")]
-    for replicas, single in ((1, True), (2, False), (None, False)):
-        snapshot = make_snapshot(pods, workloads=[make_workload(replicas=replicas)])
-        assert Leaving(snapshot, FULL, {}).is_single(pods[0]) == single
-    alone = make_snapshot([pods[0], replace(pods[1], phase="Failed")], workloads=[make_workload(replicas=None)])
-    assert Leaving(alone, FULL, {}).is_single(pods[0])
-    assert Leaving(make_snapshot(), FULL, {}).is_single(make_pod(workload="StatefulSet/db"))
-
-
 def test_budgets_hold_over_all_who_leave():
     web = [make_pod(f"web-{number}", labels={"app": "web"}) for number in range(3)]
     other = make_pod("db-1", workload="Deployment/db", labels={"app": "db"})
