@@ -15,7 +15,7 @@ from tests.e2e.packing.stage import Stage
 def stage(control_plane: ControlPlane, seeds: Callable[[int], range]) -> Iterator[Stage]:
     """The clusters of all seeds, put up; what pends there is nobody's to schedule."""
     run = f"pack{secrets.token_hex(2)}"
-    clusters = [Drawing(run, seed, seed).cluster() for seed in range(101, 101 + len(seeds(100)))]
+    clusters = [Drawing(run, seed, seed).cluster() for seed in range(101, 101 + len(seeds(300)))]
     with TestKubelet(control_plane.api(KUBELET.name), threads=2) as kubelet:
         stage = Stage(control_plane.api(), kubelet, run, clusters)
         try:

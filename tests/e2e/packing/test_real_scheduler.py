@@ -15,7 +15,7 @@ from tests.e2e.packing.probing import agrees, all_judged, create_probes, nodes_t
 from tests.e2e.packing.stage import Stage
 
 # Each judges a pod of every cluster; the first two pin each of them once.
-ROUNDS, OF_ALL_TIERS = 6, 2
+ROUNDS, OF_ALL_TIERS = 7, 4
 # Work, not time: the plans are the same whatever else the machine does.
 WORK_EACH = 5e8
 
