@@ -11,9 +11,10 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.bounds import counted_bound
 from cruise.packer.faults import find_faults
 from cruise.packer.parts import parts_of
-from cruise.packer.problem import Objective, Problem, Rules
+from cruise.packer.problem import Objective, Problem, Rules, copies_of
 from cruise.packer.quick import quick_assignment
 from cruise.packer.rules.folding import folded
+from cruise.packer.rules.reaching import reachable
 from cruise.packer.whole import Whole
 
 # The compiled solvers are imported where they are needed: the quick way answers without them.
@@ -113,11 +114,12 @@ def _solve_small(unfolded: Problem, start: IntArray, meter: "Meter", seed: int, 
     from cruise.packer.dense.bounding import EntryBound
     from cruise.packer.dense.by_class import solve_dense
     from cruise.packer.dense.classing import barred
+    from cruise.packer.dense.ruled import RuledSearch
 
     def bounding(assignment: IntArray, entry: int) -> EntryBound:
         return EntryBound(problem, assignment, entry, seed)
 
-    problem = folded(unfolded)
+    problem = reachable(folded(unfolded))
     if not problem.rules.bind:
         # What no filling of a node expresses is left to the exact way: nodes too full, and pods that do not preempt.
         expressed = bool(problem.preempt.all()) and not barred(problem).any()
@@ -129,17 +131,15 @@ def _solve_small(unfolded: Problem, start: IntArray, meter: "Meter", seed: int, 
         packing = solve_constrained(problem, packing.pod_node, _all_of(meter, seed), report, relaxed=packing.bound)
         report(packing)
         return packing
-    free = replace(problem, rules=Rules(problem.rules.topologies))
-    with meter.part(_RELAXED_SHARE) as part:
-        relaxed = solve_dense(free, start, _all_of(part, seed), _ignore)
-    key = relaxed.after.key(problem.objective)
-    if not find_faults(problem, relaxed.pod_node):
-        # Without its rules nothing is better, so nothing is with them.
-        report(relaxed)
-        if key == relaxed.bound or meter.over():
-            return relaxed
-        start = relaxed.pod_node
-    packing = solve_constrained(problem, start, _all_of(meter, seed), report, relaxed=relaxed.bound, bounding=bounding)
+    annealing = RuledSearch(problem, copies_of(problem, start), seed).anneal
+    packing = solve_constrained(
+        problem,
+        start,
+        _all_of(meter, seed),
+        report,
+        bounding=bounding,
+        annealing=annealing,
+    )
     report(packing)
     return packing
 

@@ -11,10 +11,11 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.cells import whole
 from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
-from cruise.packer.constrained.layout import layout_of
+from cruise.packer.constrained.layout import layout_of, pods_of
 from cruise.packer.constrained.model import SECONDS_A_VARIABLE, Fillings, Model
 from cruise.packer.constrained.neighbourhoods import improve
 from cruise.packer.cpsat import EFFORT_UNIT
+from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem, copies_of
 
 # A model of no more variables is solved as a whole from the beginning.
@@ -22,8 +23,10 @@ _FEW_VARIABLES = 300
 _SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY, _SHARE_OF_BUILDING = 0.4, 0.7, 0.4, 0.3
 _PATIENCE = 60
 # Of what is left, for a bound of one entry, and for a packing at that bound out of listed fillings.
-_SHARE_OF_A_BOUND, _SHARE_OF_CLOSING = 0.15, 0.5
+_SHARE_OF_A_BOUND, _SHARE_OF_SEEKING, _SHARE_OF_CLOSING = 0.15, 0.6, 0.5
 _MOST_FILLINGS = 20_000
+_ROUNDS_IN_VAIN = 6
+_TURNS_A_CLOSING, _MOST_TURNS = 4, 60
 
 
 class EntryBound(Protocol):
@@ -35,12 +38,17 @@ class EntryBound(Protocol):
     def fillings(self, meter: Meter) -> Sequence[Fillings] | None:
         """What nodes hold in assignments that reach the bound; None where that is too much to say."""
 
+    def dive(self, assignment: IntArray, meter: Meter) -> IntArray | None:
+        """An assignment near the bound, which may break rules and lowers the bound; None for none."""
+
     def refute(self) -> int:
         """Take note that none reaches it; what the bound is then."""
 
 
 # For an assignment and an entry.
 Bounding = Callable[[IntArray, int], EntryBound]
+# From an assignment, for an entry: a better one, which may break a rule all the same, or itself; found near another.
+Annealing = Callable[[IntArray, int, Meter, IntArray | None], IntArray]
 
 
 def solve_constrained(
@@ -51,6 +59,7 @@ def solve_constrained(
     *,
     relaxed: tuple[int, ...] = (),
     bounding: Bounding | None = None,
+    annealing: Annealing | None = None,
 ) -> Packing:
     """Pack as well as the budget lets, never worse than `start` or than what runs now.
 
@@ -63,14 +72,21 @@ def solve_constrained(
     incumbent = incumbent_of(layout, layout.running, report, relaxed)
     incumbent.offer(copies_of(problem, start))
     variables = int((layout.running > layout.stuck).sum() + (layout.most > 0).sum())
-    if variables > _FEW_VARIABLES:
+    if annealing is not None:
+        for entry in range(len(incumbent.key)):
+            _anneal(incumbent, entry, meter, annealing, _ROUNDS_IN_VAIN)
+    elif variables > _FEW_VARIABLES:
         with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
             improve(incumbent, generator, part, _PATIENCE)
+    fixed = key_of(layout, whole(layout).fixed)
     for entry in range(len(incumbent.key)):
-        _bound(incumbent, entry, meter, bounding)
+        found = _bound(incumbent, entry, meter, bounding)
+        if found is not None:
+            with meter.part(_SHARE_OF_SEEKING) as part:
+                _seek(incumbent, entry, fixed[entry], found, part, annealing)
     if not incumbent.proved and _pays(variables, meter):
         with meter.part(_SHARE_OF_THE_WHOLE) as part:
-            _prove(incumbent, part, bounding)
+            _prove(incumbent, part)
     improve(incumbent, generator, meter, math.inf)
     return incumbent.packing()
 
@@ -89,6 +105,44 @@ def _bound(incumbent: Incumbent, entry: int, meter: Meter, bounding: Bounding | 
     with meter.part(_SHARE_OF_A_BOUND) as part:
         incumbent.lower(entry, found.bound(part))
     return found
+
+
+def _anneal(incumbent: Incumbent, entry: int, meter: Meter, annealing: Annealing | None, patience: int) -> None:
+    """Anneal for an entry that is open, until that finds nothing better for a while."""
+    vain = 0
+    while annealing is not None and vain < patience and not meter.over():
+        if incumbent.key[entry] >= incumbent.bound[entry]:
+            return
+        vain = 0 if _judge(incumbent, annealing(incumbent.assignment, entry, meter, None)) else vain + 1
+
+
+def _judge(incumbent: Incumbent, found: IntArray) -> bool:
+    """Take what annealing found if it is better, and obeys what annealing does not know as well."""
+    layout = incumbent.layout
+    if key_of(layout, found) <= incumbent.key or find_faults(layout.problem, pods_of(layout, found)):
+        return False
+    incumbent.offer(found)
+    return True
+
+
+def _seek(
+    incumbent: Incumbent, entry: int, fixed: int, found: EntryBound, meter: Meter, annealing: Annealing | None
+) -> None:
+    """Look for packings at the bound, by dives and annealing, and now and then for a proof that there is none."""
+    turn = 0
+    while incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
+        if annealing is not None:
+            start = found.dive(incumbent.assignment, meter)
+            incumbent.lower(entry, found.bound(meter))
+            if start is not None:
+                _judge(incumbent, annealing(incumbent.assignment, entry, meter, start))
+            _anneal(incumbent, entry, meter, annealing, 1)
+        if annealing is None or turn % _TURNS_A_CLOSING == 1:
+            with meter.part(_SHARE_OF_CLOSING) as part:
+                _close(incumbent, entry, fixed, found, part)
+        turn += 1
+        if annealing is None or turn >= _MOST_TURNS:
+            return
 
 
 def _close(incumbent: Incumbent, entry: int, fixed: int, found: EntryBound, meter: Meter) -> None:
@@ -115,7 +169,7 @@ def _close(incumbent: Incumbent, entry: int, fixed: int, found: EntryBound, mete
         incumbent.lower(entry, bound)
 
 
-def _prove(incumbent: Incumbent, meter: Meter, bounding: Bounding | None) -> None:
+def _prove(incumbent: Incumbent, meter: Meter) -> None:
     """Maximise one entry of the key after the other, those before held at what is reached."""
     part = whole(incumbent.layout)
     fixed = key_of(incumbent.layout, part.fixed)
@@ -125,10 +179,6 @@ def _prove(incumbent: Incumbent, meter: Meter, bounding: Bounding | None) -> Non
         return
     last = len(incumbent.key) - 1
     for entry in range(last + 1):
-        found = _bound(incumbent, entry, meter, bounding)
-        if found is not None:
-            with meter.part(_SHARE_OF_CLOSING) as own:
-                _close(incumbent, entry, fixed[entry], found, own)
         if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
             model.cap(entry, incumbent.bound[entry] - fixed[entry])
             with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as own:

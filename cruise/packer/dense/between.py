@@ -1,7 +1,6 @@
 """What rules between pods ask of the copies on all nodes together, as far as it can be said in linear rows."""
 
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 
@@ -39,16 +38,12 @@ def between_pods(problem: Problem) -> Between:
         (np.isin(np.arange(problem.class_count), limit.members), limit.allowed) for limit in rules.eviction_limits
     )
     pods = np.bincount(problem.pod_class, minlength=problem.class_count)
-    # How many copies of each class may leave their nodes.
-    leaving = np.where(problem.movable, running.sum(axis=1), 0)
-    for members, allowed in limits:
-        leaving[members] = np.minimum(leaving[members], allowed)
     rows = [
         (c, *row)
         for rule in rules.spreads
         for c in [rule.holder]
         if rule.targets.tolist() == [c]
-        for row in _rows(rule, rules.topologies[rule.topology], running[c], int(leaving[c]), int(pods[c]))
+        for row in _rows(rule, rules.topologies[rule.topology], running[c], int(pods[c]))
     ]
     return Between(
         limits,
@@ -58,21 +53,19 @@ def between_pods(problem: Problem) -> Between:
     )
 
 
-def _rows(
-    rule: Spread, domains: IntArray, running: IntArray, leaving: int, pods: int
-) -> list[tuple[FloatArray, float]]:
-    """What keeps each domain near each other one: it has more than `max_skew` beyond that only of what ran there."""
+def _rows(rule: Spread, domains: IntArray, running: IntArray, pods: int) -> list[tuple[FloatArray, float]]:
+    """What a domain has at most: beyond what ran there, as much as if all were even but for `max_skew`."""
     inside = np.where(rule.eligible, domains, -1)
     found = np.unique(inside[inside >= 0]).tolist()
     if len(found) > _MOST_DOMAINS or len(found) < rule.min_domains:
         return []
     rows = []
-    for one, other in permutations([(inside == domain).astype(np.float64) for domain in found], 2):
-        here, low = float(one @ running), max(float(other @ running) - leaving, 0.0)
-        # A line that is nowhere below what the domain may have, from `low` copies in the other one to all of them.
-        at_low, at_high = max(here, rule.max_skew + low), max(here, float(rule.max_skew + pods))
-        slope = (at_high - at_low) / max(pods - low, 1.0)
-        rows.append((slope * other - one, slope * low - at_low))
+    for domain in found:
+        here = (inside == domain).astype(np.float64)
+        # With an arrival, each other domain has as many as this one but for the skew.
+        most = max(int(here @ running), (pods + rule.max_skew * (len(found) - 1)) // len(found))
+        if most < pods:
+            rows.append((-here, -float(most)))
     return rows
 
 

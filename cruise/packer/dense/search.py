@@ -30,6 +30,7 @@ class Search:
     state: NDArray[np.uint64]
     best: IntArray
     best_vector: IntArray
+    bonds: IntArray
 
     def offer(self, assignment: IntArray) -> bool:
         """Keep a feasible assignment if it is better than the best."""
@@ -70,6 +71,7 @@ class Search:
             residual.base.copy(),
             np.where(residual.least > 0, _MUST * worth, worth),
             _LOYALTY * residual.worth,
+            self.bonds.copy(),
         )
 
     def _deepest(self) -> int:
@@ -83,6 +85,9 @@ class Search:
         return int(most.max(initial=0))
 
 
-def search_of(residual: Residual, tier_count: int, state: NDArray[np.uint64], assignment: IntArray) -> Search:
-    """A search that knows one feasible assignment."""
-    return Search(residual, tier_count, state, assignment.copy(), residual.vector(assignment))
+def search_of(
+    residual: Residual, tier_count: int, state: NDArray[np.uint64], assignment: IntArray, bonds: IntArray | None = None
+) -> Search:
+    """A search that knows one feasible assignment; with tables of the rules between pods it keeps to these as well."""
+    tables = np.zeros(0, dtype=np.int64) if bonds is None else bonds
+    return Search(residual, tier_count, state, assignment.copy(), residual.vector(assignment), tables)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.packer.arrays import FloatArray, IntArray
+from cruise.packer.kernels.bonds import BROKEN, count_bonds
 from cruise.packer.kernels.compiling import inlined, kernel, lean
 
 # The most copies that one proposal puts and takes.
@@ -23,7 +24,8 @@ class Placement(NamedTuple):
     the energies of a placed and of a staying copy. `headroom` has no rows where nothing has any. At least
     `least[class]` copies are placed in whatever is remembered; `musts` are the classes where that is some.
     `homes[home_starts[c]:home_starts[c + 1]]` are the nodes where copies of c run. `log[k]` is (class, node, +1 put
-    or -1 taken) of the first `logged[0]` changes since the last decision; `ejected` is scratch.
+    or -1 taken) of the first `logged[0]` changes since the last decision; `ejected` is scratch. `bonds` has the
+    tables of rules between pods, and is empty without any.
     """
 
     x: IntArray
@@ -51,6 +53,7 @@ class Placement(NamedTuple):
     log: IntArray
     logged: IntArray
     ejected: IntArray
+    bonds: IntArray
 
 
 @kernel
@@ -71,6 +74,7 @@ def lay_out(
     vector: IntArray,
     worth: FloatArray,
     loyalty: FloatArray,
+    bonds: IntArray,
 ) -> Placement:
     """Lay out a placement `x`, which kernels then change in place.
 
@@ -94,9 +98,11 @@ def lay_out(
             copies = x[c, n]
             placed += copies
             vector[stay[c]] += weight[c] * min(copies, running[c, n])
-            for _ in range(copies):
+            for copy in range(copies):
                 items[n, sizes[n]] = c
                 sizes[n] += 1
+                if bonds.shape[0] > 0:
+                    count_bonds(bonds, c, n, 1, copy >= running[c, n])
             for r in range(free.shape[1]):
                 free[n, r] -= copies * demands[c, r]
                 if copies > 0 and headroom.shape[0] > 0:
@@ -135,6 +141,7 @@ def lay_out(
         log,
         logged,
         np.empty(MOST_EJECTED, np.int64),
+        bonds,
     )
 
 
@@ -146,6 +153,8 @@ def put(placement: Placement, c: int, n: int) -> float:
     if placement.x[c, n] < placement.running[c, n]:
         placement.vector[placement.stay[c]] += placement.weight[c]
         gain += placement.loyalty[c]
+    if placement.bonds.shape[0] > 0:
+        gain -= count_bonds(placement.bonds, c, n, 1, placement.x[c, n] >= placement.running[c, n])
     placement.x[c, n] += 1
     for r in range(placement.free.shape[1]):
         placement.free[n, r] -= placement.demands[c, r]
@@ -166,6 +175,8 @@ def take(placement: Placement, slot: int, n: int) -> float:
     if placement.x[c, n] <= placement.running[c, n]:
         placement.vector[placement.stay[c]] -= placement.weight[c]
         loss += placement.loyalty[c]
+    if placement.bonds.shape[0] > 0:
+        loss += count_bonds(placement.bonds, c, n, -1, placement.x[c, n] > placement.running[c, n])
     placement.x[c, n] -= 1
     for r in range(placement.free.shape[1]):
         placement.free[n, r] += placement.demands[c, r]
@@ -264,7 +275,9 @@ def bursts(placement: Placement) -> bool:
 
 @lean
 def keeps(placement: Placement) -> bool:
-    """Tell whether as many copies of each class are placed as have to be."""
+    """Tell whether as many copies of each class are placed as have to be, and no rule between pods is broken."""
+    if placement.bonds.shape[0] > 0 and placement.bonds[BROKEN] > 0:
+        return False
     for k in range(len(placement.musts)):
         c, placed = placement.musts[k], 0
         for n in range(placement.x.shape[1]):

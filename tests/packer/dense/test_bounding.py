@@ -9,8 +9,10 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.solving import solve_constrained
 from cruise.packer.dense.bounding import EntryBound
+from cruise.packer.dense.ruled import RuledSearch
 from cruise.packer.problem import Problem, Rules, Spread, copies_of
 from cruise.packer.rules.folding import folded
+from tests.decisions.packing.reports import ignore
 from tests.packer.constrained.tiny import best_key, obeys, random_problem
 
 UNBOUNDED = Meter(np.inf, np.inf)
@@ -78,6 +80,8 @@ def test_what_is_proved_with_bounds_and_fillings_is_the_best_of_all(seeds):
         def bounding(assignment: IntArray, entry: int, problem: Problem = problem) -> Closing:
             return Closing(problem, assignment, entry, 1)
 
-        packing = solve_constrained(problem, problem.pod_node, Budget(), lambda _: None, bounding=bounding)
+        # Without annealing there are no dives either, and what is there to close is closed.
+        annealing = RuledSearch(problem, copies_of(problem, problem.pod_node), 1).anneal if seed % 2 else None
+        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, bounding=bounding, annealing=annealing)
         assert packing.after.key(problem.objective) == packing.bound == best_key(problem), seed
     assert closed

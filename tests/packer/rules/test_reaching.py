@@ -1,0 +1,74 @@
+"""Fewer nodes for what is attracted: the same assignments obey."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from cruise.packer.problem import Attraction, EvictionLimit, Problem
+from cruise.packer.rules.reaching import reachable
+from tests.packer.constrained.tiny import obeys, random_problem
+
+
+def attracted(seed: int) -> Problem:
+    """A tiny problem with one attraction more, to pods that are not all evicted."""
+    draw, problem = np.random.default_rng(seed), random_problem(seed, most_pods=5)
+    holder = int(draw.integers(problem.class_count))
+    targets = np.array([holder] if draw.random() < 0.5 else [draw.integers(problem.class_count)])
+    topologies = (0, 1) if draw.random() < 0.2 else (int(draw.integers(2)),)
+    rules = problem.rules
+    return replace(
+        problem,
+        rules=replace(
+            rules,
+            attractions=(*rules.attractions, Attraction(topologies, holder, targets)),
+            eviction_limits=(*rules.eviction_limits, EvictionLimit("budget", targets, int(draw.integers(2)))),
+        ),
+    )
+
+
+def test_every_assignment_that_obeys_stays_one(seeds):
+    fewer = obeyed = 0
+    for seed in seeds(120):
+        problem = attracted(seed)
+        narrow = reachable(problem)
+        fewer += bool((narrow.admits[narrow.sites] != problem.admits[problem.sites]).any())
+        for chosen in product(range(-1, problem.node_count), repeat=problem.pod_count):
+            pod_node = np.array(chosen, dtype=np.int64)
+            if obeys(problem, pod_node):
+                assert obeys(narrow, pod_node), (seed, chosen)
+                obeyed += 1
+    assert fewer > 10 and obeyed
+
+
+def test_arrivals_of_a_group_stay_in_the_domain_of_what_cannot_leave():
+    problem = random_problem(0)
+    zone = replace(
+        problem,
+        capacities=np.full((4, 1), 9),
+        demands=np.ones((1, 1), dtype=np.int64),
+        headroom=np.zeros((1, 1), dtype=np.int64),
+        priorities=np.zeros(1, dtype=np.int64),
+        movable=np.ones(1, dtype=np.bool_),
+        preemptible=np.ones(1, dtype=np.bool_),
+        preempt=np.ones(1, dtype=np.bool_),
+        weights=np.ones(1, dtype=np.int64),
+        most_on_node=np.full(1, 9),
+        sites=np.zeros(1, dtype=np.int64),
+        admits=np.ones((1, 4), dtype=np.bool_),
+        pod_class=np.zeros(3, dtype=np.int64),
+        pod_node=np.array([0, 2, -1]),
+        resources=("cpu",),
+        rules=replace(
+            problem.rules,
+            topologies=np.array([[0, 1, 0, 1]]),
+            exclusions=(),
+            spreads=(),
+            attractions=(Attraction((0,), 0, np.array([0])),),
+            eviction_limits=(EvictionLimit("budget", np.array([0]), 1),),
+        ),
+    )
+    narrow = reachable(zone)
+    assert narrow.admits[narrow.sites[0]].tolist() == [True, False, True, False]
+    free = reachable(replace(zone, rules=replace(zone.rules, eviction_limits=())))
+    assert free.admits[free.sites[0]].all()
