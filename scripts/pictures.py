@@ -117,7 +117,7 @@ def policies_picture() -> str:
     results = list(_results((DOCS / "backtest-results.md").read_text(encoding="utf-8")))
     left, top, pitch, wide, gap = 110, 84, 40, 190, 40
     height = top + pitch * len(_SHOWN) + 30
-    parts = [_text(20, 24, "Five recorded traces, replayed under seven policies", size=16, weight="bold")]
+    parts = [_text(20, 24, "Eight recorded traces, replayed under seven policies", size=16, weight="bold")]
     parts.append(_text(20, 44, "a mark for each trace; less is better in all three", fill=_FAINT))
     for row, policy in enumerate(_SHOWN):
         y = top + pitch * row + pitch / 2
@@ -138,7 +138,7 @@ def policies_picture() -> str:
                     f'<circle cx="{across(figures[column] or 0.0):.1f}" cy="{y}" r="6" fill="{fill}" '
                     'fill-opacity="0.65" stroke="#ffffff"/>'
                 )
-    return _svg("Slack and resizes of seven policies on five recorded traces", height, parts)
+    return _svg("Slack and resizes of seven policies on eight recorded traces", height, parts)
 
 
 def writes_picture() -> str:
@@ -174,7 +174,7 @@ def writes_picture() -> str:
     parts.append(
         _text(20, height - 8, "across: CPU requested and not used, %; up: resizes a container and day", size=12)
     )
-    return _svg("CPU slack and resizes of seven policies on each of five recorded traces", height + 6, parts)
+    return _svg("CPU slack and resizes of seven policies on each of eight recorded traces", height + 6, parts)
 
 
 def _linear(x: float, wide: float) -> Callable[[float], float]:
