@@ -14,9 +14,8 @@ def draw_hours(rng: np.random.Generator, hours: int, drawn: int, block: int, dra
     """Return a matrix (draws, hours): how often each was drawn, `drawn` in all, in blocks that go on at the start."""
     starts = rng.integers(0, hours, (draws, -(-drawn // block)))
     places = ((starts[:, :, None] + np.arange(block)) % hours).reshape(draws, -1)[:, :drawn]
-    weights = np.zeros((draws, hours))
-    np.add.at(weights, (np.arange(draws)[:, None], places), 1.0)
-    return weights
+    cells = places + hours * np.arange(draws)[:, None]
+    return np.bincount(cells.ravel(), minlength=draws * hours).reshape(draws, hours).astype(np.float64)
 
 
 def few_blocks_factor(blocks: float, confidence: float) -> float:
