@@ -22,7 +22,7 @@ from tests.postgres_servers import DebianServer, change, debian_server, dsn_belo
 from tests.recorded_metrics import prometheus_with
 
 # Formatting every local variable of a traceback takes a second.
-PLAIN = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+PLAIN = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
 # What the installation has compiled is not compiled again; kernels look for it when they are imported.
 if (cache := choose_cache(os.environ)) is not None:
     numba.config.CACHE_DIR = str(cache)
