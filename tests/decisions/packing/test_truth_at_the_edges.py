@@ -1,6 +1,7 @@
 """Tiny clusters on the edges of kube-scheduler's rules, as kubectl prints them: what is placed, what is said of it."""
 
 import json
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -214,3 +215,64 @@ def test_a_waiting_claim_goes_where_its_class_has_room_for_it():
     ]
     assert placed(planned(*items, room("a", "5Gi"), room("b", "20Gi"))) == {"web-1": "n2"}
     assert said(planned(*items, room("a", "5Gi"))) == {"web-1": (("volume",), True)}
+
+
+OTHER_ORDERS = "kube-scheduler may let more pods in"
+OBJECTIVES = pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
+
+
+def two_zones() -> list[Json]:
+    return [a_node("n1", cpu="4", labels={ZONE: "a"}), a_node("n2", cpu="4", labels={ZONE: "b"})]
+
+
+def says_more_may_come(plan: Proposal, waiting: int) -> bool:
+    """Tell whether nothing is proved about the pods that stay pending, of `waiting` in all."""
+    unproved = plan.status is Status.FEASIBLE or plan.status is Status.NO_IMPROVEMENT
+    most = sum(line.most - line.bound for line in plan.by_priority)
+    noted = any(OTHER_ORDERS in note for note in plan.notes)
+    return unproved and noted and most == waiting and not any(impossible for _, impossible in said(plan).values())
+
+
+@OBJECTIVES
+@pytest.mark.parametrize("names", [("web-1", "web-2"), ("web-2", "web-1")])
+def test_a_pod_that_is_spread_may_come_before_those_that_count_for_it(objective, names):
+    spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "nodeAffinityPolicy": "Ignore"}
+    spread["labelSelector"] = {"matchLabels": {"app": "web"}}
+    in_a: Json = {"nodeSelector": {ZONE: "a"}}
+    pods = [a_pod(names[0], topologySpreadConstraints=[spread], **in_a), a_pod(names[1], **in_a)]
+    assert says_more_may_come(planned(*two_zones(), *pods, objective=objective), 2)
+    # Of pods that are all spread alike each order comes to the same.
+    alike = [a_pod(name, topologySpreadConstraints=[spread], **in_a) for name in names]
+    plan = planned(*two_zones(), *alike, objective=objective)
+    assert (plan.status, len(plan.placed), plan.notes) == (Status.OPTIMAL, 1, ())
+
+
+@OBJECTIVES
+@pytest.mark.parametrize("names", list(permutations(("web-1", "web-2", "web-3"))))
+def test_the_first_of_a_group_may_come_before_others_stand_elsewhere(objective, names):
+    terms = [{"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}]
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    pods = [a_pod(name, affinity=near, nodeSelector={ZONE: zone}) for name, zone in zip(names[:2], "ab", strict=True)]
+    plan = planned(*two_zones(), *pods, a_pod(names[2]), objective=objective)
+    assert len(plan.placed) == 2
+    assert says_more_may_come(plan, 3)
+    # With one of them there already, nobody else is the first.
+    settled = planned(*two_zones(), a_pod(names[2], "n2"), *pods, objective=objective)
+    assert (settled.status, len(settled.placed)) == (Status.OPTIMAL, 1)
+
+
+@OBJECTIVES
+@pytest.mark.parametrize("there", ["n1", ""])
+def test_a_volume_that_pods_share_is_attached_once(objective, there):
+    def claim(name: str, volume: str) -> list[Json]:
+        shared = {"accessModes": ["ReadWriteMany"]}
+        return [make_claim_json(name, volume=volume, spec=shared), make_volume_json(volume)]
+
+    nodes = [a_node("n1", cpu="4"), make_drivers_json(ebs_csi_aws_com=1), *claim("data", "pv-1")]
+    pods = [a_pod(name, node, volumes=[on_claim("data")]) for name, node in (("web-1", there), ("web-2", ""))]
+    assert says_more_may_come(planned(*nodes, *pods, objective=objective), 1 if there else 2)
+    # Each with a volume of its own there is no doubt.
+    own = a_pod("web-2", volumes=[on_claim("more")])
+    plan = planned(*nodes, *claim("more", "pv-2"), pods[0], own, objective=objective)
+    assert plan.status.proved
+    assert plan.notes == ()

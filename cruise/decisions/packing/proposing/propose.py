@@ -12,18 +12,25 @@ from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.proposing.agenda import Agenda
 from cruise.decisions.packing.proposing.knots import Step
 from cruise.decisions.packing.proposing.matching import Changes, changes_of, match
+from cruise.decisions.packing.proposing.orders import open_by_other_plans
 from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_are, decide_sizing
 from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
+from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.domain.actions import ResizePod
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
 from cruise.domain.unplaced import Unplaced
-from cruise.packer.answer import Packing, packing_of
+from cruise.packer.answer import Packing, Status, packing_of
 from cruise.packer.problem import Objective, Problem, in_use
 
 # What keeps a pod pending for which there is a place that no plan found so far has used.
 OUT_OF_TIME = "time-limit"
 _CUT_SHORT = "some nodes stay in use: no order was found in which kube-scheduler would let every pod in"
+_OTHER_ORDERS = (
+    "what is proved is of plans in which each rule holds in the end, and each pod counts its volumes: "
+    "kube-scheduler may let more pods in, one after the other"
+)
+_UNPROVED = {Status.OPTIMAL: Status.FEASIBLE, Status.ALREADY_OPTIMAL: Status.NO_IMPROVEMENT}
 
 Explain = Callable[[Built, Packing], Sequence[Unplaced]]
 
@@ -60,21 +67,25 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
         return NoOrder(f"the pods on node {ordered.node} cannot be made as small as planned", ordered.unsizable)
     changes, sizing = ordered.changes, ordered.sizing
     names = _Names(built, ordered.target, sizing)
+    unplaced = [
+        one if one.blocked_by else replace(one, blocked_by=(OUT_OF_TIME,))
+        for one in explain(built, replace(packing, pod_node=changes.pod_node))
+    ]
+    still_open = open_by_other_plans(built, unplaced)
     return Proposal(
-        status=packing.status,
+        status=_UNPROVED.get(packing.status, packing.status) if still_open else packing.status,
         sizes=built.sizes,
         placed=names.arrivals(changes.placed),
         moves=names.arrivals(changes.moved),
         preempted=names.preemptions(changes.preempted),
         resizes=names.resizes(sizing.resizes),
         unplaced=tuple(
-            one if one.blocked_by else replace(one, blocked_by=(OUT_OF_TIME,))
-            for one in explain(built, replace(packing, pod_node=changes.pod_node))
+            replace(one, impossible=False) if (one.namespace, one.pod) in still_open else one for one in unplaced
         ),
-        by_priority=_tier_lines(built.problem, packing),
+        by_priority=_tier_lines(built, packing, still_open),
         stages=tuple(names.stage(step) for step in ordered.steps),
-        notes=(*built.notes, *packing.notes),
-        least_evicted=packing.least_evicted,
+        notes=(*built.notes, *packing.notes, *((_OTHER_ORDERS,) if still_open else ())),
+        least_evicted=0 if still_open else packing.least_evicted,
     )
 
 
@@ -199,11 +210,12 @@ class _Names:
         return Preemption(pod.namespace, pod.name, pod.uid, pod.node)
 
 
-def _tier_lines(problem: Problem, packing: Packing) -> tuple[TierLine, ...]:
+def _tier_lines(built: Built, packing: Packing, still_open: frozenset[PodKey]) -> tuple[TierLine, ...]:
     """Say for each priority what the plan places, what runs now, and what no plan surpasses."""
-    paper = problem.objective is Objective.PAPER
+    paper = built.problem.objective is Objective.PAPER
     most = packing.bound[::2] if paper else packing.bound[: len(packing.now.tiers)]
+    more = Counter(pod.priority for pod in built.pods if key_of(pod) in still_open) if still_open else Counter()
     return tuple(
-        TierLine(after.priority, after.placed, now.placed, bound)
+        TierLine(after.priority, after.placed, now.placed, bound + more[after.priority])
         for after, now, bound in zip(packing.after.tiers, packing.now.tiers, most, strict=True)
     )
