@@ -11,6 +11,7 @@ from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.http.controller import last_pass
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.view import in_time
+from cruise.interfaces.packing.advice import adding_lines
 from cruise.interfaces.packing.progress_document import packing_document
 from cruise.interfaces.packing.table import proof_words
 from cruise.interfaces.reasons import WORDS
@@ -39,6 +40,7 @@ def pending_page(dashboard: Dashboard) -> APIRouter:
         # A plan is of one piece, so it is for those who may get the pods of all namespaces.
         whole = await sight.is_whole()
         plan = await in_time(view.store.packing()) if whole else None
+        fewer = view.figures().consolidation if whole else None
         return dashboard.page(
             request,
             "pending.html.j2",
@@ -52,6 +54,8 @@ def pending_page(dashboard: Dashboard) -> APIRouter:
             phase=_PHASES[plan.phase] if plan is not None else None,
             done=_done(plan) if plan is not None else 0,
             whole=whole,
+            fewer=fewer,
+            adding=adding_lines(fewer),
         )
 
     return routes

@@ -49,8 +49,7 @@ def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
     now = f"{count_text(fleet.nodes_before, 'node')} in use"
     proved = is_proved(fleet)
     if fleet.added:
-        added = " and ".join(map(ordered_words, fleet.added))
-        return [f"{now}; pending pods need {added} more{', proved' if proved else ''}.", *silent_words(fleet)]
+        return [f"{now}; pending pods need {_added(fleet)}.", *silent_words(fleet)]
     if fleet.nodes_after >= fleet.nodes_before:
         first = f"{now}; none can be spared, proved." if proved else f"{now}; no way was found to spare one."
     else:
@@ -63,7 +62,19 @@ def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
         lines.append(f"{count_text(len(done.begun.proposal.moves), 'move')} of them begun.")
     elif done.waits and fleet.emptied:
         lines.append(f"No pod moves now: {done.waits}.")
-    return [*lines, *_empty_words(done)]
+    return [*lines, *silent_words(fleet), *_empty_words(done)]
+
+
+def adding_lines(done: ConsolidationPass | None) -> Sequence[str]:
+    """Say which nodes are to be added for pods that are pending, and which NodePools offer none; empty for neither."""
+    if done is None or done.fleet is None:
+        return []
+    added = [f"Pending pods need {_added(done.fleet)}."] if done.fleet.added else []
+    return [*added, *silent_words(done.fleet)]
+
+
+def _added(fleet: FleetChange) -> str:
+    return f"{' and '.join(map(ordered_words, fleet.added))} more{', proved' if is_proved(fleet) else ''}"
 
 
 def _empty_words(done: ConsolidationPass) -> list[str]:

@@ -95,3 +95,16 @@ def test_metrics_have_the_nodes_only_where_there_is_advice():
     without = text(ConsolidationPass(NOW, why="no statistics yet"))
     assert "cruise_consolidation_nodes{" not in without
     assert "cruise_consolidation_timestamp_seconds" in without
+
+
+async def test_the_page_of_pending_pods_says_which_nodes_would_hold_them(scene):
+    silent = ("arm", "no machine that it may order was seen yet, so no size is known")
+    added = (Ordered("m5.large", 2, "default"), Ordered("c5.large", 1))
+    scene.consolidation = advice(FleetChange(1, 4, 4, added=added, silent=(silent,)))
+    async with browser(scene) as page:
+        text = (await page.get("/pending")).text
+    assert "need 2 nodes of type m5.large from NodePool default and 1 node of type c5.large more, proved." in text
+    assert f"NodePool arm is left out: {silent[1]}." in text
+    scene.consolidation = advice()
+    async with browser(scene) as page:
+        assert "Nodes to add" not in (await page.get("/pending")).text

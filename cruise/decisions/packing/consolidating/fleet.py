@@ -20,6 +20,8 @@ _PRICE_PARTS = 1_000_000
 _BYTES_LIKE_A_CORE = 8 << 30
 # Of one type no more nodes than that are looked at, and this much more than what sums of requests need.
 _MOST_NEW, _MORE, _SOME = 200, 1.5, 4
+# And no more than that of all types together, as long as each has some.
+_MOST_IN_ALL = 3_000
 _NO_DAEMONS = Resources(0, 0), 0
 
 
@@ -64,6 +66,7 @@ def with_new_nodes(snapshot: Snapshot, types: Sequence[NodeType] | None) -> Flee
     added: list[Node] = []
     kinds: dict[str, NodeType] = {}
     daemons = _daemons(snapshot)
+    most = min(_MOST_NEW, max(_MOST_IN_ALL // max(len(offered), 1), _SOME))
     for one in offered:
         taken, count = daemons.get(one.template.labels.get(INSTANCE_TYPE, one.name)) or daemons.get("", _NO_DAEMONS)
         empty = replace(
@@ -71,7 +74,7 @@ def with_new_nodes(snapshot: Snapshot, types: Sequence[NodeType] | None) -> Flee
             allocatable=_without(one.template.allocatable, taken),
             allocatable_pods=max(one.template.allocatable_pods - count, 0),
         )
-        for node in _new_nodes(replace(one, template=empty), concerned, names):
+        for node in _new_nodes(replace(one, template=empty), concerned, names, most):
             added.append(node)
             names.add(node.name)
             kinds[node.name] = one
@@ -168,8 +171,8 @@ def _without(amounts: Resources, taken: Resources) -> Resources:
     )
 
 
-def _new_nodes(one: NodeType, pods: Sequence[Pod], names: set[str]) -> Iterable[Node]:
-    """Yield as many nodes of a type as some pods could need."""
+def _new_nodes(one: NodeType, pods: Sequence[Pod], names: set[str], most: int) -> Iterable[Node]:
+    """Yield as many nodes of a type as some pods could need, `most` at most."""
     wanted = [pod for pod in pods if not belongs_to_node(pod)]
     total, offered = _sum_of(wanted), one.template.allocatable
     by_sums = max(
@@ -177,7 +180,7 @@ def _new_nodes(one: NodeType, pods: Sequence[Pod], names: set[str]) -> Iterable[
         total.memory_bytes / max(offered.memory_bytes, 1),
         len(wanted) / max(one.template.allocatable_pods, 1),
     )
-    most = min(len(wanted), math.ceil(by_sums * _MORE) + _SOME, _MOST_NEW)
+    most = min(len(wanted), math.ceil(by_sums * _MORE) + _SOME, most)
     most = most if one.limit is None else min(most, one.limit)
     number, kind = 0, f"{one.pool}-{one.name}" if one.pool else one.name
     while most > 0:

@@ -157,6 +157,13 @@ def test_nodes_cost_by_size_where_node_pools_order_them_for_pods_that_wait():
     assert with_new_nodes(snapshot_of(*there), None).measure is Measure.NUMBER
 
 
+def test_many_types_make_no_problem_of_ten_thousand_nodes():
+    there = [machine(f"n{number}", f"m{number}.large") for number in range(100)]
+    fleet = with_new_nodes(snapshot_of(pool(), *there, *waiting(200)), None)
+    assert len(fleet.types) == 3_000
+    assert len({one.name for one in fleet.types.values()}) == 100
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
