@@ -20,7 +20,11 @@ def fleet_change(built: Built, packing: Packing, plan: Proposal, fleet: Fleet) -
     problem = built.problem
     assert problem.fleet is not None
     before, after = in_use(problem, problem.pod_node), in_use(problem, packing.pod_node)
-    least = -packing.bound[len(packing.after.tiers)]
+    tiers = len(packing.after.tiers)
+    least = -packing.bound[tiers]
+    if packing.after.placed != packing.bound[:tiers]:
+        # What is known is of plans that place more: of as few pods as here, less might do.
+        least = max(min(least, packing.after.price - 1), 0)
     used = [built.nodes[node].name for node in np.flatnonzero(after).tolist()]
     types = [fleet.types[name] for name in used if name in fleet.types]
     added = Counter((one.name, one.pool) for one in types)
