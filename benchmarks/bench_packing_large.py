@@ -1,12 +1,11 @@
 """Packing large clusters that are nearly full: what is placed, what that moves, how long it takes and what it holds."""
 
 import time
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.large_clusters import Crowd, draw_crowd
-from benchmarks.table import Row, peak_memory_mib
+from benchmarks.table import Row, forget_peak_memory, peak_memory_mib, resident_memory_mib
 from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget
 from cruise.packer.faults import find_faults
@@ -38,8 +37,8 @@ def run() -> list[Row]:
 def _rows(crowd: Crowd) -> list[Row]:
     problem = draw_crowd(crowd, SEED)
     pending = int((problem.pod_node < 0).sum())
-    _forget_peak()
-    before = _resident_mebibytes()
+    forget_peak_memory()
+    before = resident_memory_mib()
     begun, spent = time.monotonic(), time.process_time()
     settled: list[tuple[float, float]] = []
 
@@ -88,15 +87,3 @@ def _evictions(problem: Problem, packing: Packing) -> str:
 def _moves(problem: Problem, packing: Packing) -> int:
     ran = problem.pod_node >= 0
     return int(np.count_nonzero(ran & (packing.pod_node != problem.pod_node)))
-
-
-def _forget_peak() -> None:
-    """Let the kernel count this process's peak memory anew."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def _resident_mebibytes() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError("/proc/self/status has no VmRSS line")

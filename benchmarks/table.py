@@ -37,10 +37,24 @@ def peak_memory_mib() -> float:
 
     Read from VmHWM: getrusage's ru_maxrss starts at what the parent had when it forked.
     """
+    return _status_mib("VmHWM")
+
+
+def forget_peak_memory() -> None:
+    """Let the kernel count this process's peak memory anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def resident_memory_mib() -> float:
+    """Resident set of this process now."""
+    return _status_mib("VmRSS")
+
+
+def _status_mib(entry: str) -> float:
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(f"{entry}:"):
             return int(line.split()[1]) / 1024
-    raise RuntimeError("/proc/self/status has no VmHWM line")
+    raise RuntimeError(f"/proc/self/status has no {entry} line")
 
 
 def number(value: float) -> str:
