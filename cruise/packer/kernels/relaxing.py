@@ -4,10 +4,11 @@ import math
 from typing import NamedTuple
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.kernels.balancing import balance, critical, trim
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import inlined, lean
 from cruise.packer.kernels.pricing import fill
-from cruise.packer.kernels.shelf import Shelf, tune
+from cruise.packer.kernels.shelf import Shelf, alone
 
 _FAR = 1e300
 # Prices and costs are whole numbers: what is less than this more is nothing more, and rounding errs by far less.
@@ -23,7 +24,7 @@ class Present(NamedTuple):
     `admits[site[class], node]` tells where a class may arrive, `total[class]` how many copies there are, `most[class]`
     how many of them one node holds. `free[node, resource]` is what the node has left beside what runs there, `beside`
     what it has as long as nothing leaves, and `floor` the headroom of what stays there in any case. `here[class]` is
-    scratch, all zero between nodes.
+    scratch, all zero between nodes. `rate[node, resource]` is what room was worth in a node's last search.
     """
 
     first: IntArray
@@ -37,6 +38,7 @@ class Present(NamedTuple):
     beside: IntArray
     floor: IntArray
     here: IntArray
+    rate: FloatArray
 
 
 @inlined
@@ -45,15 +47,7 @@ def _arriving(s: Shelf, p: Present, g: int, c: int) -> int:
     most = min(p.most[c], p.total[c] - p.here[c])
     if most <= 0 or not p.admits[p.site[c], g]:
         return 0
-    for r in range(s.demands.shape[1]):
-        room = s.room[g, r]
-        if s.headroom.shape[0] > 0:
-            room -= max(s.floor[g, r], s.headroom[c, r])
-        if s.demands[c, r] > 0:
-            most = min(most, room // s.demands[c, r])
-        elif room < 0:
-            most = 0
-    return int(max(most, 0))
+    return alone(s, g, c, most)
 
 
 @inlined
@@ -95,8 +89,8 @@ def _estimate(
 ) -> tuple[float, float]:
     """What a node gains at most where room has a rate: in any way, and in ways in which something leaves.
 
-    `above` are the classes whose price is above what their room is worth at that rate. What is no less than is `known`
-    may be given up.
+    `above` holds the classes whose price is above what their room is worth at that rate, and maybe others. What is no
+    less than is `known` may be given up.
     """
     leavers, nearest = 0.0, -_FAR
     for k in range(p.first[g], p.first[g + 1]):
@@ -114,9 +108,9 @@ def _estimate(
         if c < 0 or (top >= known[0] and top + first >= known[1]):
             break
         looked += 1
-        most = _arriving(s, p, g, c)
-        if most > 0:
-            top += most * (price[c] - _worth(s, rate, c))
+        more = price[c] - _worth(s, rate, c)
+        if more > 0.0:
+            top += _arriving(s, p, g, c) * more
     s.nodes[0] += looked // _LOOKS
     return top, top + first
 
@@ -200,8 +194,11 @@ def _look(
     cost: FloatArray,
     rates: FloatArray,
     above: IntArray,
-) -> tuple[int, float]:
-    """The rate by which a node gains least, and how much that is; 0 where nothing changes there for a gain."""
+) -> tuple[int, float, float]:
+    """The rate by which a node gains least, how much that is, and what it gains at most by all rates.
+
+    The rate of its last search is number -1.
+    """
     beside, looked = False, 0
     for c in priced:
         looked += 1
@@ -209,15 +206,19 @@ def _look(
             beside = True
             break
     s.nodes[0] += looked // _LOOKS
-    best, most_gain, most_leaving = 0, _FAR, _FAR
+    best, searched = -1, False
+    for r in range(s.demands.shape[1]):
+        searched = searched or p.rate[g, r] > 0.0
+    most_gain, most_leaving = _estimate(s, p, g, price, cost, p.rate[g], priced, (_FAR, _FAR))
     for k in range(len(rates)):
+        if searched or (most_leaving <= _HALF and not beside):
+            break
         any_way, leaving = _estimate(s, p, g, price, cost, rates[k], above[k], (most_gain, most_leaving))
         most_leaving = min(most_leaving, leaving)
         if any_way < most_gain:
             best, most_gain = k, any_way
-        if most_leaving <= _HALF and not beside:
-            return best, 0.0
-    return best, most_gain
+    # Where nothing fits beside what runs there, nothing gains unless something leaves.
+    return best, most_gain, most_gain if beside else min(most_gain, max(most_leaving, 0.0))
 
 
 @inlined
@@ -258,27 +259,34 @@ def price_nodes(
     Prices and costs are whole numbers, and so are `gains[node]`, which are upper bounds where a search met its limit.
     `net[class]` becomes what arrived less what left on all nodes, `left[class]` what left; `priced` are the classes
     that may arrive. `rates[rate, resource]` are tried to see that a node gains nothing, with the classes `above[rate]`
-    them, a list that ends at -1. `kept` is scratch. Returns how many nodes were searched, or -1 when the deadline came
-    first.
+    them, a list that ends at -1, on nodes that no search has given a rate of their own. `kept` is scratch. Returns
+    how many nodes were searched, or -1 when the deadline came first.
     """
     for c in range(len(net)):
         net[c] = left[c] = 0
     searched = 0
     for g in range(len(gains)):
-        gains[g] = 0.0
         if g % 16 == 0 and seconds() > deadline:
             return -1
         for k in range(p.first[g], p.first[g + 1]):
             p.here[p.of[k]] = p.copies[k]
-        best, most_gain = _look(s, p, g, priced, price, cost, rates, above)
-        if most_gain > _HALF:
+        best, most_gain, most = _look(s, p, g, priced, price, cost, rates, above)
+        gains[g] = math.floor(most + _HALF)
+        if gains[g] > 0.0:
             searched += 1
-            _mark_kept(s, p, g, price, cost, rates[best], most_gain, kept)
-            count, known = _gather(s, p, g, priced, price, cost, rates[best], most_gain, kept)
+            rate = p.rate[g] if best < 0 else rates[best]
+            _mark_kept(s, p, g, price, cost, rate, most_gain, kept)
+            count, known = _gather(s, p, g, priced, price, cost, rate, most_gain, kept)
             s.nodes[0] += 10 * count // _LOOKS
-            if tune(s, g, count) > known + _HALF:
+            top = balance(s, g, count)
+            worth = critical(s, count)
+            for r in range(s.demands.shape[1]):
+                p.rate[g, r] = worth * s.mix[g, r] / max(s.room[g, r], 1)
+            gains[g] = max(math.floor(min(top - known, most) + _HALF), 0.0)
+            if gains[g] > 0.0:
+                count = trim(s, count, worth, top - known - _HALF)
                 _, bound, found = fill(s, g, count, known, 0, 1, most_nodes)
-                gains[g] = max(math.floor(min(bound - known, most_gain) + _HALF), 0.0)
+                gains[g] = math.floor(min(bound - known, gains[g]) + _HALF)
                 if found > 0:
                     _add_up(s, p, g, count, kept, net, left)
             _give_back(s, p, g, kept)

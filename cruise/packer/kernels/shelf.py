@@ -107,21 +107,29 @@ def _add_item(s: Shelf, count: int, c: int, bound: int, stays: int, value: float
 
 
 @inlined
+def alone(s: Shelf, g: int, c: int, most: int) -> int:
+    """How many copies of a class, at most `most`, fit onto a node of a group that has nothing else to hold."""
+    if most <= 0:
+        return 0
+    for r in range(s.demands.shape[1]):
+        room = s.room[g, r]
+        if s.headroom.shape[0] > 0:
+            room -= max(s.floor[g, r], s.headroom[c, r])
+        if s.demands[c, r] > 0:
+            most = min(most, room // s.demands[c, r])
+        elif room < 0:
+            most = 0
+    return int(max(most, 0))
+
+
+@inlined
 def collect(s: Shelf, g: int, value: FloatArray, stay_bonus: FloatArray, counts: IntArray, floor: float) -> int:
     """Gather what may go onto a node of a group and is worth more than `floor`; how many items there are."""
     count = 0
     for c in range(s.demands.shape[0]):
-        limit = min(s.limits[g, c], counts[c])
+        limit = alone(s, g, c, min(s.limits[g, c], counts[c]))
         if limit <= 0:
             continue
-        for r in range(s.demands.shape[1]):
-            room = s.room[g, r]
-            if s.headroom.shape[0] > 0:
-                room -= max(s.floor[g, r], s.headroom[c, r])
-            if s.demands[c, r] > 0:
-                limit = min(limit, room // s.demands[c, r])
-            elif room < 0:
-                limit = 0
         stays = 0
         if stay_bonus[c] > 0.0:
             stays = min(s.running[g, c], limit)
@@ -135,7 +143,8 @@ def collect(s: Shelf, g: int, value: FloatArray, stay_bonus: FloatArray, counts:
 
 
 @inlined
-def _swap_items(s: Shelf, a: int, b: int) -> None:
+def swap_items(s: Shelf, a: int, b: int) -> None:
+    """Let two items change places."""
     s.item_class[a], s.item_class[b] = s.item_class[b], s.item_class[a]
     s.item_bound[a], s.item_bound[b] = s.item_bound[b], s.item_bound[a]
     s.item_stays[a], s.item_stays[b] = s.item_stays[b], s.item_stays[a]
@@ -148,7 +157,7 @@ def _swap_items(s: Shelf, a: int, b: int) -> None:
 
 
 @inlined
-def _arrange(s: Shelf, g: int, count: int, mix: FloatArray) -> None:
+def arrange(s: Shelf, g: int, count: int, mix: FloatArray) -> None:
     """Weigh the items by a mix of resources, and sort them by value for load (shell sort: nearly sorted often)."""
     for i in range(count):
         load = 0.0
@@ -162,13 +171,13 @@ def _arrange(s: Shelf, g: int, count: int, mix: FloatArray) -> None:
         for i in range(gap, count):
             k = i
             while k >= gap and s.item_value[k] * s.item_load[k - gap] > s.item_value[k - gap] * s.item_load[k]:
-                _swap_items(s, k, k - gap)
+                swap_items(s, k, k - gap)
                 k -= gap
         gap //= 3
 
 
 @inlined
-def _relaxed(s: Shelf, g: int, count: int) -> float:
+def relaxed(s: Shelf, g: int, count: int) -> float:
     """The fractional filling of an empty node; `use` becomes the share of each resource that it takes."""
     space, value = 1.0, 0.0
     for r in range(len(s.use)):
@@ -187,8 +196,8 @@ def _relaxed(s: Shelf, g: int, count: int) -> float:
 @inlined
 def tune(s: Shelf, g: int, count: int) -> float:
     """Move the group's mix towards the resource that the fractional filling overuses, while the bound falls."""
-    _arrange(s, g, count, s.mix[g])
-    bound = _relaxed(s, g, count)
+    arrange(s, g, count, s.mix[g])
+    bound = relaxed(s, g, count)
     step = 0.6
     for _ in range(_TUNINGS):
         total = 0.0
@@ -197,17 +206,24 @@ def tune(s: Shelf, g: int, count: int) -> float:
             total += s.trial[r]
         for r in range(len(s.trial)):
             s.trial[r] /= total
-        _arrange(s, g, count, s.trial)
-        tried = _relaxed(s, g, count)
+        arrange(s, g, count, s.trial)
+        tried = relaxed(s, g, count)
         if tried < bound - 1e-12:
             bound = tried
             for r in range(len(s.trial)):
                 s.mix[g, r] = s.trial[r]
         else:
             step *= 0.4
-            _arrange(s, g, count, s.mix[g])
-            _relaxed(s, g, count)
-    _arrange(s, g, count, s.mix[g])
+            arrange(s, g, count, s.mix[g])
+            relaxed(s, g, count)
+    arrange(s, g, count, s.mix[g])
+    sum_up(s, count)
+    return float(bound)
+
+
+@inlined
+def sum_up(s: Shelf, count: int) -> None:
+    """Note of the items in their order what all copies are worth, and what the later ones take at least."""
     for i in range(count):
         s.full_value[i] = s.item_value[i] * s.item_bound[i]
         s.full_load[i] = s.item_load[i] * s.item_bound[i]
@@ -216,4 +232,3 @@ def tune(s: Shelf, g: int, count: int) -> float:
     for i in range(count - 1, -1, -1):
         for r in range(len(s.use)):
             s.least[i, r] = min(s.least[i + 1, r], s.item_weight[i, r])
-    return float(bound)

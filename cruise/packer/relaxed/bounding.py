@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cruise.packer.arrays import FloatArray, IntArray
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.problem import Objective, Problem
 from cruise.packer.relaxed.ascent import least
@@ -36,20 +36,17 @@ class Bounds:
     def least_evicted(self, placed: tuple[int, ...], evicted: int, meter: Meter) -> int:
         """How many pods every plan evicts that places as many of each priority; `evicted` is what a known one does."""
         question = least_weight(self.problem, placed, np.ones(self.problem.class_count, dtype=np.int64))
-        return least(self._dual, question, evicted, self._none(), meter).bound
+        return least(self._dual, question, evicted, meter)
 
     def _most(self, key: tuple[int, ...], placed: tuple[int, ...], entry: int, each: int, meter: Meter) -> int:
         problem, tier = self.problem, entry // each
         if entry >= each * len(self._pods):
             question = least_weight(problem, placed, problem.weights // self._unit)
-            return -self._unit * least(self._dual, question, -key[entry] // self._unit, self._none(), meter).bound
+            return -self._unit * least(self._dual, question, -key[entry] // self._unit, meter)
         if entry % each == 0:
             question = fewest_missing(problem, placed[:tier])
             missing = int(self._pods[tier]) - key[entry]
-            return int(self._pods[tier]) - least(self._dual, question, missing, self._none(), meter).bound
+            return int(self._pods[tier]) - least(self._dual, question, missing, meter)
         ran = int((self._tier[problem.pod_class[problem.pod_node >= 0]] == tier).sum())
         question = least_weight(problem, placed[: tier + 1], (self._tier == tier).astype(np.int64))
-        return ran - least(self._dual, question, ran - key[entry], self._none(), meter).bound
-
-    def _none(self) -> FloatArray:
-        return np.zeros(self.problem.class_count)
+        return ran - least(self._dual, question, ran - key[entry], meter)

@@ -14,7 +14,6 @@ from cruise.packer.relaxed.question import Question
 
 # Prices are multiples of one part in so many of a whole: a power of two, so that sums of them are exact.
 SCALE = 1 << 16
-_MOST_NODES = 2_000
 # What one step of a node's search stands for in units of work, with all that is arranged for it.
 _STEP = 100
 # Rates of room: mixes of the scarcest resources, at levels that so large a share of the classes are not worth.
@@ -71,6 +70,7 @@ class Dual:
             beside=beside,
             floor=self._shelf.floor.copy(),
             here=np.zeros(problem.class_count, dtype=np.int64),
+            rate=np.zeros(problem.capacities.shape),
         )
         self._kept = np.zeros(int(np.diff(self._present.first).max(initial=0)), dtype=np.bool_)
         self._mixes = _mixes(problem)
@@ -78,8 +78,11 @@ class Dual:
         self._left = np.zeros(problem.class_count, dtype=np.int64)
         self._gains = np.zeros(problem.node_count)
 
-    def value(self, question: Question, prices: FloatArray, meter: Meter) -> Value | None:
-        """The bound at prices that are rounded to parts of SCALE first; None when the budget ended before."""
+    def value(self, question: Question, prices: FloatArray, most_steps: int, meter: Meter) -> Value | None:
+        """The bound at prices that are rounded to parts of SCALE first; None when the budget ended before.
+
+        The search of each node ends after so many steps.
+        """
         whole = np.where(self.supply, np.rint(np.maximum(prices, 0.0) * SCALE), 0.0).astype(np.int64)
         before = int(self._shelf.nodes[0])
         rates, above = self._rates(whole)
@@ -95,7 +98,7 @@ class Dual:
             self._net,
             self._left,
             self._gains,
-            _MOST_NODES,
+            most_steps,
             meter.deadline_seconds,
         )
         meter.spend(_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * self.problem.node_count)
