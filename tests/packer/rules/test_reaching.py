@@ -29,7 +29,7 @@ def attracted(seed: int) -> Problem:
 
 def test_every_assignment_that_obeys_stays_one(seeds):
     fewer = obeyed = 0
-    for seed in seeds(120):
+    for seed in seeds(120, fewest=50):
         problem = attracted(seed)
         narrow = reachable(problem)
         fewer += bool((narrow.admits[narrow.sites] != problem.admits[problem.sites]).any())
