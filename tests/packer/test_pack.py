@@ -81,7 +81,7 @@ def test_a_bound_of_what_is_as_good_as_the_best_does_not_outlive_it():
         pod_node=np.array([-1, -1, -1, 0, 1, 1, 2, 3, -1, -1]),
         rules=Rules(np.zeros((1, 5), dtype=np.int64), attractions=(Attraction((0,), 3, np.array([0])),)),
     )
-    packing, _ = packed(problem)
+    packing = pack(problem, Budget(work_units=1e9), lambda _: None)
     assert packing.after.key(Objective.PAPER) == packing.bound == (5, 3, 2, 1)
 
 
