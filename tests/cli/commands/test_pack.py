@@ -85,6 +85,7 @@ def test_a_plan_makes_room_and_is_proved(packed):
     ]
 
 
+@pytest.mark.beyond_core
 def test_within_budgets_it_evicts_what_serve_may_and_says_what_else_there_is(packed, tmp_path):
     options = ("--time-limit", "inf", "--within-budgets")
     document = packed(*CROWDED, options=options)
@@ -103,6 +104,7 @@ def test_within_budgets_is_not_for_fewer_nodes(tmp_path, capsys):
     assert "--max-evictions N" in capsys.readouterr().err
 
 
+@pytest.mark.beyond_core
 def test_work_instead_of_time_gives_the_same_plan_again(packed):
     first, second = (packed(*CROWDED, options=("--work", "1e7", "--seed", "3")) for _ in range(2))
     assert {key: first[key] for key in TIERS} == {key: second[key] for key in TIERS}
@@ -195,6 +197,7 @@ def test_rightsized_needs_usage(capsys, tmp_path):
     )
 
 
+@pytest.mark.beyond_core
 def test_rightsized_shrinks_before_anybody_moves(packed, tmp_path):
     usage = tmp_path / "usage.json"
     usage.write_text(json.dumps(make_usage_json(make_usage_item_json(None, cpu_base=300, cpu_peak=500))))
@@ -266,6 +269,7 @@ def test_help_has_examples_and_completion_knows_the_command():
     assert "--sizes" in completions("cruise pack --si")
 
 
+@pytest.mark.beyond_core
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path):
     file = write(tmp_path, make_node_json(), pod("web-1", "n1"), pod("late-1"))
     command = [sys.executable, "-m", "cruise", "pack", "--snapshot", file, "--format", "json"]

@@ -45,6 +45,7 @@ def types(directory, *items):
     return str(file)
 
 
+@pytest.mark.beyond_core
 def test_three_pods_on_three_nodes_share_one(consolidated):
     found = consolidated(*nodes(3), *(pod(f"web-{n}", f"n{n}") for n in (1, 2, 3)))
     assert (found["nodesBefore"], found["nodesAfter"], found["nodesBound"]) == (3, 1, 1)
@@ -54,6 +55,7 @@ def test_three_pods_on_three_nodes_share_one(consolidated):
     assert (found["add"], found["priceAfter"]) == ([], None)
 
 
+@pytest.mark.beyond_core
 def test_daemons_do_not_keep_a_node_in_use_but_take_room(consolidated):
     daemons = [daemon(f"agent-{n}", f"n{n}") for n in (1, 2)]
     assert consolidated(*nodes(2), *daemons)["nodesBefore"] == 0
@@ -61,17 +63,20 @@ def test_daemons_do_not_keep_a_node_in_use_but_take_room(consolidated):
     assert (tight["nodesAfter"], tight["nodesBound"]) == (2, 2)
 
 
+@pytest.mark.beyond_core
 def test_no_more_pods_move_than_allowed(consolidated):
     found = consolidated(*nodes(4), *(pod(f"web-{n}", f"n{n}") for n in (1, 2, 3, 4)), options=("--max-evictions", "1"))
     assert (found["nodesAfter"], found["nodesBound"], len(found["moves"])) == (3, 3, 1)
 
 
+@pytest.mark.beyond_core
 def test_a_budget_that_allows_one_lets_all_move_one_after_the_other(consolidated):
     budget = make_budget_json(selector={"matchLabels": {"app": "web"}}, disruptions_allowed=1)
     found = consolidated(*nodes(3), budget, *(pod(f"web-{n}", f"n{n}") for n in (1, 2, 3)))
     assert found["nodesAfter"] == 1
 
 
+@pytest.mark.beyond_core
 def test_a_shut_budget_is_named_with_what_it_costs(consolidated):
     labels = {"app": "db"}
     shut = make_budget_json("db", selector={"matchLabels": labels}, disruptions_allowed=0)
@@ -82,6 +87,7 @@ def test_a_shut_budget_is_named_with_what_it_costs(consolidated):
     assert found["without"] == [{"constraint": "PodDisruptionBudget shop/db", "nodes": 1}]
 
 
+@pytest.mark.beyond_core
 def test_pods_that_fit_nowhere_get_nodes_of_the_kind_that_is_there(consolidated):
     found = consolidated(*nodes(1), *(pod(f"web-{n}", cpu="3") for n in (1, 2, 3)), daemon("agent-1", "n1"))
     assert found["unplaced"] == []
@@ -89,6 +95,7 @@ def test_pods_that_fit_nowhere_get_nodes_of_the_kind_that_is_there(consolidated)
     assert found["add"] == [{"type": "as n1", "count": 2}]
 
 
+@pytest.mark.beyond_core
 def test_a_dear_node_is_emptied_and_a_cheap_one_added(consolidated, tmp_path):
     small = {"name": "small", "allocatable": {"cpu": "4", "memory": "16Gi"}, "price": 1}
     labels = {"node.kubernetes.io/instance-type": "big"}
@@ -99,6 +106,7 @@ def test_a_dear_node_is_emptied_and_a_cheap_one_added(consolidated, tmp_path):
     assert (found["priceBefore"], found["priceAfter"], found["priceBound"]) == (3, 1, 1)
 
 
+@pytest.mark.beyond_core
 def test_no_more_nodes_of_a_type_are_added_than_its_limit(consolidated, tmp_path):
     waiting = [pod(f"web-{n}", cpu="7") for n in range(4)]
     found = consolidated(*waiting, options=("--node-types", types(tmp_path, TYPE)))
@@ -155,6 +163,7 @@ def test_other_documents_are_no_node_types(tmp_path, capsys):
     assert "cluster.json" in line
 
 
+@pytest.mark.beyond_core
 def test_a_statefulset_of_many_zones_keeps_its_order(consolidated):
     spread = {
         "topologyKey": "zone",

@@ -1,5 +1,7 @@
 """`cruise pack --consolidate` where Karpenter orders the nodes: which types, how many, and from which NodePool."""
 
+import pytest
+
 from cruise.cli import main
 from tests.cli.commands.test_pack import write
 from tests.cli.commands.test_pack_consolidate import SOLVED, consolidated, pod, types
@@ -9,6 +11,7 @@ from tests.karpenter import machine, only, pool, waiting
 __all__ = ["alone", "consolidated"]
 
 
+@pytest.mark.beyond_core
 def test_one_small_pod_gets_a_small_machine(consolidated):
     there = [machine("n1", "m5.large", "2"), machine("n2", "m5.24xlarge", "96", memory="384Gi")]
     full = [pod("a", "n1", cpu="2"), pod("b", "n2", cpu="96")]
@@ -27,6 +30,7 @@ def test_types_of_one_node_pool_share_its_limits(consolidated):
     assert ["impossible" in one for one in found["unplaced"]] == [False]
 
 
+@pytest.mark.beyond_core
 def test_prices_come_from_a_file_by_instance_type(consolidated, tmp_path):
     kinds = [
         {"name": "m5.large", "allocatable": {"cpu": "2", "memory": "8Gi"}, "price": 3},
@@ -40,6 +44,7 @@ def test_prices_come_from_a_file_by_instance_type(consolidated, tmp_path):
     assert (found["emptied"], found["priceBefore"], found["priceAfter"]) == (["n1"], 5, 4)
 
 
+@pytest.mark.beyond_core
 def test_the_table_names_node_pools(tmp_path, capsys):
     unseen = pool("arm", requirements=[only("kubernetes.io/arch", "arm64")], node_class="arm")
     file = write(tmp_path, pool(), unseen, machine("n1"), pod("a", "n1", cpu="2"), *waiting(2))
