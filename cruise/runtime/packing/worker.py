@@ -44,6 +44,9 @@ _ATTEMPTS = 2
 _ENDING_SECONDS = 5.0
 Progress = Callable[[Packing, float], None]
 
+# Its matrices are small, and threads for them, one a core of the node, wait for each other within a container's limit.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+
 
 class PackWorker:
     """One packing process, for as long as the context lasts; it ends with this one, however that ends.
@@ -198,6 +201,7 @@ class PackWorker:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
+                env=_ENVIRONMENT | os.environ,
             )
         except OSError as error:
             raise Unavailable(f"the packing process cannot be started: {error.strerror}") from error

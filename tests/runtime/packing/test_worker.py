@@ -57,6 +57,12 @@ async def test_it_answers_again_and_again_from_one_process():
     assert all(0 <= seconds < PLENTY for _, seconds in told)
 
 
+async def test_it_has_no_thread_for_each_core_of_the_node():
+    async with warm_worker() as worker:
+        # It solves, receives and sends.
+        assert len(os.listdir(f"/proc/{worker.process_id}/task")) == 3
+
+
 async def test_the_process_is_gone_once_the_context_is_left():
     async with PackWorker() as worker:
         process = worker.process_id
