@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cruise.domain.packing import FleetChange
 from cruise.interfaces.amounts import count_text
-from cruise.interfaces.packing.fleet import AUTOSCALERS, is_proved, ordered_words, silent_words
+from cruise.interfaces.packing.fleet import AUTOSCALERS, is_proved, ordered_words, silent_words, type_words
 from cruise.interfaces.reasons import detail_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 
@@ -33,9 +33,7 @@ def nodes_without(fleet: FleetChange) -> list[NodeCount]:
 
 def nodes_to_add(fleet: FleetChange) -> list[NodeCount]:
     """Return how many nodes of which types are to be added for pods that are pending."""
-    return [
-        NodeCount(f"{one.type} from NodePool {one.pool}" if one.pool else one.type, one.count) for one in fleet.added
-    ]
+    return [NodeCount(type_words(one), one.count) for one in fleet.added]
 
 
 def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
