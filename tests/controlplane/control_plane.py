@@ -142,9 +142,7 @@ class ControlPlane:
         # It writes its certificate itself at its first start, and the key after it.
         key = self.ca_file.with_suffix(".key")
         until(lambda: self._alive() and key.exists(), "the API server has a certificate")
-        api = self.api()
-        until(lambda: self._alive() and _is_ready(api), "the API server is ready")
-        api.close()
+        self._await_api_server()
 
     def revive(self) -> None:
         """Start anew what has ended by itself, and print why it did; nothing where all servers run."""
@@ -153,9 +151,7 @@ class ControlPlane:
             print(f"{server.name} has ended and is started anew:\n{self.log(server.name)[-3000:]}")
             self._servers[server.name] = server.started_anew()
         if ended:
-            api = self.api()
-            until(lambda: self._alive() and _is_ready(api), "the API server is ready")
-            api.close()
+            self._await_api_server()
 
     def restart(self) -> None:
         """Kill the API server and start it anew: older watches are told 410."""
@@ -193,6 +189,11 @@ class ControlPlane:
         program, *arguments = command
         log = self.directory / f"{program}.log"
         self._servers[program] = ServerProcess([str(programs() / program), *arguments], log, _environment())
+
+    def _await_api_server(self) -> None:
+        api = self.api()
+        until(lambda: self._alive() and _is_ready(api), "the API server is ready")
+        api.close()
 
     def _alive(self) -> bool:
         for name, server in self._servers.items():
