@@ -74,15 +74,11 @@ def with_new_nodes(snapshot: Snapshot, types: Sequence[NodeType] | None) -> Flee
             allocatable=_without(one.template.allocatable, taken),
             allocatable_pods=max(one.template.allocatable_pods - count, 0),
         )
+        price = {Measure.NUMBER: 1, Measure.SIZE: _of_size(one.template), Measure.PRICE: _parts(one)}[measure]
         for node in _new_nodes(replace(one, template=empty), concerned, names, most):
             added.append(node)
             names.add(node.name)
-            kinds[node.name] = one
-            prices[node.name] = {
-                Measure.NUMBER: 1,
-                Measure.SIZE: _of_size(one.template),
-                Measure.PRICE: _parts(one),
-            }[measure]
+            kinds[node.name], prices[node.name] = one, price
     nodes = tuple(sorted((*snapshot.nodes, *added), key=lambda node: node.name))
     return Fleet(replace(snapshot, nodes=nodes), prices, kinds, measure, pools.silent)
 
