@@ -15,7 +15,7 @@ from cruise.domain.cluster import NodeAutoscaler, Snapshot
 from cruise.domain.packing import UNLIMITED, FleetChange, PackingPlan, Proposal
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
-from cruise.runtime.packing.packing_pass import Solver, demands_of, gathered, make, mistakes_told
+from cruise.runtime.packing.packing_pass import Solver, demands_of, gathered, make, mistakes_as_reasons
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
 
@@ -97,7 +97,7 @@ async def consolidation_pass(
         except _NoPlan as none:
             return str(none)
 
-    came = await mistakes_told(looked(), "consolidation pass")
+    came = await mistakes_as_reasons(looked(), "consolidation pass")
     if isinstance(came, str):
         return ConsolidationPass(now, why=came)
     found, change = came

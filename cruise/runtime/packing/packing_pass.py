@@ -110,7 +110,7 @@ async def packing_pass(
     if last is not None and last.phase is Phase.UNDER_WAY:
         return PackingPass(now, len(waiting), last, "a plan is under way")
     scene = await gathered(snapshot, store, known_usage or UsageState(), policy, now)
-    made = await mistakes_told(_best_of(scene, solver, seconds, monotonic), "packing pass")
+    made = await mistakes_as_reasons(_best_of(scene, solver, seconds, monotonic), "packing pass")
     if isinstance(made, str):
         return PackingPass(now, len(waiting), why=made)
     why_not = UNPROVED if made.evicts_unproved else ""
@@ -124,7 +124,7 @@ async def packing_pass(
     return PackingPass(now, len(waiting), plan)
 
 
-async def mistakes_told(work: Awaitable[T], name: str) -> T | str:
+async def mistakes_as_reasons(work: Awaitable[T], name: str) -> T | str:
     """Return what the work of a pass came to, or a mistake of ours in words. Raises what the world refuses."""
     try:
         return await work
