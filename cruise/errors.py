@@ -8,6 +8,7 @@ CruiseError
 ├── Refused                 the server or the kubelet said no for good, with its reason
 ├── Throttled               try again after `retry_after_seconds`
 └── Unavailable             nothing answered, or too late
+    └── Unreachable         no connection was made
 """
 
 from collections.abc import Iterator
@@ -61,6 +62,10 @@ class Throttled(CruiseError):
 
 class Unavailable(CruiseError):
     """Nothing answered, or too late."""
+
+
+class Unreachable(Unavailable):
+    """No connection was made: the server is away, or the address is wrong."""
 
 
 @contextmanager

@@ -12,12 +12,12 @@ import requests
 from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3 import disable_warnings
-from urllib3.exceptions import InsecureRequestWarning
+from urllib3.exceptions import InsecureRequestWarning, MaxRetryError, NewConnectionError
 from urllib3.util.retry import Retry
 
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.secrets import read_token, without_credentials
-from cruise.errors import BadInput, Throttled, Unavailable
+from cruise.errors import BadInput, Throttled, Unavailable, Unreachable
 
 LONGEST_QUOTE = 160
 
@@ -77,12 +77,15 @@ class PrometheusClient(PrometheusConnect):
                 return self._body(response)
         except requests.exceptions.SSLError as error:
             raise BadInput(f"{place}: TLS failed: {_shortened(str(error))}; set its CA file") from error
+        except requests.exceptions.ConnectTimeout as error:
+            raise Unreachable(f"{place} did not answer within {self._seconds:g} s") from error
         except requests.exceptions.Timeout as error:
             raise Unavailable(f"{place} did not answer within {self._seconds:g} s") from error
         except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
             raise Unavailable(f"{place}: the answer broke off") from error
         except requests.exceptions.ConnectionError as error:
-            raise Unavailable(f"{place} cannot be reached: {_cause(error)}") from error
+            refusal = Unreachable if _was_never_made(error) else Unavailable
+            raise refusal(f"{place} cannot be reached: {_cause(error)}") from error
         except requests.exceptions.InvalidHeader as error:
             # The library quotes the header, which may be a secret.
             raise BadInput(f"{place}: one of prometheus_headers cannot be sent: take out line breaks") from error
@@ -197,6 +200,12 @@ def _said(response: requests.Response) -> str:
 def _shortened(text: str) -> str:
     line = without_credentials(" ".join(text.split()))
     return line if len(line) <= LONGEST_QUOTE else f"{line[:LONGEST_QUOTE]}…"
+
+
+def _was_never_made(error: requests.exceptions.ConnectionError) -> bool:
+    """Tell whether there was no connection at all: one that ends early was heard by something."""
+    cause = error.args[0] if error.args else None
+    return isinstance(cause, MaxRetryError) and isinstance(cause.reason, NewConnectionError)
 
 
 def _cause(error: requests.exceptions.ConnectionError) -> str:

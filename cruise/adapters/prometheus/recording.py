@@ -23,7 +23,7 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
-from cruise.errors import Throttled, Unavailable
+from cruise.errors import Throttled, Unavailable, Unreachable
 
 T = TypeVar("T")
 
@@ -66,9 +66,10 @@ class RecordingReader:
     def containers(self) -> list[ContainerKey]:
         """Return every container that had a CPU counter within the time, sorted."""
         ask = partial(usage_listing, self._settings, self._client)
-        # Nothing is lost yet that a wait could save, and an address may be wrong.
-        self._listings = [ask(int(self._days[0][0]), int(self._days[0][-1]))]
-        self._listings += [patiently(partial(ask, int(day[0]), int(day[-1]))) for day in self._days[1:]]
+        self._listings = []
+        for day in self._days:
+            asked = partial(ask, int(day[0]), int(day[-1]))
+            self._listings.append(patiently(asked, answered=bool(self._listings)))
         return sorted(set().union(*(one.containers for one in self._listings)))
 
     def read(
@@ -126,13 +127,18 @@ class RecordingReader:
         memory[cells] = np.fmax(memory[cells], block.memory_bytes[np.ix_(wanted, within)].T)
 
 
-def patiently(ask: Callable[[], T], wait: Callable[[float], object] = time.sleep) -> T:
-    """Ask again, after a while, what could not be answered for now."""
+def patiently(ask: Callable[[], T], wait: Callable[[float], object] = time.sleep, *, answered: bool = True) -> T:
+    """Ask again, after a while, what could not be answered for now.
+
+    Before the server has `answered` anything, an address where nothing can be reached is taken to be wrong.
+    """
     for seconds in _WAITS_SECONDS:
         try:
             return ask()
         except Throttled as error:
             wait(max(seconds, min(error.retry_after_seconds or 0.0, _LONGEST_WAIT_SECONDS)))
-        except Unavailable:
+        except Unavailable as error:
+            if isinstance(error, Unreachable) and not answered:
+                raise
             wait(seconds)
     return ask()

@@ -3,15 +3,17 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 
 import numpy as np
 import pytest
 
+from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.recording import RecordingReader, patiently
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.domain.usage import ContainerKey
-from cruise.errors import BadInput, CruiseError, Throttled, Unavailable
+from cruise.errors import BadInput, CruiseError, Throttled, Unavailable, Unreachable
 from tests import cadvisor
 from tests.builders import make_snapshot
 from tests.cadvisor import Life, Place
@@ -56,6 +58,14 @@ def read(respond: Callable[[Request], Answer]) -> np.ndarray:
     return cpu
 
 
+def waited(ask: Callable[[], bytes], failure: type[CruiseError], answered: bool) -> list[float]:
+    """Ask in vain, and return after which waits."""
+    waits: list[float] = []
+    with pytest.raises(failure):
+        patiently(ask, waits.append, answered=answered)
+    return waits
+
+
 def test_every_step_has_its_use_the_first_included() -> None:
     np.testing.assert_allclose(read(respond), [[100]] * 10, rtol=1e-6)
 
@@ -66,32 +76,46 @@ def test_what_fails_for_a_moment_is_asked_again() -> None:
         read(Failing(Answer(401)))
 
 
-def test_a_server_that_does_not_answer_at_all_is_given_up_at_once() -> None:
-    away = Failing(Answer(503), "/series")
-    with pytest.raises(Unavailable):
-        read(away)
-    assert away.asked == 1
+@pytest.mark.parametrize("moment", [Answer(503), Answer(429, headers={"Retry-After": "0"})])
+def test_the_very_first_question_is_asked_again_as_well(moment: Answer) -> None:
+    assert len(read(Failing(moment, "/series"))) == 10
+
+
+@pytest.mark.parametrize("wrong", [Answer(404), Answer(401), Answer(302, headers={"Location": "http://other"})])
+def test_what_the_first_answer_says_is_wrong_for_good_is_given_up_at_once(wrong: Answer) -> None:
+    failing = Failing(wrong, "/series")
+    with pytest.raises(BadInput):
+        read(failing)
+    assert failing.asked == 1
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://prometheus.invalid"])
+def test_an_address_where_nothing_answers_the_first_question_is_given_up_at_once(url: str) -> None:
+    with closing(PrometheusClient(PrometheusSettings(url))) as client:
+        waits = waited(partial(client.query, "up", 0), Unreachable, answered=False)
+    assert waits == []
 
 
 @pytest.mark.parametrize(
     ("failure", "waits"),
     [
         (Unavailable("away"), [1, 5]),
+        (Unreachable("restarting"), [1, 5]),
         (Throttled("slow", 7), [7, 7]),
         (Throttled("slow", 9999), [60, 60]),
         (Throttled("slow"), [1, 5]),
         (BadInput("no"), []),
     ],
 )
-def test_what_goes_on_failing_is_given_up_after_a_while(failure: CruiseError, waits: list[float]) -> None:
-    waited: list[float] = []
-
-    def ask() -> None:
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_goes_on_failing_is_given_up_after_a_while(
+    failure: CruiseError, waits: list[float], answered: bool
+) -> None:
+    def ask() -> bytes:
         raise failure
 
-    with pytest.raises(type(failure)):
-        patiently(ask, waited.append)
-    assert waited == waits
+    wrong = isinstance(failure, Unreachable) and not answered
+    assert waited(ask, type(failure), answered) == ([] if wrong else waits)
 
 
 START = 1_700_000_040
