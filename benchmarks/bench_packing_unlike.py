@@ -1,6 +1,7 @@
 """Full clusters of every make, by the packer and by the simple way: pods that stay or lose their place, and moves."""
 
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,11 +55,17 @@ def measure(name: str, clusters: Sequence[Full], limit_seconds: float) -> list[R
     """The rows of each cluster, and the worst of all."""
     warm_up()
     place_by_ejections(draw_full(Full(Make.BIMODAL, 10), SEED))
-    found = [_both(full, limit_seconds) for full in clusters]
+    found = []
+    for number, full in enumerate(clusters, 1):
+        found.append(_both(full, limit_seconds))
+        sys.stderr.write(f"  {number} of {len(clusters)}: {found[-1]}\n")
     rows = [row for one in found for row in one.rows(name)]
     behind = [one for one in found if one.ours.placed < one.theirs.placed]
     lost = max(sum(one.theirs.placed) - sum(one.ours.placed) for one in found)
-    unfound = [one for one in found if one.full.percent <= 100 and sum(one.ours.placed) < one.problem.pod_count]
+    fitting = [one for one in found if one.full.percent <= 100]
+    unfound = [one for one in fitting if one.left(one.ours)]
+    worst = max(fitting, key=lambda one: one.left(one.ours))
+    fullest = max(found, key=lambda one: one.left(one.ours))
     alike = [one for one in found if one.ours.placed == one.theirs.placed]
     moved = max((one.ours.moves - one.theirs.moves for one in alike), default=0)
     count = f"of {len(found)} clusters"
@@ -66,7 +73,9 @@ def measure(name: str, clusters: Sequence[Full], limit_seconds: float) -> list[R
         *rows,
         Row(name, "behind these in what is placed, by priority", len(behind), "clusters", count),
         Row(name, "the worst: pods placed by these and not by cruise", max(lost, 0), "pods", count),
-        Row(name, "a full packing exists and is not found", len(unfound), "clusters", count),
+        Row(name, "a full packing exists and is not found", len(unfound), "clusters", f"of {len(fitting)}"),
+        Row(name, "the worst of these: without a place", worst.left(worst.ours), "pods", str(worst.full)),
+        Row(name, "the worst of all: without a place", fullest.left(fullest.ours), "pods", str(fullest.full)),
         Row(name, "the worst: moves that these do not need for the same", max(moved, 0), "pods", f"of {len(alike)}"),
     ]
 
@@ -93,15 +102,25 @@ class _Both:
     ours: _Plan
     theirs: _Plan
 
+    def left(self, plan: _Plan) -> int:
+        """How many pods a plan leaves without a place."""
+        return self.problem.pod_count - sum(plan.placed)
+
+    def __str__(self) -> str:
+        ours, theirs = self.ours, self.theirs
+        return (
+            f"{self.full}: {self.left(ours)} left by {ours.moves} moves in {ours.seconds:.1f} s, "
+            f"by ejections alone {self.left(theirs)} by {theirs.moves} in {theirs.seconds:.1f} s"
+        )
+
     def rows(self, name: str) -> Iterator[Row]:
         """What stays without a place, what moves, and the time."""
-        pods, waited = self.problem.pod_count, int((self.problem.pod_node < 0).sum())
-        ours, theirs = pods - sum(self.ours.placed), pods - sum(self.theirs.placed)
+        ours, theirs, waited = self.left(self.ours), self.left(self.theirs), int((self.problem.pod_node < 0).sum())
         fit = "; all fit" if self.full.percent <= 100 else ""
         beside = f"{theirs} by ejections alone, {waited} before{fit}"
         yield Row(name, f"{self.full}: without a place", ours, "pods", beside, (ours + 1) / (theirs + 1))
         yield Row(name, f"{self.full}: moves", self.ours.moves, "pods", f"{self.theirs.moves} by these")
-        beside = f"{self.theirs.seconds:.1f} s by these"
+        beside = f"{self.theirs.seconds:.1f} s, {self.theirs.memory_mib:.0f} MiB by these"
         yield Row(name, f"{self.full}: processor time", self.ours.seconds, "s", beside, memory_mib=self.ours.memory_mib)
 
 

@@ -7,19 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import kernel
 from cruise.packer.problem import Problem
 
-_NEAR, _FEW, _CHAINS = 400, 6, 24
+# Nodes looked at for a pod, and for one of a chain; pods that go for another one.
+_NEAR, _CHAINS, _FEW = 400, 24, 6
+_BUCKETS = 128
 
 
 class _Board(NamedTuple):
     """Where pods are and were, what they take of what is free, and how many evictions are left of each limit.
 
     `of[pod]` is its class, `limit_of[class]` -1 for none; `first[node]`, `after[pod]` and `before[pod]` link the pods
-    of a node.
+    of a node. `shares[resource]` make sizes comparable; `sky[bucket]` is the most of the second resource that is free
+    where at least so much of the first is.
     """
 
     at: IntArray
@@ -33,6 +36,8 @@ class _Board(NamedTuple):
     first: IntArray
     after: IntArray
     before: IntArray
+    shares: FloatArray
+    sky: IntArray
 
 
 def place_by_ejections(problem: Problem, deadline_seconds: float = np.inf) -> IntArray:
@@ -53,7 +58,7 @@ def place_by_ejections(problem: Problem, deadline_seconds: float = np.inf) -> In
     after, before = np.full(problem.pod_count, -1, dtype=np.int64), np.full(problem.pod_count, -1, dtype=np.int64)
     board = _Board(
         at, problem.pod_node, problem.pod_class, problem.demands, free, problem.movable, limit_of, left,
-        first, after, before,
+        first, after, before, 1.0 / np.maximum(problem.capacities.max(axis=0), 1), np.zeros(_BUCKETS, dtype=np.int64),
     )  # fmt: skip
     _place_all(board, order, deadline_seconds)
     return at
@@ -67,19 +72,55 @@ def _place_all(b: _Board, order: IntArray, deadline: float) -> None:
     for p in order:
         if seconds() > deadline:
             break
-        n = _best(b, b.demands[b.of[p]], -1)
+        _draw_sky(b)
+        n = _best(b, b.of[p], -1)
         if n >= 0:
             _put(b, p, n)
         else:
-            _eject(b, p, 2)
+            _eject(b, p, 2, _NEAR)
 
 
 @kernel
-def _best(b: _Board, d: IntArray, ban: int) -> int:
+def _draw_sky(b: _Board) -> None:
+    b.sky[:] = -1
+    for n in range(b.free.shape[0]):
+        k = _bucket(b, b.free[n, 0])
+        b.sky[k] = max(b.sky[k], b.free[n, 1])
+    for k in range(_BUCKETS - 2, -1, -1):
+        b.sky[k] = max(b.sky[k], b.sky[k + 1])
+
+
+@kernel
+def _bucket(b: _Board, amount: int) -> int:
+    return min(int(amount * b.shares[0] * _BUCKETS), _BUCKETS - 1)
+
+
+@kernel
+def _fits(b: _Board, c: int, n: int) -> bool:
+    for r in range(b.free.shape[1]):
+        if b.free[n, r] < b.demands[c, r]:
+            return False
+    return True
+
+
+@kernel
+def _lack(b: _Board, c: int, n: int, gone: int) -> float:
+    """What a node is short of for a class, once a pod of the class `gone` (-1: none) has left."""
+    lack = 0.0
+    for r in range(b.free.shape[1]):
+        freed = b.demands[gone, r] if gone >= 0 else 0
+        lack += max(b.demands[c, r] - b.free[n, r] - freed, 0) * b.shares[r]
+    return lack
+
+
+@kernel
+def _best(b: _Board, c: int, ban: int) -> int:
     best, least = -1, np.inf
     for n in range(b.free.shape[0]):
-        if n != ban and (b.free[n] >= d).all():
-            rest = (b.free[n, 0] - d[0]) / 16000 + (b.free[n, 1] - d[1]) / 65536
+        if n != ban and _fits(b, c, n):
+            rest = 0.0
+            for r in range(b.free.shape[1]):
+                rest += b.free[n, r] * b.shares[r]
             if rest < least:
                 best, least = n, rest
     return best
@@ -111,7 +152,7 @@ def _link(b: _Board, p: int, n: int) -> None:
 
 @kernel
 def _pods_on(b: _Board, n: int) -> IntArray:
-    """The pods of a node as they are now, by number."""
+    """The pods of a node as they are now."""
     count, q = 0, b.first[n]
     while q >= 0:
         count, q = count + 1, b.after[q]
@@ -119,15 +160,16 @@ def _pods_on(b: _Board, n: int) -> IntArray:
     q = b.first[n]
     for k in range(count):
         pods[k], q = q, b.after[q]
-    pods.sort()
     return pods
 
 
 @kernel
-def _eject(b: _Board, p: int, depth: int) -> bool:
-    d = b.demands[b.of[p]]
-    lack = np.maximum(d - b.free, 0)
-    near = np.argsort(lack[:, 0] / 16000 + lack[:, 1] / 65536)[:_NEAR]
+def _eject(b: _Board, p: int, depth: int, looks: int) -> bool:
+    c = b.of[p]
+    lacks = np.empty(b.free.shape[0], np.float64)
+    for n in range(lacks.shape[0]):
+        lacks[n] = _lack(b, c, n, -1)
+    near = np.argsort(lacks)[:looks]
     for many in (1, 2, _FEW):
         for n in near:
             if _make_room(b, p, n, many):
@@ -135,11 +177,10 @@ def _eject(b: _Board, p: int, depth: int) -> bool:
     if depth > 1:
         for n in near[:_CHAINS]:
             for q in _pods_on(b, n):
-                fits = (b.free[n] + b.demands[b.of[q]] >= d).all()
-                if fits and _may_go(b, q):
+                if _may_go(b, q) and _lack(b, c, n, b.of[q]) == 0:
                     _leave(b, q)
                     _put(b, p, n)
-                    if _eject(b, q, depth - 1):
+                    if _eject(b, q, depth - 1, min(looks, _CHAINS)):
                         return True
                     _put(b, p, -1)
                     _return(b, q, n)
@@ -149,26 +190,30 @@ def _eject(b: _Board, p: int, depth: int) -> bool:
 @kernel
 def _make_room(b: _Board, p: int, n: int, many: int) -> bool:
     """Put a pod on a node, for which up to so many others find another place; nothing changes where that fails."""
-    d = b.demands[b.of[p]]
+    c = b.of[p]
     gone = np.empty(_FEW, np.int64)
     count = 0
-    while count < many and not (b.free[n] >= d).all():
+    pods = _pods_on(b, n)
+    while count < many and not _fits(b, c, n):
         pick, fewest = -1, np.inf
-        for q in _pods_on(b, n):
-            if _may_go(b, q) and _best(b, b.demands[b.of[q]], n) >= 0:
-                over = np.maximum(d - b.free[n] - b.demands[b.of[q]], 0)
-                size = b.demands[b.of[q], 0] / 16000 + b.demands[b.of[q], 1] / 65536
-                score = 100.0 * (over[0] / 16000 + over[1] / 65536) + size
+        for k in range(pods.shape[0]):
+            q = pods[k]
+            if q >= 0 and _may_go(b, q) and b.sky[_bucket(b, b.demands[b.of[q], 0])] >= b.demands[b.of[q], 1]:
+                score = 100.0 * _lack(b, c, n, b.of[q])
+                for r in range(b.free.shape[1]):
+                    score += b.demands[b.of[q], r] * b.shares[r]
                 if score < fewest:
-                    pick, fewest = q, score
+                    pick, fewest = k, score
         if pick < 0:
             break
-        to = _best(b, b.demands[b.of[pick]], n)
-        _leave(b, pick)
-        _put(b, pick, to)
-        gone[count] = pick
-        count += 1
-    if (b.free[n] >= d).all():
+        q, pods[pick] = pods[pick], -1
+        to = _best(b, b.of[q], n)
+        if to >= 0:
+            _leave(b, q)
+            _put(b, q, to)
+            gone[count] = q
+            count += 1
+    if _fits(b, c, n):
         _put(b, p, n)
         return True
     for k in range(count - 1, -1, -1):

@@ -6,8 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.packer.arrays import IntArray
-from cruise.packer.faults import loads_of
-from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
+from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Objective, Problem, Rules, Spread, loads_of
 from cruise.packer.rules.by_class import rules_by_class
 from cruise.packer.rules.counts import Counts
 

@@ -16,7 +16,9 @@ from benchmarks.openb_cluster import OPENB
 from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.problem import EvictionLimit, Objective, Problem, Rules
 
-_CORES, _MEBIBYTES, _SLOTS = 16_000, 65_536, 256
+_CORES, _MEBIBYTES, _SLOTS, _GPUS = 16_000, 65_536, 256, 8
+# Of nodes with apps for GPUs, each third one has some.
+_GPU_NODES = 3
 # A node is full once so many draws in a row fit it no more.
 _TRIES = 40
 
@@ -29,8 +31,10 @@ class Make(StrEnum):
     POWERS = "powers of two"
     OPENB = "openb"
     HUGE = "few huge"
-    # Written last: no constant of the packer was chosen by looking at it.
+    # Written after the others: no constant of the packer was chosen by looking at it.
     TAIL = "heavy tail"
+    # As late, for what came after: much CPU goes with little memory, and GPUs are a third thing that is short.
+    GPUS = "GPUs"
 
 
 class Budgets(StrEnum):
@@ -63,15 +67,16 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
     """Draw a cluster as its scheduler leaves it."""
     source = np.random.default_rng([seed, full.nodes, list(Make).index(full.make)])
     sizes = _SIZES[full.make](source, full)
-    pod_class = _filled(source, sizes, full.nodes)
+    resources = ("cpu", "memory", "gpus", "pods") if full.make is Make.GPUS else ("cpu", "memory", "pods")
     apps = len(sizes)
+    demands = np.column_stack([sizes, np.ones(apps, dtype=np.int64)])
+    capacities = _capacities(full)
+    pod_class = _filled(source, demands, capacities)
     pod_class = (
         source.choice(pod_class, len(pod_class) * full.percent // 100, replace=False)
         if full.percent < 100
         else (np.concatenate([pod_class, source.integers(0, apps, len(pod_class) * (full.percent - 100) // 100)]))
     )
-    demands = np.column_stack([sizes, np.ones(apps, dtype=np.int64)])
-    capacities = np.tile(np.array([_CORES, _MEBIBYTES, _SLOTS], dtype=np.int64), (full.nodes, 1))
     pod_class = pod_class[np.argsort(source.permutation(apps)[pod_class], kind="stable")]
     replicas = np.bincount(pod_class, minlength=apps)
     everywhere = np.ones((1, full.nodes), dtype=np.bool_)
@@ -92,7 +97,7 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
     top = priorities[pod_class[pod_node < 0]].max(initial=-1)
     below = priorities <= top if objective is Objective.PAPER else priorities < top
     return Problem(
-        resources=("cpu", "memory", "pods"),
+        resources=resources,
         capacities=capacities,
         demands=demands,
         headroom=np.zeros_like(demands),
@@ -111,15 +116,22 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
     )
 
 
-def _filled(source: np.random.Generator, sizes: IntArray, nodes: int) -> IntArray:
+def _capacities(full: Full) -> IntArray:
+    kinds = np.array([[_CORES, _MEBIBYTES, _SLOTS]] * full.nodes, dtype=np.int64)
+    if full.make is not Make.GPUS:
+        return kinds
+    return np.insert(kinds, 2, np.where(np.arange(full.nodes) % _GPU_NODES == 0, _GPUS, 0), axis=1)
+
+
+def _filled(source: np.random.Generator, demands: IntArray, capacities: IntArray) -> IntArray:
     """Fill nodes with pods of any of the apps until nothing more fits; the app of each pod."""
     classes: list[int] = []
-    for _ in range(nodes):
-        left, tries = np.array([_CORES, _MEBIBYTES]), 0
+    for capacity in capacities:
+        left, tries = capacity, 0
         while tries < _TRIES:
-            app = int(source.integers(len(sizes)))
-            if (sizes[app] <= left).all():
-                left = left - sizes[app]
+            app = int(source.integers(len(demands)))
+            if (demands[app] <= left).all():
+                left = left - demands[app]
                 classes.append(app)
                 tries = 0
             else:
@@ -175,6 +187,16 @@ def _tail(source: np.random.Generator, full: Full) -> IntArray:
     return _scaled(np.where(daemons, source.uniform(0.02, 0.08, (apps, 2)), np.minimum(wide, 60.0)), full)
 
 
+def _gpus(source: np.random.Generator, full: Full) -> IntArray:
+    """Sizes of opposed CPU and memory; an eighth of the apps takes some GPUs, and more of the rest with them."""
+    apps = _apps(full)
+    leaning = source.normal(0.0, 0.9, (apps, 1))
+    sizes = _scaled(np.exp(np.hstack([leaning, -leaning]) + source.normal(0.0, 0.4, (apps, 2))), full)
+    gpus = np.where(source.random(apps) < 0.125, source.choice([1, 2, 3, 5], apps), 0)
+    wide = np.minimum(sizes * (1 + gpus)[:, None], [_CORES // 2, _MEBIBYTES // 2])
+    return np.column_stack([wide, gpus])
+
+
 _SIZES: dict[Make, Callable[[np.random.Generator, Full], IntArray]] = {
     Make.LOG_NORMAL: _log_normal,
     Make.BIMODAL: _bimodal,
@@ -182,4 +204,5 @@ _SIZES: dict[Make, Callable[[np.random.Generator, Full], IntArray]] = {
     Make.OPENB: _openb,
     Make.HUGE: _huge,
     Make.TAIL: _tail,
+    Make.GPUS: _gpus,
 }
